@@ -1,0 +1,85 @@
+"""What prebleexp adds to Hydra: its sweeper, its launcher, and where its configurations lie.
+
+Hydra imports every module of the namespace package `hydra_plugins`, for any application of the same environment.
+So this one is thin: the work is done in `prebleexp.launch`, which is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class GroupSource(FileConfigSource):
+    """A folder that is one config group of the same name.
+
+    What lies beside it stays unseen, so that a folder that happens to be called "rps" does not turn a key into a group.
+    """
+
+    def __init__(self, provider: str, path: str) -> None:
+        super().__init__(provider, path)
+        folder = Path(self.path)
+        self.group, self.path = folder.name, str(folder.parent)
+
+    @staticmethod
+    def scheme() -> str:
+        return "prebleexp-group"
+
+    def is_group(self, config_path: str) -> bool:
+        return (config_path == "" or self._inside(config_path)) and super().is_group(config_path)
+
+    def is_config(self, config_path: str) -> bool:
+        return self._inside(config_path) and super().is_config(config_path)
+
+    def _inside(self, config_path: str) -> bool:
+        return config_path == self.group or config_path.startswith(f"{self.group}/")
+
+
+class PrebleexpSearchPath(SearchPathPlugin):
+    """Adds the package's sweeps, and the user's own groups and sweeps in the current folder, which come first."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        from prebleexp.launch import configs
+
+        configs.extend(search_path, GroupSource.scheme())
+
+
+class PrebleexpSweeper(BasicSweeper):
+    """Every combination of the values on the command line, in one batch. Composes nothing: the launcher does."""
+
+    def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
+        from prebleexp.launch import batch
+
+        return batch.sweep(self, arguments)
+
+
+class PrebleexpLauncher(Launcher):
+    """Runs a batch of jobs as one list of cells: cached ones are looked up, the others run in parallel."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.config = config
+        self.hydra_context = hydra_context
+        self.task_function = task_function
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        from prebleexp.launch import batch
+
+        return batch.launch(self, job_overrides)
+
+
+SWEEPER: dict[str, Any] = {"_target_": f"{__name__}.{PrebleexpSweeper.__name__}", "max_batch_size": None, "params": {}}
+LAUNCHER = {"_target_": f"{__name__}.{PrebleexpLauncher.__name__}"}
+
+ConfigStore.instance().store(group="hydra/sweeper", name="prebleexp", node=SWEEPER, provider="prebleexp")
+ConfigStore.instance().store(group="hydra/launcher", name="prebleexp", node=LAUNCHER, provider="prebleexp")

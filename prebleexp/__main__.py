@@ -1,0 +1,224 @@
+"""The command line: `python -m prebleexp`. Results on standard output, everything else on standard error.
+
+Exit codes: 0 done, 1 some work failed, 2 bad input, 130 interrupted, 143 terminated.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prebleexp.errors import InvalidInput, PrebleexpError, unknown
+
+if TYPE_CHECKING:
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from omegaconf import DictConfig
+
+    from prebleexp.launch.session import Session
+
+DATABASE = "prebleexp.duckdb"
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM. Like an interrupt, it must not be taken for a failure of the run that it hits."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = _command(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except InvalidInput as error:
+        return _say(error, 2)
+    except PrebleexpError as error:
+        return _say(error, 1)
+    except BrokenPipeError:
+        # whoever read our output has seen enough; what Python would flush at exit must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except _Terminated:
+        return _say("terminated; finished runs are kept", 143)
+    except KeyboardInterrupt:
+        return _say("interrupted; finished runs are kept", 130)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _command(arguments: list[str]) -> int:
+    first = arguments[0] if arguments else ""
+    if first and first[0] not in "-+~" and "=" not in first:
+        if first not in COMMANDS:
+            raise InvalidInput(f"{unknown('command', first, COMMANDS)} Settings are written key=value.")
+        return COMMANDS[first](arguments[1:])
+    return _simulate(arguments)
+
+
+def _simulate(arguments: list[str]) -> int:
+    from prebleexp.launch import options
+
+    given = options.parse(arguments)
+    if given.help:
+        print(options.help_text())
+        return 0
+    if given.version:
+        print(f"prebleexp {_version()}")
+        return 0
+
+    from hydra.types import RunMode
+
+    from prebleexp.launch import configs
+    from prebleexp.launch.messages import understood
+
+    loader = configs.loader()
+    with understood(loader, given.overrides):
+        if given.cfg:
+            return _show(loader, given)
+        master = loader.load_configuration(
+            configs.CONFIG, given.overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
+        )
+    if given.multirun or master.hydra.mode == RunMode.MULTIRUN:
+        return _sweep(loader, master, f"python -m prebleexp {shlex.join(arguments)}")
+    return _run(loader, given.overrides)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("prebleexp")
+    except PackageNotFoundError:
+        return "(a source tree that was never installed)"
+
+
+def _show(loader: ConfigLoaderImpl, given: Any) -> int:
+    from hydra._internal.hydra import Hydra
+
+    from prebleexp.launch import configs
+
+    hydra = Hydra(task_name="prebleexp", config_loader=loader)
+    hydra.show_cfg(configs.CONFIG, given.overrides, given.cfg, given.package, given.resolve)
+    return 0
+
+
+def _run(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> int:
+    """All replications of one configuration."""
+    from prebleexp.launch import tables
+    from prebleexp.launch.configure import job
+    from prebleexp.launch.session import Session
+
+    one = job(overrides, loader)
+    session = Session(one.settings)
+    session.run([one])
+    if one.settings.output == "table":
+        tables.metrics(session.runs)
+    else:
+        tables.write_rows(session.rows, one.settings.output)
+    return _finish(session)
+
+
+def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
+    """Every combination of the values, by whichever sweeper is configured."""
+    from hydra._internal.callbacks import Callbacks
+    from hydra.core.plugins import Plugins
+    from hydra.types import HydraContext
+
+    from prebleexp.launch import tables
+    from prebleexp.launch.compose import plain
+    from prebleexp.launch.configure import settings_of
+    from prebleexp.launch.messages import understood
+    from prebleexp.launch.session import Session
+    from prebleexp.report.figures import FIGURES
+
+    with understood(loader, []):
+        session = Session(settings_of(plain(master)))
+    if session.settings.figure not in FIGURES:
+        raise unknown("figure", session.settings.figure, FIGURES)
+    sweeper = Plugins.instance().instantiate_sweeper(
+        hydra_context=HydraContext(config_loader=loader, callbacks=Callbacks(master)),
+        task_function=session,
+        config=master,
+    )
+    sweeper.sweep(list(master.hydra.overrides.task))
+    if not session.results:
+        raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
+    if session.settings.output == "table":
+        tables.summary(session.axes, session.results)
+    else:
+        tables.write_rows(session.rows, session.settings.output)
+    code = _finish(session)
+    _keep(session, master, command)
+    return code
+
+
+def _finish(session: Session) -> int:
+    """Say on standard error how much was computed and what failed."""
+    from prebleexp.launch import tables
+
+    print(session.account(), file=sys.stderr)
+    if not session.failed:
+        return 0
+    tables.failures(session.failed, session.axes)
+    return 1
+
+
+def _keep(session: Session, master: DictConfig, command: str) -> None:
+    """Load the sweep into the database and write its report."""
+    from prebleexp import store
+
+    settings = session.settings
+    store.load(settings.cache_dir / DATABASE, session.rows, session.request_files)
+    if settings.report == "none":
+        return
+    from omegaconf import OmegaConf, open_dict
+
+    from prebleexp.launch.rows import failure
+    from prebleexp.report import page
+
+    with open_dict(master):
+        del master["hydra"]
+    about = page.Sweep(
+        name=settings.sweep,
+        title=settings.title or settings.sweep,
+        command=command,
+        configuration=OmegaConf.to_yaml(master),
+        figure=settings.figure,
+        axes=tuple(session.axes),
+    )
+    failures = [failure(result) for result in session.failed]
+    print(page.write(settings.reports_dir / settings.sweep, about, session.rows, failures), file=sys.stderr)
+
+
+def _bench(arguments: list[str]) -> int:
+    from prebleexp import bench
+
+    bench.main(arguments)
+    return 0
+
+
+def _why(arguments: list[str]) -> int:
+    from prebleexp.launch import why
+
+    print(why.answer(arguments))
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {"bench": _bench, "why": _why}
+
+
+def _say(message: object, code: int) -> int:
+    print("prebleexp:", " ".join(str(message).split("\n")), file=sys.stderr)
+    return code
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise _Terminated
+
+
+if __name__ == "__main__":
+    sys.exit(main())

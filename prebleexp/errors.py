@@ -1,0 +1,22 @@
+"""Errors meant for people: one line that names the thing, the value and what is valid."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PrebleexpError(Exception):
+    """Work that failed. The command line prints the message alone and exits with 1."""
+
+
+class InvalidInput(PrebleexpError):
+    """Something the user gave is not valid. The command line prints the message alone and exits with 2."""
+
+
+def unknown(kind: str, name: str, valid: Iterable[str]) -> InvalidInput:
+    """An `InvalidInput` for a name that is not one of `valid`; suggests the closest."""
+    names = sorted(valid)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return InvalidInput(f"unknown {kind} {name!r}; valid: {', '.join(names)}.{hint}")

@@ -1,0 +1,76 @@
+"""What a model step costs on a piece of hardware, and how much KV fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.cost import StepCost
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Coefficients of the step cost; milliseconds and tokens.
+
+    decode = (linear(B) + attention) / efficiency for B running requests; prefill = (linear(new) + attention + Σ over its requests) / efficiency.
+
+    Raises InvalidInput, naming the field, for values that cannot be a cost.
+    """
+
+    linear: tuple[tuple[float, float, float, float], ...]
+    """rows (from, constant, per token, per token²): linear layers for this many tokens in the batch or more; from in descending order, the last 0"""
+    attention: tuple[float, float, float, float]
+    """(flat up to, flat, constant, per token): memory-bound attention over the context tokens of the batch"""
+    shared: tuple[float, float]
+    """attention is halved if distinct KV tokens per request, and distinct KV tokens times requests, are at most these"""
+    request: tuple[float, float, float, float, float]
+    """(from, constant, per new token, per token of length, per new · length): what a request adds to its prefill if new · length is at least the first"""
+    efficiency: float
+    """by which all is divided"""
+    kv_tokens: int
+    """tokens of KV that fit beside the weights, per GPU (or group of GPUs that serve one copy)"""
+    context_length: int = 32768
+    prefill_batch: bool = True
+    """false: the sum over requests is all that a prefill costs"""
+    source: str = field(default="", metadata={"key": False})
+    """where the numbers are from"""
+
+    def __post_init__(self) -> None:
+        rows = tuple(_numbers(f"linear[{i}]", row, 4) for i, row in enumerate(self.linear))
+        object.__setattr__(self, "linear", rows)
+        for name, size in (("attention", 4), ("shared", 2), ("request", 5)):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name), size))
+        starts = [row[0] for row in rows]
+        if not starts or starts[-1] != 0 or starts != sorted(set(starts), reverse=True):
+            raise InvalidInput(f"hardware.linear starts at {starts} tokens; it must be in descending order and end with 0")
+        if not _is_number(self.efficiency) or self.efficiency <= 0:
+            raise InvalidInput(f"hardware.efficiency={self.efficiency} is not valid; it must be a number > 0")
+        for name in ("kv_tokens", "context_length"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+                raise InvalidInput(f"hardware.{name}={value} is not valid; it must be a positive number of tokens")
+
+    def step_cost(self) -> StepCost:
+        return StepCost(
+            np.array(self.linear, dtype=np.float64),
+            *self.attention,
+            *self.shared,
+            *self.request,
+            float(self.prefill_batch),
+            float(self.efficiency),
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _numbers(name: str, values: Any, size: int) -> tuple[float, ...]:
+    if not isinstance(values, Sequence) or len(values) != size or not all(map(_is_number, values)):
+        raise InvalidInput(f"hardware.{name}={values} is not valid; it must be {size} numbers")
+    return tuple(map(float, values))

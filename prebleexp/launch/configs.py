@@ -1,0 +1,60 @@
+"""Where configurations lie, and a Hydra loader that finds them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
+from hydra.core.plugins import Plugins
+
+CONFIG = "config"
+PLUGIN = "hydra_plugins.prebleexp_plugin"
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+HOME = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
+"""The folder that holds conf/ and sweeps/: the package in a wheel, else the checkout."""
+
+
+def loader() -> ConfigLoaderImpl:
+    """A loader of this package's configurations. Leaves Hydra's global state (GlobalHydra) alone."""
+    version.setbase("1.3")
+    _register_plugin()
+    return ConfigLoaderImpl(create_config_search_path(str(HOME / "conf")))
+
+
+def extend(search_path: ConfigSearchPath, scheme: str) -> None:
+    """Add sweeps/, and ./conf and ./sweeps of the current folder before everything else; only for this application.
+
+    `scheme` is that of sources that show one folder as the config group of its name.
+    """
+    main = SearchPathQuery(provider="main", path=str(HOME / "conf"))
+    if not any((place.provider, place.path) == (main.provider, main.path) for place in search_path.get_path()):
+        return
+    for folder in _own_groups():
+        search_path.prepend("prebleexp", f"{scheme}://{folder}", anchor=main)
+    search_path.append("prebleexp", f"{scheme}://{HOME / 'sweeps'}")
+
+
+def _own_groups() -> Iterator[Path]:
+    here = Path.cwd()
+    if here == HOME:
+        return
+    if (here / "conf").is_dir():
+        yield from sorted(path for path in (here / "conf").iterdir() if path.is_dir())
+    if (here / "sweeps").is_dir():
+        yield here / "sweeps"
+
+
+def _register_plugin() -> None:
+    """Hydra finds plugins by walking folders; an editable install need not be one, so tell it what it missed."""
+    plugins = Plugins.instance()
+    if f"{PLUGIN}.PrebleexpLauncher" in plugins.class_name_to_class:
+        return
+    module = importlib.import_module(PLUGIN)
+    for name in ("GroupSource", "PrebleexpSearchPath", "PrebleexpSweeper", "PrebleexpLauncher"):
+        plugins.register(getattr(module, name))

@@ -1,0 +1,137 @@
+"""From names and numbers to cells: what `python -m prebleexp` and `prebleexp.run` mean by their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from prebleexp.experiment.cell import Cell
+
+from prebleexp.errors import InvalidInput, unknown
+from prebleexp.launch import configs, specs
+from prebleexp.launch.compose import Composer, Composition
+from prebleexp.launch.messages import understood
+
+GROUPS = ("policy", "workload", "output_length", "hardware", "engine")
+NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "replications")
+CHOICES = {"keep_requests": ("first", "all", "none"), "report": ("html", "none"), "output": ("table", "json", "csv")}
+KEYS = (*NUMBERS, *GROUPS, "workers", "cache_dir", "reports_dir", *CHOICES, "sweep")
+MOST_REPLICATIONS = 100_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How cells are run and shown. Nothing here can change a result."""
+
+    workers: int | None
+    """runs at a time; None: as many as there are cores"""
+    cache_dir: Path
+    reports_dir: Path
+    keep_requests: str
+    report: str
+    output: str
+    sweep: str
+    """its name, also that of its report's folder"""
+    title: str | None
+    figure: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One configuration: a cell per replication, in order of seeds."""
+
+    cells: tuple[Cell, ...]
+    settings: Settings
+
+
+def cells(overrides: Sequence[str]) -> list[Cell]:
+    """The cells of one configuration, one per replication, from overrides such as "gpus=4".
+
+    Raises InvalidInput, with one line, if the overrides name something that does not exist or is not valid.
+    """
+    return list(job(overrides).cells)
+
+
+def job(overrides: Sequence[str], loader: ConfigLoaderImpl | None = None) -> Job:
+    """As `cells`, with its settings."""
+    loader = loader or configs.loader()
+    with understood(loader, overrides):
+        composition = Composer(loader).compose(overrides)
+    return job_of(composition)
+
+
+def job_of(composition: Composition) -> Job:
+    values, choices = composition.values, composition.choices
+    for key in values:
+        if key not in KEYS:
+            raise unknown("key", key, KEYS)
+    for key in KEYS:
+        if key not in values:
+            raise InvalidInput(f"{key} has no value; set {key}=...")
+    return Job(tuple(cells_of(values, choices)), settings_of(values))
+
+
+def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell]:
+    """The cells of a composed configuration, given which option each config group has."""
+    count = _integer("replications", values["replications"], 1, MOST_REPLICATIONS)
+    for group in GROUPS:
+        if group not in choices:
+            raise InvalidInput(f"{group} is a list of options; it must be one")
+    names = {group: str(choices[group]) for group in GROUPS}
+    built = {group: specs.build(group, names[group], values[group]) for group in GROUPS}
+    same = {key: values[key] for key in ("gpus", "rps", "duration_s", "horizon")} | built
+    first = Cell(seed=values["seed"], names=names, **same)
+    return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
+
+
+def settings_of(values: Mapping[str, Any]) -> Settings:
+    """The settings of a composed configuration."""
+    for key, valid in CHOICES.items():
+        _choice(key, values[key], valid)
+    sweep = values["sweep"]
+    fields = ("name", "title", "figure")
+    if not isinstance(sweep, Mapping):
+        raise InvalidInput(f"sweep={sweep} is not valid; it has the fields {', '.join(fields)}")
+    for field in sweep:
+        if field not in fields:
+            raise unknown("field of sweep", str(field), fields)
+    workers = values["workers"]
+    title = sweep.get("title")
+    return Settings(
+        workers=None if workers is None else _integer("workers", workers, 1, 4096),
+        cache_dir=_folder("cache_dir", values["cache_dir"]),
+        reports_dir=_folder("reports_dir", values["reports_dir"]),
+        keep_requests=values["keep_requests"],
+        report=values["report"],
+        output=values["output"],
+        sweep=_folder_name(sweep.get("name", "sweep")),
+        title=None if title is None else str(title),
+        figure=str(sweep.get("figure", "latency_against_rate")),
+    )
+
+
+def _integer(key: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidInput(f"{key}={value} is not valid; it must be an integer from {least} to {most}")
+    return value
+
+
+def _choice(key: str, value: object, valid: Sequence[str]) -> None:
+    if value not in valid:
+        raise InvalidInput(f"{key}={value} is not valid; it must be one of {', '.join(valid)}")
+
+
+def _folder(key: str, value: object) -> Path:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise InvalidInput(f"{key}={value} is not valid; it must be the path of a folder")
+    return Path(value).expanduser()
+
+
+def _folder_name(value: object) -> str:
+    name = str(value)
+    if not name or name.startswith(".") or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name):
+        raise InvalidInput(f"sweep.name={name} is not valid; it names the report's folder, such as fig1a")
+    return name

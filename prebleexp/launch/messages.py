@@ -1,0 +1,95 @@
+"""What Hydra and OmegaConf say about bad input, in one line that names the thing, the value and what is valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, OverrideParseException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from prebleexp.errors import InvalidInput, unknown
+from prebleexp.launch.configs import CONFIG
+from prebleexp.launch.specs import unknown_field
+
+
+@contextmanager
+def understood(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> Iterator[None]:
+    """Turns what composing `overrides` raises into InvalidInput. Looks for a cause only once something was raised."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
+        raise _cause(loader, overrides) or InvalidInput(one_line(error)) from error
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, and what caused it if it says nothing."""
+    says = str(error).strip() or (str(error.__cause__).strip() if error.__cause__ else "") or type(error).__name__
+    lines = [line.strip() for line in says.splitlines()]
+    if isinstance(error, OverrideParseException):
+        why = [line for line in lines if not line.startswith(("Error parsing", "LexerNoViable", "^", "See https"))]
+        return f"{error.override} is not valid: {' '.join(why) or 'a quote or bracket is not closed'}"
+    return " ".join(line for line in lines if line and not line.startswith(("See https", "full_key:", "object_type=")))
+
+
+def _cause(loader: ConfigLoaderImpl, lines: Sequence[str]) -> InvalidInput | None:
+    for line in lines:
+        if line.startswith("=") or ("=" not in line and not line.startswith("~")):
+            return InvalidInput(f"{line!r} is not valid; settings are written key=value")
+    parser = OverridesParser.create(config_loader=loader)
+    try:
+        overrides = [parser.parse_override(line) for line in lines]
+    except HydraException:
+        return None
+    plain = _compose(loader, [])
+    for override in overrides:
+        found = _group_trouble(loader, override) or (plain and _value_trouble(loader, override, overrides, plain))
+        if found:
+            return found
+    return None
+
+
+def _group_trouble(loader: ConfigLoaderImpl, override: Override) -> InvalidInput | None:
+    name = override.key_or_group
+    options = loader.get_group_options(name)
+    value = override.value()
+    if not options or override.is_delete() or override.is_sweep_override() or isinstance(value, dict):
+        return None
+    chosen = value if isinstance(value, list) else [value]
+    wrong = [option for option in chosen if option not in options]
+    return unknown(name.removesuffix("s") if name == "sweeps" else name, str(wrong[0]), options) if wrong else None
+
+
+def _value_trouble(
+    loader: ConfigLoaderImpl, override: Override, overrides: Sequence[Override], plain: DictConfig
+) -> InvalidInput | None:
+    if override.is_sweep_override():
+        return InvalidInput(f"{override.input_line} has several values; add -m to run a sweep over them")
+    if override.is_add() or override.is_force_add() or loader.repository.group_exists(override.key_or_group):
+        return None
+    path = override.key_or_group.split(".")
+    if path[0] == "hydra":
+        return None
+    if path[0] not in plain:
+        return unknown("key", path[0], [str(key) for key in plain if key != "hydra"])
+    if len(path) == 2 and isinstance(plain[path[0]], DictConfig):
+        chosen = [str(o.input_line) for o in overrides if o.key_or_group == path[0] and not o.is_sweep_override()]
+        cfg = _compose(loader, chosen)
+        node = cfg[path[0]] if cfg is not None else None
+        if isinstance(node, DictConfig) and path[1] not in node:
+            name = OmegaConf.select(cfg.hydra.runtime.choices, path[0]) if cfg is not None else None
+            return unknown_field(path[0], str(name or path[0]), path[1], [str(k) for k in node if k != "_target_"])
+    return None
+
+
+def _compose(loader: ConfigLoaderImpl, lines: list[str]) -> DictConfig | None:
+    try:
+        return loader.load_configuration(CONFIG, lines, RunMode.RUN)
+    except Exception:
+        return None

@@ -1,0 +1,69 @@
+"""The command line's own options and its help; everything else on it is Hydra's grammar."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from prebleexp.errors import InvalidInput
+
+USAGE = """\
+prebleexp: to which GPU should an LLM request go?
+
+  python -m prebleexp [key=value ...]       one configuration: a table of metrics
+  python -m prebleexp -m key=a,b,c ...      every combination of the values: tables and a report
+  python -m prebleexp +sweeps=NAME ...      a sweep from sweeps/
+  python -m prebleexp bench                 requests simulated per second of CPU
+  python -m prebleexp why KEY KEY           what differs between two cached runs
+
+options:
+  -m, --multirun    sweep; values may be lists (a,b), range(start,stop,step) or glob(*)
+  --cfg job         print the composed configuration and stop (--resolve, --package PACKAGE)
+  --version
+  -h, --help
+"""
+
+EXAMPLES = """\
+examples:
+  python -m prebleexp gpus=8 rps=64 policy=lor
+  python -m prebleexp rps=128 replications=10 output=json
+  python -m prebleexp -m gpus=4,8,16 rps=1,2,4,8,16,32,64,128 policy=random,round_robin,lor
+  python -m prebleexp +sweeps=fig1a replications=3
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InvalidInput(f"{message}; see python -m prebleexp --help")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Options, and as `overrides` all the rest. Raises InvalidInput for an option that does not exist."""
+    parser = _Parser(prog="prebleexp", add_help=False, allow_abbrev=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--version", action="store_true")
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
+    parser.add_argument("--resolve", action="store_true")
+    parser.add_argument("-p", "--package")
+    parser.add_argument("overrides", nargs="*")
+    return parser.parse_intermixed_args(list(arguments))
+
+
+def help_text() -> str:
+    """Usage, what every config group offers, and every key with its default, from conf/config.yaml itself."""
+    from prebleexp.launch import configs
+    from prebleexp.launch.configure import GROUPS
+
+    loader = configs.loader()
+    groups = [f"  {group:14} {', '.join(loader.get_group_options(group))}" for group in GROUPS]
+    sweeps = f"  {'+sweeps':14} {', '.join(loader.get_group_options('sweeps'))}"
+    text = (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8")
+    keys = []
+    for line in text.splitlines():
+        value, _, meaning = line.partition("  # ")
+        if meaning and not line.startswith((" ", "#")):
+            keys.append(f"  {value.replace(': ', '=', 1):22} {meaning}")
+    sections = ("choices (a file each in conf/, yours in ./conf/):", *groups, sweeps, "", "keys and defaults:", *keys)
+    return "\n".join((USAGE, *sections, "", EXAMPLES))

@@ -1,0 +1,35 @@
+"""Results as flat rows, and means over replications."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prebleexp.experiment.runs import Result
+
+from prebleexp.intervals import mean_interval
+
+Row = dict[str, Any]
+Mean = tuple[float, float | None] | None
+"""mean and half-width of its 95 % interval (None for a single value); None if there was nothing to average"""
+
+
+def row(result: Result) -> Row:
+    """A run that succeeded: its key, its configuration, its metrics, and how long it took."""
+    assert result.metrics is not None
+    return {"key": result.key} | result.cell.columns() | result.metrics | {"seconds": result.seconds}
+
+
+def failure(result: Result) -> Row:
+    """A run that failed: its key, its configuration and the error."""
+    assert result.error is not None
+    return {"key": result.key} | result.cell.columns() | {"error": f"{result.error.type}: {result.error.message}"}
+
+
+def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mean]:
+    """Of each metric the mean over the rows that have it."""
+    found: dict[str, Mean] = {}
+    for metric in rows[0] if rows else ():
+        values = [float(row[metric]) for row in rows if row[metric] is not None]
+        found[metric] = mean_interval(values) if values else None
+    return found

@@ -1,0 +1,131 @@
+"""Results as text: tables for people, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from prebleexp.experiment.runs import Result
+
+from prebleexp.launch.rows import failure, means
+
+NOTHING = "–"
+SHOWN_FAILURES = 20
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], output: str, file: IO[str] | None = None) -> None:
+    """Rows as a JSON list or as CSV; a column that a row lacks is null, or empty."""
+    file = sys.stdout if file is None else file
+    names = list(dict.fromkeys(name for one in rows for name in one))
+    if output == "json":
+        json.dump([{name: one.get(name) for name in names} for one in rows], file, indent=1, allow_nan=False)
+        file.write("\n")
+        return
+    writer = csv.DictWriter(file, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def metrics(results: Sequence[Result]) -> None:
+    """The metrics of one configuration: values, or means with 95 % intervals where there are several seeds."""
+    rows = [result.metrics for result in results if result.metrics is not None]
+    if not rows:
+        return
+    cell = results[0].cell
+    named = cell.names
+    title = (
+        f"{named['policy']} on {cell.gpus} GPU{'' if cell.gpus == 1 else 's'} at {_number(cell.rps)} requests/s for {_number(cell.duration_s)} s "
+        f"({named['workload']}, {named['hardware']})"
+    )
+    heads = ["metric", "value"] if len(rows) == 1 else ["metric", f"mean of {len(rows)} seeds", "± 95 %"]
+    lines = []
+    for metric, value in means(rows).items():
+        mean, half_width = value or (None, None)
+        lines.append([metric, _number(mean), "" if half_width is None else _number(half_width, 2)][: len(heads)])
+    show(heads, lines, title=title)
+
+
+def summary(axes: Sequence[str], jobs: Sequence[Sequence[Result]]) -> None:
+    """A line per configuration of a sweep, with its place on the axes."""
+    columns = {name for results in jobs for name in results[0].cell.columns()}
+    axes = [axis for axis in axes if axis in columns and axis != "seed"] or ["gpus", "rps", "policy"]
+    heads = [*axes, "norm_latency_mean_s", "ttft_p99_s", "hit_ratio", "finished"]
+    lines = []
+    for results in jobs:
+        rows = [result.metrics for result in results if result.metrics is not None]
+        at = results[0].cell.columns()
+        of = means(rows)
+        finished = sum(int(one["n_finished"] or 0) for one in rows)
+        requests = sum(int(one["n_requests"] or 0) for one in rows)
+        tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))
+        shown = [_interval(of.get("norm_latency_mean_s")), _number(tail), _number(ratio, 3)]
+        shown.append(f"{finished:,}/{requests:,}" if rows else NOTHING)
+        lines.append([*(_number(at.get(axis)) for axis in axes), *shown])
+    show(heads, lines)
+
+
+def failures(results: Sequence[Result], axes: Sequence[str]) -> None:
+    """On standard error: which runs failed, and why."""
+    failed = [failure(result) for result in results if result.error is not None]
+    heads = [axis for axis in (*axes, "seed", "error") if axis == "error" or any(axis in one for one in failed)]
+    heads = list(dict.fromkeys(heads))
+    lines = [[_number(one.get(name)).splitlines()[0] for name in heads] for one in failed[:SHOWN_FAILURES]]
+    show(heads, lines, title=f"{len(failed)} runs failed" if len(failed) > 1 else "1 run failed", file=sys.stderr)
+    if len(failed) > SHOWN_FAILURES:
+        print(f"… and {len(failed) - SHOWN_FAILURES} more", file=sys.stderr)
+
+
+def show(heads: Sequence[str], lines: Sequence[Sequence[str]], *, title: str = "", file: IO[str] | None = None) -> None:
+    """A table: drawn where it is a terminal, aligned plain text elsewhere."""
+    file = sys.stdout if file is None else file
+    numeric = [all(_is_numeric(line[i]) for line in lines) for i in range(len(heads))]
+    if title:
+        file.write(f"{title}\n")
+    if file.isatty():
+        _draw(heads, lines, numeric, file)
+        return
+    widths = [max(len(line[i]) for line in (heads, *lines)) for i in range(len(heads))]
+    for line in (heads, *lines):
+        cells = [
+            text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric, strict=True)
+        ]
+        file.write("  ".join(cells).rstrip() + "\n")
+
+
+def _draw(heads: Sequence[str], lines: Sequence[Sequence[str]], numeric: Sequence[bool], file: IO[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for head, right in zip(heads, numeric, strict=True):
+        table.add_column(escape(head), justify="right" if right else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*map(escape, line))
+    Console(file=file).print(table)
+
+
+def _is_numeric(text: str) -> bool:
+    return text[:1].isdigit() or text[:2].lstrip("-").isdigit() or text in ("", NOTHING)
+
+
+def _interval(value: tuple[float, float | None] | None) -> str:
+    if value is None:
+        return NOTHING
+    mean, half_width = value
+    return _number(mean) if half_width is None else f"{_number(mean)} ± {_number(half_width, 2)}"
+
+
+def _number(value: object, digits: int = 4) -> str:
+    """A number with `digits` significant digits, integers in full."""
+    if value is None:
+        return NOTHING
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if value.is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"

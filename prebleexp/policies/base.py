@@ -1,0 +1,53 @@
+"""What a routing policy is: a frozen dataclass whose fields are its YAML, with one function that picks a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from prebleexp.sim.records import Memory
+from prebleexp.sim.types import Workload
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def memory(ints: npt.ArrayLike = (0,), floats: npt.ArrayLike = (0.0,)) -> Memory:
+    """A compiled policy's memory, from what it should hold at the start (at least one element each)."""
+    return Memory(np.array(ints, np.int64), np.array(floats, np.float64))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Routes requests to GPUs. Subclass it, give `route`, and name the class in conf/policy/<name>.yaml.
+
+    With `compiled = True`, `route` and `finish` are compiled by numba: they may use their arguments, numbers and numpy, and `start` must return
+    `memory(...)`. Otherwise they are ordinary Python, some fifty times slower, with the same results; `start` may return anything.
+
+    `gpus` is a record array, one record a GPU: `gpus[g].outstanding`, `queued`, `running` (requests), `kv_free`, `evictable` (tokens),
+    `window_hit_tokens`, `window_prompt_tokens` (of prefills in the last 30 s), `requests` (ever routed there). `request` is a record: `index`, `arrival_s`,
+    `prompt_tokens`, `max_new_tokens`, `prefix_group`, and its prompt as rows first_segment … first_segment + segments of `prompts.ids` and `prompts.ends`:
+    two prompts share exactly the tokens of their equal leading ids. Do not write to any of them.
+    """
+
+    compiled: ClassVar[bool] = False
+
+    def start(self, workload: Workload, gpus: int, seed: int) -> Any:
+        """The policy's state at the beginning of a run, handed back to `route` and `finish`. Randomness comes from `seed` alone.
+
+        `workload` is for sizes and recorded decisions; a policy that reads lengths from it is an oracle.
+        """
+        return memory()
+
+    @staticmethod
+    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
+        """The GPU, from 0 to len(gpus) − 1, that gets `request`, which arrives at `now` seconds."""
+        return -1
+
+    @staticmethod
+    def finish(
+        state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, ttft_s: float, tpot_s: float, now: float
+    ) -> None:
+        """The last token of `request` was reported. `tpot_s` is (latency − TTFT) / output tokens, as the release reports it."""

@@ -1,0 +1,58 @@
+"""Random routing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prebleexp.errors import InvalidInput
+from prebleexp.policies.base import Policy, memory
+from prebleexp.sim.records import Memory
+from prebleexp.sim.types import Longs, Workload
+
+
+@dataclass(frozen=True)
+class Random(Policy):
+    """Every GPU with the same probability.
+
+    The draws are those of Python's `random.Random(seed).randint(0, gpus − 1)`, one a routed request, as in the release (which always seeds with 42).
+    """
+
+    seed: int | None = None
+    """None: the run's seed"""
+
+    compiled: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and (not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0):
+            raise InvalidInput(f"policy.seed={self.seed} is not valid; it must be an integer >= 0, or null for the run's seed")
+
+    def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
+        draws = python_randints(seed if self.seed is None else self.seed, gpus, len(workload))
+        return memory(np.concatenate([[0], draws]))
+
+    @staticmethod
+    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
+        state.ints[0] += 1
+        return state.ints[state.ints[0]]  # type: ignore[no-any-return]
+
+
+def python_randints(seed: int, below: int, count: int) -> Longs:
+    """The first `count` values of random.Random(seed).randint(0, below − 1), drawn all at once.
+
+    Python takes as many leading bits of a 32-bit Mersenne Twister word as `below` has, and draws again while that is too large.
+    """
+    words = []
+    key = seed
+    while key or not words:
+        words.append(key & 0xFFFFFFFF)
+        key >>= 32
+    twister = np.random.RandomState(words)  # noqa: NPY002 -- the legacy seeding is Python's
+    shift = 32 - below.bit_length()
+    draws = np.empty(0, np.int64)
+    while len(draws) < count:
+        bits = twister.randint(0, 1 << 32, size=2 * count + 16, dtype=np.uint32) >> np.uint32(shift)
+        draws = np.concatenate([draws, bits[bits < below].astype(np.int64)])
+    return draws[:count]

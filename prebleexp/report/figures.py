@@ -1,0 +1,178 @@
+"""The figures by name. Each makes drawings, a table and a sentence that states the result from the rows of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from prebleexp.errors import unknown
+from prebleexp.report.draw import Line, Scales, panel
+from prebleexp.report.headline import headline
+from prebleexp.report.palette import Style, styles
+from prebleexp.report.summary import Layout, Point, Row, grouped, layout, points
+from prebleexp.report.wording import axis_label, conditions, interval, number, percent, plain
+
+LABEL_LETTERS, LABEL_LINES = 14, 7
+"""beyond these, names stand in a legend above the panels instead of at the lines' ends"""
+MOST_PANELS = 24
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table's column. `meaning` defines it, in the notes under the table; `formula` names a file of formulas/."""
+
+    name: str
+    numeric: bool
+    meaning: str = ""
+    formula: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    title: str
+    x: str
+    y: str
+    headline: str
+    panels: tuple[Panel, ...]
+    left_out: int
+    """panels beyond `MOST_PANELS`, which only the table has"""
+    legend: tuple[tuple[str, Style], ...]
+    """empty where the lines carry their names themselves"""
+    caption: str
+    table: Table
+
+
+def figure(name: str, rows: Sequence[Row], axes: Sequence[str]) -> Figure:
+    """The figure of this name. `axes` are the swept keys in order. Raises InvalidInput for an unknown name."""
+    if name not in FIGURES:
+        raise unknown("figure", name, FIGURES)
+    return FIGURES[name](rows, axes)
+
+
+def latency_against_rate(rows: Sequence[Row], axes: Sequence[str]) -> Figure:
+    """Average normalised latency against request rate: figure 1A of the Preble paper, with confidence bands."""
+    where = layout(rows, axes)
+    found = points(rows, where, "norm_latency_mean_s")
+    stated = "normalised latency", "s/token"
+    looks = styles(plain(point.at[where.line]) for point in found)
+    labelled = len(looks) <= LABEL_LINES and all(len(name) <= LABEL_LETTERS for name in looks)
+    by_panel = grouped(found, lambda point: tuple(point.at[axis] for axis in where.panels))
+    lines = [_lines(members, where, looks) for members in by_panel.values()]
+    scales = Scales.of([line for panel_lines in lines for line in panel_lines]) if found else None
+    panels: list[Panel] = []
+    for members, drawn in list(zip(by_panel.values(), lines, strict=True))[:MOST_PANELS]:
+        assert scales is not None
+        title = conditions(members[0].at, where.panels) or "All runs"
+        svg = panel(
+            drawn,
+            scales,
+            name=f"latency-{len(panels) + 1}",
+            title=f"{title}: average normalised latency against {axis_label(where.x).lower()}",
+            description=headline(members, where, *stated),
+            labelled=labelled,
+        )
+        panels.append(Panel(title, svg))
+    return Figure(
+        name="latency_against_rate",
+        title=f"Average normalised latency against {'request rate' if where.x == 'rps' else axis_label(where.x)}",
+        x=axis_label(where.x),
+        y="Average normalised latency (s/token)",
+        headline=headline(found, where, *stated),
+        panels=tuple(panels),
+        left_out=max(0, len(by_panel) - MOST_PANELS),
+        legend=() if labelled else tuple(looks.items()),
+        caption=_caption(found, scales),
+        table=_latency_table(found, where),
+    )
+
+
+FIGURES: dict[str, Callable[[Sequence[Row], Sequence[str]], Figure]] = {"latency_against_rate": latency_against_rate}
+
+
+def _lines(members: Sequence[Point], where: Layout, looks: dict[str, Style]) -> list[Line]:
+    lines = []
+    for (value,), line in grouped(members, lambda point: (point.at[where.line],)).items():
+        name = plain(value)
+        triples = ((float(p.at[where.x] or 0), *(p.interval or (None, None))) for p in line)
+        lines.append(Line(name, looks[name], tuple(triples)))
+    return lines
+
+
+def _caption(found: Sequence[Point], scales: Scales | None) -> str:
+    if scales is None:
+        return "Nothing to draw."
+    seeds = sorted({len(point.rows) for point in found})
+    if seeds == [1]:
+        spread = "One seed per point, so there is no confidence band."
+    else:
+        count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        spread = f"Lines are means over {count} seeds, bands their 95 % confidence intervals."
+    logarithmic = [name for name, log in (("x", scales.x_log2), ("y", scales.y_log)) if log]
+    if not logarithmic:
+        return spread
+    return f"{spread} {' and '.join(logarithmic)} {'is' if len(logarithmic) == 1 else 'are'} logarithmic."
+
+
+def _latency_table(found: Sequence[Point], where: Layout) -> Table:
+    axes = tuple(Column(axis, all(not isinstance(p.at[axis], str) for p in found)) for axis in where.axes)
+    return Table(
+        columns=(
+            *axes,
+            Column(
+                "normalised latency, s/token",
+                True,
+                "Time from a request's arrival to its last token, divided by its output tokens; averaged over the n "
+                "requests of a run that produced a token. Unfinished ones count as of their last report, so where the "
+                "finished share is below 100 % this describes the survivors.",
+                "normalised_latency",
+            ),
+            Column(
+                "seeds",
+                True,
+                "Independent runs, each with its own request stream, which all lines share. The bands, and the numbers "
+                "behind ±, are 95 % confidence intervals of the mean over k seeds (Student's t):",
+                "confidence_interval",
+            ),
+            Column(
+                "TTFT p99, s",
+                True,
+                "Time to first token that 99 % of a run's requests stay below; mean over the seeds. Requests without a "
+                "first token are not in it.",
+            ),
+            Column(
+                "hit ratio", True, "Prompt tokens found in the prefix cache over all prompt tokens of all prefills."
+            ),
+            Column("finished", True, "Finished requests over all requests, over all seeds."),
+        ),
+        rows=tuple(
+            (
+                *(plain(point.at[axis]) for axis in where.axes),
+                interval(point.interval),
+                _seeds(point),
+                number(point.mean("ttft_p99_s")),
+                number(point.mean("hit_ratio")),
+                percent(point.share("n_finished", "n_requests")),
+            )
+            for point in found
+        ),
+    )
+
+
+def _seeds(point: Point) -> str:
+    runs, measured = len(point.rows), len(point.values)
+    return str(runs) if runs == measured else f"{measured} of {runs}"

@@ -1,0 +1,98 @@
+"""From one row per run to one point per configuration: which axis goes where, and means over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from prebleexp.intervals import mean_interval
+
+Value = int | float | str | bool | None
+Row = Mapping[str, Value]
+T = TypeVar("T")
+
+BASE_AXES = ("gpus", "rps", "policy")
+REPLICATION = ("seed", "replications")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What each axis of a sweep becomes in a figure. `panels` may name several: a panel per combination."""
+
+    x: str
+    line: str
+    panels: tuple[str, ...]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (*self.panels, self.x, self.line)
+
+
+@dataclass(frozen=True)
+class Point:
+    """The runs of one configuration. They differ in their seed alone."""
+
+    at: Row
+    """the value of every axis"""
+    rows: tuple[Row, ...]
+    metric: str
+
+    @cached_property
+    def values(self) -> dict[Value, float]:
+        """The metric by seed, where the run has one."""
+        return {row.get("seed"): float(value) for row in self.rows if (value := row.get(self.metric)) is not None}
+
+    @cached_property
+    def interval(self) -> tuple[float, float | None] | None:
+        return mean_interval(list(self.values.values())) if self.values else None
+
+    def mean(self, metric: str) -> float | None:
+        """Mean over the seeds that have this metric; None if none has."""
+        values = [float(value) for row in self.rows if (value := row.get(metric)) is not None]
+        return mean_interval(values)[0] if values else None
+
+    def share(self, part: str, whole: str) -> float | None:
+        """Sum of one count over the sum of another, over all seeds; None if there is nothing to divide by."""
+        total = sum(float(row.get(whole) or 0) for row in self.rows)
+        return sum(float(row.get(part) or 0) for row in self.rows) / total if total else None
+
+
+def layout(rows: Sequence[Row], axes: Sequence[str]) -> Layout:
+    """Request rate along x, a line per policy, a panel per GPU count, as far as these were swept; else what was."""
+    known = {name for row in rows for name in row} | set(BASE_AXES)
+    candidates = [a for a in dict.fromkeys((*axes, *BASE_AXES)) if a in known and a not in REPLICATION]
+    swept = [axis for axis in candidates if len({row.get(axis) for row in rows}) > 1]
+    numeric = [axis for axis in swept if all(_is_number(row.get(axis)) for row in rows)]
+    x = "rps" if "rps" in numeric or not numeric else min(numeric, key=lambda axis: axis == "gpus")
+    named = [axis for axis in swept if axis not in numeric]
+    line = "policy" if "policy" in named or not named else named[0]
+    panels = dict.fromkeys(("gpus", *swept))
+    return Layout(x, line, tuple(axis for axis in panels if axis not in (x, line)))
+
+
+def points(rows: Sequence[Row], where: Layout, metric: str) -> list[Point]:
+    """One point per configuration; numbers ascend, names stay in the order in which they come."""
+    groups = grouped(rows, lambda row: tuple(row.get(axis) for axis in where.axes))
+    found = [Point(dict(zip(where.axes, at, strict=True)), tuple(members), metric) for at, members in groups.items()]
+    ranks = [_ranks(point.at[axis] for point in found) for axis in where.axes]
+    return sorted(found, key=lambda point: [rank[point.at[axis]] for axis, rank in zip(where.axes, ranks, strict=True)])
+
+
+def grouped(items: Iterable[T], by: Callable[[T], tuple[Value, ...]]) -> dict[tuple[Value, ...], list[T]]:
+    groups: dict[tuple[Value, ...], list[T]] = {}
+    for item in items:
+        groups.setdefault(by(item), []).append(item)
+    return groups
+
+
+def _ranks(values: Iterable[Value]) -> dict[Value, int]:
+    distinct = list(dict.fromkeys(values))
+    if all(_is_number(value) for value in distinct):
+        distinct.sort(key=lambda value: float(value or 0))
+    return {value: rank for rank, value in enumerate(distinct)}
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,77 @@
+"""Numbers, axes and lists as people write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from prebleexp.report.summary import Value
+
+NOTHING = "–"
+AXIS_LABELS = {"gpus": "GPUs", "rps": "Request rate (requests/s)"}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`digits` significant digits, never in scientific notation between 0.00001 and 1,000,000."""
+    if value is None:
+        return NOTHING
+    if value == 0 or not 1e-5 <= abs(value) < 1e6:
+        return f"{value:.{digits}g}"
+    return _fixed(value, digits - 1 - math.floor(math.log10(abs(value))))
+
+
+def interval(mean_and_half_width: tuple[float, float | None] | None) -> str:
+    """Mean ± half-width, both to the second significant digit of the half-width."""
+    if mean_and_half_width is None:
+        return NOTHING
+    mean, half_width = mean_and_half_width
+    if half_width is None:
+        return number(mean)
+    if half_width == 0 or not math.isfinite(half_width):
+        return f"{number(mean)} ± {half_width:g}"
+    decimals = 1 - math.floor(math.log10(half_width))
+    if decimals > 8:
+        return f"{mean:.3g} ± {half_width:.2g}"
+    return f"{_fixed(mean, decimals)} ± {_fixed(half_width, decimals)}"
+
+
+def percent(share: float | None) -> str:
+    """Rounded down where it would say 100 % of something that is not all."""
+    if share is None:
+        return NOTHING
+    return f"{min(share * 100, 99.9) if share < 1 else 100.0:.1f} %"
+
+
+def plain(value: Value) -> str:
+    """An axis value as the user would write it: 64, not 64.0."""
+    if isinstance(value, bool) or value is None:
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
+def condition(axis: str, value: Value) -> str:
+    """An axis and its value in a sentence: "128 requests/s", "8 GPUs", "duration_s = 30"."""
+    if axis == "rps":
+        return f"{plain(value)} request{'' if value == 1 else 's'}/s"
+    if axis == "gpus":
+        return f"{plain(value)} GPU{'' if value == 1 else 's'}"
+    return f"{axis} = {plain(value)}"
+
+
+def conditions(at: Mapping[str, Value], axes: Sequence[str]) -> str:
+    return ", ".join(condition(axis, at[axis]) for axis in axes)
+
+
+def axis_label(axis: str) -> str:
+    return AXIS_LABELS.get(axis, axis)
+
+
+def listed(items: Sequence[str]) -> str:
+    """a, b and c"""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{round(value, decimals):,.{max(decimals, 0)}f}"

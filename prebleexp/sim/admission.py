@@ -1,0 +1,145 @@
+"""Admission: which queued requests a model step prefills (spec: engine-as-released, A model step, 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from prebleexp.sim.batch import output_of
+from prebleexp.sim.engine import HIT_WINDOW_S
+from prebleexp.sim.prefix_cache import lock, match, unlock
+from prebleexp.sim.types import State
+
+NONE = -1
+QUEUED = int(State.QUEUED)
+
+
+@njit(nogil=True, cache=True)
+def enqueue(sim, g, request):
+    gpu, job = sim.gpus[g], sim.jobs[request]
+    job.next = NONE
+    job.state = QUEUED
+    if gpu.queue_head == NONE:
+        gpu.queue_head = request
+    else:
+        sim.jobs[gpu.queue_tail].next = request
+    gpu.queue_tail = request
+    gpu.queued += 1
+
+
+@njit(nogil=True, cache=True)
+def admit(sim, g, now, stepwise):
+    """Match and sort the queue, lock the paths of what fits and list it in scratch.batch; returns how many fit."""
+    gpu = sim.gpus[g]
+    if gpu.queue_head == NONE:
+        return 0
+    queued, most = _match_queue(sim, g)
+    queue = sim.scratch.queue[:queued]
+    _sort_by_cached(sim.jobs, queue, sim.scratch.merge)
+    admitted = _select(sim, g, queue, _available(sim, g, most, stepwise))
+    if admitted:
+        _record_hits(sim, gpu, sim.scratch.batch[:admitted], now)
+    return admitted
+
+
+@njit(nogil=True, cache=True)
+def _match_queue(sim, g):
+    """Match every queued request and list them in scratch.queue; returns how many, and the most tokens they could take."""
+    queued, most = 0, 0
+    request = sim.gpus[g].queue_head
+    while request != NONE:
+        job, row = sim.jobs[request], sim.requests[request]
+        job.cached, job.node = match(sim, g, request, 0)
+        job.new = row.prompt_tokens - job.cached
+        most += max(job.new, 1) + row.max_new_tokens
+        sim.scratch.queue[queued] = request
+        queued += 1
+        request = job.next
+    return queued, most
+
+
+@njit(nogil=True, cache=True)
+def _sort_by_cached(jobs, queue, merge):
+    """Longest cached prefix first; stable. Bottom-up merge sort that skips what is in order, as most of a queue is."""
+    width = 1
+    while width < len(queue):
+        for left in range(0, len(queue) - width, 2 * width):
+            middle, right = left + width, min(left + 2 * width, len(queue))
+            if jobs[queue[middle - 1]].cached >= jobs[queue[middle]].cached:
+                continue
+            merge[left:middle] = queue[left:middle]
+            i, j = left, middle
+            for k in range(left, right):
+                if j == right or (i < middle and jobs[merge[i]].cached >= jobs[queue[j]].cached):
+                    queue[k] = merge[i]
+                    i += 1
+                else:
+                    queue[k] = queue[j]
+                    j += 1
+        width *= 2
+
+
+@njit(nogil=True, cache=True)
+def _available(sim, g, most, stepwise):
+    """KV tokens that may be promised to new requests: what is free or evictable, less a share of what runs may still generate."""
+    gpu = sim.gpus[g]
+    if gpu.running == 0:
+        return float(gpu.kv_free + gpu.evictable)
+    to_come = gpu.budget - gpu.running * gpu.decode_steps
+    if not stepwise and most < gpu.kv_free - to_come * gpu.new_token_ratio - 1:
+        return np.inf  # all fits without evicting anything, so the exact number does not matter
+    reserved = 0.0
+    for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
+        request = sim.batches.order[row]
+        if request != NONE:
+            output = output_of(gpu, sim.jobs[request])
+            reserved += (sim.requests[request].max_new_tokens - output) * gpu.new_token_ratio
+    return gpu.kv_free + gpu.evictable - reserved
+
+
+@njit(nogil=True, cache=True)
+def _select(sim, g, queue, available):
+    """Lock what fits and list it in scratch.batch; link the rest anew, in its new order. Returns how many fit."""
+    gpu = sim.gpus[g]
+    admitted, promised, prefill, full = 0, 0, 0, False
+    gpu.queue_head = gpu.queue_tail = NONE
+    gpu.queued = 0
+    for request in queue:
+        job = sim.jobs[request]
+        if job.new == 0:  # one token at least must be computed
+            job.new, job.cached = 1, job.cached - 1
+        need = job.new + sim.requests[request].max_new_tokens
+        if not full and need + promised < available and job.new + prefill < gpu.max_prefill:
+            available += lock(sim, g, job.node)
+            if need + promised < available:
+                sim.scratch.batch[admitted] = request
+                admitted += 1
+                promised += need
+                prefill += job.new
+                continue
+            unlock(sim, g, job.node)
+            full = True
+        enqueue(sim, g, request)
+    return admitted
+
+
+@njit(nogil=True, cache=True)
+def _record_hits(sim, gpu, batch, now):
+    """Add a prefill to the hit window; those older than the window leave it only now."""
+    window, size = sim.window, gpu.window_capacity
+    hits, prompts = 0, 0
+    for request in batch:
+        hits += sim.jobs[request].cached
+        prompts += sim.requests[request].prompt_tokens
+    row = gpu.window_offset + (gpu.window_first + gpu.window_rows) % size
+    window.times[row], window.hits[row], window.prompts[row] = now, hits, prompts
+    gpu.window_rows += 1
+    gpu.window_hit_tokens += hits
+    gpu.window_prompt_tokens += prompts
+    row = gpu.window_offset + gpu.window_first
+    while now - window.times[row] > HIT_WINDOW_S:
+        gpu.window_hit_tokens -= window.hits[row]
+        gpu.window_prompt_tokens -= window.prompts[row]
+        gpu.window_first = (gpu.window_first + 1) % size
+        gpu.window_rows -= 1
+        row = gpu.window_offset + gpu.window_first

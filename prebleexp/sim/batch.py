@@ -1,0 +1,133 @@
+"""A GPU's running batch: who finishes at which decode step, and the order in which requests joined.
+
+A heap of (decode step at which a request finishes, order of joining) tells without a look at the others whether a decode step
+finishes anything. The order of joining matters where the release walks its list: sums of floats, simultaneous finishes, retraction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+NONE = -1
+
+
+@njit(nogil=True, cache=True)
+def output_of(gpu, job):
+    """Output tokens that a running request has: one from its prefill, one from each decode step since."""
+    return 1 + gpu.decode_steps - job.joined_step
+
+
+@njit(nogil=True, cache=True)
+def first_finish(gpu, batches):
+    """The decode step at which the next request finishes; the batch is not empty."""
+    return batches.keys[gpu.batch_offset] >> 32
+
+
+@njit(nogil=True, cache=True)
+def join(sim, g, request):
+    """Append a request that has its first token, and whose cache path is locked."""
+    gpu, job, batches = sim.gpus[g], sim.jobs[request], sim.batches
+    job.joined_step = gpu.decode_steps
+    gpu.budget += sim.requests[request].max_new_tokens - 1 + gpu.decode_steps
+    gpu.context += sim.requests[request].prompt_tokens
+    gpu.node_depth += np.int64(sim.cache.nodes[job.node].depth)
+    if gpu.batch_rows == gpu.batch_capacity:
+        _close_holes(gpu, sim.jobs, batches)
+    job.row = gpu.batch_rows
+    batches.order[gpu.batch_offset + gpu.batch_rows] = request
+    gpu.batch_rows += 1
+    _heap_push(gpu, batches, (job.joined_step + job.target - 1) << 32 | gpu.joined, request)
+    gpu.joined += 1
+    gpu.running += 1
+
+
+@njit(nogil=True, cache=True)
+def leave_first(sim, g):
+    """Take out the request that finishes first; returns it."""
+    gpu, batches = sim.gpus[g], sim.batches
+    keys, jobs, offset = batches.keys, batches.jobs, gpu.batch_offset
+    request = np.int64(jobs[offset])
+    gpu.running -= 1
+    size = gpu.running
+    key, moved = keys[offset + size], jobs[offset + size]
+    position, child = 0, 1
+    while child < size:
+        if child + 1 < size and keys[offset + child + 1] < keys[offset + child]:
+            child += 1
+        if keys[offset + child] >= key:
+            break
+        keys[offset + position], jobs[offset + position] = keys[offset + child], jobs[offset + child]
+        position = child
+        child = 2 * position + 1
+    keys[offset + position], jobs[offset + position] = key, moved
+    batches.order[offset + sim.jobs[request].row] = NONE
+    _forget(sim, gpu, request)
+    return request
+
+
+@njit(nogil=True, cache=True)
+def in_order(sim, g, into):
+    """Write the batch in order of joining to `into`; returns its size."""
+    gpu, size = sim.gpus[g], 0
+    for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
+        if sim.batches.order[row] != NONE:
+            into[size] = sim.batches.order[row]
+            size += 1
+    return size
+
+
+@njit(nogil=True, cache=True)
+def replace(sim, g, requests):
+    """Make `requests`, all of which are running, the whole batch, in this order."""
+    gpu, batches = sim.gpus[g], sim.batches
+    for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
+        request = np.int64(batches.order[row])
+        if request != NONE:
+            _forget(sim, gpu, request)
+    gpu.running = gpu.batch_rows = 0
+    for request in requests:
+        job = sim.jobs[request]
+        gpu.budget += sim.requests[request].max_new_tokens - 1 + job.joined_step
+        gpu.context += sim.requests[request].prompt_tokens + gpu.decode_steps - job.joined_step
+        gpu.node_depth += np.int64(sim.cache.nodes[job.node].depth)
+        job.row = gpu.batch_rows
+        batches.order[gpu.batch_offset + gpu.batch_rows] = request
+        gpu.batch_rows += 1
+        _heap_push(gpu, batches, (job.joined_step + job.target - 1) << 32 | gpu.joined, request)
+        gpu.joined += 1
+        gpu.running += 1
+
+
+@njit(nogil=True, cache=True)
+def _forget(sim, gpu, request):
+    """Take a request's share out of the batch's sums."""
+    job, row = sim.jobs[request], sim.requests[request]
+    gpu.budget -= row.max_new_tokens - 1 + job.joined_step
+    gpu.context -= row.prompt_tokens + gpu.decode_steps - job.joined_step
+    gpu.node_depth -= np.int64(sim.cache.nodes[job.node].depth)
+
+
+@njit(nogil=True, cache=True)
+def _heap_push(gpu, batches, key, request):
+    keys, jobs, offset = batches.keys, batches.jobs, gpu.batch_offset
+    position = gpu.running
+    while position > 0:
+        parent = (position - 1) >> 1
+        if keys[offset + parent] <= key:
+            break
+        keys[offset + position], jobs[offset + position] = keys[offset + parent], jobs[offset + parent]
+        position = parent
+    keys[offset + position], jobs[offset + position] = key, request
+
+
+@njit(nogil=True, cache=True)
+def _close_holes(gpu, jobs, batches):
+    kept = 0
+    for row in range(gpu.batch_rows):
+        request = np.int64(batches.order[gpu.batch_offset + row])
+        if request != NONE:
+            batches.order[gpu.batch_offset + kept] = request
+            jobs[request].row = kept
+            kept += 1
+    gpu.batch_rows = kept

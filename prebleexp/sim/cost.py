@@ -1,0 +1,83 @@
+"""What a model step costs in GPU seconds: the fitted equations of the PREBLE release (spec: engine-as-released, Cost)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+
+class StepCost(NamedTuple):
+    """Coefficients, milliseconds and tokens; see `prebleexp.hardware.model.Hardware` for their meaning."""
+
+    linear: Any
+    """(k, 4): from this many tokens, constant, per token, per token²; in descending order of the first"""
+    attention_flat_tokens: float
+    attention_flat: float
+    attention_constant: float
+    attention_per_token: float
+    shared_unique_per_request: float
+    shared_unique_times_requests: float
+    request_from: float
+    request_constant: float
+    request_per_new: float
+    request_per_length: float
+    request_per_product: float
+    prefill_batch: float
+    """1 if a prefill pays the batch's linear layers and attention, 0 if the sum over requests is all of it"""
+    efficiency: float
+
+
+# The order of operations is the release's: with another, times would differ in the last bit.
+
+
+@njit(nogil=True, cache=True)
+def linear_s(cost, tokens):
+    """Linear layers for `tokens` tokens in the batch."""
+    row = 0
+    while tokens < cost.linear[row, 0]:
+        row += 1
+    ms = cost.linear[row, 1] + cost.linear[row, 2] * tokens + cost.linear[row, 3] * (tokens * tokens)
+    return ms / 1e3
+
+
+@njit(nogil=True, cache=True)
+def attention_s(cost, requests, context, unique_kv):
+    """Memory-bound attention of `requests` requests over `context` tokens, `unique_kv` of them distinct."""
+    if context <= cost.attention_flat_tokens:
+        return cost.attention_flat / 1e3
+    ms = cost.attention_per_token * context + cost.attention_constant
+    if (
+        unique_kv / requests <= cost.shared_unique_per_request
+        and requests * unique_kv <= cost.shared_unique_times_requests
+    ):
+        ms /= 2
+    return ms / 1e3
+
+
+@njit(nogil=True, cache=True)
+def request_ms(cost, new, length):
+    """One request's own share of a prefill of `new` tokens up to `length`: compute-bound attention."""
+    product = new * length
+    if product < cost.request_from:
+        return 0.0
+    return (
+        cost.request_constant
+        + cost.request_per_new * new
+        + cost.request_per_length * length
+        + cost.request_per_product * new * length
+    )
+
+
+@njit(nogil=True, cache=True)
+def prefill_s(cost, requests, new, context, unique_kv, requests_ms):
+    batch = 0.0
+    if cost.prefill_batch > 0:
+        batch = linear_s(cost, new) + attention_s(cost, requests, context, unique_kv)
+    return (batch + requests_ms / 1e3) / cost.efficiency
+
+
+@njit(nogil=True, cache=True)
+def decode_s(cost, requests, context, unique_kv, linear):
+    """`linear` is `linear_s(cost, requests)`, which stays the same while the batch does."""
+    return (linear + attention_s(cost, requests, context, unique_kv)) / cost.efficiency

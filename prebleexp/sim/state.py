@@ -1,0 +1,156 @@
+"""The arrays of a run: made for a workload, and made larger when a run needs more than was guessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from prebleexp.sim import records
+from prebleexp.sim.cost import StepCost
+from prebleexp.sim.engine import NEW_TOKEN_RATIO
+from prebleexp.sim.events import ARRIVE, STEP, encode, push
+from prebleexp.sim.prefix_cache import copy_children
+from prebleexp.sim.records import Batches, Cache, Events, Memory, Prompts, Scratch, Sim, Window
+from prebleexp.sim.types import Workload
+
+NONE = -1
+MOST_PREFILL_SHARE = 6
+"""a prefill may take this fraction of KV memory, or the context length if that is more"""
+
+
+def _records(rows: int, dtype: np.dtype[Any]) -> Any:
+    return np.zeros(rows, dtype).view(np.recarray)
+
+
+def allocate(workload: Workload, gpus: int, kv_tokens: int, context_length: int, rows: int = 64) -> Sim:
+    """State at time 0: all arrivals and every GPU's first step in the event queue, as the release pushes them."""
+    n = len(workload)
+    control = _records(1, records.CONTROL)[0]
+    control.unfinished, control.events, control.request, control.parking = n, n + gpus, NONE, 1
+    times = np.concatenate([workload.arrival_s, np.zeros(2 * gpus + 2)])
+    codes = np.zeros(len(times), np.int64)
+    codes[:n] = np.arange(n) << 2 | ARRIVE
+    sim = Sim(
+        control=control,
+        gpus=_gpus(gpus, kv_tokens, max(context_length, kv_tokens // MOST_PREFILL_SHARE), rows),
+        requests=_requests(workload),
+        prompts=_prompts(workload),
+        jobs=_jobs(workload),
+        events=Events(times, codes),
+        cache=_cache(control, gpus, gpus + min(4 * n, 1 << 16)),
+        batches=Batches(np.zeros(gpus * rows, np.int64), np.zeros(gpus * rows, np.int32), np.zeros(gpus * rows, np.int32)),
+        window=Window(np.zeros(gpus * rows), np.zeros(gpus * rows, np.int64), np.zeros(gpus * rows, np.int64)),
+        scratch=Scratch(*(np.zeros(n, np.int32) for _ in Scratch._fields)),
+    )
+    _push_steps(sim, gpus)
+    return sim
+
+
+def _push_steps(sim: Sim, gpus: int) -> None:
+    sim.control.events -= gpus
+    for g in range(gpus):
+        push(sim.events, sim.control, 0.0, encode(STEP, g))
+
+
+def _gpus(gpus: int, kv_tokens: int, max_prefill: int, rows: int) -> Any:
+    state = _records(gpus, records.GPU)
+    state.kv_free = state.least_kv_free = kv_tokens
+    state.new_token_ratio = NEW_TOKEN_RATIO
+    state.max_prefill = max_prefill
+    state.queue_head = state.queue_tail = state.lru = NONE
+    state.batch_capacity = state.window_capacity = rows
+    state.batch_offset = state.window_offset = np.arange(gpus) * rows
+    return state
+
+
+def _requests(workload: Workload) -> Any:
+    state = _records(len(workload), records.REQUEST)
+    state.index = np.arange(len(workload))
+    state.first_segment = workload.segment_offsets[:-1]
+    state.segments = np.diff(workload.segment_offsets)
+    for name in ("arrival_s", "prompt_tokens", "max_new_tokens", "prefix_group"):
+        state[name] = getattr(workload, name)
+    return state
+
+
+def _prompts(workload: Workload) -> Prompts:
+    ends = np.cumsum(workload.segment_tokens, dtype=np.int64)
+    first = workload.segment_offsets[:-1]
+    before = np.repeat(ends[first] - workload.segment_tokens[first], np.diff(workload.segment_offsets))
+    return Prompts(workload.segment_ids, (ends - before).astype(np.int32))
+
+
+def _jobs(workload: Workload) -> Any:
+    state = _records(len(workload), records.JOB)
+    state.gpu = state.next = NONE
+    state.target = np.minimum(workload.output_tokens, workload.max_new_tokens)
+    state.ttft_s = state.latency_s = state.finish_s = np.nan
+    return state
+
+
+def _cache(control: Any, gpus: int, rows: int) -> Cache:
+    nodes = _records(rows, records.NODE)
+    nodes.parent[:gpus] = NONE
+    nodes.locks[:gpus] = 1
+    nodes.owner[:gpus] = NONE
+    _add_free_nodes(control, nodes, gpus)
+    return Cache(nodes, *_slots(rows))
+
+
+def _add_free_nodes(control: Any, nodes: Any, first: int) -> None:
+    """Put the nodes from `first` on at the head of the free list."""
+    nodes.parent[first:] = np.arange(first + 1, len(nodes) + 1)
+    if len(nodes) > first:
+        nodes.parent[-1] = control.free_node if control.free_nodes else NONE
+        control.free_node = first
+        control.free_nodes += len(nodes) - first
+
+
+def _slots(nodes: int) -> tuple[Any, Any]:
+    size = 1 << (2 * nodes).bit_length()  # at most half full
+    return np.full(size, NONE, np.int64), np.zeros(size, np.int32)
+
+
+def with_more_nodes(sim: Sim) -> Sim:
+    """Twice the cache nodes, or more if the next step may need them."""
+    gpu = sim.gpus[sim.control.gpu]
+    old = len(sim.cache.nodes)
+    nodes = _records(max(2 * old, old + 5 * int(gpu.queued) + 2 * int(gpu.running)), records.NODE)
+    nodes[:old] = sim.cache.nodes
+    _add_free_nodes(sim.control, nodes, old)
+    cache = Cache(nodes, *_slots(len(nodes)))
+    copy_children(cache, sim.cache)
+    return sim._replace(cache=cache)
+
+
+def with_more_rows(sim: Sim) -> Sim:
+    """Twice the batch and hit-window rows of the GPU that lacks them, or more if the next step may need them.
+
+    Its rows move to the end of the arrays; those it had stay unused.
+    """
+    gpu = sim.gpus[sim.control.gpu]
+    wanted = 2 * max(int(gpu.batch_capacity), int(gpu.running + gpu.queued))
+    moved = {}
+    for name, pool in (("batch", sim.batches), ("window", sim.window)):
+        offset, capacity = int(gpu[f"{name}_offset"]), int(gpu[f"{name}_capacity"])
+        first = int(gpu.window_first) if name == "window" else 0
+        moved[name] = [
+            np.concatenate([column, np.roll(column[offset : offset + capacity], -first), np.zeros(wanted - capacity, column.dtype)])
+            for column in pool
+        ]
+        gpu[f"{name}_offset"], gpu[f"{name}_capacity"] = len(pool[0]), wanted
+    gpu.window_first = 0
+    return sim._replace(batches=Batches(*moved["batch"]), window=Window(*moved["window"]))
+
+
+def _example() -> Sim:
+    one = np.ones(1, np.int32)
+    workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
+    return allocate(workload, gpus=1, kv_tokens=8, context_length=8)
+
+
+EXAMPLE = _example()
+"""its type is that of every run's state"""
+EXAMPLE_COST = StepCost(np.zeros((1, 4)), *(0.0 for _ in StepCost._fields[1:]))
+EXAMPLE_MEMORY = Memory(np.zeros(1, np.int64), np.zeros(1))

@@ -1,0 +1,326 @@
+"""The command line is a contract: what it prints where, its exit codes, and one clear line for bad input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from prebleexp.metrics import METRICS
+
+import prebleexp.sim.simulate
+from prebleexp.__main__ import main
+from prebleexp.errors import PrebleexpError
+from prebleexp.launch import configure
+from prebleexp.sim.types import Outcome, State, Workload
+
+ROOT = Path(__file__).parent.parent
+Run = Callable[..., tuple[int, str, str]]
+
+
+def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
+    """Stands in for the simulator: every request takes a second; 13 GPUs are too many."""
+    if gpus == 13:
+        raise PrebleexpError("13 GPUs bring bad luck")
+    n = len(workload)
+    ones, zeros = np.ones(n), np.zeros(n, np.int32)
+    per_gpu = np.zeros(gpus, np.int64)
+    return Outcome(
+        gpu=np.arange(n, dtype=np.int32) % gpus,
+        state=np.full(n, State.FINISHED, np.int8),
+        ttft_s=ones / (gpus + seed),
+        latency_s=ones,
+        finish_s=workload.arrival_s + 1,
+        output_seen=np.minimum(workload.output_tokens, workload.max_new_tokens),
+        hit_tokens=zeros,
+        prefilled_tokens=workload.prompt_tokens,
+        gpu_hit_tokens=per_gpu,
+        gpu_forwarded_tokens=per_gpu,
+        gpu_recomputed_tokens=per_gpu,
+        gpu_requests=np.bincount(np.arange(n) % gpus, minlength=gpus),
+        gpu_evicted_tokens=per_gpu,
+        gpu_retracted=per_gpu,
+        gpu_peak_kv_tokens=per_gpu,
+        end_s=float(workload.arrival_s[-1]) + 1 if n else 0.0,
+    )
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command line in an empty folder, with a simulator that takes no time."""
+    monkeypatch.setattr(prebleexp.sim.simulate, "simulate", served)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return command
+
+
+BAD = {
+    "policy=lro": "unknown policy 'lro'; valid: lor, random, replay, round_robin. Did you mean 'lor'?",
+    "hardware=h200": "unknown hardware 'h200'; valid: a100_mistral_7b",
+    "gpu=4": "unknown key 'gpu'; valid: cache_dir, duration_s, engine, gpus,",
+    "+foo=1": "unknown key 'foo'; valid:",
+    "~rps": "rps has no value",
+    "gpus=0": "gpus=0 is not valid",
+    "gpus=2.5": "gpus=2.5 is not valid",
+    "gpus=true": "gpus=True is not valid",
+    "rps=-1": "rps=-1 is not valid",
+    "rps=nan": "rps=nan is not valid",
+    "rps=abc": "rps=abc is not valid",
+    "rps=null": "rps=None is not valid",
+    "duration_s=inf": "duration_s=inf is not valid",
+    "horizon=maybe": "horizon=maybe is not valid",
+    "seed=-1": "seed=-1 is not valid",
+    "replications=0": "replications=0 is not valid; it must be an integer from 1",
+    "workers=0": "workers=0 is not valid; it must be an integer from 1",
+    "keep_requests=x": "keep_requests=x is not valid; it must be one of first, all, none",
+    "output=x": "output=x is not valid; it must be one of table, json, csv",
+    "report=pdf": "report=pdf is not valid; it must be one of html, none",
+    "cache_dir=null": "cache_dir=None is not valid",
+    "sweep.name=../up": "sweep.name=../up is not valid",
+    "+sweep.colour=red": "unknown field of sweep 'colour'; valid: figure, name, title",
+    "-m sweep.figure=pie": "unknown figure 'pie'; valid:",
+    "policy.foo=1": "unknown key 'policy.foo'; policy=lor has no fields.",
+    "policy=random policy.sed=1": "unknown key 'policy.sed'; valid: policy.seed. Did you mean 'policy.seed'?",
+    "+policy.foo=1": "unknown key 'policy.foo'; policy=lor has no fields.",
+    "+policy._target_=1": "+policy._target_=1",
+    "policy._target_=os.system": "its _target_ 'os.system' is not a dataclass",
+    "policy._target_=no.such.Thing": "its _target_ 'no.such.Thing' cannot be imported",
+    "policy=[lor,random]": "policy is a list of options; it must be one",
+    "~policy": "policy has no value",
+    "output_length.probabilities=[0.5,0.4]": "probabilities",
+    "gpus=[": "gpus=[ is not valid",
+    "gpus='": "gpus=' is not valid: a quote or bracket is not closed",
+    "gpus=4 rps": "'rps' is not valid; settings are written key=value",
+    "gpus=${nope}": "nope",
+    "gpus=1,2": "gpus=1,2 has several values; add -m",
+    "sweeps=fig1a": "use +sweeps=fig1a",
+    "+sweeps=fig1b": "unknown sweep 'fig1b'; valid: fig1a",
+    "-m rps=1,-1": "rps=-1 is not valid",
+    "-m policy=lor,lro": "unknown policy 'lro'; valid:",
+    "-m rps=interval(1,2)": "rps=interval(1,2): an interval has no list of values",
+    "-m policy=glob(x*)": "nothing to sweep over",
+    "-m workers=1,2": "workers must be the same for all cells",
+    "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
+    "simulate": "unknown command 'simulate'; valid: bench, why",
+    "--fast": "unrecognized arguments: --fast",
+    "--cfg everything": "invalid choice: 'everything'",
+    "why": "why needs two keys",
+    f"why {'0' * 64} {'1' * 64}": "0000",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_clear_line_and_exit_code_2(run: Run, line: str, tmp_path: Path) -> None:
+    code, out, err = run(*line.split(" "))
+    assert (code, out) == (2, "")
+    assert err.startswith("prebleexp: ")
+    assert err.count("\n") == 1
+    assert BAD[line] in err
+    assert not list(tmp_path.rglob("*.json")), "something was computed"
+
+
+def test_a_cache_folder_that_cannot_be_written_is_bad_input(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, out, err = run("cache_dir=file/cache")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "file/cache" in err
+
+
+def test_one_run_prints_its_metrics(run: Run) -> None:
+    code, out, err = run("gpus=2", "rps=4", "duration_s=5")
+    assert code == 0
+    assert {line.split()[0] for line in out.splitlines()[2:]} == set(METRICS)
+    assert err.startswith("1 run: 1 computed, 0 from the cache; ")
+    again = run("gpus=2", "rps=4.0", "duration_s=5")
+    assert again[1] == out
+    assert again[2].startswith("1 run, all from the cache; ")
+
+
+def test_replications_print_means_with_intervals_and_only_new_seeds_are_computed(run: Run) -> None:
+    run("rps=4", "duration_s=5", "replications=3")
+    code, out, err = run("rps=4", "duration_s=5", "replications=5")
+    assert code == 0
+    assert err.startswith("5 runs: 2 computed, 3 from the cache; ")
+    assert out.splitlines()[1].split() == ["metric", "mean", "of", "5", "seeds", "±", "95", "%"]
+    ttft = next(line.split() for line in out.splitlines() if line.startswith("ttft_mean_s"))
+    assert float(ttft[1]) == pytest.approx(np.mean([1 / (8 + seed) for seed in range(5)]), rel=1e-3)
+    assert float(ttft[2]) > 0
+
+
+def test_json_and_csv_are_a_row_per_run(run: Run) -> None:
+    arguments = ("rps=4", "duration_s=5", "replications=2", "policy=random")
+    rows = json.loads(run(*arguments, "output=json")[1])
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert {"key", "gpus", "policy", "policy.seed", "workload", "ttft_p99_s", "seconds"} <= set(rows[0])
+    read = list(csv.DictReader(io.StringIO(run(*arguments, "output=csv")[1])))
+    assert [row["key"] for row in read] == [row["key"] for row in rows]
+    assert float(read[1]["ttft_mean_s"]) == rows[1]["ttft_mean_s"]
+
+
+def test_a_sweep_prints_a_line_per_cell_and_writes_database_and_report(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("-m", "gpus=2,4", "rps=range(1,4)", "policy=glob(r*,exclude=replay)", "duration_s=5")
+    assert code == 0
+    head, *lines = out.splitlines()
+    assert head.split()[:3] == ["gpus", "rps", "policy"]
+    assert [tuple(line.split()[:3]) for line in lines] == [
+        (gpus, rps, policy) for gpus in ("2", "4") for rps in ("1", "2", "3") for policy in ("random", "round_robin")
+    ]
+    assert err.startswith("12 runs: 12 computed, 0 from the cache; ")
+    page = tmp_path / "reports" / "sweep" / "index.html"
+    assert err.splitlines()[-1] == str(page.relative_to(tmp_path))
+    assert "gpus=2,4" in page.read_text()
+    with duckdb.connect(tmp_path / "cache" / "prebleexp.duckdb", read_only=True) as database:
+        assert database.execute("select count(*), min(rps), max(gpus) from runs").fetchone() == (12, 1, 4)
+        found = database.execute("select count(distinct key) from requests").fetchone()
+        assert found == (12,)
+
+
+def test_a_sweep_of_the_package_may_be_narrowed_on_the_command_line(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("+sweeps=fig1a", "gpus=4", "rps=1,2", "replications=2", "duration_s=5")
+    assert code == 0
+    assert err.startswith("12 runs: 12 computed")
+    assert len(out.splitlines()) == 1 + 6
+    assert (tmp_path / "reports" / "fig1a" / "index.html").exists()
+
+
+def test_a_sweep_that_was_run_before_says_that_all_came_from_the_cache(run: Run) -> None:
+    arguments = ("-m", "gpus=2,4", "rps=1,2", "duration_s=5", "report=none")
+    first = run(*arguments)
+    again = run(*arguments)
+    assert again[1] == first[1]
+    assert again[2].startswith("4 runs, all from the cache; ")
+    assert again[2].count("\n") == 1
+
+
+def test_the_rest_of_a_sweep_goes_on_where_a_run_fails(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("-m", "gpus=2,13,4", "rps=1", "duration_s=5")
+    assert code == 1
+    assert [line.split()[0] for line in out.splitlines()] == ["gpus", "2", "13", "4"]
+    assert "3 runs: 2 computed, 0 from the cache, 1 failed" in err
+    assert "13 GPUs bring bad luck" in err
+    assert "13 GPUs bring bad luck" in (tmp_path / "reports" / "sweep" / "index.html").read_text()
+
+
+def test_a_single_run_that_fails_says_why(run: Run) -> None:
+    code, out, err = run("gpus=13", "rps=1", "duration_s=5")
+    assert (code, out) == (1, "")
+    assert "13 GPUs bring bad luck" in err
+    assert "Traceback" not in err
+
+
+def test_hydra_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+    run("rps=1", "duration_s=5")
+    run("-m", "gpus=1,2", "rps=1", "duration_s=5", "report=none")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
+    assert not GlobalHydra.instance().is_initialized()
+
+
+def test_another_sweeper_gets_the_metrics_of_its_jobs(run: Run) -> None:
+    code, out, err = run("-m", "gpus=2,4", "rps=1", "duration_s=5", "report=none", "hydra/sweeper=basic")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["gpus", "2", "4"]
+    assert err.startswith("2 runs: 2 computed")
+
+
+def test_a_folder_that_is_called_like_a_key_is_not_a_config_group(run: Run, tmp_path: Path) -> None:
+    for name in ("rps", "report", "workers", "conf"):
+        (tmp_path / name).mkdir()
+    assert run("rps=1", "report=none", "workers=1", "duration_s=5")[0] == 0
+
+
+def test_an_unrelated_configuration_in_the_current_folder_is_left_alone(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("something: else\n")
+    assert run("rps=1", "duration_s=5")[0] == 0
+
+
+def test_own_options_come_before_those_of_the_package(run: Run, tmp_path: Path) -> None:
+    for group, text in (("policy", "_target_: prebleexp.policies.random.Random\nseed: 5\n"), ("sweeps", "")):
+        (tmp_path / "conf" / group).mkdir(parents=True)
+        (tmp_path / "conf" / group / "mine.yaml").write_text(text)
+    (tmp_path / "conf" / "policy" / "lor.yaml").write_text("_target_: prebleexp.policies.random.Random\nseed: 6\n")
+    rows = [json.loads(run("rps=1", "duration_s=5", f"policy={name}", "output=json")[1])[0] for name in ("mine", "lor")]
+    assert [(row["policy"], row["policy.seed"]) for row in rows] == [("mine", 5), ("lor", 6)]
+
+
+def test_help_names_every_key_and_option(run: Run) -> None:
+    code, out, err = run("--help")
+    assert (code, err) == (0, "")
+    for key in configure.KEYS:
+        assert f"  {key}=" in out or f"  {key} " in out or key == "sweep"
+    for option in ("round_robin", "a6000_mistral_7b", "two_point", "released", "fig1a"):
+        assert option in out
+
+
+def test_the_composed_configuration_can_be_shown(run: Run) -> None:
+    code, out, err = run("--cfg", "job", "gpus=3", "policy=random")
+    assert (code, err) == (0, "")
+    assert "gpus: 3\n" in out
+    assert "policies.random.Random" in out
+    assert "hydra" not in out
+
+
+def test_cells_are_a_python_call_that_leaves_hydra_alone() -> None:
+    cells = configure.cells(["gpus=4", "policy=random", "replications=3", "seed=7"])
+    assert [cell.seed for cell in cells] == [7, 8, 9]
+    assert {cell.gpus for cell in cells} == {4}
+    assert cells[0].names["policy"] == "random"
+    assert cells[0].policy is cells[2].policy
+    assert not GlobalHydra.instance().is_initialized()
+
+
+def python(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_process_exits_with_the_code_and_no_traceback(tmp_path: Path) -> None:
+    done = python("-m", "prebleexp", "policy=lro", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+CACHED = """
+import sys
+from prebleexp.__main__ import main
+assert main(["-m", "gpus=2,4", "rps=1", "duration_s=5", "report=none"]) == 0
+slow = {"numba", "pandas", "seaborn", "matplotlib", "jinja2", "rich", "joblib"} & set(sys.modules)
+assert not slow, slow
+"""
+
+
+def test_a_fully_cached_sweep_imports_nothing_slow(run: Run, tmp_path: Path) -> None:
+    assert run("-m", "gpus=2,4", "rps=1", "duration_s=5", "report=none")[0] == 0
+    done = python("-c", CACHED, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("2 runs, all from the cache")
+
+
+def test_whoever_reads_the_output_may_stop_reading(run: Run, tmp_path: Path) -> None:
+    assert run("rps=1", "duration_s=5")[0] == 0
+    line = f"{sys.executable} -m prebleexp rps=1 duration_s=5 output=json | true"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+    )
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr

@@ -45,6 +45,7 @@ def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
         hit_tokens=zeros,
         prefilled_tokens=workload.prompt_tokens,
         gpu_hit_tokens=per_gpu,
+        gpu_prefilled_tokens=per_gpu,
         gpu_forwarded_tokens=per_gpu,
         gpu_recomputed_tokens=per_gpu,
         gpu_requests=np.bincount(np.arange(n) % gpus, minlength=gpus),
@@ -120,7 +121,9 @@ BAD = {
     "--fast": "unrecognized arguments: --fast",
     "--cfg everything": "invalid choice: 'everything'",
     "why": "why needs two keys",
-    f"why {'0' * 64} {'1' * 64}": "0000",
+    "why a b": "cache_dir=cache is not a folder",
+    "why a b cache_dir=.": "'a' is not a key",
+    f"why {'0' * 64} {'1' * 64} cache_dir=.": f"the cache in . has no run {'0' * 64}",
 }
 
 
@@ -273,6 +276,18 @@ def test_the_composed_configuration_can_be_shown(run: Run) -> None:
     assert "gpus: 3\n" in out
     assert "policies.random.Random" in out
     assert "hydra" not in out
+
+
+def test_why_says_which_fields_make_two_runs_two(run: Run) -> None:
+    def key(*arguments: str) -> str:
+        return str(json.loads(run("rps=1", "duration_s=5", "output=json", *arguments)[1])[0]["key"])
+
+    a, b = key("gpus=2"), key("gpus=4", "policy=random")
+    code, out, err = run("why", a, b)
+    assert (code, err) == (0, "")
+    assert "cell.gpus: 2 and 4\n" in out
+    assert any(line.startswith("cell.policy._target_: ") for line in out.splitlines())
+    assert run("why", a, a)[1] == "nothing differs\n"
 
 
 def test_cells_are_a_python_call_that_leaves_hydra_alone() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.cost import StepCost
+from prebleexp.sim.types import StepCost
 
 
 @dataclass(frozen=True)

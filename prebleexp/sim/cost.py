@@ -2,31 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from numba import njit
-
-
-class StepCost(NamedTuple):
-    """Coefficients, milliseconds and tokens; see `prebleexp.hardware.model.Hardware` for their meaning."""
-
-    linear: Any
-    """(k, 4): from this many tokens, constant, per token, per token²; in descending order of the first"""
-    attention_flat_tokens: float
-    attention_flat: float
-    attention_constant: float
-    attention_per_token: float
-    shared_unique_per_request: float
-    shared_unique_times_requests: float
-    request_from: float
-    request_constant: float
-    request_per_new: float
-    request_per_length: float
-    request_per_product: float
-    prefill_batch: float
-    """1 if a prefill pays the batch's linear layers and attention, 0 if the sum over requests is all of it"""
-    efficiency: float
-
 
 # The order of operations is the release's: with another, times would differ in the last bit.
 

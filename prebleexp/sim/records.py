@@ -60,6 +60,7 @@ GPU = np.dtype(
         ("window_first", np.int64),
         ("window_rows", np.int64),
         ("hit_tokens", np.int64),
+        ("prefilled_tokens", np.int64),
         ("forwarded_tokens", np.int64),
         ("recomputed_tokens", np.int64),
         ("evicted_tokens", np.int64),

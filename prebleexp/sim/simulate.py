@@ -11,10 +11,9 @@ import numpy as np
 
 from prebleexp.errors import PrebleexpError
 from prebleexp.sim import loop, state
-from prebleexp.sim.cost import StepCost
 from prebleexp.sim.engine import Engine
 from prebleexp.sim.records import Memory, Sim
-from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.types import Outcome, StepCost, Workload
 
 PAUSE = 1 << 22
 """events between two looks at signals: about a second"""
@@ -142,6 +141,7 @@ def _outcome(sim: Sim, kv_tokens: int) -> Outcome:
         hit_tokens=jobs.hit_tokens.astype(np.int32),
         prefilled_tokens=jobs.prefilled_tokens.astype(np.int32),
         gpu_hit_tokens=gpus.hit_tokens.copy(),
+        gpu_prefilled_tokens=gpus.prefilled_tokens.copy(),
         gpu_forwarded_tokens=gpus.forwarded_tokens.copy(),
         gpu_recomputed_tokens=gpus.recomputed_tokens.copy(),
         gpu_requests=gpus.requests.copy(),

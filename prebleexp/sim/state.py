@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim import records
-from prebleexp.sim.cost import StepCost
 from prebleexp.sim.engine import NEW_TOKEN_RATIO
 from prebleexp.sim.events import ARRIVE, STEP, encode, push
 from prebleexp.sim.prefix_cache import copy_children
 from prebleexp.sim.records import Batches, Cache, Events, Memory, Prompts, Scratch, Sim, Window
-from prebleexp.sim.types import Workload
+from prebleexp.sim.types import StepCost, Workload
 
 NONE = -1
 MOST_PREFILL_SHARE = 6

@@ -114,6 +114,7 @@ def _prefill(sim, cost, g, batch):
     if gpu.kv_free < new:
         _evict(sim, g, new)  # the release asks for the whole need, not for the shortfall
     _use_kv(gpu, new)
+    gpu.prefilled_tokens += new
     seconds = prefill_s(cost, len(batch), new, context, unique_tokens(sim, g, batch, 0), requests_ms)
     for request in batch:
         if sim.jobs[request].target == 1:

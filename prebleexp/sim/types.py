@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -124,6 +124,27 @@ def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], v
         raise InvalidInput(f"workload column {name}, row {row}: {column[row]} is not valid; it must be {valid}")
 
 
+class StepCost(NamedTuple):
+    """Coefficients of a model step's cost, milliseconds and tokens; see `prebleexp.hardware.model.Hardware` for their meaning."""
+
+    linear: Any
+    """(k, 4): from this many tokens, constant, per token, per token²; in descending order of the first"""
+    attention_flat_tokens: float
+    attention_flat: float
+    attention_constant: float
+    attention_per_token: float
+    shared_unique_per_request: float
+    shared_unique_times_requests: float
+    request_from: float
+    request_constant: float
+    request_per_new: float
+    request_per_length: float
+    request_per_product: float
+    prefill_batch: float
+    """1 if a prefill pays the batch's linear layers and attention, 0 if the sum over requests is all of it"""
+    efficiency: float
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of every request (arrays of shape (n,)) and of every GPU (shape (gpus,))."""
@@ -146,6 +167,8 @@ class Outcome:
     """prompt tokens computed then; 0 if it was never admitted"""
     gpu_hit_tokens: Longs
     """prompt tokens found in the prefix cache, over all prefills"""
+    gpu_prefilled_tokens: Longs
+    """prompt tokens computed, over all prefills"""
     gpu_forwarded_tokens: Longs
     """tokens computed: prefills and decode"""
     gpu_recomputed_tokens: Longs

@@ -1,0 +1,106 @@
+"""A cell: one complete configuration with one seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+from prebleexp.hardware.model import Hardware
+from prebleexp.policies.base import Policy
+from prebleexp.sim.engine import Engine
+from prebleexp.workloads.base import WorkloadSource
+from prebleexp.workloads.output_length import OutputLength
+
+MOST_GPUS = 4096
+HORIZONS = ("drain", "stop")
+SPECS = ("policy", "workload", "output_length", "hardware", "engine")
+NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What determines a run. Raises InvalidInput, naming the key and what is valid, for values that are not.
+
+    `names` says what tables call the specs (`lor`, `react` …); it changes no result and is not compared.
+    """
+
+    gpus: int
+    rps: float
+    """mean requests per second over all GPUs; does not matter to a recorded workload"""
+    duration_s: float
+    horizon: str
+    """drain: until all is finished; stop: at duration_s"""
+    seed: int
+    policy: Policy
+    workload: WorkloadSource
+    output_length: OutputLength
+    """does not matter to a recorded workload"""
+    hardware: Hardware
+    engine: Engine
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        _check("gpus", self.gpus, _is_integer(self.gpus, 1, MOST_GPUS), f"an integer from 1 to {MOST_GPUS}")
+        for name in ("rps", "duration_s"):
+            _check(name, getattr(self, name), _is_positive(getattr(self, name)), "a finite number > 0")
+        _check("horizon", self.horizon, self.horizon in HORIZONS, " or ".join(HORIZONS))
+        _check("seed", self.seed, _is_integer(self.seed, 0, 2**63 - 1), "an integer from 0 to 2^63 - 1")
+
+    @cached_property
+    def stream(self) -> tuple[object, ...]:
+        """What determines the request stream: cells with equal streams serve the same requests."""
+        if not self.workload.synthetic:
+            return (self.workload,)
+        return (self.workload, self.output_length, self.rps, self.duration_s, self.seed)
+
+    def identity(self) -> dict[str, object]:
+        """Everything that can change the result, as JSON-able values, all defaults filled in."""
+        left_out = () if self.workload.synthetic else ("rps", "output_length")
+        values: dict[str, object] = {name: getattr(self, name) for name in NUMBERS if name not in left_out}
+        for name in SPECS:
+            if name not in left_out:
+                values[name] = spec_identity(getattr(self, name))
+        return values
+
+    def columns(self) -> dict[str, int | float | str | bool | None]:
+        """The configuration as a table's columns: numbers, names of specs, and their fields as "policy.seed"."""
+        row: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
+        for name in SPECS:
+            spec = getattr(self, name)
+            row[name] = self.names.get(name, type(spec).__name__)
+            for key, value in _fields(spec).items():
+                row[f"{name}.{key}"] = json.dumps(value) if isinstance(value, tuple) else value
+        return row
+
+
+@cache
+def spec_identity(spec: Any) -> dict[str, object]:
+    """A spec's class and what stands for it: its `identity()` if it has one (for what it reads from files), else its fields."""
+    kind = type(spec)
+    own = spec.identity() if hasattr(spec, "identity") else _fields(spec)
+    return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **own}
+
+
+def _fields(spec: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(spec):
+        raise InvalidInput(f"{type(spec).__name__} is not a dataclass; a spec's fields are its configuration")
+    return {one.name: getattr(spec, one.name) for one in dataclasses.fields(spec) if one.metadata.get("key", True)}
+
+
+def _is_integer(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _check(name: str, value: object, valid: bool, description: str) -> None:
+    if not valid:
+        raise InvalidInput(f"{name}={value} is not valid; it must be {description}")

@@ -1,0 +1,91 @@
+"""Outcome arrays to one flat row: the numbers that tables, figures and comparisons are made of.
+
+Definitions are those of the released simulator (spec: e2-as-released, Q9): averages are over every request that reported,
+unfinished ones as of their last report. `n_finished` and its neighbours say how many there are of each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prebleexp.sim.types import Floats, Outcome, State, Workload
+
+Metric = int | float | None
+
+QUANTITIES = ("ttft", "tpot", "latency", "norm_latency")
+STATISTICS = ("mean", "p50", "p90", "p99")
+METRICS = (
+    "n_requests",
+    "n_finished",
+    "n_running",
+    "n_queued",
+    "n_unrouted",
+    *(f"{quantity}_{statistic}_s" for quantity in QUANTITIES for statistic in STATISTICS),
+    "hit_ratio",
+    "output_tokens_per_s",
+    "requests_per_s",
+    "output_tokens_mean",
+    "output_tokens_variance",
+    "evicted_tokens",
+    "retracted",
+    "peak_kv_tokens",
+    "requests_max_over_mean",
+    "end_s",
+)
+"""the names of a row's metrics, in order"""
+
+
+def per_request(outcome: Outcome) -> dict[str, Floats]:
+    """TPOT = (latency − TTFT)/(output − 1) and normalised latency = latency/output in seconds; NaN where there is none."""
+    output = outcome.output_seen.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(output > 1, (outcome.latency_s - outcome.ttft_s) / (output - 1), np.nan)
+        norm_latency = np.where(output > 0, outcome.latency_s / output, np.nan)
+    return {"tpot_s": tpot, "norm_latency_s": norm_latency}
+
+
+def measure(workload: Workload, outcome: Outcome) -> dict[str, Metric]:
+    """One row: `METRICS` by name, seconds and tokens; None where there is nothing to average."""
+    states = np.bincount(outcome.state, minlength=len(State))
+    row: dict[str, Metric] = {"n_requests": len(outcome)}
+    for state in (State.FINISHED, State.RUNNING, State.QUEUED, State.UNROUTED):
+        row[f"n_{state.name.lower()}"] = int(states[state])
+    derived = per_request(outcome)
+    columns = (outcome.ttft_s, derived["tpot_s"], outcome.latency_s, derived["norm_latency_s"])
+    for quantity, column in zip(QUANTITIES, columns, strict=True):
+        for statistic, value in zip(STATISTICS, _statistics(column), strict=True):
+            row[f"{quantity}_{statistic}_s"] = value
+    lengths = np.minimum(workload.output_tokens, workload.max_new_tokens)
+    # Every admitted prompt token was either found or computed; the rest of what was forwarded is decoding.
+    hit, looked_up = int(outcome.gpu_hit_tokens.sum()), int((outcome.gpu_hit_tokens + outcome.gpu_prefilled_tokens).sum())
+    routed = outcome.gpu_requests
+    row |= {
+        "hit_ratio": _ratio(hit, looked_up),
+        "output_tokens_per_s": _ratio(int(outcome.output_seen.sum()), outcome.end_s),
+        "requests_per_s": _ratio(int(states[State.FINISHED]), outcome.end_s),
+        "output_tokens_mean": float(lengths.mean()) if len(lengths) else None,
+        "output_tokens_variance": float(lengths.var()) if len(lengths) else None,
+        "evicted_tokens": int(outcome.gpu_evicted_tokens.sum()),
+        "retracted": int(outcome.gpu_retracted.sum()),
+        "peak_kv_tokens": int(outcome.gpu_peak_kv_tokens.max()),
+        "requests_max_over_mean": _ratio(int(routed.max()) * len(routed), int(routed.sum())),
+        "end_s": outcome.end_s,
+    }
+    return row
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _statistics(column: Floats) -> tuple[float | None, ...]:
+    """Mean and percentiles (linear interpolation) of what is not NaN, from one sort."""
+    values = np.sort(column)  # NaN last
+    values = values[: len(values) - int(np.isnan(values).sum())]
+    if not len(values):
+        return (None,) * len(STATISTICS)
+    positions = np.array([0.5, 0.9, 0.99]) * (len(values) - 1)
+    low = positions.astype(np.int64)
+    high = np.minimum(low + 1, len(values) - 1)
+    percentiles = values[low] + (values[high] - values[low]) * (positions - low)
+    return float(values.mean()), *map(float, percentiles)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from prebleexp.sim.compiled import compiled
 
 from prebleexp.sim.batch import output_of
 from prebleexp.sim.engine import HIT_WINDOW_S
@@ -14,7 +14,7 @@ NONE = -1
 QUEUED = int(State.QUEUED)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def enqueue(sim, g, request):
     gpu, job = sim.gpus[g], sim.jobs[request]
     job.next = NONE
@@ -27,7 +27,7 @@ def enqueue(sim, g, request):
     gpu.queued += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def admit(sim, g, now, stepwise):
     """Match and sort the queue, lock the paths of what fits and list it in scratch.batch; returns how many fit."""
     gpu = sim.gpus[g]
@@ -42,7 +42,7 @@ def admit(sim, g, now, stepwise):
     return admitted
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _match_queue(sim, g):
     """Match every queued request and list them in scratch.queue; returns how many, and the most tokens they could take."""
     queued, most = 0, 0
@@ -58,7 +58,7 @@ def _match_queue(sim, g):
     return queued, most
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _sort_by_cached(jobs, queue, merge):
     """Longest cached prefix first; stable. Bottom-up merge sort that skips what is in order, as most of a queue is."""
     width = 1
@@ -67,7 +67,8 @@ def _sort_by_cached(jobs, queue, merge):
             middle, right = left + width, min(left + 2 * width, len(queue))
             if jobs[queue[middle - 1]].cached >= jobs[queue[middle]].cached:
                 continue
-            merge[left:middle] = queue[left:middle]
+            for k in range(left, middle):
+                merge[k] = queue[k]
             i, j = left, middle
             for k in range(left, right):
                 if j == right or (i < middle and jobs[merge[i]].cached >= jobs[queue[j]].cached):
@@ -79,7 +80,7 @@ def _sort_by_cached(jobs, queue, merge):
         width *= 2
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _available(sim, g, most, stepwise):
     """KV tokens that may be promised to new requests: what is free or evictable, less a share of what runs may still generate."""
     gpu = sim.gpus[g]
@@ -97,7 +98,7 @@ def _available(sim, g, most, stepwise):
     return gpu.kv_free + gpu.evictable - reserved
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _select(sim, g, queue, available):
     """Lock what fits and list it in scratch.batch; link the rest anew, in its new order. Returns how many fit."""
     gpu = sim.gpus[g]
@@ -123,7 +124,7 @@ def _select(sim, g, queue, available):
     return admitted
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _record_hits(sim, gpu, batch, now):
     """Add a prefill to the hit window; those older than the window leave it only now."""
     window, size = sim.window, gpu.window_capacity

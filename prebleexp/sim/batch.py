@@ -7,24 +7,24 @@ finishes anything. The order of joining matters where the release walks its list
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from prebleexp.sim.compiled import compiled
 
 NONE = -1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def output_of(gpu, job):
     """Output tokens that a running request has: one from its prefill, one from each decode step since."""
     return 1 + gpu.decode_steps - job.joined_step
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def first_finish(gpu, batches):
     """The decode step at which the next request finishes; the batch is not empty."""
     return batches.keys[gpu.batch_offset] >> 32
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def join(sim, g, request):
     """Append a request that has its first token, and whose cache path is locked."""
     gpu, job, batches = sim.gpus[g], sim.jobs[request], sim.batches
@@ -42,7 +42,7 @@ def join(sim, g, request):
     gpu.running += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def leave_first(sim, g):
     """Take out the request that finishes first; returns it."""
     gpu, batches = sim.gpus[g], sim.batches
@@ -66,7 +66,7 @@ def leave_first(sim, g):
     return request
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def in_order(sim, g, into):
     """Write the batch in order of joining to `into`; returns its size."""
     gpu, size = sim.gpus[g], 0
@@ -77,7 +77,7 @@ def in_order(sim, g, into):
     return size
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def replace(sim, g, requests):
     """Make `requests`, all of which are running, the whole batch, in this order."""
     gpu, batches = sim.gpus[g], sim.batches
@@ -99,7 +99,7 @@ def replace(sim, g, requests):
         gpu.running += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _forget(sim, gpu, request):
     """Take a request's share out of the batch's sums."""
     job, row = sim.jobs[request], sim.requests[request]
@@ -108,7 +108,7 @@ def _forget(sim, gpu, request):
     gpu.node_depth -= np.int64(sim.cache.nodes[job.node].depth)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _heap_push(gpu, batches, key, request):
     keys, jobs, offset = batches.keys, batches.jobs, gpu.batch_offset
     position = gpu.running
@@ -121,7 +121,7 @@ def _heap_push(gpu, batches, key, request):
     keys[offset + position], jobs[offset + position] = key, request
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _close_holes(gpu, jobs, batches):
     kept = 0
     for row in range(gpu.batch_rows):

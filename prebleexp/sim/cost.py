@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
+from prebleexp.sim.compiled import compiled
 
 # The order of operations is the release's: with another, times would differ in the last bit.
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def linear_s(cost, tokens):
     """Linear layers for `tokens` tokens in the batch."""
     row = 0
@@ -17,7 +17,7 @@ def linear_s(cost, tokens):
     return ms / 1e3
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def attention_s(cost, requests, context, unique_kv):
     """Memory-bound attention of `requests` requests over `context` tokens, `unique_kv` of them distinct."""
     if context <= cost.attention_flat_tokens:
@@ -31,7 +31,7 @@ def attention_s(cost, requests, context, unique_kv):
     return ms / 1e3
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def request_ms(cost, new, length):
     """One request's own share of a prefill of `new` tokens up to `length`: compute-bound attention."""
     product = new * length
@@ -45,7 +45,7 @@ def request_ms(cost, new, length):
     )
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def prefill_s(cost, requests, new, context, unique_kv, requests_ms):
     batch = 0.0
     if cost.prefill_batch > 0:
@@ -53,7 +53,7 @@ def prefill_s(cost, requests, new, context, unique_kv, requests_ms):
     return (batch + requests_ms / 1e3) / cost.efficiency
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def decode_s(cost, requests, context, unique_kv, linear):
     """`linear` is `linear_s(cost, requests)`, which stays the same while the batch does."""
     return (linear + attention_s(cost, requests, context, unique_kv)) / cost.efficiency

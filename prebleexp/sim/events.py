@@ -7,18 +7,18 @@ sift operations, in the same order, give the same answer.
 
 from __future__ import annotations
 
-from numba import njit
+from prebleexp.sim.compiled import compiled
 
 ARRIVE, TOKENIZE, ENQUEUE, STEP = range(4)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def encode(kind, subject):
     """An event's code: what happens, to which request (or GPU)."""
     return subject << 2 | kind
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _rise(events, start, position):
     """Move the event at `position` towards the root until its parent is not later."""
     time, code = events.times[position], events.codes[position]
@@ -31,7 +31,7 @@ def _rise(events, start, position):
     events.times[position], events.codes[position] = time, code
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def push(events, control, time, code):
     position = control.events
     control.events = position + 1
@@ -39,7 +39,7 @@ def push(events, control, time, code):
     _rise(events, 0, position)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def pop(events, control):
     """Take the first event out; returns (time, code)."""
     last = control.events - 1

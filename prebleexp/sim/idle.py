@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from prebleexp.sim.compiled import compiled
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def next_idle_step(clock, cost, time):
     """The first of clock, clock + cost, (clock + cost) + cost … that is not before `time`, each sum rounded to a double.
 

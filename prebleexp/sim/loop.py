@@ -12,6 +12,7 @@ import numpy as np
 from numba import float64, from_dtype, int64, njit, types, typeof, void
 
 from prebleexp.sim.admission import enqueue
+from prebleexp.sim.compiled import OPTIONS, compiled
 from prebleexp.sim.events import ARRIVE, ENQUEUE, STEP, TOKENIZE, encode, pop, push
 from prebleexp.sim.idle import next_idle_step
 from prebleexp.sim.records import GPU, REQUEST
@@ -34,13 +35,13 @@ FINISH = void(_MEMORY, _GPUS, _REQUEST, _PROMPTS, int64, float64, float64, float
 """finish(memory, gpus, request, prompts, gpu, ttft_s, tpot_s, now): a request's last token was reported"""
 
 
-@njit(ROUTE, nogil=True, cache=True)
+@njit(ROUTE, **OPTIONS)
 def no_route(memory, gpus, request, prompts, now):
     """Stands where a compiled policy's would, when the policy is plain Python."""
     return NONE
 
 
-@njit(FINISH, nogil=True, cache=True)
+@njit(FINISH, **OPTIONS)
 def no_finish(memory, gpus, request, prompts, gpu, ttft_s, tpot_s, now):
     """Likewise."""
 
@@ -63,7 +64,7 @@ class Rules(NamedTuple):
 _EXAMPLE_RULES = Rules(1.0, 1.0, 1.0, True, False, 1)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _route(sim, rules, request, g):
     """Send `request` to GPU g; returns False if there is no such GPU."""
     if not 0 <= g < len(sim.gpus):
@@ -80,14 +81,14 @@ def _route(sim, rules, request, g):
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _tokenize(sim, request):
     """Takes no time in itself; but the run's clock now counts this GPU's."""
     gpu = sim.gpus[sim.jobs[request].gpu]
     sim.control.clock = max(sim.control.clock, sim.control.now, gpu.clock)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _enqueue(sim, rules, request):
     g = sim.jobs[request].gpu
     enqueue(sim, g, request)
@@ -95,7 +96,7 @@ def _enqueue(sim, rules, request):
         _unpark(sim, rules, g, sim.control.now)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _unpark(sim, rules, g, time):
     """Put an idle GPU's next step, not before `time`, back into the queue."""
     gpu = sim.gpus[g]
@@ -104,7 +105,7 @@ def _unpark(sim, rules, g, time):
     push(sim.events, sim.control, gpu.clock, encode(STEP, g))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _may_park(sim, gpu, now):
     """Whether the GPU's steps change nothing until a request comes. All GPUs step at time 0, and push in the released order then.
 
@@ -113,7 +114,7 @@ def _may_park(sim, gpu, now):
     return sim.control.parking and now > 0 and (gpu.fruitless > 0 and gpu.queued == 0 or gpu.fruitless > 2)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _lack(sim, g):
     """What the next step may run out of, or DONE. A match adds one cache node at most, an insert two."""
     gpu, control = sim.gpus[g], sim.control
@@ -125,7 +126,7 @@ def _lack(sim, g):
     return DONE
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _notify(sim, finish, memory, g):
     """Tell the router what finished."""
     for request in sim.scratch.finished[: sim.control.finished]:
@@ -135,7 +136,7 @@ def _notify(sim, finish, memory, g):
         finish(memory, sim.gpus, sim.requests[request], sim.prompts, g, job.ttft_s, tpot, sim.control.now)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _end_parking(sim, rules):
     """Let idle GPUs step again: close to the end of a run it is their clocks that may end it."""
     sim.control.parking = 0
@@ -144,7 +145,7 @@ def _end_parking(sim, rules):
             _unpark(sim, rules, g, rules.end_s - 2 * rules.step_cost_s)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _end(sim):
     """Give unfinished requests what they last reported."""
     for request in range(len(sim.jobs)):
@@ -155,8 +156,7 @@ def _end(sim):
 
 @njit(
     int64(typeof(EXAMPLE), typeof(EXAMPLE_COST), typeof(_EXAMPLE_RULES), types.FunctionType(ROUTE), types.FunctionType(FINISH), _MEMORY),
-    nogil=True,
-    cache=True,
+    **OPTIONS,
 )
 def advance(sim, cost, rules, route, finish, memory):
     """Run until the end, or until Python is needed; returns why."""

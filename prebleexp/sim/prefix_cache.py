@@ -11,7 +11,7 @@ decides what is evicted.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from prebleexp.sim.compiled import compiled
 
 OUTPUT = -1
 """stands where a segment id stands, for an edge that begins with an output token"""
@@ -19,13 +19,13 @@ NONE = -1
 
 
 # ---------------------------------------------------------------- children: one hash table for all nodes
-@njit(nogil=True, cache=True)
+@compiled
 def _home(key, mask):
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _slot(cache, key):
     """Where `key` is in the table, or the empty slot where it would be."""
     mask = len(cache.slot_keys) - 1
@@ -35,18 +35,18 @@ def _slot(cache, key):
     return slot
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _child_key(parent, first):
     return np.int64(parent) << 32 | (np.int64(first) + 1)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _child(cache, parent, first):
     slot = _slot(cache, _child_key(parent, first))
     return np.int64(cache.slot_nodes[slot]) if cache.slot_keys[slot] != NONE else NONE
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _set_child(cache, parent, first, node):
     key = _child_key(parent, first)
     slot = _slot(cache, key)
@@ -54,7 +54,7 @@ def _set_child(cache, parent, first, node):
     cache.slot_nodes[slot] = node
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _remove_child(cache, parent, first):
     mask = len(cache.slot_keys) - 1
     hole = _slot(cache, _child_key(parent, first))
@@ -70,7 +70,7 @@ def _remove_child(cache, parent, first):
     cache.slot_keys[hole] = NONE
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def copy_children(new, old):
     """Fill the empty table of `new` with the children of `old`."""
     for slot in range(len(old.slot_keys)):
@@ -81,7 +81,7 @@ def copy_children(new, old):
 
 
 # ---------------------------------------------------------------- nodes
-@njit(nogil=True, cache=True)
+@compiled
 def _new_node(cache, control, owner, segment, outputs, depth):
     index = control.free_node
     node = cache.nodes[index]
@@ -93,26 +93,26 @@ def _new_node(cache, control, owner, segment, outputs, depth):
     return index
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _touch(node, control):
     control.touches += 1
     node.accessed = control.touches
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _first_id(sim, request, segment):
     """What the context of `request` goes on with behind `segment` segments."""
     row = sim.requests[request]
     return np.int64(sim.prompts.ids[row.first_segment + segment]) if segment < row.segments else OUTPUT
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _tokens_to(sim, request, segment, outputs):
     ends = sim.prompts.ends
     return (np.int64(ends[sim.requests[request].first_segment + segment - 1]) if segment > 0 else 0) + outputs
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _agree(sim, child, request, outputs, segment):
     """How far the context of `request` goes along `child`, which it enters behind `segment` segments: (segments, outputs)."""
     node = sim.cache.nodes[child]
@@ -135,7 +135,7 @@ def _agree(sim, child, request, outputs, segment):
     return end, min(np.int64(node.outputs), outputs)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _split(sim, child, segment, outputs):
     """Cut `child` so that its upper part ends behind `segment` segments and `outputs` outputs; returns the upper part."""
     cache = sim.cache
@@ -151,7 +151,7 @@ def _split(sim, child, segment, outputs):
 
 
 # ---------------------------------------------------------------- matching and inserting
-@njit(nogil=True, cache=True)
+@compiled
 def match(sim, root, request, outputs):
     """Longest cached prefix of prompt + outputs: (tokens, node). Splits the node in which it ends."""
     nodes, control = sim.cache.nodes, sim.control
@@ -172,7 +172,7 @@ def match(sim, root, request, outputs):
         node = child
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def insert(sim, root, request, outputs):
     """Add a context; returns how many of its tokens were there already."""
     nodes, control = sim.cache.nodes, sim.control
@@ -205,7 +205,7 @@ def insert(sim, root, request, outputs):
 
 
 # ---------------------------------------------------------------- locks
-@njit(nogil=True, cache=True)
+@compiled
 def lock(sim, root, node):
     """Lock the path to `node`; returns the change of evictable tokens."""
     nodes, change = sim.cache.nodes, 0
@@ -222,7 +222,7 @@ def lock(sim, root, node):
     return change
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def unlock(sim, root, node):
     nodes, change = sim.cache.nodes, 0
     while node != root:
@@ -239,7 +239,7 @@ def unlock(sim, root, node):
     return change
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def unique_tokens(sim, root, requests, outputs):
     """KV tokens that a prefill batch reads, those of shared nodes counted once. All its paths are locked."""
     nodes, control = sim.cache.nodes, sim.control
@@ -262,7 +262,7 @@ def unique_tokens(sim, root, requests, outputs):
 # turn has come is put back if it was touched meanwhile, and dropped if it is locked or has children; it is offered again when that ends.
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _merge(nodes, a, b):
     if a == NONE or b == NONE:
         return b if a == NONE else a
@@ -281,7 +281,7 @@ def _merge(nodes, a, b):
         last = right
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _offer(sim, root, node):
     """Make an unlocked leaf a candidate for eviction, unless it is one."""
     record = sim.cache.nodes[node]
@@ -292,7 +292,7 @@ def _offer(sim, root, node):
         gpu.lru = _merge(sim.cache.nodes, gpu.lru, node)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def evict(sim, root, wanted):
     """Drop whole unlocked leaves, least recently touched first, until at least `wanted` tokens are free; returns how many are."""
     nodes, control, gpu = sim.cache.nodes, sim.control, sim.gpus[root]

@@ -22,9 +22,10 @@ def _records(rows: int, dtype: np.dtype[Any]) -> Any:
     return np.zeros(rows, dtype).view(np.recarray)
 
 
-def allocate(workload: Workload, gpus: int, kv_tokens: int, context_length: int, rows: int = 64) -> Sim:
+def allocate(workload: Workload, gpus: int, kv_tokens: int, context_length: int) -> Sim:
     """State at time 0: all arrivals and every GPU's first step in the event queue, as the release pushes them."""
     n = len(workload)
+    rows = min(max(16, n // gpus), 512)
     control = _records(1, records.CONTROL)[0]
     control.unfinished, control.events, control.request, control.parking = n, n + gpus, NONE, 1
     times = np.concatenate([workload.arrival_s, np.zeros(2 * gpus + 2)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from prebleexp.sim.compiled import compiled
 
 from prebleexp.sim.admission import admit, enqueue
 from prebleexp.sim.batch import first_finish, in_order, join, leave_first, output_of, replace
@@ -22,7 +22,7 @@ from prebleexp.sim.types import State
 RUNNING, FINISHED = int(State.RUNNING), int(State.FINISHED)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def step(sim, cost, rules, g, now):
     """Run one model step. Its reports carry the GPU's clock at its end. Finished requests are left in scratch.finished."""
     gpu, control = sim.gpus[g], sim.control
@@ -49,7 +49,7 @@ def step(sim, cost, rules, g, now):
         job.finish_s = gpu.clock
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _report(sim, gpu, request, output):
     job = sim.jobs[request]
     job.latency_s = gpu.clock - sim.requests[request].arrival_s
@@ -58,7 +58,7 @@ def _report(sim, gpu, request, output):
         job.ttft_s = job.latency_s
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def settle(sim, g, request):
     """Give a running request what it last reported: its first token, or what the last report of all running requests said."""
     gpu, job = sim.gpus[g], sim.jobs[request]
@@ -67,7 +67,7 @@ def settle(sim, g, request):
         job.output_seen = 1 + gpu.report_step - job.joined_step
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _finish(sim, g, request):
     """Keep a finished request's context in the cache, unlocked."""
     job, control = sim.jobs[request], sim.control
@@ -78,28 +78,28 @@ def _finish(sim, g, request):
     control.finished += 1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _insert_context(sim, g, request, output):
     """Insert prompt and output but the last token, whose KV is not computed yet; what was cached already is freed."""
     known = insert(sim, g, request, output - 1)
     sim.gpus[g].kv_free += max(0, known - sim.jobs[request].cached)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _evict(sim, g, wanted):
     freed = evict(sim, g, wanted)
     sim.gpus[g].evicted_tokens += freed
     sim.gpus[g].kv_free += freed
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _use_kv(gpu, tokens):
     gpu.kv_free -= tokens
     gpu.forwarded_tokens += tokens
     gpu.least_kv_free = min(gpu.least_kv_free, gpu.kv_free)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _prefill(sim, cost, g, batch):
     """All new tokens of the batch at once; each request gets its first token. Returns GPU seconds."""
     gpu = sim.gpus[g]
@@ -131,7 +131,7 @@ def _prefill(sim, cost, g, batch):
     return seconds
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _decode_burst(sim, cost, g):
     """Decode steps until one reports, the batch is empty or the burst is over. Returns (GPU seconds, whether one reported)."""
     gpu = sim.gpus[g]
@@ -161,7 +161,7 @@ def _decode_burst(sim, cost, g):
     return seconds, reported
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _retract(sim, g):
     """Out of memory: send the latest arrivals back to the queue until there is room for one token of each of the batch."""
     gpu = sim.gpus[g]
@@ -182,7 +182,7 @@ def _retract(sim, g):
     replace(sim, g, batch[:kept])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _sort_by_arrival(sim, gpu, batch):
     """Earliest first, then shortest output; stable. By insertion: a batch is nearly in order of arrival."""
     for i in range(1, len(batch)):

@@ -16,12 +16,12 @@ import duckdb
 import numpy as np
 import pytest
 from hydra.core.global_hydra import GlobalHydra
-from prebleexp.metrics import METRICS
 
 import prebleexp.sim.simulate
 from prebleexp.__main__ import main
 from prebleexp.errors import PrebleexpError
 from prebleexp.launch import configure
+from prebleexp.metrics import METRICS
 from prebleexp.sim.types import Outcome, State, Workload
 
 ROOT = Path(__file__).parent.parent

@@ -9,9 +9,9 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
-from prebleexp.experiment.runs import Result
 
 from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment.runs import Result
 from prebleexp.launch.compose import Composer
 from prebleexp.launch.configure import job_of
 from prebleexp.launch.messages import understood

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from prebleexp.experiment.cell import Cell
 
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configs, specs
 from prebleexp.launch.compose import Composer, Composition
 from prebleexp.launch.messages import understood

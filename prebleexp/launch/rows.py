@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prebleexp.experiment.runs import Result
-
 from prebleexp.intervals import mean_interval
 
 Row = dict[str, Any]

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from omegaconf import DictConfig
-from prebleexp.experiment.cache import Cache
-from prebleexp.experiment.runs import Result, run_all
 
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.runs import Result, run_all
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from prebleexp.experiment.runs import Result
-
 from prebleexp.launch.rows import failure, means
 
 NOTHING = "–"

@@ -23,7 +23,9 @@ def answer(arguments: Sequence[str]) -> str:
         raise InvalidInput(f"cache_dir={folder} is not a folder")
     cache = Cache(folder)
     first, second = (_entry(cache, key) for key in keys)
-    lines = [f"{path}: {json.dumps(a)} and {json.dumps(b)}" for path, a, b in differences(first.content, second.content)]
+    lines = [
+        f"{path}: {json.dumps(a)} and {json.dumps(b)}" for path, a, b in differences(first.content, second.content)
+    ]
     return "\n".join(lines) or "nothing differs"
 
 

@@ -21,8 +21,8 @@ NONE = -1
 # ---------------------------------------------------------------- children: one hash table for all nodes
 @compiled
 def _home(key, mask):
-    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask))
+    mixed = (key >> 32) * 1640531527 + (key & 0xFFFFFFFF) * 40503  # less than 2^63, so that plain Python agrees
+    return (mixed ^ (mixed >> 16)) & mask
 
 
 @compiled

@@ -1,0 +1,26 @@
+"""What a workload is: something that draws a stream of requests."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from prebleexp.sim.types import Workload
+from prebleexp.workloads.output_length import OutputLength
+
+
+class WorkloadSource(ABC):
+    """Subclass it as a frozen dataclass, give `draw`, and name the class in conf/workload/<name>.yaml.
+
+    A source that reads files has a method `identity()` too, whose value stands for the files' contents in the cache key.
+    """
+
+    synthetic: ClassVar[bool] = True
+    """false: the stream is recorded, so rate, duration and output lengths asked for do not matter"""
+
+    @abstractmethod
+    def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
+        """The requests of a run: a mean of `rps` a second during `duration_s` seconds. The same arguments give the same bytes.
+
+        Raises InvalidInput if a file cannot be read or does not hold a workload.
+        """

@@ -1,0 +1,61 @@
+"""How many tokens the model generates: any discrete distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.types import Ints
+
+LONGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class OutputLength:
+    """`lengths` (tokens) with `probabilities`. Raises InvalidInput if they are not a distribution."""
+
+    lengths: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        lengths, probabilities = self.lengths, self.probabilities
+        for name, values in (("lengths", lengths), ("probabilities", probabilities)):
+            if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+                raise InvalidInput(f"output_length.{name}={values} is not valid; it must be a list of at least one number")
+        for length in lengths:
+            if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= LONGEST:
+                raise InvalidInput(f"output_length.lengths: {length} is not valid; it must be a whole number of tokens >= 1")
+        for p in probabilities:
+            if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p < math.inf:
+                raise InvalidInput(f"output_length.probabilities: {p} is not valid; it must be a number from 0 to 1")
+        if len(lengths) != len(probabilities):
+            raise InvalidInput(
+                f"output_length has {len(lengths)} lengths and {len(probabilities)} probabilities; there must be one for each"
+            )
+        total = math.fsum(probabilities)
+        if abs(total - 1) > 1e-9:
+            raise InvalidInput(f"output_length.probabilities sum to {total:.10g}; they must sum to 1")
+        object.__setattr__(self, "lengths", tuple(lengths))
+        object.__setattr__(self, "probabilities", tuple(map(float, probabilities)))
+
+    @property
+    def mean(self) -> float:
+        """Tokens."""
+        return math.fsum(p * length for length, p in zip(self.lengths, self.probabilities, strict=True))
+
+    @property
+    def variance(self) -> float:
+        """Tokens²."""
+        mean = self.mean
+        return math.fsum(p * (length - mean) ** 2 for length, p in zip(self.lengths, self.probabilities, strict=True))
+
+    def draw(self, count: int, rng: np.random.Generator) -> Ints:
+        """(count,) lengths, one uniform number each: distributions drawn with the same generator state rise and fall together."""
+        order = np.argsort(self.lengths, kind="stable")
+        steps = np.cumsum(np.array(self.probabilities)[order])
+        index = np.searchsorted(steps, rng.random(count) * steps[-1], side="right")
+        return np.array(self.lengths, np.int32)[order][np.minimum(index, len(order) - 1)]

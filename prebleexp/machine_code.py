@@ -1,7 +1,7 @@
 """Where numba keeps this package's machine code: a folder of its own for every state of the sources.
 
-numba notices an edit only in the file of the function itself, not in the functions that it calls: with one folder for all states it would
-go on running old code.
+numba notices an edit only in the file of the function itself, not in the functions that it calls: with one folder
+for all states it would go on running old code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ COMPILED = ("sim", "policies")
 
 
 def use_own_folder() -> None:
-    """Point numba at the folder. To be called before anything of this package is compiled; worker processes inherit it."""
+    """Point numba at the folder. To be called before anything of this package is compiled; worker processes
+    inherit it."""
     folder = str(_folder())
     os.environ["NUMBA_CACHE_DIR"] = folder
     if "numba" in sys.modules:

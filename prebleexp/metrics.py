@@ -1,7 +1,7 @@
 """Outcome arrays to one flat row: the numbers that tables, figures and comparisons are made of.
 
-Definitions are those of the released simulator (spec: e2-as-released, Q9): averages are over every request that reported,
-unfinished ones as of their last report. `n_finished` and its neighbours say how many there are of each.
+Definitions are those of the released simulator (spec: e2-as-released, Q9): averages are over every request that
+reported, unfinished ones as of their last report. `n_finished` and its neighbours say how many there are of each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ METRICS = (
 
 
 def per_request(outcome: Outcome) -> dict[str, Floats]:
-    """TPOT = (latency − TTFT)/(output − 1) and normalised latency = latency/output in seconds; NaN where there is none."""
+    """TPOT = (latency − TTFT)/(output − 1) and normalised latency = latency/output in seconds; NaN where there is
+    none."""
     output = outcome.output_seen.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         tpot = np.where(output > 1, (outcome.latency_s - outcome.ttft_s) / (output - 1), np.nan)
@@ -57,7 +58,10 @@ def measure(workload: Workload, outcome: Outcome) -> dict[str, Metric]:
             row[f"{quantity}_{statistic}_s"] = value
     lengths = np.minimum(workload.output_tokens, workload.max_new_tokens)
     # Every admitted prompt token was either found or computed; the rest of what was forwarded is decoding.
-    hit, looked_up = int(outcome.gpu_hit_tokens.sum()), int((outcome.gpu_hit_tokens + outcome.gpu_prefilled_tokens).sum())
+    hit, looked_up = (
+        int(outcome.gpu_hit_tokens.sum()),
+        int((outcome.gpu_hit_tokens + outcome.gpu_prefilled_tokens).sum()),
+    )
     routed = outcome.gpu_requests
     row |= {
         "hit_ratio": _ratio(hit, looked_up),

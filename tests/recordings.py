@@ -1,6 +1,7 @@
 """The recordings of the released simulator, and how a run is compared with one.
 
-All of the folder named in PREBLEEXP_FIDELITY (default: ../shared/fidelity beside the checkout) if there is one, else the few that are committed.
+All of the folder named in PREBLEEXP_FIDELITY (default: ../shared/fidelity beside the checkout) if there is one,
+else the few that are committed.
 """
 
 from __future__ import annotations

@@ -144,6 +144,15 @@ def test_a_cache_folder_that_cannot_be_written_is_bad_input(run: Run, tmp_path: 
     assert "file/cache" in err
 
 
+@pytest.mark.parametrize("sweep", [[], ["-m", "gpus=1,2"]])
+def test_a_malformed_workload_file_is_bad_input(run: Run, tmp_path: Path, sweep: list[str]) -> None:
+    (tmp_path / "trace.jsonl").write_text('{"timestamp": 0, "input_length": 3, "output_length": -1, "hash_ids": [1]}\n')
+    code, out, err = run(*sweep, "workload=mooncake", "workload.path=trace.jsonl")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "trace.jsonl" in err
+    assert "output_length" in err
+
+
 def test_one_run_prints_its_metrics(run: Run) -> None:
     code, out, err = run("gpus=2", "rps=4", "duration_s=5")
     assert code == 0

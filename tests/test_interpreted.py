@@ -1,4 +1,5 @@
-"""The kernels as plain Python: numpy raises where compiled code would read past an array's end, and the results are the same."""
+"""The kernels as plain Python: numpy raises where compiled code would read past an array's end, and the results
+are the same."""
 
 from __future__ import annotations
 

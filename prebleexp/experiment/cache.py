@@ -1,7 +1,7 @@
 """Finished runs on disk: never half seen, verified when read, nothing in them can run code.
 
-A run is `<folder>/v1/<first two digits>/<key>.json` and, if its requests were kept, `<key>.parquet` beside it. The JSON is written last and is
-what makes the entry exist. It carries the sha256 of its own bytes and of the Parquet file.
+A run is `<folder>/v1/<first two digits>/<key>.json` and, if its requests were kept, `<key>.parquet` beside it. The
+JSON is written last and is what makes the entry exist. It carries the sha256 of its own bytes and of the Parquet file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Cache:
         self._remove_stale()
 
     def get(self, key: str, requests: bool = False) -> Entry | None:
-        """The entry; None if there is none, if it lacks the requests that are wanted, or if it is damaged (then it is set aside)."""
+        """The entry; None if there is none, if it lacks the requests that are wanted, or if it is damaged (then it
+        is set aside)."""
         try:
             data = self._path(key).read_bytes()
         except FileNotFoundError:
@@ -88,7 +89,8 @@ class Cache:
         return self.folder / LAYOUT / key[:2] / f"{key}.json"
 
     def _write(self, path: Path, data: bytes, keep: bool = True) -> None:
-        """All or nothing, also if the power fails: to the disk under another name, then renamed, then the folder to the disk."""
+        """All or nothing, also if the power fails: to the disk under another name, then renamed, then the folder
+        to the disk."""
         temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
         try:
             with temporary.open("xb") as file:

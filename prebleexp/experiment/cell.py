@@ -81,7 +81,8 @@ class Cell:
 
 @cache
 def spec_identity(spec: Any) -> dict[str, object]:
-    """A spec's class and what stands for it: its `identity()` if it has one (for what it reads from files), else its fields."""
+    """A spec's class and what stands for it: its `identity()` if it has one (for what it reads from files), else
+    its fields."""
     kind = type(spec)
     own = spec.identity() if hasattr(spec, "identity") else _fields(spec)
     return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **own}

@@ -76,7 +76,9 @@ def _normal(value: Any, path: str) -> Any:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return int(value) if value.is_integer() else value
-    raise InvalidInput(f"{path}={value!r} cannot be part of a configuration; it must be a finite number, text, true, false or null")
+    raise InvalidInput(
+        f"{path}={value!r} cannot be part of a configuration; it must be a finite number, text, true, false or null"
+    )
 
 
 @cache

@@ -106,10 +106,12 @@ def run_all(
     keep_requests: str = "first",
     on_done: Callable[[], object] = lambda: None,
 ) -> list[Result]:
-    """One result a cell, in order; the cache is asked first, equal cells are computed once, a failure does not stop the rest.
+    """One result a cell, in order; the cache is asked first, equal cells are computed once, a failure does not
+    stop the rest.
 
-    `keep_requests` is "all", "none" or "first": of cells that differ only in their seed, that of the least. `on_done` is called in the calling
-    thread whenever a run is finished. Raises InvalidInput, before anything is computed, for cells that have no key.
+    `keep_requests` is "all", "none" or "first": of cells that differ only in their seed, that of the least.
+    `on_done` is called in the calling thread whenever a run is finished. Raises InvalidInput, before anything is
+    computed, for cells that have no key.
     """
     keys = [key(cell) for cell in cells]
     kept = _kept(cells, keys, keep_requests)
@@ -157,7 +159,9 @@ def _parallel(tasks: list[_Task], cache: Cache, workers: int, backend: str) -> I
     from joblib import Parallel, delayed
 
     batches = _batches(tasks, workers)
-    parallel = Parallel(n_jobs=min(workers, len(batches)), backend=backend, return_as="generator_unordered", batch_size=1)
+    parallel = Parallel(
+        n_jobs=min(workers, len(batches)), backend=backend, return_as="generator_unordered", batch_size=1
+    )
     for results in parallel(delayed(_run_batch)(batch, cache) for batch in batches):
         yield from results
 

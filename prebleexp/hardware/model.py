@@ -17,19 +17,23 @@ from prebleexp.sim.types import StepCost
 class Hardware:
     """Coefficients of the step cost; milliseconds and tokens.
 
-    decode = (linear(B) + attention) / efficiency for B running requests; prefill = (linear(new) + attention + Σ over its requests) / efficiency.
+    For B running requests decode = (linear(B) + attention) / efficiency; for a batch of requests
+    prefill = (linear(new) + attention + Σ over its requests) / efficiency.
 
     Raises InvalidInput, naming the field, for values that cannot be a cost.
     """
 
     linear: tuple[tuple[float, float, float, float], ...]
-    """rows (from, constant, per token, per token²): linear layers for this many tokens in the batch or more; from in descending order, the last 0"""
+    """rows (from, constant, per token, per token²): linear layers for this many tokens in the batch or more; from
+    in descending order, the last 0"""
     attention: tuple[float, float, float, float]
     """(flat up to, flat, constant, per token): memory-bound attention over the context tokens of the batch"""
     shared: tuple[float, float]
-    """attention is halved if distinct KV tokens per request, and distinct KV tokens times requests, are at most these"""
+    """attention is halved if distinct KV tokens per request, and distinct KV tokens times requests, are at most
+    these"""
     request: tuple[float, float, float, float, float]
-    """(from, constant, per new token, per token of length, per new · length): what a request adds to its prefill if new · length is at least the first"""
+    """(from, constant, per new token, per token of length, per new · length): what a request adds to its prefill
+    if new · length is at least the first"""
     efficiency: float
     """by which all is divided"""
     kv_tokens: int
@@ -47,7 +51,9 @@ class Hardware:
             object.__setattr__(self, name, _numbers(name, getattr(self, name), size))
         starts = [row[0] for row in rows]
         if not starts or starts[-1] != 0 or starts != sorted(set(starts), reverse=True):
-            raise InvalidInput(f"hardware.linear starts at {starts} tokens; it must be in descending order and end with 0")
+            raise InvalidInput(
+                f"hardware.linear starts at {starts} tokens; it must be in descending order and end with 0"
+            )
         if not _is_number(self.efficiency) or self.efficiency <= 0:
             raise InvalidInput(f"hardware.efficiency={self.efficiency} is not valid; it must be a number > 0")
         for name in ("kv_tokens", "context_length"):

@@ -33,7 +33,10 @@ class Session:
         raise InvalidInput("hydra/launcher must be prebleexp: other launchers run jobs one by one")
 
     def run(self, jobs: Sequence[Job], axes: Sequence[str] = ()) -> list[list[Result]]:
-        """Run the cells of `jobs` that the cache does not have; those that fail are among the results."""
+        """Run the cells of `jobs` that the cache does not have; those that fail are among the results.
+
+        Raises InvalidInput if settings differ between jobs, or if bad input is why not a single run succeeded.
+        """
         for job in jobs:
             self._refuse_difference(job.settings)
         self.axes += [axis for axis in axes if axis not in self.axes]
@@ -48,6 +51,9 @@ class Session:
                 on_done=progress.advance,
             )
         self.seconds += time.perf_counter() - start
+        bad = [result.error for result in found if result.error and result.error.type == InvalidInput.__name__]
+        if len(bad) == len(found):  # such as a workload file that is malformed, which is seen when it is read
+            raise InvalidInput(bad[0].message)
         results = iter(found)
         of_jobs = [[next(results) for _ in job.cells] for job in jobs]
         self.results += of_jobs

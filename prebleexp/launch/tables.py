@@ -34,10 +34,10 @@ def metrics(results: Sequence[Result]) -> None:
     if not rows:
         return
     cell = results[0].cell
-    named = cell.names
+    gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
     title = (
-        f"{named['policy']} on {cell.gpus} GPU{'' if cell.gpus == 1 else 's'} at {_number(cell.rps)} requests/s for {_number(cell.duration_s)} s "
-        f"({named['workload']}, {named['hardware']})"
+        f"{cell.names['policy']} on {gpus} at {_number(cell.rps)} requests/s for {_number(cell.duration_s)} s "
+        f"({cell.names['workload']}, {cell.names['hardware']})"
     )
     heads = ["metric", "value"] if len(rows) == 1 else ["metric", f"mean of {len(rows)} seeds", "± 95 %"]
     lines = []

@@ -23,19 +23,23 @@ def memory(ints: npt.ArrayLike = (0,), floats: npt.ArrayLike = (0.0,)) -> Memory
 class Policy:
     """Routes requests to GPUs. Subclass it, give `route`, and name the class in conf/policy/<name>.yaml.
 
-    With `compiled = True`, `route` and `finish` are compiled by numba: they may use their arguments, numbers and numpy, and `start` must return
-    `memory(...)`. Otherwise they are ordinary Python, some fifty times slower, with the same results; `start` may return anything.
+    With `compiled = True`, `route` and `finish` are compiled by numba: they may use their arguments, numbers and
+    numpy, and `start` must return `memory(...)`. Otherwise they are ordinary Python, some fifty times slower, with
+    the same results; `start` may return anything.
 
-    `gpus` is a record array, one record a GPU: `gpus[g].outstanding`, `queued`, `running` (requests), `kv_free`, `evictable` (tokens),
-    `window_hit_tokens`, `window_prompt_tokens` (of prefills in the last 30 s), `requests` (ever routed there). `request` is a record: `index`, `arrival_s`,
-    `prompt_tokens`, `max_new_tokens`, `prefix_group`, and its prompt as rows first_segment … first_segment + segments of `prompts.ids` and `prompts.ends`:
+    `gpus` is a record array, one record a GPU: `gpus[g].outstanding`, `queued`, `running` (requests), `kv_free`,
+    `evictable` (tokens), `window_hit_tokens`, `window_prompt_tokens` (of prefills in the last 30 s), `requests`
+    (ever routed there).
+    `request` is a record: `index`, `arrival_s`, `prompt_tokens`, `max_new_tokens`, `prefix_group`, and its prompt
+    as rows first_segment … first_segment + segments of `prompts.ids` and `prompts.ends`:
     two prompts share exactly the tokens of their equal leading ids. Do not write to any of them.
     """
 
     compiled: ClassVar[bool] = False
 
     def start(self, workload: Workload, gpus: int, seed: int) -> Any:
-        """The policy's state at the beginning of a run, handed back to `route` and `finish`. Randomness comes from `seed` alone.
+        """The policy's state at the beginning of a run, handed back to `route` and `finish`. Randomness comes from
+        `seed` alone.
 
         `workload` is for sizes and recorded decisions; a policy that reads lengths from it is an oracle.
         """
@@ -50,4 +54,5 @@ class Policy:
     def finish(
         state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, ttft_s: float, tpot_s: float, now: float
     ) -> None:
-        """The last token of `request` was reported. `tpot_s` is (latency − TTFT) / output tokens, as the release reports it."""
+        """The last token of `request` was reported. `tpot_s` is (latency − TTFT) / output tokens, as the release
+        reports it."""

@@ -17,7 +17,8 @@ from prebleexp.sim.types import Longs, Workload
 class Random(Policy):
     """Every GPU with the same probability.
 
-    The draws are those of Python's `random.Random(seed).randint(0, gpus − 1)`, one a routed request, as in the release (which always seeds with 42).
+    The draws are those of Python's `random.Random(seed).randint(0, gpus − 1)`, one a routed request, as in the
+    release (which always seeds with 42).
     """
 
     seed: int | None = None
@@ -27,7 +28,9 @@ class Random(Policy):
 
     def __post_init__(self) -> None:
         if self.seed is not None and (not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0):
-            raise InvalidInput(f"policy.seed={self.seed} is not valid; it must be an integer >= 0, or null for the run's seed")
+            raise InvalidInput(
+                f"policy.seed={self.seed} is not valid; it must be an integer >= 0, or null for the run's seed"
+            )
 
     def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
         draws = python_randints(seed if self.seed is None else self.seed, gpus, len(workload))
@@ -42,14 +45,15 @@ class Random(Policy):
 def python_randints(seed: int, below: int, count: int) -> Longs:
     """The first `count` values of random.Random(seed).randint(0, below − 1), drawn all at once.
 
-    Python takes as many leading bits of a 32-bit Mersenne Twister word as `below` has, and draws again while that is too large.
+    Python takes as many leading bits of a 32-bit Mersenne Twister word as `below` has, and draws again while that
+    is too large.
     """
     words = []
     key = seed
     while key or not words:
         words.append(key & 0xFFFFFFFF)
         key >>= 32
-    twister = np.random.RandomState(words)  # noqa: NPY002 -- the legacy seeding is Python's
+    twister = np.random.RandomState(words)
     shift = 32 - below.bit_length()
     draws = np.empty(0, np.int64)
     while len(draws) < count:

@@ -31,7 +31,9 @@ class Replay(Policy):
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
-            raise InvalidInput(f"policy.path={self.path} is not valid; replay needs policy.path=FILE (.npz or .parquet)")
+            raise InvalidInput(
+                f"policy.path={self.path} is not valid; replay needs policy.path=FILE (.npz or .parquet)"
+            )
 
     def identity(self) -> dict[str, object]:
         """The file's contents stand for it."""
@@ -55,9 +57,13 @@ class Replay(Policy):
         except KeyError:
             raise InvalidInput(f"{self.path}: there is no column gpu") from None
         except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise InvalidInput(f"{self.path}: not a readable .npz or .parquet file: {str(error).splitlines()[0]}") from None
+            raise InvalidInput(
+                f"{self.path}: not a readable .npz or .parquet file: {str(error).splitlines()[0]}"
+            ) from None
         if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
-            raise InvalidInput(f"{self.path}: column gpu is {column.dtype} of {column.ndim} dimensions; it must be 1 of integers")
+            raise InvalidInput(
+                f"{self.path}: column gpu is {column.dtype} of {column.ndim} dimensions; it must be 1 of integers"
+            )
         return column.astype(np.int64)
 
     def _bytes(self) -> bytes:

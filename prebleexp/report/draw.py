@@ -183,7 +183,8 @@ def _line2d(ends: tuple[list[float], list[float]], colour: str):  # type: ignore
 def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """The positions moved apart so that neighbours keep this gap, in their order, between low and high if they fit.
 
-    The squares of the moves are least: runs of labels that push each other share their displacement (pool adjacent violators).
+    The squares of the moves are least: runs of labels that push each other share their displacement (pool adjacent
+    violators).
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     # subtracting i * gap turns "at least a gap apart" into "never decreasing"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from prebleexp.sim.compiled import compiled
 
 from prebleexp.sim.batch import output_of
+from prebleexp.sim.compiled import compiled
 from prebleexp.sim.engine import HIT_WINDOW_S
 from prebleexp.sim.prefix_cache import lock, match, unlock
+from prebleexp.sim.records import Sim
 from prebleexp.sim.types import State
 
 NONE = -1
@@ -15,7 +18,7 @@ QUEUED = int(State.QUEUED)
 
 
 @compiled
-def enqueue(sim, g, request):
+def enqueue(sim: Sim, g: int, request: int) -> None:
     gpu, job = sim.gpus[g], sim.jobs[request]
     job.next = NONE
     job.state = QUEUED
@@ -28,7 +31,7 @@ def enqueue(sim, g, request):
 
 
 @compiled
-def admit(sim, g, now, stepwise):
+def admit(sim: Sim, g: int, now: float, stepwise: bool) -> int:
     """Match and sort the queue, lock the paths of what fits and list it in scratch.batch; returns how many fit."""
     gpu = sim.gpus[g]
     if gpu.queue_head == NONE:
@@ -43,8 +46,9 @@ def admit(sim, g, now, stepwise):
 
 
 @compiled
-def _match_queue(sim, g):
-    """Match every queued request and list them in scratch.queue; returns how many, and the most tokens they could take."""
+def _match_queue(sim: Sim, g: int) -> tuple[int, int]:
+    """Match every queued request and list them in scratch.queue; returns how many, and the most tokens they could
+    take."""
     queued, most = 0, 0
     request = sim.gpus[g].queue_head
     while request != NONE:
@@ -59,7 +63,7 @@ def _match_queue(sim, g):
 
 
 @compiled
-def _sort_by_cached(jobs, queue, merge):
+def _sort_by_cached(jobs: Any, queue: Any, merge: Any) -> None:
     """Longest cached prefix first; stable. Bottom-up merge sort that skips what is in order, as most of a queue is."""
     width = 1
     while width < len(queue):
@@ -81,8 +85,9 @@ def _sort_by_cached(jobs, queue, merge):
 
 
 @compiled
-def _available(sim, g, most, stepwise):
-    """KV tokens that may be promised to new requests: what is free or evictable, less a share of what runs may still generate."""
+def _available(sim: Sim, g: int, most: int, stepwise: bool) -> float:
+    """KV tokens that may be promised to new requests: what is free or evictable, less a share of what runs may
+    still generate."""
     gpu = sim.gpus[g]
     if gpu.running == 0:
         return float(gpu.kv_free + gpu.evictable)
@@ -99,7 +104,7 @@ def _available(sim, g, most, stepwise):
 
 
 @compiled
-def _select(sim, g, queue, available):
+def _select(sim: Sim, g: int, queue: Any, available: float) -> int:
     """Lock what fits and list it in scratch.batch; link the rest anew, in its new order. Returns how many fit."""
     gpu = sim.gpus[g]
     admitted, promised, prefill, full = 0, 0, 0, False
@@ -125,7 +130,7 @@ def _select(sim, g, queue, available):
 
 
 @compiled
-def _record_hits(sim, gpu, batch, now):
+def _record_hits(sim: Sim, gpu: Any, batch: Any, now: float) -> None:
     """Add a prefill to the hit window; those older than the window leave it only now."""
     window, size = sim.window, gpu.window_capacity
     hits, prompts = 0, 0

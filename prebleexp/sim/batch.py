@@ -1,31 +1,36 @@
 """A GPU's running batch: who finishes at which decode step, and the order in which requests joined.
 
-A heap of (decode step at which a request finishes, order of joining) tells without a look at the others whether a decode step
-finishes anything. The order of joining matters where the release walks its list: sums of floats, simultaneous finishes, retraction.
+A heap of (decode step at which a request finishes, order of joining) tells without a look at the others whether a
+decode step finishes anything. The order of joining matters where the release walks its list: sums of floats,
+simultaneous finishes, retraction.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import Batches, Sim
 
 NONE = -1
 
 
 @compiled
-def output_of(gpu, job):
+def output_of(gpu: Any, job: Any) -> int:
     """Output tokens that a running request has: one from its prefill, one from each decode step since."""
     return 1 + gpu.decode_steps - job.joined_step
 
 
 @compiled
-def first_finish(gpu, batches):
+def first_finish(gpu: Any, batches: Batches) -> int:
     """The decode step at which the next request finishes; the batch is not empty."""
     return batches.keys[gpu.batch_offset] >> 32
 
 
 @compiled
-def join(sim, g, request):
+def join(sim: Sim, g: int, request: int) -> None:
     """Append a request that has its first token, and whose cache path is locked."""
     gpu, job, batches = sim.gpus[g], sim.jobs[request], sim.batches
     job.joined_step = gpu.decode_steps
@@ -43,7 +48,7 @@ def join(sim, g, request):
 
 
 @compiled
-def leave_first(sim, g):
+def leave_first(sim: Sim, g: int) -> int:
     """Take out the request that finishes first; returns it."""
     gpu, batches = sim.gpus[g], sim.batches
     keys, jobs, offset = batches.keys, batches.jobs, gpu.batch_offset
@@ -67,7 +72,7 @@ def leave_first(sim, g):
 
 
 @compiled
-def in_order(sim, g, into):
+def in_order(sim: Sim, g: int, into: Any) -> int:
     """Write the batch in order of joining to `into`; returns its size."""
     gpu, size = sim.gpus[g], 0
     for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
@@ -78,7 +83,7 @@ def in_order(sim, g, into):
 
 
 @compiled
-def replace(sim, g, requests):
+def replace(sim: Sim, g: int, requests: Any) -> None:
     """Make `requests`, all of which are running, the whole batch, in this order."""
     gpu, batches = sim.gpus[g], sim.batches
     for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
@@ -100,7 +105,7 @@ def replace(sim, g, requests):
 
 
 @compiled
-def _forget(sim, gpu, request):
+def _forget(sim: Sim, gpu: Any, request: int) -> None:
     """Take a request's share out of the batch's sums."""
     job, row = sim.jobs[request], sim.requests[request]
     gpu.budget -= row.max_new_tokens - 1 + job.joined_step
@@ -109,7 +114,7 @@ def _forget(sim, gpu, request):
 
 
 @compiled
-def _heap_push(gpu, batches, key, request):
+def _heap_push(gpu: Any, batches: Batches, key: int, request: int) -> None:
     keys, jobs, offset = batches.keys, batches.jobs, gpu.batch_offset
     position = gpu.running
     while position > 0:
@@ -122,7 +127,7 @@ def _heap_push(gpu, batches, key, request):
 
 
 @compiled
-def _close_holes(gpu, jobs, batches):
+def _close_holes(gpu: Any, jobs: Any, batches: Batches) -> None:
     kept = 0
     for row in range(gpu.batch_rows):
         request = np.int64(batches.order[gpu.batch_offset + row])

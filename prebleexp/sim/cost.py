@@ -1,14 +1,16 @@
-"""What a model step costs in GPU seconds: the fitted equations of the PREBLE release (spec: engine-as-released, Cost)."""
+"""What a model step costs in GPU seconds: the fitted equations of the PREBLE release (spec: engine-as-released,
+Cost)."""
 
 from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.types import StepCost
 
 # The order of operations is the release's: with another, times would differ in the last bit.
 
 
 @compiled
-def linear_s(cost, tokens):
+def linear_s(cost: StepCost, tokens: int) -> float:
     """Linear layers for `tokens` tokens in the batch."""
     row = 0
     while tokens < cost.linear[row, 0]:
@@ -18,7 +20,7 @@ def linear_s(cost, tokens):
 
 
 @compiled
-def attention_s(cost, requests, context, unique_kv):
+def attention_s(cost: StepCost, requests: int, context: int, unique_kv: int) -> float:
     """Memory-bound attention of `requests` requests over `context` tokens, `unique_kv` of them distinct."""
     if context <= cost.attention_flat_tokens:
         return cost.attention_flat / 1e3
@@ -32,7 +34,7 @@ def attention_s(cost, requests, context, unique_kv):
 
 
 @compiled
-def request_ms(cost, new, length):
+def request_ms(cost: StepCost, new: int, length: int) -> float:
     """One request's own share of a prefill of `new` tokens up to `length`: compute-bound attention."""
     product = new * length
     if product < cost.request_from:
@@ -46,7 +48,7 @@ def request_ms(cost, new, length):
 
 
 @compiled
-def prefill_s(cost, requests, new, context, unique_kv, requests_ms):
+def prefill_s(cost: StepCost, requests: int, new: int, context: int, unique_kv: int, requests_ms: float) -> float:
     batch = 0.0
     if cost.prefill_batch > 0:
         batch = linear_s(cost, new) + attention_s(cost, requests, context, unique_kv)
@@ -54,6 +56,6 @@ def prefill_s(cost, requests, new, context, unique_kv, requests_ms):
 
 
 @compiled
-def decode_s(cost, requests, context, unique_kv, linear):
+def decode_s(cost: StepCost, requests: int, context: int, unique_kv: int, linear: float) -> float:
     """`linear` is `linear_s(cost, requests)`, which stays the same while the batch does."""
     return (linear + attention_s(cost, requests, context, unique_kv)) / cost.efficiency

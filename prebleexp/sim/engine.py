@@ -23,7 +23,8 @@ RATIO_GROWTH, RATIO_MOST = 0.05, 1.0
 
 @dataclass(frozen=True)
 class Engine:
-    """SGLang of early 2024 under a host loop that adds a fixed time to every model step (spec: engine-as-released, Q10)."""
+    """SGLang of early 2024 under a host loop that adds a fixed time to every model step (spec: engine-as-released,
+    Q10)."""
 
     step_cost_s: float = 0.0006
     """of a step that reports no token"""

@@ -1,25 +1,28 @@
 """The event queue: a binary heap by time alone, in which equal times fall as they do in the released simulator.
 
-The released simulator keeps its events in Python's heapq and compares only times. So which of two simultaneous events comes
-first depends on how a binary heap lets them, and at time 0, when all GPUs step and the first request arrives, that decides results. The same
-sift operations, in the same order, give the same answer.
+The released simulator keeps its events in Python's heapq and compares only times. So which of two simultaneous
+events comes first depends on how a binary heap lets them, and at time 0, when all GPUs step and the first request
+arrives, that decides results. The same sift operations, in the same order, give the same answer.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import Events
 
 ARRIVE, TOKENIZE, ENQUEUE, STEP = range(4)
 
 
 @compiled
-def encode(kind, subject):
+def encode(kind: int, subject: int) -> int:
     """An event's code: what happens, to which request (or GPU)."""
     return subject << 2 | kind
 
 
 @compiled
-def _rise(events, start, position):
+def _rise(events: Events, start: int, position: int) -> None:
     """Move the event at `position` towards the root until its parent is not later."""
     time, code = events.times[position], events.codes[position]
     while position > start:
@@ -32,7 +35,7 @@ def _rise(events, start, position):
 
 
 @compiled
-def push(events, control, time, code):
+def push(events: Events, control: Any, time: float, code: int) -> None:
     position = control.events
     control.events = position + 1
     events.times[position], events.codes[position] = time, code
@@ -40,7 +43,7 @@ def push(events, control, time, code):
 
 
 @compiled
-def pop(events, control):
+def pop(events: Events, control: Any) -> tuple[float, int]:
     """Take the first event out; returns (time, code)."""
     last = control.events - 1
     control.events = last

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from prebleexp.sim.compiled import compiled
 
 
 @compiled
-def next_idle_step(clock, cost, time):
-    """The first of clock, clock + cost, (clock + cost) + cost … that is not before `time`, each sum rounded to a double.
+def next_idle_step(clock: float, cost: float, time: float) -> float:
+    """The first of clock, clock + cost, (clock + cost) + cost … that is not before `time`, each sum rounded to a
+    double.
 
-    Between two powers of two all doubles are multiples of one spacing, so each addition moves the clock by the same multiple of it
-    (unless `cost` lies halfway between two, when rounding to even alternates): that many additions at once are exact.
+    Between two powers of two all doubles are multiples of one spacing, so each addition moves the clock by the
+    same multiple of it (unless `cost` lies halfway between two, when rounding to even alternates): that many
+    additions at once are exact.
     """
     while clock < time:
         step = (clock + cost) - clock

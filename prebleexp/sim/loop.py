@@ -1,24 +1,24 @@
 """The event loop: arrivals are routed, GPUs step, the router hears of what finished (spec: engine-as-released, Time).
 
-The loop is entered once a run, or goes on where it stopped when it needed something only Python can do: more memory, or a plain-Python
-policy's answer. All its state is in `Sim`.
+The loop is entered once a run, or goes on where it stopped when it needed something only Python can do: more
+memory, or a plain-Python policy's answer. All its state is in `Sim`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import float64, from_dtype, int64, njit, types, typeof, void
+from numba import float64, from_dtype, int64, njit, typeof, types, void
 
 from prebleexp.sim.admission import enqueue
 from prebleexp.sim.compiled import OPTIONS, compiled
 from prebleexp.sim.events import ARRIVE, ENQUEUE, STEP, TOKENIZE, encode, pop, push
 from prebleexp.sim.idle import next_idle_step
-from prebleexp.sim.records import GPU, REQUEST
+from prebleexp.sim.records import GPU, REQUEST, Memory, Prompts, Sim
 from prebleexp.sim.state import EXAMPLE, EXAMPLE_COST, EXAMPLE_MEMORY
 from prebleexp.sim.step import settle, step
-from prebleexp.sim.types import State
+from prebleexp.sim.types import State, StepCost
 
 NONE = -1
 QUEUED, RUNNING = int(State.QUEUED), int(State.RUNNING)
@@ -36,13 +36,15 @@ FINISH = void(_MEMORY, _GPUS, _REQUEST, _PROMPTS, int64, float64, float64, float
 
 
 @njit(ROUTE, **OPTIONS)
-def no_route(memory, gpus, request, prompts, now):
+def no_route(memory: Any, gpus: Any, request: Any, prompts: Prompts, now: float) -> int:
     """Stands where a compiled policy's would, when the policy is plain Python."""
     return NONE
 
 
 @njit(FINISH, **OPTIONS)
-def no_finish(memory, gpus, request, prompts, gpu, ttft_s, tpot_s, now):
+def no_finish(
+    memory: Memory, gpus: Any, request: Any, prompts: Prompts, gpu: int, ttft_s: float, tpot_s: float, now: float
+) -> None:
     """Likewise."""
 
 
@@ -65,7 +67,7 @@ _EXAMPLE_RULES = Rules(1.0, 1.0, 1.0, True, False, 1)
 
 
 @compiled
-def _route(sim, rules, request, g):
+def _route(sim: Sim, rules: Rules, request: int, g: int) -> bool:
     """Send `request` to GPU g; returns False if there is no such GPU."""
     if not 0 <= g < len(sim.gpus):
         return False
@@ -82,14 +84,14 @@ def _route(sim, rules, request, g):
 
 
 @compiled
-def _tokenize(sim, request):
+def _tokenize(sim: Sim, request: int) -> None:
     """Takes no time in itself; but the run's clock now counts this GPU's."""
     gpu = sim.gpus[sim.jobs[request].gpu]
     sim.control.clock = max(sim.control.clock, sim.control.now, gpu.clock)
 
 
 @compiled
-def _enqueue(sim, rules, request):
+def _enqueue(sim: Sim, rules: Rules, request: int) -> None:
     g = sim.jobs[request].gpu
     enqueue(sim, g, request)
     if sim.gpus[g].parked:
@@ -97,7 +99,7 @@ def _enqueue(sim, rules, request):
 
 
 @compiled
-def _unpark(sim, rules, g, time):
+def _unpark(sim: Sim, rules: Rules, g: int, time: float) -> None:
     """Put an idle GPU's next step, not before `time`, back into the queue."""
     gpu = sim.gpus[g]
     gpu.parked = 0
@@ -106,16 +108,17 @@ def _unpark(sim, rules, g, time):
 
 
 @compiled
-def _may_park(sim, gpu, now):
-    """Whether the GPU's steps change nothing until a request comes. All GPUs step at time 0, and push in the released order then.
+def _may_park(sim: Sim, gpu: Any, now: float) -> bool:
+    """Whether the GPU's steps change nothing until a request comes. All GPUs step at time 0, and push in the
+    released order then.
 
     A queue of which nothing fits settles into its sorted order in the first step and is the same after the second.
     """
-    return sim.control.parking and now > 0 and (gpu.fruitless > 0 and gpu.queued == 0 or gpu.fruitless > 2)
+    return sim.control.parking and now > 0 and ((gpu.fruitless > 0 and gpu.queued == 0) or gpu.fruitless > 2)
 
 
 @compiled
-def _lack(sim, g):
+def _lack(sim: Sim, g: int) -> int:
     """What the next step may run out of, or DONE. A match adds one cache node at most, an insert two."""
     gpu, control = sim.gpus[g], sim.control
     control.gpu = g
@@ -127,7 +130,7 @@ def _lack(sim, g):
 
 
 @compiled
-def _notify(sim, finish, memory, g):
+def _notify(sim: Sim, finish: Any, memory: Memory, g: int) -> None:
     """Tell the router what finished."""
     for request in sim.scratch.finished[: sim.control.finished]:
         job = sim.jobs[request]
@@ -137,7 +140,7 @@ def _notify(sim, finish, memory, g):
 
 
 @compiled
-def _end_parking(sim, rules):
+def _end_parking(sim: Sim, rules: Rules) -> None:
     """Let idle GPUs step again: close to the end of a run it is their clocks that may end it."""
     sim.control.parking = 0
     for g in range(len(sim.gpus)):
@@ -146,7 +149,7 @@ def _end_parking(sim, rules):
 
 
 @compiled
-def _end(sim):
+def _end(sim: Sim) -> int:
     """Give unfinished requests what they last reported."""
     for request in range(len(sim.jobs)):
         if sim.jobs[request].state == RUNNING:
@@ -155,10 +158,17 @@ def _end(sim):
 
 
 @njit(
-    int64(typeof(EXAMPLE), typeof(EXAMPLE_COST), typeof(_EXAMPLE_RULES), types.FunctionType(ROUTE), types.FunctionType(FINISH), _MEMORY),
+    int64(
+        typeof(EXAMPLE),
+        typeof(EXAMPLE_COST),
+        typeof(_EXAMPLE_RULES),
+        types.FunctionType(ROUTE),
+        types.FunctionType(FINISH),
+        _MEMORY,
+    ),
     **OPTIONS,
 )
-def advance(sim, cost, rules, route, finish, memory):
+def advance(sim: Sim, cost: StepCost, rules: Rules, route: Any, finish: Any, memory: Memory) -> int:
     """Run until the end, or until Python is needed; returns why."""
     control, events = sim.control, sim.events
     if control.request != NONE:
@@ -168,8 +178,10 @@ def advance(sim, cost, rules, route, finish, memory):
     for _ in range(rules.pause):
         if control.clock > rules.end_s or control.unfinished == 0:
             return _end(sim)
-        if control.parking and rules.end_s < np.inf and (
-            control.events == 0 or events.times[0] > rules.end_s - 2 * rules.step_cost_s
+        if (
+            control.parking
+            and rules.end_s < np.inf
+            and (control.events == 0 or events.times[0] > rules.end_s - 2 * rules.step_cost_s)
         ):
             _end_parking(sim, rules)
         if control.events == 0:

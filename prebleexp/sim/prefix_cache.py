@@ -1,17 +1,23 @@
 """One GPU's prefix cache: a radix tree over contexts, in which running requests lock their path.
 
-A context is a request's prompt and a number of output tokens (all output tokens are the same token). A node stands for a run of
-tokens, named by where it ends: behind `segment` segments and `outputs` output tokens of the context of `owner`. Because a segment id
-stands for its whole path from the root, one comparison tells whether two prompts agree up to a segment.
+A context is a request's prompt and a number of output tokens (all output tokens are the same token). A node stands
+for a run of tokens, named by where it ends: behind `segment` segments and `outputs` output tokens of the context
+of `owner`.
+Because a segment id stands for its whole path from the root, one comparison tells whether two prompts agree up to
+a segment.
 
-Matching and inserting touch every node they stand on before they step on (spec: engine-as-released, Prefix cache); the order of touches
-decides what is evicted.
+Matching and inserting touch every node they stand on before they step on (spec: engine-as-released, Prefix cache);
+the order of touches decides what is evicted.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import Cache, Sim
 
 OUTPUT = -1
 """stands where a segment id stands, for an edge that begins with an output token"""
@@ -20,13 +26,13 @@ NONE = -1
 
 # ---------------------------------------------------------------- children: one hash table for all nodes
 @compiled
-def _home(key, mask):
+def _home(key: int, mask: int) -> int:
     mixed = (key >> 32) * 1640531527 + (key & 0xFFFFFFFF) * 40503  # less than 2^63, so that plain Python agrees
     return (mixed ^ (mixed >> 16)) & mask
 
 
 @compiled
-def _slot(cache, key):
+def _slot(cache: Cache, key: int) -> int:
     """Where `key` is in the table, or the empty slot where it would be."""
     mask = len(cache.slot_keys) - 1
     slot = _home(key, mask)
@@ -36,18 +42,18 @@ def _slot(cache, key):
 
 
 @compiled
-def _child_key(parent, first):
+def _child_key(parent: int, first: int) -> int:
     return np.int64(parent) << 32 | (np.int64(first) + 1)
 
 
 @compiled
-def _child(cache, parent, first):
+def _child(cache: Cache, parent: int, first: int) -> int:
     slot = _slot(cache, _child_key(parent, first))
     return np.int64(cache.slot_nodes[slot]) if cache.slot_keys[slot] != NONE else NONE
 
 
 @compiled
-def _set_child(cache, parent, first, node):
+def _set_child(cache: Cache, parent: int, first: int, node: int) -> None:
     key = _child_key(parent, first)
     slot = _slot(cache, key)
     cache.slot_keys[slot] = key
@@ -55,7 +61,7 @@ def _set_child(cache, parent, first, node):
 
 
 @compiled
-def _remove_child(cache, parent, first):
+def _remove_child(cache: Cache, parent: int, first: int) -> None:
     mask = len(cache.slot_keys) - 1
     hole = _slot(cache, _child_key(parent, first))
     slot = hole
@@ -71,7 +77,7 @@ def _remove_child(cache, parent, first):
 
 
 @compiled
-def copy_children(new, old):
+def copy_children(new: Cache, old: Cache) -> None:
     """Fill the empty table of `new` with the children of `old`."""
     for slot in range(len(old.slot_keys)):
         key = old.slot_keys[slot]
@@ -82,7 +88,7 @@ def copy_children(new, old):
 
 # ---------------------------------------------------------------- nodes
 @compiled
-def _new_node(cache, control, owner, segment, outputs, depth):
+def _new_node(cache: Cache, control: Any, owner: int, segment: int, outputs: int, depth: int) -> int:
     index = control.free_node
     node = cache.nodes[index]
     control.free_node = np.int64(node.parent)
@@ -94,27 +100,28 @@ def _new_node(cache, control, owner, segment, outputs, depth):
 
 
 @compiled
-def _touch(node, control):
+def _touch(node: Any, control: Any) -> None:
     control.touches += 1
     node.accessed = control.touches
 
 
 @compiled
-def _first_id(sim, request, segment):
+def _first_id(sim: Sim, request: int, segment: int) -> int:
     """What the context of `request` goes on with behind `segment` segments."""
     row = sim.requests[request]
     return np.int64(sim.prompts.ids[row.first_segment + segment]) if segment < row.segments else OUTPUT
 
 
 @compiled
-def _tokens_to(sim, request, segment, outputs):
+def _tokens_to(sim: Sim, request: int, segment: int, outputs: int) -> int:
     ends = sim.prompts.ends
     return (np.int64(ends[sim.requests[request].first_segment + segment - 1]) if segment > 0 else 0) + outputs
 
 
 @compiled
-def _agree(sim, child, request, outputs, segment):
-    """How far the context of `request` goes along `child`, which it enters behind `segment` segments: (segments, outputs)."""
+def _agree(sim: Sim, child: int, request: int, outputs: int, segment: int) -> tuple[int, int]:
+    """How far the context of `request` goes along `child`, which it enters behind `segment` segments: (segments,
+    outputs)."""
     node = sim.cache.nodes[child]
     row, ids = sim.requests[request], sim.prompts.ids
     end = np.int64(node.segment)
@@ -136,8 +143,9 @@ def _agree(sim, child, request, outputs, segment):
 
 
 @compiled
-def _split(sim, child, segment, outputs):
-    """Cut `child` so that its upper part ends behind `segment` segments and `outputs` outputs; returns the upper part."""
+def _split(sim: Sim, child: int, segment: int, outputs: int) -> int:
+    """Cut `child` so that its upper part ends behind `segment` segments and `outputs` outputs; returns the upper
+    part."""
     cache = sim.cache
     lower = cache.nodes[child]
     owner = np.int64(lower.owner)
@@ -152,7 +160,7 @@ def _split(sim, child, segment, outputs):
 
 # ---------------------------------------------------------------- matching and inserting
 @compiled
-def match(sim, root, request, outputs):
+def match(sim: Sim, root: int, request: int, outputs: int) -> tuple[int, int]:
     """Longest cached prefix of prompt + outputs: (tokens, node). Splits the node in which it ends."""
     nodes, control = sim.cache.nodes, sim.control
     length = sim.requests[request].prompt_tokens + outputs
@@ -173,7 +181,7 @@ def match(sim, root, request, outputs):
 
 
 @compiled
-def insert(sim, root, request, outputs):
+def insert(sim: Sim, root: int, request: int, outputs: int) -> int:
     """Add a context; returns how many of its tokens were there already."""
     nodes, control = sim.cache.nodes, sim.control
     length = sim.requests[request].prompt_tokens + outputs
@@ -206,7 +214,7 @@ def insert(sim, root, request, outputs):
 
 # ---------------------------------------------------------------- locks
 @compiled
-def lock(sim, root, node):
+def lock(sim: Sim, root: int, node: int) -> int:
     """Lock the path to `node`; returns the change of evictable tokens."""
     nodes, change = sim.cache.nodes, 0
     while node != root:
@@ -223,7 +231,7 @@ def lock(sim, root, node):
 
 
 @compiled
-def unlock(sim, root, node):
+def unlock(sim: Sim, root: int, node: int) -> int:
     nodes, change = sim.cache.nodes, 0
     while node != root:
         record = nodes[node]
@@ -240,7 +248,7 @@ def unlock(sim, root, node):
 
 
 @compiled
-def unique_tokens(sim, root, requests, outputs):
+def unique_tokens(sim: Sim, root: int, requests: Any, outputs: int) -> int:
     """KV tokens that a prefill batch reads, those of shared nodes counted once. All its paths are locked."""
     nodes, control = sim.cache.nodes, sim.control
     control.stamp += 1
@@ -258,12 +266,13 @@ def unique_tokens(sim, root, requests, outputs):
 
 
 # ---------------------------------------------------------------- eviction
-# Candidates stand in a skew heap by the touch they had when they were put there. A touch only makes a node younger, so a node whose
-# turn has come is put back if it was touched meanwhile, and dropped if it is locked or has children; it is offered again when that ends.
+# Candidates stand in a skew heap by the touch they had when they were put there. A touch only makes a node
+# younger, so a node whose turn has come is put back if it was touched meanwhile, and dropped if it is locked or
+# has children; it is offered again when that ends.
 
 
 @compiled
-def _merge(nodes, a, b):
+def _merge(nodes: Any, a: int, b: int) -> int:
     if a == NONE or b == NONE:
         return b if a == NONE else a
     if nodes[b].heap_key < nodes[a].heap_key:
@@ -282,7 +291,7 @@ def _merge(nodes, a, b):
 
 
 @compiled
-def _offer(sim, root, node):
+def _offer(sim: Sim, root: int, node: int) -> None:
     """Make an unlocked leaf a candidate for eviction, unless it is one."""
     record = sim.cache.nodes[node]
     if record.children == 0 and record.locks == 0 and record.in_heap == 0:
@@ -293,8 +302,9 @@ def _offer(sim, root, node):
 
 
 @compiled
-def evict(sim, root, wanted):
-    """Drop whole unlocked leaves, least recently touched first, until at least `wanted` tokens are free; returns how many are."""
+def evict(sim: Sim, root: int, wanted: int) -> int:
+    """Drop whole unlocked leaves, least recently touched first, until at least `wanted` tokens are free; returns
+    how many are."""
     nodes, control, gpu = sim.cache.nodes, sim.control, sim.gpus[root]
     freed = 0
     while freed < wanted and gpu.lru != NONE:

@@ -1,7 +1,7 @@
 """The state of a run: records for GPUs, requests, jobs and cache nodes, and the tuple of arrays that holds them all.
 
-Fields are 8 bytes wide (cache nodes: 4, there are many) and records are contiguous, so that one GPU, one job or one node
-is one or two cache lines. Compiled code and plain Python read them alike: `gpus[g].outstanding`.
+Fields are 8 bytes wide (cache nodes: 4, there are many) and records are contiguous, so that one GPU, one job or
+one node is one or two cache lines. Compiled code and plain Python read them alike: `gpus[g].outstanding`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ class Cache(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """Running batches: per GPU a heap by (decode step at which it finishes, order of joining), and the order of joining."""
+    """Running batches: per GPU a heap by (decode step at which it finishes, order of joining), and the order of
+    joining."""
 
     keys: Any
     jobs: Any

@@ -12,7 +12,7 @@ import numpy as np
 from prebleexp.errors import PrebleexpError
 from prebleexp.sim import loop, state
 from prebleexp.sim.engine import Engine
-from prebleexp.sim.records import Memory, Sim
+from prebleexp.sim.records import Sim
 from prebleexp.sim.types import Outcome, StepCost, Workload
 
 PAUSE = 1 << 22
@@ -22,8 +22,8 @@ PAUSE = 1 << 22
 class Router(Protocol):
     """What the simulator asks of a policy (see `prebleexp.policies.base.Policy`)."""
 
-    compiled: bool
-
+    @property
+    def compiled(self) -> bool: ...
     def start(self, workload: Workload, gpus: int, seed: int) -> Any: ...
     def route(self, state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int: ...
     def finish(
@@ -34,9 +34,10 @@ class Router(Protocol):
 class Accelerator(Protocol):
     """What the simulator asks of a hardware model (see `prebleexp.hardware.model.Hardware`)."""
 
-    kv_tokens: int
-    context_length: int
-
+    @property
+    def kv_tokens(self) -> int: ...
+    @property
+    def context_length(self) -> int: ...
     def step_cost(self) -> StepCost: ...
 
 
@@ -54,8 +55,8 @@ def simulate(
 ) -> Outcome:
     """Serve `workload` on `gpus` GPUs; stop at `duration_s` (horizon="stop") or when all is finished ("drain").
 
-    `seed` is the policy's; the workload has its own. `stepwise` takes no short cut through idle time or between simultaneous
-    events: slower, the same results but for ties that chance never makes.
+    `seed` is the policy's; the workload has its own. `stepwise` takes no short cut through idle time or between
+    simultaneous events: slower, the same results but for ties that chance never makes.
 
     Raises PrebleexpError if the policy names a GPU that does not exist.
     """

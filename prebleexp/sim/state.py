@@ -39,7 +39,9 @@ def allocate(workload: Workload, gpus: int, kv_tokens: int, context_length: int)
         jobs=_jobs(workload),
         events=Events(times, codes),
         cache=_cache(control, gpus, gpus + min(4 * n, 1 << 16)),
-        batches=Batches(np.zeros(gpus * rows, np.int64), np.zeros(gpus * rows, np.int32), np.zeros(gpus * rows, np.int32)),
+        batches=Batches(
+            np.zeros(gpus * rows, np.int64), np.zeros(gpus * rows, np.int32), np.zeros(gpus * rows, np.int32)
+        ),
         window=Window(np.zeros(gpus * rows), np.zeros(gpus * rows, np.int64), np.zeros(gpus * rows, np.int64)),
         scratch=Scratch(*(np.zeros(n, np.int32) for _ in Scratch._fields)),
     )
@@ -136,7 +138,9 @@ def with_more_rows(sim: Sim) -> Sim:
         offset, capacity = int(gpu[f"{name}_offset"]), int(gpu[f"{name}_capacity"])
         first = int(gpu.window_first) if name == "window" else 0
         moved[name] = [
-            np.concatenate([column, np.roll(column[offset : offset + capacity], -first), np.zeros(wanted - capacity, column.dtype)])
+            np.concatenate(
+                [column, np.roll(column[offset : offset + capacity], -first), np.zeros(wanted - capacity, column.dtype)]
+            )
             for column in pool
         ]
         gpu[f"{name}_offset"], gpu[f"{name}_capacity"] = len(pool[0]), wanted

@@ -1,12 +1,15 @@
-"""A model step of one GPU: a prefill of everything admitted, or else a burst of decode steps (spec: engine-as-released)."""
+"""A model step of one GPU: a prefill of everything admitted, or else a burst of decode steps (spec:
+engine-as-released)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from prebleexp.sim.compiled import compiled
 
 from prebleexp.sim.admission import admit, enqueue
 from prebleexp.sim.batch import first_finish, in_order, join, leave_first, output_of, replace
+from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, linear_s, prefill_s, request_ms
 from prebleexp.sim.engine import (
     BURST,
@@ -17,14 +20,16 @@ from prebleexp.sim.engine import (
     REPORT_INTERVAL,
 )
 from prebleexp.sim.prefix_cache import evict, insert, lock, match, unique_tokens, unlock
-from prebleexp.sim.types import State
+from prebleexp.sim.records import Sim
+from prebleexp.sim.types import State, StepCost
 
 RUNNING, FINISHED = int(State.RUNNING), int(State.FINISHED)
 
 
 @compiled
-def step(sim, cost, rules, g, now):
-    """Run one model step. Its reports carry the GPU's clock at its end. Finished requests are left in scratch.finished."""
+def step(sim: Sim, cost: StepCost, rules: Any, g: int, now: float) -> None:
+    """Run one model step. Its reports carry the GPU's clock at its end. Finished requests are left in
+    scratch.finished."""
     gpu, control = sim.gpus[g], sim.control
     control.finished = 0
     admitted = admit(sim, g, now, rules.stepwise)
@@ -50,7 +55,7 @@ def step(sim, cost, rules, g, now):
 
 
 @compiled
-def _report(sim, gpu, request, output):
+def _report(sim: Sim, gpu: Any, request: int, output: int) -> None:
     job = sim.jobs[request]
     job.latency_s = gpu.clock - sim.requests[request].arrival_s
     job.output_seen = output
@@ -59,8 +64,9 @@ def _report(sim, gpu, request, output):
 
 
 @compiled
-def settle(sim, g, request):
-    """Give a running request what it last reported: its first token, or what the last report of all running requests said."""
+def settle(sim: Sim, g: int, request: int) -> None:
+    """Give a running request what it last reported: its first token, or what the last report of all running
+    requests said."""
     gpu, job = sim.gpus[g], sim.jobs[request]
     if gpu.report_step > job.joined_step:
         job.latency_s = gpu.report_clock - sim.requests[request].arrival_s
@@ -68,7 +74,7 @@ def settle(sim, g, request):
 
 
 @compiled
-def _finish(sim, g, request):
+def _finish(sim: Sim, g: int, request: int) -> None:
     """Keep a finished request's context in the cache, unlocked."""
     job, control = sim.jobs[request], sim.control
     _insert_context(sim, g, request, job.target)
@@ -79,28 +85,28 @@ def _finish(sim, g, request):
 
 
 @compiled
-def _insert_context(sim, g, request, output):
+def _insert_context(sim: Sim, g: int, request: int, output: int) -> None:
     """Insert prompt and output but the last token, whose KV is not computed yet; what was cached already is freed."""
     known = insert(sim, g, request, output - 1)
     sim.gpus[g].kv_free += max(0, known - sim.jobs[request].cached)
 
 
 @compiled
-def _evict(sim, g, wanted):
+def _evict(sim: Sim, g: int, wanted: int) -> None:
     freed = evict(sim, g, wanted)
     sim.gpus[g].evicted_tokens += freed
     sim.gpus[g].kv_free += freed
 
 
 @compiled
-def _use_kv(gpu, tokens):
+def _use_kv(gpu: Any, tokens: int) -> None:
     gpu.kv_free -= tokens
     gpu.forwarded_tokens += tokens
     gpu.least_kv_free = min(gpu.least_kv_free, gpu.kv_free)
 
 
 @compiled
-def _prefill(sim, cost, g, batch):
+def _prefill(sim: Sim, cost: StepCost, g: int, batch: Any) -> float:
     """All new tokens of the batch at once; each request gets its first token. Returns GPU seconds."""
     gpu = sim.gpus[g]
     new, context, requests_ms = 0, 0, 0.0
@@ -132,8 +138,9 @@ def _prefill(sim, cost, g, batch):
 
 
 @compiled
-def _decode_burst(sim, cost, g):
-    """Decode steps until one reports, the batch is empty or the burst is over. Returns (GPU seconds, whether one reported)."""
+def _decode_burst(sim: Sim, cost: StepCost, g: int) -> tuple[float, bool]:
+    """Decode steps until one reports, the batch is empty or the burst is over. Returns (GPU seconds, whether one
+    reported)."""
     gpu = sim.gpus[g]
     seconds, reported = 0.0, False
     linear = linear_s(cost, gpu.running)
@@ -162,8 +169,9 @@ def _decode_burst(sim, cost, g):
 
 
 @compiled
-def _retract(sim, g):
-    """Out of memory: send the latest arrivals back to the queue until there is room for one token of each of the batch."""
+def _retract(sim: Sim, g: int) -> None:
+    """Out of memory: send the latest arrivals back to the queue until there is room for one token of each of the
+    batch."""
     gpu = sim.gpus[g]
     batch = sim.scratch.batch
     size = in_order(sim, g, batch)
@@ -183,7 +191,7 @@ def _retract(sim, g):
 
 
 @compiled
-def _sort_by_arrival(sim, gpu, batch):
+def _sort_by_arrival(sim: Sim, gpu: Any, batch: Any) -> None:
     """Earliest first, then shortest output; stable. By insertion: a batch is nearly in order of arrival."""
     for i in range(1, len(batch)):
         request = batch[i]

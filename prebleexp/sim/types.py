@@ -32,9 +32,9 @@ class State(IntEnum):
 class Workload:
     """A stream of n requests in order of arrival, and their prompts as runs of tokens (segments).
 
-    A segment id stands for its whole path from the root of a prefix tree over all prompts: two prompts share exactly the
-    tokens of their equal leading ids. Request i's segments are rows segment_offsets[i] to segment_offsets[i + 1] of
-    segment_ids and segment_tokens (CSR).
+    A segment id stands for its whole path from the root of a prefix tree over all prompts: two prompts share
+    exactly the tokens of their equal leading ids. Request i's segments are rows segment_offsets[i] to
+    segment_offsets[i + 1] of segment_ids and segment_tokens (CSR).
 
     Raises InvalidInput if shapes, signs or the order of arrivals are wrong; names the column and the row.
     """
@@ -125,7 +125,8 @@ def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], v
 
 
 class StepCost(NamedTuple):
-    """Coefficients of a model step's cost, milliseconds and tokens; see `prebleexp.hardware.model.Hardware` for their meaning."""
+    """Coefficients of a model step's cost, milliseconds and tokens; see `prebleexp.hardware.model.Hardware` for
+    their meaning."""
 
     linear: Any
     """(k, 4): from this many tokens, constant, per token, per token²; in descending order of the first"""

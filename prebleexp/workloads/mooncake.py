@@ -37,14 +37,17 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Mooncake(WorkloadSource):
-    """A trace in the format of Mooncake's FAST'25 release: JSON lines {timestamp, input_length, output_length, hash_ids}, plain or gzipped.
+    """A trace in the format of Mooncake's FAST'25 release, plain or gzipped JSON lines
 
-    A hash stands for 512 tokens and all before them; the last one for what remains. Requests share the blocks of their equal leading hashes; a hash that comes
-    behind another one than before, or with another number of tokens, is not shared. An output length of 0 counts as 1: a prefill always yields a token.
-    `prefix_group` is −1: a trace does not say.
+    {timestamp, input_length, output_length, hash_ids}.
 
-    Source: Qin et al., "Mooncake", FAST 2025. Raises InvalidInput, naming the field, for values that are not valid, and naming the file, the row (line, from 1) and
-    the field for lines that are not.
+    A hash stands for 512 tokens and all before them; the last one for what remains. Requests share the blocks of their
+    equal leading hashes; a hash that comes behind another one than before, or with another number of tokens, is not
+    shared. An output length of 0 counts as 1: a prefill always yields a token. `prefix_group` is −1: a trace does not
+    say.
+
+    Source: Qin et al., "Mooncake", FAST 2025. Raises InvalidInput, naming the field, for values that are not valid, and
+    naming the file, the row (line, from 1) and the field for lines that are not.
     """
 
     path: str | None = None
@@ -161,7 +164,8 @@ def _parse(line: bytes) -> Request:
     expected = -(-request.input_length // BLOCK)
     if len(hashes) != expected:
         raise InvalidInput(
-            f"hash_ids has {len(hashes)} elements; input_length={request.input_length} needs {expected}, one to {BLOCK} tokens"
+            f"hash_ids has {len(hashes)} elements; input_length={request.input_length} "
+            f"needs {expected}, one to {BLOCK} tokens"
         )
     return request
 
@@ -186,7 +190,8 @@ def _paths(offsets: Longs, hashes: Longs, tokens: Ints) -> Ints:
 def _pairs(first: Longs, second: Longs) -> Longs:
     """(n,) numbers from 0 without gaps, equal where both elements are."""
     _, dense = np.unique(second, return_inverse=True)
-    return np.unique(first * len(second) + dense, return_inverse=True)[1]
+    numbers: Longs = np.unique(first * len(second) + dense, return_inverse=True)[1]
+    return numbers
 
 
 def _is_number(value: Any) -> bool:

@@ -17,7 +17,7 @@ from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
 
 COLUMNS = tuple(field.name for field in fields(Workload))
-KINDS = {"arrival_s": np.float64, "segment_offsets": np.int64}
+KINDS: dict[str, type[Any]] = {"arrival_s": np.float64, "segment_offsets": np.int64}
 """of the others: int32"""
 LISTS = ("segment_ids", "segment_tokens")
 
@@ -26,9 +26,10 @@ LISTS = ("segment_ids", "segment_tokens")
 class Recorded(WorkloadSource):
     """All requests of a file, in its order; its format is told from its first bytes.
 
-    An .npz file has the arrays of a `Workload` under their names. A Parquet file has one row a request: arrival_s (float), prompt_tokens, output_tokens,
-    max_new_tokens, prefix_group (integers), and segment_ids and segment_tokens as lists of integers of equal length; it has no segment_offsets. `save`
-    writes such a file. Other columns are ignored.
+    An .npz file has the arrays of a `Workload` under their names. A Parquet file has one row a request: arrival_s
+    (float), prompt_tokens, output_tokens, max_new_tokens, prefix_group (integers), and segment_ids and segment_tokens
+    as lists of integers of equal length; it has no segment_offsets. `save` writes such a file. Other columns are
+    ignored.
 
     Raises InvalidInput, naming the file and, if it can be read, the column and the row that are not valid.
     """

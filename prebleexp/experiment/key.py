@@ -30,7 +30,7 @@ def key(cell: Cell) -> str:
 
 def content(cell: Cell) -> dict[str, object]:
     """What the key is a hash of."""
-    own = {name: _own_source(type(getattr(cell, name))) for name in SPECS}
+    own = {name: _own_source(getattr(cell, name).__class__) for name in SPECS}
     return {
         "format": FORMAT,
         "cell": cell.identity(),

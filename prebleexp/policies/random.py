@@ -48,7 +48,7 @@ def python_randints(seed: int, below: int, count: int) -> Longs:
     Python takes as many leading bits of a 32-bit Mersenne Twister word as `below` has, and draws again while that
     is too large.
     """
-    words = []
+    words: list[int] = []
     key = seed
     while key or not words:
         words.append(key & 0xFFFFFFFF)

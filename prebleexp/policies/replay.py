@@ -64,7 +64,7 @@ class Replay(Policy):
             raise InvalidInput(
                 f"{self.path}: column gpu is {column.dtype} of {column.ndim} dimensions; it must be 1 of integers"
             )
-        return column.astype(np.int64)
+        return np.asarray(column, np.int64)
 
     def _bytes(self) -> bytes:
         try:

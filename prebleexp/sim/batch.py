@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import Batches, Sim
 
@@ -36,7 +34,7 @@ def join(sim: Sim, g: int, request: int) -> None:
     job.joined_step = gpu.decode_steps
     gpu.budget += sim.requests[request].max_new_tokens - 1 + gpu.decode_steps
     gpu.context += sim.requests[request].prompt_tokens
-    gpu.node_depth += np.int64(sim.cache.nodes[job.node].depth)
+    gpu.node_depth += int(sim.cache.nodes[job.node].depth)
     if gpu.batch_rows == gpu.batch_capacity:
         _close_holes(gpu, sim.jobs, batches)
     job.row = gpu.batch_rows
@@ -52,7 +50,7 @@ def leave_first(sim: Sim, g: int) -> int:
     """Take out the request that finishes first; returns it."""
     gpu, batches = sim.gpus[g], sim.batches
     keys, jobs, offset = batches.keys, batches.jobs, gpu.batch_offset
-    request = np.int64(jobs[offset])
+    request = int(jobs[offset])
     gpu.running -= 1
     size = gpu.running
     key, moved = keys[offset + size], jobs[offset + size]
@@ -87,7 +85,7 @@ def replace(sim: Sim, g: int, requests: Any) -> None:
     """Make `requests`, all of which are running, the whole batch, in this order."""
     gpu, batches = sim.gpus[g], sim.batches
     for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
-        request = np.int64(batches.order[row])
+        request = int(batches.order[row])
         if request != NONE:
             _forget(sim, gpu, request)
     gpu.running = gpu.batch_rows = 0
@@ -95,7 +93,7 @@ def replace(sim: Sim, g: int, requests: Any) -> None:
         job = sim.jobs[request]
         gpu.budget += sim.requests[request].max_new_tokens - 1 + job.joined_step
         gpu.context += sim.requests[request].prompt_tokens + gpu.decode_steps - job.joined_step
-        gpu.node_depth += np.int64(sim.cache.nodes[job.node].depth)
+        gpu.node_depth += int(sim.cache.nodes[job.node].depth)
         job.row = gpu.batch_rows
         batches.order[gpu.batch_offset + gpu.batch_rows] = request
         gpu.batch_rows += 1
@@ -110,7 +108,7 @@ def _forget(sim: Sim, gpu: Any, request: int) -> None:
     job, row = sim.jobs[request], sim.requests[request]
     gpu.budget -= row.max_new_tokens - 1 + job.joined_step
     gpu.context -= row.prompt_tokens + gpu.decode_steps - job.joined_step
-    gpu.node_depth -= np.int64(sim.cache.nodes[job.node].depth)
+    gpu.node_depth -= int(sim.cache.nodes[job.node].depth)
 
 
 @compiled
@@ -130,7 +128,7 @@ def _heap_push(gpu: Any, batches: Batches, key: int, request: int) -> None:
 def _close_holes(gpu: Any, jobs: Any, batches: Batches) -> None:
     kept = 0
     for row in range(gpu.batch_rows):
-        request = np.int64(batches.order[gpu.batch_offset + row])
+        request = int(batches.order[gpu.batch_offset + row])
         if request != NONE:
             batches.order[gpu.batch_offset + kept] = request
             jobs[request].row = kept

@@ -21,4 +21,4 @@ OPTIONS: Any = {"nogil": True, "cache": True, "_nrt": False}
 
 def compiled(function: F) -> F:
     """Decorator: compile for the types of the arguments when first called."""
-    return njit(**OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(**OPTIONS)(function)

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import Cache, Sim
 
@@ -43,13 +41,13 @@ def _slot(cache: Cache, key: int) -> int:
 
 @compiled
 def _child_key(parent: int, first: int) -> int:
-    return np.int64(parent) << 32 | (np.int64(first) + 1)
+    return int(parent) << 32 | (int(first) + 1)
 
 
 @compiled
 def _child(cache: Cache, parent: int, first: int) -> int:
     slot = _slot(cache, _child_key(parent, first))
-    return np.int64(cache.slot_nodes[slot]) if cache.slot_keys[slot] != NONE else NONE
+    return int(cache.slot_nodes[slot]) if cache.slot_keys[slot] != NONE else NONE
 
 
 @compiled
@@ -91,7 +89,7 @@ def copy_children(new: Cache, old: Cache) -> None:
 def _new_node(cache: Cache, control: Any, owner: int, segment: int, outputs: int, depth: int) -> int:
     index = control.free_node
     node = cache.nodes[index]
-    control.free_node = np.int64(node.parent)
+    control.free_node = int(node.parent)
     control.free_nodes -= 1
     node.owner, node.segment, node.outputs, node.depth = owner, segment, outputs, depth
     node.locks = node.children = node.in_heap = node.unique_stamp = 0
@@ -109,13 +107,13 @@ def _touch(node: Any, control: Any) -> None:
 def _first_id(sim: Sim, request: int, segment: int) -> int:
     """What the context of `request` goes on with behind `segment` segments."""
     row = sim.requests[request]
-    return np.int64(sim.prompts.ids[row.first_segment + segment]) if segment < row.segments else OUTPUT
+    return int(sim.prompts.ids[row.first_segment + segment]) if segment < row.segments else OUTPUT
 
 
 @compiled
 def _tokens_to(sim: Sim, request: int, segment: int, outputs: int) -> int:
     ends = sim.prompts.ends
-    return (np.int64(ends[sim.requests[request].first_segment + segment - 1]) if segment > 0 else 0) + outputs
+    return (int(ends[sim.requests[request].first_segment + segment - 1]) if segment > 0 else 0) + outputs
 
 
 @compiled
@@ -124,7 +122,7 @@ def _agree(sim: Sim, child: int, request: int, outputs: int, segment: int) -> tu
     outputs)."""
     node = sim.cache.nodes[child]
     row, ids = sim.requests[request], sim.prompts.ids
-    end = np.int64(node.segment)
+    end = int(node.segment)
     if end > segment:
         mine, other = row.first_segment, sim.requests[node.owner].first_segment
         end = min(end, row.segments)
@@ -139,7 +137,7 @@ def _agree(sim: Sim, child: int, request: int, outputs: int, segment: int) -> tu
             return low, 0
     if end < node.segment or end < row.segments:
         return end, 0
-    return end, min(np.int64(node.outputs), outputs)
+    return end, min(int(node.outputs), outputs)
 
 
 @compiled
@@ -148,7 +146,7 @@ def _split(sim: Sim, child: int, segment: int, outputs: int) -> int:
     part."""
     cache = sim.cache
     lower = cache.nodes[child]
-    owner = np.int64(lower.owner)
+    owner = int(lower.owner)
     upper_index = _new_node(cache, sim.control, owner, segment, outputs, _tokens_to(sim, owner, segment, outputs))
     upper = cache.nodes[upper_index]
     upper.parent, upper.locks, upper.first, upper.children = lower.parent, lower.locks, lower.first, 1
@@ -164,10 +162,10 @@ def match(sim: Sim, root: int, request: int, outputs: int) -> tuple[int, int]:
     """Longest cached prefix of prompt + outputs: (tokens, node). Splits the node in which it ends."""
     nodes, control = sim.cache.nodes, sim.control
     length = sim.requests[request].prompt_tokens + outputs
-    node, segment = np.int64(root), 0
+    node, segment = int(root), 0
     while True:
         _touch(nodes[node], control)
-        depth = np.int64(nodes[node].depth)
+        depth = int(nodes[node].depth)
         if depth == length:
             return depth, node
         child = _child(sim.cache, node, _first_id(sim, request, segment))
@@ -185,10 +183,10 @@ def insert(sim: Sim, root: int, request: int, outputs: int) -> int:
     """Add a context; returns how many of its tokens were there already."""
     nodes, control = sim.cache.nodes, sim.control
     length = sim.requests[request].prompt_tokens + outputs
-    node, segment = np.int64(root), 0
+    node, segment = int(root), 0
     while True:
         _touch(nodes[node], control)
-        depth = np.int64(nodes[node].depth)
+        depth = int(nodes[node].depth)
         if depth == length:
             return depth
         first = _first_id(sim, request, segment)
@@ -219,9 +217,9 @@ def lock(sim: Sim, root: int, node: int) -> int:
     nodes, change = sim.cache.nodes, 0
     while node != root:
         record = nodes[node]
-        parent = np.int64(record.parent)
+        parent = int(record.parent)
         if record.locks == 0:
-            change -= np.int64(record.depth - nodes[parent].depth)
+            change -= int(record.depth - nodes[parent].depth)
         record.locks += 1
         node = parent
     gpu = sim.gpus[root]
@@ -235,10 +233,10 @@ def unlock(sim: Sim, root: int, node: int) -> int:
     nodes, change = sim.cache.nodes, 0
     while node != root:
         record = nodes[node]
-        parent = np.int64(record.parent)
+        parent = int(record.parent)
         record.locks -= 1
         if record.locks == 0:
-            change += np.int64(record.depth - nodes[parent].depth)
+            change += int(record.depth - nodes[parent].depth)
             _offer(sim, root, node)
         node = parent
     gpu = sim.gpus[root]
@@ -255,12 +253,12 @@ def unique_tokens(sim: Sim, root: int, requests: Any, outputs: int) -> int:
     total = 0
     for request in requests:
         node = sim.jobs[request].node
-        total += sim.requests[request].prompt_tokens + outputs - np.int64(nodes[node].depth)
+        total += sim.requests[request].prompt_tokens + outputs - int(nodes[node].depth)
         while node != root and nodes[node].unique_stamp != control.stamp:
             record = nodes[node]
             record.unique_stamp = control.stamp
-            parent = np.int64(record.parent)
-            total += np.int64(record.depth - nodes[parent].depth)
+            parent = int(record.parent)
+            total += int(record.depth - nodes[parent].depth)
             node = parent
     return total
 
@@ -279,7 +277,7 @@ def _merge(nodes: Any, a: int, b: int) -> int:
         a, b = b, a
     root, last = a, a
     while True:
-        right = np.int64(nodes[last].heap_right)
+        right = int(nodes[last].heap_right)
         nodes[last].heap_right = nodes[last].heap_left
         if right == NONE:
             nodes[last].heap_left = b
@@ -310,15 +308,15 @@ def evict(sim: Sim, root: int, wanted: int) -> int:
     while freed < wanted and gpu.lru != NONE:
         index = gpu.lru
         node = nodes[index]
-        gpu.lru = _merge(nodes, np.int64(node.heap_left), np.int64(node.heap_right))
+        gpu.lru = _merge(nodes, int(node.heap_left), int(node.heap_right))
         node.in_heap = 0
         if node.locks > 0 or node.children > 0:
             continue
         if node.accessed != node.heap_key:
             _offer(sim, root, index)
             continue
-        parent = np.int64(node.parent)
-        freed += np.int64(node.depth - nodes[parent].depth)
+        parent = int(node.parent)
+        freed += int(node.depth - nodes[parent].depth)
         _remove_child(sim.cache, parent, node.first)
         node.parent = control.free_node
         control.free_node = index

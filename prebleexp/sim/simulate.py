@@ -102,7 +102,7 @@ def _ask(policy: Router, memory: Any, sim: Sim) -> int:
 
 
 def _integer(answer: Any) -> int:
-    return answer.__index__()  # type: ignore[no-any-return]
+    return answer.__index__()
 
 
 def _bad_route(policy: Router, sim: Sim, answer: Any) -> str:

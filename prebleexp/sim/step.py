@@ -179,7 +179,7 @@ def _retract(sim: Sim, g: int) -> None:
     wanted, kept = size, size
     while gpu.kv_free < wanted and kept > 0:
         kept -= 1
-        request = np.int64(batch[kept])
+        request = int(batch[kept])
         job = sim.jobs[request]
         settle(sim, g, request)
         gpu.kv_free += sim.requests[request].prompt_tokens + output_of(gpu, job) - 1 - job.cached

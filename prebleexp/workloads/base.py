@@ -12,7 +12,7 @@ from prebleexp.workloads.output_length import OutputLength
 class WorkloadSource(ABC):
     """Subclass it as a frozen dataclass, give `draw`, and name the class in conf/workload/<name>.yaml.
 
-    A source that reads files has a method `identity()` too, whose value stands for the files' contents in the cache key.
+    A source that reads files has a method `identity()` too: what stands for the files' contents in the cache key.
     """
 
     synthetic: ClassVar[bool] = True
@@ -20,7 +20,7 @@ class WorkloadSource(ABC):
 
     @abstractmethod
     def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
-        """The requests of a run: a mean of `rps` a second during `duration_s` seconds. The same arguments give the same bytes.
+        """The requests of a run: a mean of `rps` a second during `duration_s` seconds. Same arguments, same bytes.
 
         Raises InvalidInput if a file cannot be read or does not hold a workload.
         """

@@ -25,16 +25,17 @@ class OutputLength:
         lengths, probabilities = self.lengths, self.probabilities
         for name, values in (("lengths", lengths), ("probabilities", probabilities)):
             if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-                raise InvalidInput(f"output_length.{name}={values} is not valid; it must be a list of at least one number")
+                raise InvalidInput(f"output_length.{name}={values} is not valid; it must be a list of numbers")
         for length in lengths:
             if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= LONGEST:
-                raise InvalidInput(f"output_length.lengths: {length} is not valid; it must be a whole number of tokens >= 1")
+                raise InvalidInput(f"output_length.lengths: {length} is not valid; it must be a whole number >= 1")
         for p in probabilities:
             if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p < math.inf:
                 raise InvalidInput(f"output_length.probabilities: {p} is not valid; it must be a number from 0 to 1")
         if len(lengths) != len(probabilities):
             raise InvalidInput(
-                f"output_length has {len(lengths)} lengths and {len(probabilities)} probabilities; there must be one for each"
+                f"output_length has {len(lengths)} lengths and {len(probabilities)} probabilities; "
+                "there must be one for each"
             )
         total = math.fsum(probabilities)
         if abs(total - 1) > 1e-9:
@@ -54,8 +55,12 @@ class OutputLength:
         return math.fsum(p * (length - mean) ** 2 for length, p in zip(self.lengths, self.probabilities, strict=True))
 
     def draw(self, count: int, rng: np.random.Generator) -> Ints:
-        """(count,) lengths, one uniform number each: distributions drawn with the same generator state rise and fall together."""
+        """(count,) lengths from one uniform number each.
+
+        So distributions drawn with the same state of the generator rise and fall together.
+        """
         order = np.argsort(self.lengths, kind="stable")
         steps = np.cumsum(np.array(self.probabilities)[order])
         index = np.searchsorted(steps, rng.random(count) * steps[-1], side="right")
-        return np.array(self.lengths, np.int32)[order][np.minimum(index, len(order) - 1)]
+        drawn: Ints = np.array(self.lengths, np.int32)[order][np.minimum(index, len(order) - 1)]
+        return drawn

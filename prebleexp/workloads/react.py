@@ -11,12 +11,15 @@ from prebleexp.sim.types import Ints, Longs, Workload
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
 
-# The released generator ends every prompt with 100 random letters and digits. Measured on its recordings with Mistral's tokenizer: that many tokens …
+# The released generator ends every prompt with 100 random letters and digits. Measured on its recordings with
+# Mistral's tokenizer: that many tokens …
 SUFFIX_MEAN, SUFFIX_SD, SUFFIX_LEAST, SUFFIX_MOST = 80.35, 3.18, 50, 100
-# … whose leading ones agree by chance: most tokens are one of 62 characters, the others pairs of them.
-CHARACTERS, SINGLE = 62, 0.756
+# … whose leading ones agree by chance: most tokens are one of 62 characters, the others pairs of them. Two suffixes
+# then share their first token with probability 0.0098, as recorded.
+CHARACTERS, SINGLE = 62, 0.78
 DEEPEST = 8
-"""leading tokens of a suffix that are drawn; the chance that two suffixes of a million agree so far is below 1e-4"""
+"""leading tokens of a suffix that are told apart; that two of a million agree further has a chance below 1e-4"""
+MOST_REQUESTS = 100_000_000
 
 ARRIVALS, GROUPS, SUFFIXES, OUTPUTS = range(4)
 """random streams: a change of one leaves the others as they are"""
@@ -26,9 +29,11 @@ ARRIVALS, GROUPS, SUFFIXES, OUTPUTS = range(4)
 class React(WorkloadSource):
     """The paper's workload (spec: engine-as-released, Workload), with any output lengths and none drawn again.
 
-    A prompt has `common_tokens` that all requests share, then `instruction_tokens` + `examples` · `example_tokens` that its group shares, then about
-    80 of its own. Of the middle only the sum for 4 examples, 1,865, is known from the recordings; how it divides is our guess.
-    Arrivals are a Poisson process; the first comes at 0. Raises InvalidInput for fields that are not counts.
+    A prompt has `common_tokens` that all requests share, then `instruction_tokens` + `examples` · `example_tokens`
+    that its group shares, then about 80 of its own. Of the middle only the sum for 4 examples, 1,865, is known from
+    the recordings; how it divides is our guess. Arrivals are a Poisson process; the first comes at 0.
+
+    Raises InvalidInput for fields that are not counts, and for more than 100 million requests.
     """
 
     groups: int = 10
@@ -46,16 +51,20 @@ class React(WorkloadSource):
                 raise InvalidInput(f"workload.{field.name}={value} is not valid; it must be a whole number >= {least}")
 
     def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
+        if not rps * duration_s <= MOST_REQUESTS:
+            raise InvalidInput(
+                f"rps={rps} for duration_s={duration_s} is not valid; that must be at most {MOST_REQUESTS:,} requests"
+            )
         n = max(1, round(rps * duration_s))
         group = _random(seed, GROUPS).permutation(np.arange(n, dtype=np.int32) % self.groups)
         gaps = _random(seed, ARRIVALS).standard_exponential(n - 1)
         suffixes = _random(seed, SUFFIXES)
-        suffix_tokens = np.rint(suffixes.normal(SUFFIX_MEAN, SUFFIX_SD, n)).clip(SUFFIX_LEAST, SUFFIX_MOST).astype(np.int32)
+        lengths = np.rint(suffixes.normal(SUFFIX_MEAN, SUFFIX_SD, n)).clip(SUFFIX_LEAST, SUFFIX_MOST).astype(np.int32)
         shared = self.instruction_tokens + self.examples * self.example_tokens
-        offsets, ids, tokens = self._segments(group, suffix_tokens, _leading_tokens(n, suffixes), shared)
+        offsets, ids, tokens = self._segments(group, lengths, shared, suffixes)
         return Workload(
             arrival_s=np.concatenate([[0.0], np.cumsum(gaps)]) / rps,
-            prompt_tokens=self.common_tokens + shared + suffix_tokens,
+            prompt_tokens=self.common_tokens + shared + lengths,
             output_tokens=output_length.draw(n, _random(seed, OUTPUTS)),
             max_new_tokens=np.full(n, self.max_new_tokens, np.int32),
             prefix_group=group,
@@ -64,47 +73,46 @@ class React(WorkloadSource):
             segment_tokens=tokens,
         )
 
-    def _segments(self, group: Ints, suffix_tokens: Ints, leading: Ints, shared: int) -> tuple[Longs, Ints, Ints]:
-        """CSR segments: what all share, what the group shares, one token for every leading token shared with another prompt, the rest."""
+    def _segments(self, group: Ints, lengths: Ints, shared: int, rng: np.random.Generator) -> tuple[Longs, Ints, Ints]:
+        """What all share, what the group shares, each leading token that another prompt shares, and the rest."""
         n = len(group)
-        columns, depth = _shared_paths(group, leading)
-        rows = [np.zeros(n, np.int64), 1 + group.astype(np.int64)]
+        levels = _agreements(group, rng)
+        depth = np.zeros(n, np.int64)
+        for prompts, _ in levels:
+            depth[prompts] += 1
+        offsets = np.concatenate([[0], np.cumsum(3 + depth)])
+        begin, last = offsets[:-1], offsets[1:] - 1
+        ids, tokens = np.zeros(offsets[-1], np.int32), np.ones(offsets[-1], np.int32)
+        ids[begin + 1] = 1 + group
         first = 1 + self.groups
-        for paths in columns:
-            rows.append(first + paths)
+        for level, (prompts, paths) in enumerate(levels):
+            ids[begin[prompts] + 2 + level] = first + paths
             first += int(paths.max()) + 1
-        rows.append(first + np.arange(n))
-        sizes = [np.full(n, self.common_tokens), np.full(n, shared), *(np.ones(n, np.int64) for _ in columns), suffix_tokens - depth]
-        present = np.ones((n, len(rows)), bool)
-        for level in range(len(columns)):
-            present[:, 2 + level] = depth > level
-        offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-        return offsets, np.stack(rows, axis=1)[present].astype(np.int32), np.stack(sizes, axis=1)[present].astype(np.int32)
+        ids[last] = first + np.arange(n)
+        tokens[begin], tokens[begin + 1], tokens[last] = self.common_tokens, shared, lengths - depth
+        return offsets, ids, tokens
 
 
 def _random(seed: int, stream: int) -> np.random.Generator:
     return np.random.default_rng([seed, stream])
 
 
-def _leading_tokens(n: int, rng: np.random.Generator) -> Ints:
-    """(n, DEEPEST) numbers that stand for the first tokens of the suffixes."""
-    single = rng.random((n, DEEPEST)) < SINGLE
-    ones = rng.integers(CHARACTERS, size=(n, DEEPEST), dtype=np.int32)
-    pairs = CHARACTERS + rng.integers(CHARACTERS**2, size=(n, DEEPEST), dtype=np.int32)
-    return np.where(single, ones, pairs)
-
-
-def _shared_paths(group: Ints, leading: Ints) -> tuple[list[Longs], Longs]:
-    """For each depth the number of the path that a prompt takes, and for each prompt how many leading tokens it shares with another."""
-    paths = group.astype(np.int64)
-    depth = np.zeros(len(group), np.int64)
-    columns: list[Longs] = []
-    for level in range(leading.shape[1]):
-        codes = paths * (CHARACTERS + CHARACTERS**2) + leading[:, level]
+def _agreements(group: Ints, rng: np.random.Generator) -> list[tuple[Longs, Longs]]:
+    """For each leading token of the suffixes: the prompts that share it with another, and the number of its path."""
+    prompts, paths = np.arange(len(group)), group.astype(np.int64)
+    levels: list[tuple[Longs, Longs]] = []
+    while len(levels) < DEEPEST:
+        codes = paths * (CHARACTERS + CHARACTERS**2) + _tokens(len(prompts), rng)
         _, paths, counts = np.unique(codes, return_inverse=True, return_counts=True)
-        shared = counts[paths] > 1
-        if not shared.any():
+        agree = counts[paths] > 1
+        if not agree.any():
             break
-        depth += shared
-        columns.append(paths)
-    return columns, depth
+        prompts, paths = prompts[agree], paths[agree]
+        levels.append((prompts, paths))
+    return levels
+
+
+def _tokens(count: int, rng: np.random.Generator) -> Longs:
+    """(count,) numbers that stand for random tokens: single characters, or pairs of them."""
+    pairs = CHARACTERS + rng.integers(CHARACTERS**2, size=count)
+    return np.where(rng.random(count) < SINGLE, rng.integers(CHARACTERS, size=count), pairs)

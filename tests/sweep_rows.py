@@ -32,7 +32,7 @@ def rows(
 
 
 def _row(gpus: int, rps: float, policy: str, seed: int) -> Row:
-    noise = random.Random(f"{gpus} {rps} {policy} {seed}")  # noqa: S311 - only has to look random
+    noise = random.Random(f"{gpus} {rps} {policy} {seed}")
     load = rps / (20 * gpus)
     latency = 0.02 * POLICIES.get(policy, 1.1) * (1 + load + max(0.0, load - 1) ** 2) * math.exp(noise.gauss(0, 0.06))
     requests = round(rps * 30)

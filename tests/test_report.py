@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -244,7 +245,7 @@ def test_names_get_looks_that_differ_and_known_policies_keep_theirs(names: set[s
     assert looks["lor"] == STYLES[OF_POLICY["lor"]]
     if len(looks) <= len(STYLES):
         assert len({style.name for style in looks.values()}) == len(looks)
-    assert styles(reversed(sorted({*names, "lor"}))) == looks
+    assert styles(sorted({*names, "lor"}, reverse=True)) == looks
 
 
 def luminance(colour: str) -> float:
@@ -264,7 +265,7 @@ def test_line_names_can_be_read_on_light_and_on_dark_paper(style: Any) -> None:
 def test_labels_keep_their_distance_and_their_order(positions: list[float]) -> None:
     placed = spread(positions, 0.16, 0.0, 3.0)
     ordered = [placed[i] for i in sorted(range(len(positions)), key=lambda i: positions[i])]
-    assert all(b - a >= 0.16 - 1e-9 for a, b in zip(ordered, ordered[1:], strict=False))
+    assert all(b - a >= 0.16 - 1e-9 for a, b in itertools.pairwise(ordered))
     assert min(placed) >= -1e-9
     assert max(placed) <= 3 + 1e-9
 

@@ -92,7 +92,8 @@ def test_a_drawing_per_gpu_count_and_a_table_row_per_configuration(demo: str) ->
 
 def test_the_same_arguments_give_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from prebleexp.report import page; from tests.sweep_rows import SWEEP, rows;"
+        "import sys; from pathlib import Path; from prebleexp.report import page; "
+        "from tests.sweep_rows import SWEEP, rows;"
         "page.write(Path(sys.argv[1]), SWEEP, rows())"
     )
     digests = {hashlib.sha256(page.write(tmp_path / "here", SWEEP, rows()).read_bytes()).hexdigest()}
@@ -213,7 +214,7 @@ def test_an_unknown_figure_is_refused_with_the_ones_that_exist(tmp_path: Path) -
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match="report folder .*file cannot be written"):
+    with pytest.raises(InvalidInput, match=r"report folder .*file cannot be written"):
         page.write(tmp_path / "file", SWEEP, rows((1,), (2.0,), ("lor",), 1))
 
 

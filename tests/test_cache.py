@@ -1,0 +1,157 @@
+"""An entry of the cache is whole and what was written, or it is set aside and computed again."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment.cache import Cache, Entry
+
+KEY = "ab" * 32
+REQUESTS = b"PAR1 many requests PAR1" * 20
+
+
+def entry(key: str = KEY, requests: bytes | None = REQUESTS) -> Entry:
+    digest = None if requests is None else hashlib.sha256(requests).hexdigest()
+    metrics = {"third": 1 / 3, "tiny": 5e-324, "large": 1.7976931348623157e308, "none": None, "count": 2**62}
+    return Entry(key, {"gpus": 4}, metrics, {"seconds": 0.5}, digest)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    made = Cache(tmp_path / "cache")
+    made.put(entry(), REQUESTS)
+    return made
+
+
+def test_what_is_put_comes_back_exactly(cache: Cache) -> None:
+    assert cache.get(KEY, requests=True) == entry()
+    assert cache.requests_path(KEY).read_bytes() == REQUESTS
+    assert cache.get("cd" * 32) is None
+
+
+def test_an_entry_without_requests_is_no_entry_for_who_wants_them(cache: Cache) -> None:
+    other = "cd" * 32
+    cache.put(entry(other, None))
+    assert cache.get(other) is not None
+    assert cache.get(other, requests=True) is None
+
+
+def damage(cache: Cache, path: Path, data: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_bytes(data)
+    assert cache.get(KEY, requests=True) is None
+    said = capsys.readouterr().err
+    assert str(cache.folder) in said
+    assert "damaged" in said
+    assert said.count("\n") == 1
+    assert not cache.requests_path(KEY).exists()
+    assert len(list((cache.folder / "bad").iterdir())) == 2
+    cache.put(entry(), REQUESTS)
+    assert cache.get(KEY, requests=True) == entry()
+
+
+def json_of(cache: Cache) -> Path:
+    return cache.requests_path(KEY).with_suffix(".json")
+
+
+def test_a_truncated_entry_is_set_aside(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (json_of(cache), cache.requests_path(KEY)):
+        whole = path.read_bytes()
+        for length in range(0, len(whole), 17):
+            damage(cache, path, whole[:length], capsys)
+
+
+def test_a_flipped_bit_is_noticed(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (json_of(cache), cache.requests_path(KEY)):
+        whole = path.read_bytes()
+        for position in range(0, len(whole), 11):
+            flipped = bytearray(whole)
+            flipped[position] ^= 1 << position % 8
+            damage(cache, path, bytes(flipped), capsys)
+
+
+def test_foreign_files_are_noticed(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+    other = "ab" + "cd" * 31
+    cache.put(entry(other), REQUESTS)
+    for data in (b"{}", b"null", b"\xff\xfe", cache.requests_path(other).with_suffix(".json").read_bytes()):
+        damage(cache, json_of(cache), data, capsys)
+
+
+def test_missing_requests_are_noticed(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
+    cache.requests_path(KEY).unlink()
+    assert cache.get(KEY, requests=True) is None
+    assert "its requests are missing" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match=r"cache folder .*file/cache cannot be written: Not a directory"):
+        Cache(tmp_path / "file" / "cache")
+
+
+def test_a_full_disk_leaves_no_half_entry(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    other = "cd" * 32
+    with pytest.raises(PrebleexpError, match="No space left"):
+        cache.put(entry(other), REQUESTS)
+    monkeypatch.undo()
+    assert cache.get(other) is None
+    assert not list(cache.folder.rglob("*.tmp"))
+
+
+def write_for_ever(folder: Path) -> None:
+    cache = Cache(folder)
+    while True:
+        for i in range(16):
+            cache.put(entry(f"{i:02x}" * 32), REQUESTS)
+
+
+def test_killed_writers_leave_no_half_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "cache"
+    Cache(folder)
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_for_ever, args=(folder,)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    while len(list(folder.glob("v1/*/*.json"))) < 16:
+        time.sleep(0.01)
+    for writer in writers:
+        time.sleep(0.05)
+        os.kill(writer.pid or 0, signal.SIGKILL)
+        writer.join()
+    cache = Cache(folder)
+    for i in range(16):
+        assert cache.get(f"{i:02x}" * 32, requests=True) == entry(f"{i:02x}" * 32)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_a_dead_writer_left_is_removed_after_an_hour(cache: Cache) -> None:
+    old, new = (json_of(cache).with_name(f".{name}.tmp") for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    Cache(cache.folder)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_thousand_entries_are_read_quickly(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    names = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(1000)]
+    for name in names:
+        cache.put(entry(name, None))
+    start = time.perf_counter()
+    assert all(cache.get(name) for name in names)
+    seconds = time.perf_counter() - start
+    print(f"{seconds:.2f} s")
+    assert seconds < 1.5

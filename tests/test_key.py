@@ -1,0 +1,126 @@
+"""A key says everything that can change a result, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import key as keys
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.key import canonical, content, differences, key
+from prebleexp.launch import configure
+
+
+def cell(*overrides: str) -> Cell:
+    return configure.cells(list(overrides))[0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "pinned"),
+    [
+        ((), "247c3c274ed2ca71b9b38d3e573c0a481aba68ff44f22477210fa9b40eaa6672"),
+        (("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"), "2635eb83f8e45c1d993436252b4cf171ce92c1b370b9bd23456c85de81028c0d"),
+    ],
+)
+def test_keys_do_not_change_by_accident(
+    monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...], pinned: str
+) -> None:
+    """If this fails, every cached run of every user is computed again: change FORMAT and these on purpose only."""
+    monkeypatch.setattr(keys, "code", lambda: {"sources": "fixed"})
+    assert key(cell(*overrides)) == pinned
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "gpus=7",
+        "rps=65",
+        "duration_s=29",
+        "horizon=stop",
+        "seed=1",
+        "policy=random",
+        "engine=released",
+        "engine.step_cost_s=0.0007",
+        "hardware.kv_tokens=1000",
+        "workload.groups=9",
+        "workload.max_new_tokens=301",
+        "output_length.lengths=[1,299]",
+        "hardware.linear=[[0,22,0.1,0]]",
+    ],
+)
+def test_whatever_changes_a_result_changes_the_key(override: str) -> None:
+    assert key(cell(override)) != key(cell())
+
+
+def test_what_cannot_change_a_result_does_not_change_the_key() -> None:
+    plain = key(cell())
+    for override in ("workers=1", "cache_dir=elsewhere", "hardware.source=hearsay", "rps=64.0", "keep_requests=all"):
+        assert key(cell(override)) == plain
+    assert key(replace(cell(), names={"policy": "another name"})) == plain
+
+
+def test_a_recorded_workload_has_its_own_rate_and_lengths(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 5, "output_length": 3, "hash_ids": [1]}\n')
+    given = ("workload=mooncake", f"workload.path={trace}")
+    assert key(cell(*given)) == key(cell(*given, "rps=1", "output_length=constant"))
+    copied = tmp_path / "copy.jsonl"
+    copied.write_bytes(trace.read_bytes())
+    assert key(cell(*given)) == key(cell("workload=mooncake", f"workload.path={copied}"))
+
+
+def test_the_sources_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key(cell())
+    monkeypatch.setattr(keys, "code", lambda: {"sources": "edited"})
+    assert key(cell()) != before
+
+
+def test_a_policy_of_ones_own_counts_with_the_modules_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_helper.py").write_text("ANSWER = 0\n")
+    text = (
+        "from dataclasses import dataclass\nfrom own_helper import ANSWER\nfrom prebleexp.policies.base import Policy\n"
+        "@dataclass(frozen=True)\nclass Own(Policy):\n"
+        "    @staticmethod\n    def route(state, gpus, request, prompts, now):\n        return ANSWER\n"
+    )
+    found = []
+    for helper, extra in (("ANSWER = 0\n", ""), ("ANSWER = 1\n", ""), ("ANSWER = 1\n", "# edited\n")):
+        (tmp_path / "own_helper.py").write_text(helper)
+        (tmp_path / "own_policy.py").write_text(text + extra)
+        sys.modules.pop("own_policy", None)
+        importlib.invalidate_caches()
+        own = importlib.import_module("own_policy").Own()
+        keys._own_source.cache_clear()
+        found.append(key(replace(cell(), policy=own)))
+    assert len(set(found)) == 3
+
+
+def test_canonical_text() -> None:
+    assert canonical({"b": 1.0, "a": [True, None, 0.1, (2,)]}) == canonical({"a": (True, None, 0.1, [2.0]), "b": 1})
+    assert canonical(True) != canonical(1)
+    for bad in (float("nan"), float("inf"), object()):
+        with pytest.raises(InvalidInput, match=r"x\.y\[1\]="):
+            canonical({"x": {"y": [0, bad]}})
+
+
+def test_why_two_keys_differ() -> None:
+    found = differences(content(cell("gpus=4")), content(cell("rps=32")))
+    assert found == [("cell.gpus", 4, 8), ("cell.rps", 64, 32)]
+
+
+def test_a_thousand_keys_are_quick() -> None:
+    cells = configure.cells(["replications=1000"])
+    key(cells[0])
+    start = time.perf_counter()
+    assert len({key(one) for one in cells}) == 1000
+    seconds = time.perf_counter() - start
+    print(f"{seconds:.2f} s")
+    assert seconds < 1

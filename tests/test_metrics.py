@@ -1,0 +1,73 @@
+"""A run's numbers are those that the released simulator gives by the same names, and nothing is left out of account."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from prebleexp.metrics import METRICS, measure
+from prebleexp.sim.types import State
+from tests.recordings import CASES, COMMITTED, load, rerun
+
+RELEASED = {
+    "norm_latency_mean_s": "avg_norm_latency",
+    "norm_latency_p50_s": "p50_norm_latency",
+    "norm_latency_p90_s": "p90_norm_latency",
+    "norm_latency_p99_s": "p99_norm_latency",
+    "ttft_mean_s": "average_ttft",
+    "ttft_p50_s": "p50_ttft",
+    "ttft_p99_s": "p99_ttft",
+    "n_finished": "num_finished_requests",
+}
+SEEN = [case for case in CASES if not case.endswith("_sglang")]
+
+
+@pytest.mark.parametrize("case", SEEN[::7])
+def test_metrics_are_the_released_ones(case: str) -> None:
+    recorded, made = rerun(case)
+    released = json.loads(str(recorded["metrics"]))
+    row = measure(load(case)[2], made)
+    for ours, theirs in RELEASED.items():
+        assert row[ours] == pytest.approx(released[theirs], rel=1e-12), ours
+
+
+def test_the_row_of_a_run() -> None:
+    case = "round_robin_g4_r32_d30_o1x150_kv12000_s2333"
+    made = rerun(case, folder=COMMITTED)[1]
+    workload = load(case, COMMITTED)[2]
+    row = measure(workload, made)
+    assert tuple(row) == METRICS
+    assert sum(int(row[f"n_{state.name.lower()}"] or 0) for state in State) == row["n_requests"] == len(workload)
+    assert row["output_tokens_mean"] == 150
+    assert row["output_tokens_variance"] == 0
+    assert 0 < float(row["hit_ratio"] or 0) < 1
+    output = made.output_seen
+    tpot = (made.latency_s - made.ttft_s)[output > 1] / (output[output > 1] - 1)
+    for statistic, q in (("p50", 50), ("p90", 90), ("p99", 99)):
+        assert row[f"tpot_{statistic}_s"] == pytest.approx(np.percentile(tpot, q), rel=1e-12)
+    json.dumps(row, allow_nan=False)
+
+
+def test_where_nothing_was_reported_there_is_no_number() -> None:
+    made = rerun("lor_g4_r8_d30_o1x150_s2333", folder=COMMITTED)[1]
+    workload = load("lor_g4_r8_d30_o1x150_s2333", COMMITTED)[2]
+    for name in ("ttft_s", "latency_s", "finish_s"):
+        getattr(made, name)[:] = np.nan
+    made.output_seen[:] = 0
+    row = measure(workload, made)
+    assert {row[name] for name in METRICS if name.endswith("_s") and name[:3] in ("ttf", "tpo", "lat", "nor")} == {None}
+    json.dumps(row, allow_nan=False)
+
+
+def test_measuring_takes_milliseconds() -> None:
+    case = SEEN[-1]
+    made, workload = rerun(case)[1], load(case)[2]
+    start = time.perf_counter()
+    for _ in range(10):
+        measure(workload, made)
+    milliseconds = (time.perf_counter() - start) * 100
+    print(f"{milliseconds:.2f} ms for {len(workload)} requests")
+    assert milliseconds < 10

@@ -1,0 +1,135 @@
+"""Running cells: cached, in parallel, with the same bytes however they are run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import prebleexp
+from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.runs import Result, run_all
+from prebleexp.launch import configure
+from prebleexp.policies.base import Policy
+
+
+@dataclass(frozen=True)
+class Last(Policy):
+    """Plain Python."""
+
+    gpu: int = 1
+
+    @staticmethod
+    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
+        return len(gpus) - 1
+
+
+@dataclass(frozen=True)
+class CompiledLast(Last):
+    compiled = True
+
+
+@dataclass(frozen=True)
+class Nowhere(Last):
+    @staticmethod
+    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
+        return 99
+
+
+def cells(*overrides: str) -> list[Cell]:
+    return configure.cells(["gpus=2", "rps=4", "duration_s=3", *overrides])
+
+
+def grid() -> list[Cell]:
+    return [
+        one
+        for policy in ("lor", "random")
+        for rps in (2, 4)
+        for one in cells(f"policy={policy}", f"rps={rps}", "replications=3")
+    ]
+
+
+def bytes_of(results: list[Result], cache: Cache) -> list[tuple[Any, bytes | None]]:
+    paths = [cache.requests_path(result.key) for result in results]
+    return [
+        (result.metrics, path.read_bytes() if path.exists() else None)
+        for result, path in zip(results, paths, strict=True)
+    ]
+
+
+def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
+    made = []
+    for workers in (1, 2):
+        cache = Cache(tmp_path / str(workers))
+        made.append(bytes_of(run_all(grid(), cache, workers=workers, keep_requests="all"), cache))
+    assert made[0] == made[1]
+    assert all(requests for _, requests in made[0])
+
+
+def test_nothing_is_computed_twice(tmp_path: Path) -> None:
+    cache, told = Cache(tmp_path), []
+    first = run_all(grid() + grid(), cache, on_done=lambda: told.append(1))
+    assert len(told) == 12
+    assert first[:12] == first[12:]
+    assert not any(one.cached for one in first)
+    again = run_all(grid(), cache)
+    assert all(one.cached for one in again)
+    assert [one.metrics for one in again] == [one.metrics for one in first[:12]]
+    more = run_all(cells("replications=5", "policy=lor", "rps=4"), cache)
+    assert [one.cached for one in more] == [True, True, True, False, False]
+
+
+def test_requests_are_kept_as_asked(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    three = cells("replications=3")
+    for keep, expected in (("none", 0), ("first", 1), ("all", 3)):
+        results = run_all(three, cache, keep_requests=keep)
+        assert sum(cache.requests_path(one.key).exists() for one in results) == expected
+    assert [one.cached for one in run_all(three, cache, keep_requests="none")] == [True] * 3
+
+
+def test_a_damaged_entry_is_computed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache = Cache(tmp_path)
+    (first,) = run_all(cells(), cache)
+    path = cache.requests_path(first.key).with_suffix(".json")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
+    (again,) = run_all(cells(), cache)
+    assert "damaged" in capsys.readouterr().err
+    assert not again.cached
+    assert again.metrics == first.metrics
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_fails_does_not_stop_the_rest(tmp_path: Path, workers: int) -> None:
+    good = cells("replications=4")
+    bad = [replace(one, policy=Nowhere()) for one in good[:2]]
+    results = run_all([*bad, *good], Cache(tmp_path), workers=workers)
+    assert [one.error is None for one in results] == [False, False, True, True, True, True]
+    error = results[0].error
+    assert error is not None
+    assert error.type == "PrebleexpError"
+    assert "to GPU 99" in error.message
+    assert "Traceback" in error.traceback
+
+
+def test_plain_python_in_threads_in_processes_and_compiled_give_the_same(tmp_path: Path) -> None:
+    four = cells("replications=4")
+    made = []
+    for policy, workers in ((Last(), 1), (Last(), 2), (CompiledLast(), 1)):
+        cache = Cache(tmp_path / f"{type(policy).__name__}{workers}")
+        made.append(
+            [one.metrics for one in run_all([replace(one, policy=policy) for one in four], cache, workers=workers)]
+        )
+    assert made[0] == made[1] == made[2]
+
+
+def test_the_same_stream_for_every_policy_and_number_of_gpus() -> None:
+    settings = {"rps": 8, "duration_s": 5, "seed": 3}
+    one = prebleexp.run(gpus=2, policy="lor", **settings).requests
+    other = prebleexp.run(gpus=5, policy="random", **settings).requests
+    for column in ("arrival_s", "prompt_tokens", "output_tokens", "prefix_group"):
+        assert (one[column] == other[column]).all()

@@ -1,0 +1,162 @@
+"""How fast. Numbers are printed (-s); bounds are the promises, measured on one core of a small machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prebleexp import bench
+from prebleexp.experiment import runs
+from prebleexp.launch import configure
+from prebleexp.sim.types import Workload
+from tests.recordings import ROOT
+
+SHARED = ROOT.parent / "shared"
+TRACE = SHARED / "data" / "conversation_trace.jsonl.gz"
+REFERENCE = SHARED / "spec" / "reference_model.py"
+
+
+def test_lor_simulates_200_000_requests_per_cpu_second() -> None:
+    row = bench.measure(configure.cells([*bench.CASE, "policy=lor"])[0])
+    print(row)
+    assert row["requests_per_cpu_second"] >= 200_000
+
+
+def reference() -> Any:
+    """The slow, exact model, if it lies beside the checkout."""
+    spec = importlib.util.spec_from_file_location("reference_model", REFERENCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_60_times_as_fast_as_stepping_token_by_token() -> None:
+    """Than the specification's reference model; where that is not at hand, 3 times as fast as the stepwise mode."""
+    cell = configure.cells([*bench.CASE, "policy=lor"])[0]
+    workload = runs.draw(cell)
+    ours = bench.measure(cell)["cpu_seconds"]
+    start = time.process_time()
+    if REFERENCE.exists():
+        columns = {name: getattr(workload, name) for name in Workload.__dataclass_fields__}
+        config = {
+            "scheduler": "lor",
+            "num_gpus": cell.gpus,
+            "duration": 1e9,
+            "kv_tokens_effective": cell.hardware.kv_tokens,
+            "context_len": cell.hardware.context_length,
+            "step_cost_s": 0.0006,
+            "output_step_cost_s": 0.0006,
+        }
+        made, least = reference().simulate(columns, config), 60
+        theirs = time.process_time() - start
+        np.testing.assert_array_equal(made["latency_s"], runs.simulate_cell(cell, workload).latency_s)
+    else:
+        from prebleexp.sim.simulate import simulate
+
+        specs = {name: getattr(cell, name) for name in ("gpus", "policy", "hardware", "engine", "horizon", "seed")}
+        simulate(workload, duration_s=cell.duration_s, stepwise=True, **specs)
+        theirs, least = time.process_time() - start, 3
+    print(f"{theirs / ours:.0f} times as fast ({theirs:.2f} s against {ours * 1e3:.2f} ms)")
+    assert theirs / ours >= least
+
+
+MILLION = """
+import resource, time
+from prebleexp.experiment import runs
+from prebleexp.launch import configure
+runs.run(configure.cells(["gpus=2", "rps=2"])[0])
+start = time.perf_counter()
+made = runs.run(configure.cells(["gpus=256", "rps=2048", "duration_s=488.28125"])[0])
+seconds = time.perf_counter() - start
+print(made.metrics["n_finished"], seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+def python(script: str, **environment: str) -> str:
+    variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_million_requests_on_256_gpus() -> None:
+    finished, seconds, gib = map(float, python(MILLION).split())
+    print(f"{finished:.0f} requests in {seconds:.1f} s and {gib:.2f} GiB")
+    assert finished == 1_000_000
+    assert seconds < 30
+    assert gib < 2
+
+
+@pytest.mark.slow
+def test_a_million_few_shot_prompts_are_drawn_in_two_seconds() -> None:
+    cell = configure.cells(["rps=10000", "duration_s=100"])[0]
+    start = time.perf_counter()
+    workload = runs.draw(cell)
+    seconds = time.perf_counter() - start
+    print(f"{len(workload)} requests in {seconds:.2f} s")
+    assert len(workload) == 1_000_000
+    assert seconds < 2
+
+
+def synthetic_trace(folder: Path) -> Path:
+    """As many requests and prompt tokens as the conversation trace: its statistics, not its rows."""
+    rng = np.random.default_rng(0)
+    path = folder / "trace.jsonl"
+    lines, block = [], 0
+    for i in range(12_031):
+        length = int(rng.integers(1_000, 23_800))
+        blocks = -(-length // 512)
+        ids = [0, *range(block + 1, block + blocks)] if blocks > 1 else [block + 1]
+        block += blocks
+        row = {"timestamp": i * 294, "input_length": length, "output_length": int(rng.integers(1, 700))}
+        lines.append(json.dumps(row | {"hash_ids": ids}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_conversation_trace_on_16_gpus_takes_less_than_a_cpu_second(tmp_path: Path) -> None:
+    path = TRACE if TRACE.exists() else synthetic_trace(tmp_path)
+    cell = configure.cells(["gpus=16", "policy=lor", "workload=mooncake", f"workload.path={path}"])[0]
+    workload = runs.draw(cell)
+    runs.simulate_cell(cell, workload)
+    start = time.process_time()
+    runs.simulate_cell(cell, workload)
+    seconds = time.process_time() - start
+    tokens = workload.prompt_tokens.sum(dtype=np.int64)
+    print(f"{len(workload)} requests, {tokens / 1e6:.0f} M prompt tokens: {seconds:.2f} CPU-seconds")
+    assert seconds < 1
+
+
+FIRST = """
+import time
+start = time.perf_counter()
+from prebleexp.launch import configure
+from prebleexp.experiment import runs
+from prebleexp.sim import simulate
+cell = configure.cells(["gpus=8", "rps=64"])[0]
+workload = runs.draw(cell)
+called = time.perf_counter() - start
+runs.simulate_cell(cell, workload)
+print(called, time.perf_counter() - start)
+"""
+
+
+@pytest.mark.slow
+def test_cold_start_compiles_in_40_seconds_and_a_second_process_starts_in_one(tmp_path: Path) -> None:
+    cold = float(python(FIRST, NUMBA_CACHE_DIR=str(tmp_path)).split()[1])
+    warm = min(float(python(FIRST, NUMBA_CACHE_DIR=str(tmp_path)).split()[0]) for _ in range(3))
+    print(f"cold: {cold:.1f} s; second process: {warm:.2f} s to the first simulated request")
+    assert cold < 40
+    assert warm < 1

@@ -25,7 +25,10 @@ def cell(*overrides: str) -> Cell:
     ("overrides", "pinned"),
     [
         ((), "247c3c274ed2ca71b9b38d3e573c0a481aba68ff44f22477210fa9b40eaa6672"),
-        (("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"), "2635eb83f8e45c1d993436252b4cf171ce92c1b370b9bd23456c85de81028c0d"),
+        (
+            ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
+            "2635eb83f8e45c1d993436252b4cf171ce92c1b370b9bd23456c85de81028c0d",
+        ),
     ],
 )
 def test_keys_do_not_change_by_accident(

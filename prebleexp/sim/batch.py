@@ -32,15 +32,22 @@ def join(sim: Sim, g: int, request: int) -> None:
     """Append a request that has its first token, and whose cache path is locked."""
     gpu, job, batches = sim.gpus[g], sim.jobs[request], sim.batches
     job.joined_step = gpu.decode_steps
-    gpu.budget += sim.requests[request].max_new_tokens - 1 + gpu.decode_steps
-    gpu.context += sim.requests[request].prompt_tokens
-    gpu.node_depth += int(sim.cache.nodes[job.node].depth)
     if gpu.batch_rows == gpu.batch_capacity:
         _close_holes(gpu, sim.jobs, batches)
+    _add(sim, gpu, request)
+
+
+@compiled
+def _add(sim: Sim, gpu: Any, request: int) -> None:
+    """Put a request behind the others, and its share into the batch's sums."""
+    job, row = sim.jobs[request], sim.requests[request]
+    gpu.budget += row.max_new_tokens - 1 + job.joined_step
+    gpu.context += row.prompt_tokens + gpu.decode_steps - job.joined_step
+    gpu.node_depth += int(sim.cache.nodes[job.node].depth)
     job.row = gpu.batch_rows
-    batches.order[gpu.batch_offset + gpu.batch_rows] = request
+    sim.batches.order[gpu.batch_offset + gpu.batch_rows] = request
     gpu.batch_rows += 1
-    _heap_push(gpu, batches, (job.joined_step + job.target - 1) << 32 | gpu.joined, request)
+    _heap_push(gpu, sim.batches, (job.joined_step + job.target - 1) << 32 | gpu.joined, request)
     gpu.joined += 1
     gpu.running += 1
 
@@ -90,16 +97,7 @@ def replace(sim: Sim, g: int, requests: Any) -> None:
             _forget(sim, gpu, request)
     gpu.running = gpu.batch_rows = 0
     for request in requests:
-        job = sim.jobs[request]
-        gpu.budget += sim.requests[request].max_new_tokens - 1 + job.joined_step
-        gpu.context += sim.requests[request].prompt_tokens + gpu.decode_steps - job.joined_step
-        gpu.node_depth += int(sim.cache.nodes[job.node].depth)
-        job.row = gpu.batch_rows
-        batches.order[gpu.batch_offset + gpu.batch_rows] = request
-        gpu.batch_rows += 1
-        _heap_push(gpu, batches, (job.joined_step + job.target - 1) << 32 | gpu.joined, request)
-        gpu.joined += 1
-        gpu.running += 1
+        _add(sim, gpu, request)
 
 
 @compiled

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from prebleexp.errors import InvalidInput
@@ -59,13 +59,17 @@ class Cell:
             return (self.workload,)
         return (self.workload, self.output_length, self.rps, self.duration_s, self.seed)
 
-    def identity(self) -> dict[str, object]:
-        """Everything that can change the result, as JSON-able values, all defaults filled in."""
+    def identity(self, of: Callable[[Any], dict[str, object]] | None = None) -> dict[str, object]:
+        """Everything that can change the result, as JSON-able values, all defaults filled in.
+
+        `of` says what stands for a spec; `spec_identity` unless given.
+        """
+        of = of or spec_identity
         left_out = () if self.workload.synthetic else ("rps", "output_length")
         values: dict[str, object] = {name: getattr(self, name) for name in NUMBERS if name not in left_out}
         for name in SPECS:
             if name not in left_out:
-                values[name] = spec_identity(getattr(self, name))
+                values[name] = of(getattr(self, name))
         return values
 
     def columns(self) -> dict[str, int | float | str | bool | None]:
@@ -79,7 +83,6 @@ class Cell:
         return row
 
 
-@cache
 def spec_identity(spec: Any) -> dict[str, object]:
     """A spec's class and what stands for it: its `identity()` if it has one (for what it reads from files), else
     its fields."""

@@ -8,14 +8,15 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment.cell import SPECS, Cell
+from prebleexp.experiment.cell import SPECS, Cell, spec_identity
 
 FORMAT = 1
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -25,17 +26,28 @@ COMPUTES = ("sim", "policies", "workloads", "hardware", "metrics.py")
 
 def key(cell: Cell) -> str:
     """64 hexadecimal digits. Raises InvalidInput for values that have no canonical form."""
-    return hashlib.sha256(canonical(content(cell)).encode()).hexdigest()
+    return digest(content(cell))
 
 
-def content(cell: Cell) -> dict[str, object]:
+def digest(content: Mapping[str, object]) -> str:
+    """The key of a cell with this content."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def contents(cells: Iterable[Cell]) -> list[dict[str, object]]:
+    """The content of each cell. Files that specs stand for are read once, as they are now."""
+    of = cache(spec_identity)
+    return [content(cell, of) for cell in cells]
+
+
+def content(cell: Cell, of: Callable[[Any], dict[str, object]] = spec_identity) -> dict[str, object]:
     """What the key is a hash of."""
     own = {name: _own_source(getattr(cell, name).__class__) for name in SPECS}
     return {
         "format": FORMAT,
-        "cell": cell.identity(),
+        "cell": cell.identity(of),
         "code": code(),
-        "own_code": {name: digest for name, digest in own.items() if digest},
+        "own_code": {name: source for name, source in own.items() if source},
     }
 
 
@@ -83,7 +95,7 @@ def _normal(value: Any, path: str) -> Any:
 
 @cache
 def _own_source(kind: type[Any]) -> str | None:
-    """Digest of the source of a class that is not this package's, and of the modules beside it that it imports."""
+    """Digest of the source of a class that is not this package's, and of its own modules that it imports."""
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None)
     if file is None:
@@ -91,27 +103,49 @@ def _own_source(kind: type[Any]) -> str | None:
             return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
         except (OSError, TypeError):
             raise InvalidInput(f"{kind.__qualname__} has no source; define it in a Python file") from None
-    path = Path(file).resolve()
-    return None if path.is_relative_to(PACKAGE) else _digest(sorted(_with_neighbours(path)), path.parent)
+    path = Path(file).absolute()
+    return None if path.resolve().is_relative_to(PACKAGE) else _digest(*_with_imports(module, path))
 
 
-def _with_neighbours(path: Path) -> set[Path]:
+def _with_imports(module: ModuleType | None, path: Path) -> tuple[set[Path], Path]:
+    """The file of a module with those that it imports, they in turn and so on, from the folder on Python's path that
+    it is in; and that folder. Of an installation's folder, only its own package."""
+    spec = getattr(module, "__spec__", None)
+    name = spec.name if spec else path.stem
+    root = path.parents[name.count(".") + (path.name == "__init__.py")]
+    installed = root.name in ("site-packages", "dist-packages")
     found, waiting = set[Path](), [path]
     while waiting:
         one = waiting.pop()
         found.add(one)
-        for node in ast.walk(ast.parse(one.read_bytes())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            beside = (one.parent / f"{name.split('.')[0]}.py" for name in names)
-            waiting += [other for other in beside if other.is_file() and other not in found]
-    return found
+        for folder, imported in _imports(one, root):
+            if folder == root and installed and imported[0] != name.split(".")[0]:
+                continue
+            for depth in range(1, len(imported) + 1):
+                place = folder.joinpath(*imported[:depth])
+                waiting += [
+                    file
+                    for file in (place.with_name(f"{place.name}.py"), place / "__init__.py")
+                    if file not in found and file.is_file() and not file.resolve().is_relative_to(PACKAGE)
+                ]
+    return found, root
 
 
-def _digest(files: list[Path], root: Path) -> str:
-    digest = hashlib.sha256()
+def _imports(file: Path, root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """What a file imports: the folder from which names are looked up, and the name's parts."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from ((root, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folder = file.parents[node.level - 1] if node.level else root
+            module = node.module.split(".") if node.module else []
+            yield from ((folder, [*module, alias.name]) for alias in node.names)
+
+
+def _digest(files: Iterable[Path], root: Path) -> str:
+    found = hashlib.sha256()
     for file in sorted(files):
         text = file.read_bytes()
-        digest.update(f"{file.relative_to(root).as_posix()} {len(text)}\n".encode())
-        digest.update(text)
-    return digest.hexdigest()
+        found.update(f"{file.relative_to(root).as_posix()} {len(text)}\n".encode())
+        found.update(text)
+    return found.hexdigest()

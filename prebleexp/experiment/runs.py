@@ -8,7 +8,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from typing import Any
 
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.key import content, key
+from prebleexp.experiment.key import contents, digest
 from prebleexp.sim.types import Outcome, Workload
 
 TASKS_PER_WORKER = 8
@@ -61,6 +61,8 @@ class _Task:
 
     cell: Cell
     key: str
+    content: Mapping[str, object]
+    """what the key is a hash of"""
     keep: bool
 
 
@@ -113,16 +115,17 @@ def run_all(
     `on_done` is called in the calling thread whenever a run is finished. Raises InvalidInput, before anything is
     computed, for cells that have no key.
     """
-    keys = [key(cell) for cell in cells]
+    of_cells = contents(cells)
+    keys = [digest(content) for content in of_cells]
     kept = _kept(cells, keys, keep_requests)
     found: dict[str, Result] = {}
     missing: dict[str, _Task] = {}
-    for cell, name in zip(cells, keys, strict=True):
+    for cell, name, content in zip(cells, keys, of_cells, strict=True):
         if name in found or name in missing:
             continue
         entry = cache.get(name, requests=name in kept)
         if entry is None:
-            missing[name] = _Task(cell, name, name in kept)
+            missing[name] = _Task(cell, name, content, name in kept)
         else:
             found[name] = Result(cell, name, dict(entry.metrics), cached=True, seconds=entry.provenance["seconds"])
     if missing:
@@ -196,7 +199,7 @@ def _keep(task: _Task, finished: Run, cache: Cache) -> None:
     requests = requests_parquet(finished) if task.keep else None
     entry = Entry(
         task.key,
-        content(task.cell),
+        task.content,
         finished.metrics,
         {"seconds": finished.seconds} | _provenance(),
         None if requests is None else hashlib.sha256(requests).hexdigest(),

@@ -12,7 +12,8 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -57,16 +58,19 @@ class Cache:
         self._remove_stale()
 
     def get(self, key: str, requests: bool = False) -> Entry | None:
-        """The entry; None if there is none, if it lacks the requests that are wanted, or if it is damaged (then it
-        is set aside)."""
+        """The entry; None if there is none, if it lacks the requests that are wanted, or if it or its requests are
+        damaged (then it is set aside).
+
+        Raises InvalidInput if it cannot be read.
+        """
         try:
-            data = self._path(key).read_bytes()
+            entry = _parse(self._path(key).read_bytes(), key)
+            if entry.requests_sha256 is not None:
+                self._check_requests(entry)
         except FileNotFoundError:
             return None
-        try:
-            entry = _parse(data, key)
-            if requests and entry.requests_sha256 is not None:
-                self._check_requests(entry)
+        except OSError as error:
+            raise InvalidInput(f"cache entry {self._path(key)} cannot be read: {error.strerror}") from error
         except Damaged as error:
             self._set_aside(key, str(error))
             return None
@@ -117,19 +121,20 @@ class Cache:
 
     def _set_aside(self, key: str, reason: str) -> None:
         bad = self.folder / "bad"
-        bad.mkdir(exist_ok=True)
-        for path in (self._path(key), self.requests_path(key)):
-            if path.exists():
-                path.replace(bad / path.name)
+        try:
+            bad.mkdir(exist_ok=True)
+            for path in (self._path(key), self.requests_path(key)):
+                with suppress(FileNotFoundError):  # another reader was faster
+                    path.replace(bad / path.name)
+        except OSError as error:
+            raise InvalidInput(f"cache folder {bad} cannot be written: {error.strerror}") from error
         print(f"cache entry {self._path(key)} is damaged: {reason}; set aside in {bad}", file=sys.stderr)
 
     def _remove_stale(self) -> None:
         for path in (self.folder / LAYOUT).glob("**/.*.tmp"):
-            try:
+            with suppress(OSError):  # its writer or another reader was faster, or it is another user's
                 if time.time() - path.stat().st_mtime > STALE_S:
                     path.unlink()
-            except FileNotFoundError:  # its writer, or another reader, was faster
-                continue
 
 
 def _dump(entry: Entry) -> bytes:
@@ -143,7 +148,10 @@ def _parse(data: bytes, key: str) -> Entry:
     digest = hashlib.sha256(body).hexdigest().encode()
     if data != _HEAD + digest + _MIDDLE + body + _TAIL:
         raise Damaged("its bytes are not those that were written")
-    entry = Entry(**json.loads(body))
+    content = json.loads(body)
+    if not isinstance(content, dict) or content.keys() != {field.name for field in fields(Entry)}:
+        raise Damaged("its fields are not those of an entry")
+    entry = Entry(**content)
     if entry.key != key:
         raise Damaged(f"it is the entry of {entry.key}")
     return entry

@@ -159,14 +159,23 @@ def _compute(tasks: list[_Task], cache: Cache, workers: int) -> Iterator[Result]
 def _parallel(tasks: list[_Task], cache: Cache, workers: int, backend: str) -> Iterator[Result]:
     if not tasks:
         return
+    from concurrent.futures.process import BrokenProcessPool
+
     from joblib import Parallel, delayed
 
     batches = _batches(tasks, workers)
     parallel = Parallel(
         n_jobs=min(workers, len(batches)), backend=backend, return_as="generator_unordered", batch_size=1
     )
-    for results in parallel(delayed(_run_batch)(batch, cache) for batch in batches):
-        yield from results
+    left = {task.key: task for task in tasks}
+    try:
+        for results in parallel(delayed(_run_batch)(batch, cache) for batch in batches):
+            for result in results:
+                del left[result.key]
+                yield result
+    except BrokenProcessPool as error:  # a policy ended or exhausted its process; which of those left is not known
+        failure = Failure("WorkerDied", "a worker process died, and this run with it or after it", str(error))
+        yield from (Result(task.cell, task.key, error=failure) for task in left.values())
 
 
 def _batches(tasks: Iterable[_Task], workers: int) -> list[list[_Task]]:

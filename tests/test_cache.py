@@ -134,7 +134,7 @@ def test_many_threads_read_write_and_set_aside_the_same_entry(cache: Cache) -> N
 
 def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match=r"cache folder .*file/cache cannot be written: Not a directory"):
+    with pytest.raises(InvalidInput, match=r"cache folder .*file/cache cannot be made: Not a directory"):
         Cache(tmp_path / "file" / "cache")
 
 

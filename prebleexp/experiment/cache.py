@@ -1,7 +1,9 @@
-"""Finished runs on disk: never half seen, verified when read, nothing in them can run code.
+"""Runs on disk: never half seen, verified when read, nothing in them can run code.
 
 A run is `<folder>/v1/<first two digits>/<key>.json` and, if its requests were kept, `<key>.parquet` beside it. The
 JSON is written last and is what makes the entry exist. It carries the sha256 of its own bytes and of the Parquet file.
+A run that failed is `<key>.failed.json` in the same place, until it succeeds. `<folder>/format.json` says in what
+format all that is.
 """
 
 from __future__ import annotations
@@ -11,19 +13,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from typing import Any, TypeVar
 
 from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment import durable
+from prebleexp.experiment.key import FORMAT
+from prebleexp.experiment.sealed import Damaged, seal, unseal
 
-LAYOUT = "v1"
+LAYOUT = 1
+FORMATS = (LAYOUT, FORMAT)
+"""of the files, and of the keys"""
+MARK = "format.json"
 STALE_S = 3600.0
 """temporary files older than this were left by a writer that died"""
-_HEAD, _MIDDLE, _TAIL = b'{"sha256":"', b'","entry":', b"}\n"
+Kind = TypeVar("Kind", "Entry", "FailedRun")
 
 
 @dataclass(frozen=True)
@@ -40,22 +47,39 @@ class Entry:
     """of the Parquet file; None if requests were not kept"""
 
 
-class Damaged(Exception):
-    """An entry that cannot be what was written."""
+@dataclass(frozen=True)
+class FailedRun:
+    """Why a run failed when it was last tried."""
+
+    key: str
+    content: Mapping[str, Any]
+    error: Mapping[str, str]
+    """type, message and traceback"""
+    provenance: Mapping[str, Any]
 
 
 class Cache:
     """The runs in a folder. Any number of threads and processes may read and write it at once."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises InvalidInput if the folder cannot be made or written."""
+        """Raises InvalidInput if the folder cannot be made, or is of a later format than this program knows."""
         self.folder = folder
+        self.runs = folder / f"v{LAYOUT}"
+        self.read_only: str | None = None
+        """why nothing can be written; None if it can"""
+        marked = _format(folder)
         try:
-            (folder / LAYOUT).mkdir(parents=True, exist_ok=True)
-            self._write(folder / LAYOUT / "writable", b"", keep=False)
+            self.runs.mkdir(parents=True, exist_ok=True)
+            if marked != FORMATS:
+                _say_older(folder, marked)
+                durable.write(folder / MARK, json.dumps(dict(zip(("files", "keys"), FORMATS, strict=True))).encode())
+            elif not os.access(self.runs, os.W_OK):
+                self.read_only = "Permission denied"
+            self._remove_stale()
         except OSError as error:
-            raise InvalidInput(f"cache folder {folder} cannot be written: {error.strerror}") from error
-        self._remove_stale()
+            if not self.runs.is_dir():
+                raise InvalidInput(f"cache folder {folder} cannot be made: {error.strerror}") from error
+            self.read_only = error.strerror
 
     def get(self, key: str, requests: bool = False) -> Entry | None:
         """The entry; None if there is none, if it lacks the requests that are wanted, or if it or its requests are
@@ -63,55 +87,36 @@ class Cache:
 
         Raises InvalidInput if it cannot be read.
         """
-        try:
-            entry = _parse(self._path(key).read_bytes(), key)
-            if entry.requests_sha256 is not None:
-                self._check_requests(entry)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise InvalidInput(f"cache entry {self._path(key)} cannot be read: {error.strerror}") from error
-        except Damaged as error:
-            self._set_aside(key, str(error))
-            return None
-        return None if requests and entry.requests_sha256 is None else entry
+        entry = self._read(self.path(key), key, Entry)
+        return None if entry is None or (requests and entry.requests_sha256 is None) else entry
+
+    def failure(self, key: str) -> FailedRun | None:
+        """Why the run failed when it was last tried; None if it did not. Raises InvalidInput if it cannot be read."""
+        return self._read(self.failure_path(key), key, FailedRun)
 
     def put(self, entry: Entry, requests: bytes | None = None) -> None:
         """Write an entry, and a Parquet file with its requests first. Raises PrebleexpError if the disk refuses."""
         try:
-            self._path(entry.key).parent.mkdir(exist_ok=True)
+            self.path(entry.key).parent.mkdir(exist_ok=True)
             if requests is not None:
-                self._write(self.requests_path(entry.key), requests)
-            self._write(self._path(entry.key), _dump(entry))
+                durable.write(self.requests_path(entry.key), requests)
+            durable.write(self.path(entry.key), seal(asdict(entry)))
+            self.failure_path(entry.key).unlink(missing_ok=True)
         except OSError as error:
-            raise PrebleexpError(f"cache folder {self.folder} cannot be written: {error.strerror}") from error
+            raise self._refused(error) from error
 
-    def requests_path(self, key: str) -> Path:
-        return self._path(key).with_suffix(".parquet")
-
-    def _path(self, key: str) -> Path:
-        return self.folder / LAYOUT / key[:2] / f"{key}.json"
-
-    def _write(self, path: Path, data: bytes, keep: bool = True) -> None:
-        """All or nothing, also if the power fails: to the disk under another name, then renamed, then the folder
-        to the disk."""
-        temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    def put_failure(self, failed: FailedRun) -> None:
+        """Likewise, for a run that failed."""
         try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if keep:
-                temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            self.path(failed.key).parent.mkdir(exist_ok=True)
+            durable.write(self.failure_path(failed.key), seal(asdict(failed)))
+        except OSError as error:
+            raise self._refused(error) from error
 
-    def _check_requests(self, entry: Entry) -> None:
+    def check(self, entry: Entry) -> None:
+        """Raises Damaged if the entry's requests are not those that were written, OSError if they cannot be read."""
+        if entry.requests_sha256 is None:
+            return
         try:
             data = self.requests_path(entry.key).read_bytes()
         except FileNotFoundError:
@@ -119,39 +124,112 @@ class Cache:
         if hashlib.sha256(data).hexdigest() != entry.requests_sha256:
             raise Damaged("its requests are not those that were written")
 
-    def _set_aside(self, key: str, reason: str) -> None:
+    def keys(self) -> Iterator[str]:
+        """Of all entries, in order, unread."""
+        for path in sorted(self.runs.glob("??/*.json")):
+            if not path.name.startswith(".") and not path.name.endswith(".failed.json"):
+                yield path.stem
+
+    def failed_keys(self) -> Iterator[str]:
+        """Of all failures, in order, unread."""
+        for path in sorted(self.runs.glob("??/*.failed.json")):
+            if not path.name.startswith("."):
+                yield path.name.removesuffix(".failed.json")
+
+    def path(self, key: str) -> Path:
+        return self.runs / key[:2] / f"{key}.json"
+
+    def requests_path(self, key: str) -> Path:
+        return self.runs / key[:2] / f"{key}.parquet"
+
+    def failure_path(self, key: str) -> Path:
+        return self.runs / key[:2] / f"{key}.failed.json"
+
+    def set_aside(self, path: Path, key: str, reason: str) -> None:
+        """Move what is damaged out of the way, and say so."""
         bad = self.folder / "bad"
+        paths = [path] if path == self.failure_path(key) else [path, self.requests_path(key)]
         try:
             bad.mkdir(exist_ok=True)
-            for path in (self._path(key), self.requests_path(key)):
+            for one in paths:
                 with suppress(FileNotFoundError):  # another reader was faster
-                    path.replace(bad / path.name)
+                    _move(one, bad / one.name)
         except OSError as error:
-            raise InvalidInput(f"cache folder {bad} cannot be written: {error.strerror}") from error
-        print(f"cache entry {self._path(key)} is damaged: {reason}; set aside in {bad}", file=sys.stderr)
+            print(f"cache entry {path} is damaged: {reason}; it stays: {error.strerror}", file=sys.stderr)
+            return
+        print(f"cache entry {path} is damaged: {reason}; set aside in {bad}", file=sys.stderr)
+
+    def _read(self, path: Path, key: str, kind: type[Kind]) -> Kind | None:
+        try:
+            found = parse(path.read_bytes(), key, kind)
+            if isinstance(found, Entry):
+                self.check(found)
+            return found
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InvalidInput(f"cache entry {path} cannot be read: {error.strerror}") from error
+        except Damaged as error:
+            self.set_aside(path, key, str(error))
+            return None
+
+    def _refused(self, error: OSError) -> PrebleexpError:
+        return PrebleexpError(f"cache folder {self.folder} cannot be written: {error.strerror}")
 
     def _remove_stale(self) -> None:
-        for path in (self.folder / LAYOUT).glob("**/.*.tmp"):
+        for path in self.runs.glob("**/.*.tmp"):
             with suppress(OSError):  # its writer or another reader was faster, or it is another user's
                 if time.time() - path.stat().st_mtime > STALE_S:
                     path.unlink()
 
 
-def _dump(entry: Entry) -> bytes:
-    body = json.dumps(asdict(entry), separators=(",", ":"), allow_nan=False).encode()
-    return _HEAD + hashlib.sha256(body).hexdigest().encode() + _MIDDLE + body + _TAIL
-
-
-def _parse(data: bytes, key: str) -> Entry:
-    start = len(_HEAD) + 64 + len(_MIDDLE)
-    body = data[start : len(data) - len(_TAIL)]
-    digest = hashlib.sha256(body).hexdigest().encode()
-    if data != _HEAD + digest + _MIDDLE + body + _TAIL:
-        raise Damaged("its bytes are not those that were written")
-    content = json.loads(body)
-    if not isinstance(content, dict) or content.keys() != {field.name for field in fields(Entry)}:
+def parse(data: bytes, key: str, kind: type[Kind]) -> Kind:
+    """An entry or a failure from its file's bytes. Raises Damaged."""
+    content = unseal(data)
+    if content.keys() != {field.name for field in fields(kind)}:
         raise Damaged("its fields are not those of an entry")
-    entry = Entry(**content)
-    if entry.key != key:
-        raise Damaged(f"it is the entry of {entry.key}")
-    return entry
+    found = kind(**content)
+    if found.key != key:
+        raise Damaged(f"it is the entry of {found.key}")
+    return found
+
+
+def _format(folder: Path) -> tuple[int, int] | None:
+    """Of the files and of the keys; None if the folder does not say. Raises InvalidInput if they are of a later
+    program."""
+    try:
+        said = json.loads((folder / MARK).read_bytes())
+        found = int(said["files"]), int(said["keys"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{folder / MARK} does not say a format; {folder} is not a cache folder") from error
+    if any(theirs > ours for theirs, ours in zip(found, FORMATS, strict=True)):
+        raise InvalidInput(
+            f"cache folder {folder} was written by a later prebleexp (format {_dotted(found)}, this one knows "
+            f"{_dotted(FORMATS)}); use that one, or another cache_dir="
+        )
+    return found
+
+
+def _say_older(folder: Path, marked: tuple[int, int] | None) -> None:
+    if marked is not None:
+        print(
+            f"cache folder {folder} was of an older format ({_dotted(marked)}, now {_dotted(FORMATS)}); its runs are "
+            "not found any more: python -m prebleexp cache gc code=unused removes them",
+            file=sys.stderr,
+        )
+
+
+def _dotted(formats: tuple[int, int]) -> str:
+    return ".".join(map(str, formats))
+
+
+def _move(path: Path, to: Path) -> None:
+    """A rename, also between file systems."""
+    data = path.read_bytes() if path.stat().st_dev != to.parent.stat().st_dev else None
+    if data is None:
+        path.replace(to)
+    else:
+        durable.write(to, data)
+        path.unlink()

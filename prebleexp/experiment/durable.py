@@ -1,0 +1,32 @@
+"""Files that are whole or not there, also after a power failure."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from uuid import uuid4
+
+
+def write(path: Path, data: bytes) -> None:
+    """All or nothing: to the disk under another name, then renamed, then the folder to the disk.
+
+    The other name is in the same folder, so that both are on one file system. Raises OSError, and leaves nothing.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

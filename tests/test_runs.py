@@ -15,7 +15,7 @@ import prebleexp
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import digest
-from prebleexp.experiment.runs import Result, run_all
+from prebleexp.experiment.results import Result, run_all
 from prebleexp.launch import configure
 from prebleexp.policies.base import Policy
 from tests.recordings import ROOT
@@ -166,7 +166,7 @@ SCRIPT = """
 from dataclasses import dataclass, replace
 from pathlib import Path
 from prebleexp.experiment.cache import Cache
-from prebleexp.experiment.runs import run_all
+from prebleexp.experiment.results import run_all
 from prebleexp.launch import configure
 from prebleexp.policies.base import Policy
 

@@ -113,6 +113,15 @@ class Cache:
         except OSError as error:
             raise self._refused(error) from error
 
+    def forget(self, key: str, failure_only: bool) -> None:
+        """Remove a failure, and an entry too unless `failure_only`. Raises PrebleexpError if the disk refuses."""
+        paths = [self.failure_path(key)] if failure_only else [self.failure_path(key), self.path(key)]
+        try:
+            for path in paths:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._refused(error) from error
+
     def check(self, entry: Entry) -> None:
         """Raises Damaged if the entry's requests are not those that were written, OSError if they cannot be read."""
         if entry.requests_sha256 is None:

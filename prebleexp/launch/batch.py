@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.experiment.runs import Result
+from prebleexp.experiment.results import Result
 from prebleexp.launch import parts
 from prebleexp.launch.compose import Composer, plain
 from prebleexp.launch.configure import NUMBERS, job_of

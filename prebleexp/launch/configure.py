@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.results import RETRIES
 from prebleexp.launch import configs, specs
 from prebleexp.launch.compose import Composer, Composition
 from prebleexp.launch.messages import understood
@@ -18,8 +21,13 @@ from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 
 GROUPS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead")
 NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "replications")
-CHOICES = {"keep_requests": ("first", "all", "none"), "report": ("html", "none"), "output": ("table", "json", "csv")}
-KEYS = (*NUMBERS, *GROUPS, "workers", "cache_dir", "reports_dir", *CHOICES, "sweep")
+CHOICES = {
+    "keep_requests": ("first", "all", "none"),
+    "retry": RETRIES,
+    "report": ("html", "none"),
+    "output": ("table", "json", "csv"),
+}
+KEYS = (*NUMBERS, *GROUPS, "workers", "backend", "time_limit_s", "cache_dir", "reports_dir", *CHOICES, "sweep")
 MOST_REPLICATIONS = 100_000
 
 
@@ -29,6 +37,11 @@ class Settings:
 
     workers: int | None
     """runs at a time; None: as many as there are cores"""
+    backend: Backend
+    time_limit_s: float | None
+    """for each run"""
+    retry: str
+    """what is computed although there is a result"""
     cache_dir: Path
     reports_dir: Path
     keep_requests: str
@@ -108,6 +121,9 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     title = sweep.get("title")
     return Settings(
         workers=None if workers is None else _integer("workers", workers, 1, 4096),
+        backend=_backend(values["backend"]),
+        time_limit_s=None if values["time_limit_s"] is None else _seconds("time_limit_s", values["time_limit_s"]),
+        retry=values["retry"],
         cache_dir=_folder("cache_dir", values["cache_dir"]),
         reports_dir=_folder("reports_dir", values["reports_dir"]),
         keep_requests=values["keep_requests"],
@@ -126,6 +142,20 @@ def _integer(key: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidInput(f"{key}={value} is not valid; it must be an integer from {least} to {most}")
     return value
+
+
+def _seconds(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise InvalidInput(f"{key}={value} is not valid; it must be a number of seconds > 0")
+    return float(value)
+
+
+def _backend(value: object) -> Backend:
+    name = value.get("_target_", "") if isinstance(value, Mapping) else value
+    built = specs.build("backend", str(name).rpartition(".")[2].lower(), value)
+    if not isinstance(built, Backend):
+        raise InvalidInput(f"backend {name!r} is not a backend")
+    return built
 
 
 def _boolean(key: str, value: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prebleexp.experiment.runs import Result
+from prebleexp.experiment.results import Result
 from prebleexp.intervals import mean_interval
 
 Row = dict[str, Any]

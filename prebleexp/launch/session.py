@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cache import Cache
-from prebleexp.experiment.runs import Result, run_all
+from prebleexp.experiment.results import Result, run_all
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
@@ -50,7 +50,10 @@ class Session:
                 cells,
                 self.cache,
                 workers=self.settings.workers,
+                backend=self.settings.backend,
                 keep_requests=self.settings.keep_requests,
+                retry=self.settings.retry,
+                time_limit_s=self.settings.time_limit_s,
                 on_done=progress.advance,
             )
         self.seconds += time.perf_counter() - start

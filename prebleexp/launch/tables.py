@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import IO, Any
 
-from prebleexp.experiment.runs import Result
+from prebleexp.experiment.results import Result
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import failure, means
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numba
@@ -79,12 +81,14 @@ def simulate(
     horizon: str,
     seed: int,
     stepwise: bool = False,
+    on_pause: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """Serve `workload` on `gpus` GPUs; stop at `duration_s` (horizon="stop") or when all is finished ("drain").
 
     `lengths` says what the policy is told of output lengths, `overhead` what its decisions take. `seed` is that of
     policy and lengths; the workload has its own. `stepwise` takes no short cut through idle time or between
-    simultaneous events: slower, the same results but for ties that chance never makes.
+    simultaneous events: slower, the same results but for ties that chance never makes. `on_pause` is called about once
+    a second of work, and when Python is needed anyway; it may end the run by raising.
 
     Raises PrebleexpError if the policy names a GPU that does not exist.
     """
@@ -127,6 +131,7 @@ def simulate(
         status = loop.advance(sim, cost, rules, route, finish, evicted, compiled_memory)
         if status == loop.DONE:
             return _outcome(sim, hardware.kv_tokens)
+        on_pause()
         if status == loop.NEEDS_NODES:
             sim = state.with_more_nodes(sim)
         elif status == loop.NEEDS_ROWS:
@@ -179,6 +184,14 @@ def _tell(policy: Router, memory: Any, sim: Sim) -> None:
         sim.gpus[g].outstanding -= 1
         ttft_s, tpot_s = float(job.ttft_s), float((job.latency_s - job.ttft_s) / job.output_seen)
         policy.finish(memory, sim.gpus, sim.requests[index], sim.prompts, g, ttft_s, tpot_s, now)
+
+
+def prepare(policies: Iterable[type[Any]]) -> None:
+    """Compile these policies, or load their machine code, before there are threads or processes that all would do so.
+    (The rest was compiled when this module was imported.) One that does not compile says so when it is run."""
+    for policy in policies:
+        with suppress(Exception):
+            _compiled(policy)  # type: ignore[arg-type]  # a class is hashable
 
 
 @functools.cache

@@ -1,0 +1,118 @@
+"""What a worker does: compute runs, keep each as soon as it is finished, and say what failed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from prebleexp.experiment.cache import Cache, Entry, FailedRun
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.key import contents, differences, digest
+from prebleexp.experiment.limits import TimeLimitExceeded, limited, memory_note
+from prebleexp.experiment.provenance import provenance
+from prebleexp.experiment.runs import draw, requests_parquet, run
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to compute."""
+
+    cell: Cell
+    key: str
+    content: Mapping[str, object]
+    """what the key is a hash of"""
+    keep_requests: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What became of a task: metrics, or an error."""
+
+    key: str
+    metrics: Mapping[str, Any] | None
+    error: Failure | None
+    provenance: Mapping[str, Any]
+    requests: bytes | None = None
+    """as Parquet, if they are yet to be kept"""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """How tasks are to be done."""
+
+    cache: Cache | None
+    """where to keep them; None: hand them back"""
+    time_limit_s: float | None
+    """for each run"""
+    workers: int
+    """how many work at a time on this machine"""
+
+
+def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = None) -> list[Attempt]:
+    """Compute runs that serve the same requests, which are drawn once.
+
+    A run's own errors are in its attempt. Raises PrebleexpError if what is finished cannot be kept.
+    """
+    if orders.cache is None:
+        strange = _strange(tasks)
+        if strange is not None:
+            return [Attempt(task.key, None, strange, provenance()) for task in tasks]
+    attempts = []
+    workload = None
+    for task in tasks:
+        try:
+            with limited(orders.time_limit_s, stop) as check:
+                check()
+                workload = draw(task.cell) if workload is None else workload
+                finished = run(task.cell, workload, check)
+            requests = requests_parquet(finished) if task.keep_requests else None
+        except (Exception, SystemExit) as error:  # a policy may call sys.exit
+            attempt = Attempt(task.key, None, _failure(error, orders), provenance())
+        else:
+            attempt = Attempt(task.key, finished.metrics, None, {"seconds": finished.seconds} | provenance(), requests)
+        if orders.cache is not None:
+            attempt = keep(attempt, task, orders.cache)
+        attempts.append(attempt)
+    return attempts
+
+
+def keep(attempt: Attempt, task: Task, cache: Cache) -> Attempt:
+    """Write what became of a task. Raises PrebleexpError if the disk refuses."""
+    if attempt.error is not None:
+        cache.put_failure(FailedRun(task.key, task.content, asdict(attempt.error), attempt.provenance))
+        return attempt
+    assert attempt.metrics is not None
+    requests = attempt.requests
+    sha256 = None if requests is None else hashlib.sha256(requests).hexdigest()
+    cache.put(Entry(task.key, task.content, attempt.metrics, attempt.provenance, sha256), requests)
+    return Attempt(task.key, attempt.metrics, None, attempt.provenance)
+
+
+def _failure(error: BaseException, orders: Orders) -> Failure:
+    message = str(error)
+    if isinstance(error, MemoryError):
+        message = f"{message or 'out of memory'} ({memory_note(orders.workers)})"
+    kind = "TimeLimit" if isinstance(error, TimeLimitExceeded) else type(error).__name__
+    return Failure(kind, message, "".join(traceback.format_exception(error)))
+
+
+def _strange(tasks: Sequence[Task]) -> Failure | None:
+    """On another machine, the same configuration may stand for other code or other files."""
+    for task, here in zip(tasks, contents([task.cell for task in tasks]), strict=True):
+        if digest(here) != task.key:
+            path, there, ours = differences(task.content, here)[0]
+            return Failure("OtherCode", f"the worker would compute another run: {path} is {ours} there, not {there}")
+    return None

@@ -59,7 +59,8 @@ def _command(arguments: list[str]) -> int:
     return _simulate(arguments)
 
 
-def _simulate(arguments: list[str]) -> int:
+def _simulate(arguments: list[str], survey: bool = False) -> int:
+    """Run what the arguments say; with `survey` or --dry say what there would be to run."""
     from prebleexp.launch import options
 
     given = options.parse(arguments)
@@ -82,7 +83,10 @@ def _simulate(arguments: list[str]) -> int:
         master = loader.load_configuration(
             configs.CONFIG, given.overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
         )
-    if given.multirun or master.hydra.mode == RunMode.MULTIRUN:
+    sweep = given.multirun or master.hydra.mode == RunMode.MULTIRUN
+    if survey or given.dry:
+        return _survey(loader, master if sweep else None, given)
+    if sweep:
         return _sweep(loader, master, f"python -m prebleexp {shlex.join(arguments)}")
     return _run(loader, given.overrides)
 
@@ -124,19 +128,31 @@ def _run(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> int:
 
 def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
     """Every combination of the values, by whichever sweeper is configured."""
-    from hydra._internal.callbacks import Callbacks
-    from hydra.core.plugins import Plugins
-    from hydra.types import HydraContext
-
     from prebleexp.launch import tables
     from prebleexp.launch.compose import plain
     from prebleexp.launch.configure import settings_of
     from prebleexp.launch.messages import understood
     from prebleexp.launch.session import Session
-    from prebleexp.report.measures import DRAWINGS
 
     with understood(loader, []):
         session = Session(settings_of(plain(master)))
+    _launch(loader, master, session)
+    if session.settings.output == "table":
+        tables.summary(session.axes, session.results, session.places)
+    else:
+        tables.write_rows(session.rows, session.settings.output)
+    code = _finish(session)
+    _keep(session, master, command)
+    return code
+
+
+def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> None:
+    from hydra._internal.callbacks import Callbacks
+    from hydra.core.plugins import Plugins
+    from hydra.types import HydraContext
+
+    from prebleexp.report.measures import DRAWINGS
+
     for name in (session.settings.figure, *(one.draw for one in session.settings.figures)):
         if name not in DRAWINGS:
             raise unknown("figure", name, DRAWINGS)
@@ -148,13 +164,26 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
     sweeper.sweep(list(master.hydra.overrides.task))
     if not session.results:
         raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
-    if session.settings.output == "table":
-        tables.summary(session.axes, session.results, session.places)
+
+
+def _survey(loader: ConfigLoaderImpl, master: DictConfig | None, given: Any) -> int:
+    """What `_sweep`, or `_run`, would compute."""
+    from prebleexp.launch.compose import plain
+    from prebleexp.launch.configure import job, settings_of
+    from prebleexp.launch.messages import understood
+    from prebleexp.launch.survey import Survey
+
+    if master is not None:
+        with understood(loader, []):
+            survey = Survey(settings_of(plain(master)))
+        _launch(loader, master, survey)
     else:
-        tables.write_rows(session.rows, session.settings.output)
-    code = _finish(session)
-    _keep(session, master, command)
-    return code
+        one = job(given.overrides, loader)
+        survey = Survey(one.settings)
+        survey.run([one])
+    survey.show(listing=given.dry)
+    print(survey.outlook(), file=sys.stderr)
+    return 0
 
 
 def _finish(session: Session) -> int:
@@ -214,6 +243,10 @@ def _keep(session: Session, master: DictConfig, command: str) -> None:
     print(path, file=sys.stderr)
 
 
+def _status(arguments: list[str]) -> int:
+    return _simulate(arguments, survey=True)
+
+
 def _bench(arguments: list[str]) -> int:
     from prebleexp import bench
 
@@ -235,7 +268,12 @@ def _why(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {"bench": _bench, "calibrate": _calibrate, "why": _why}
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "bench": _bench,
+    "calibrate": _calibrate,
+    "status": _status,
+    "why": _why,
+}
 
 
 def _say(message: object, code: int) -> int:

@@ -142,26 +142,6 @@ def test_plain_python_in_threads_in_processes_and_compiled_give_the_same(tmp_pat
     assert made[0] == made[1] == made[2]
 
 
-@dataclass(frozen=True)
-class Deadly(Last):
-    """Ends the process it runs in, but for this one."""
-
-    spared: int = 0
-
-    def start(self, workload: Any, gpus: int, seed: int) -> Any:
-        if os.getpid() != self.spared:
-            os._exit(3)
-
-
-def test_a_worker_process_that_dies_does_not_stop_the_rest(tmp_path: Path) -> None:
-    good = cells("replications=3")
-    bad = [replace(one, policy=Deadly(spared=os.getpid())) for one in good]
-    results = run_all([good[0], *bad, *good[1:]], Cache(tmp_path), workers=2)
-    assert [one.error is None for one in results] == [True, False, False, False, True, True]
-    errors = [one.error.type for one in results if one.error]
-    assert errors == ["WorkerDied"] * 3
-
-
 SCRIPT = """
 from dataclasses import dataclass, replace
 from pathlib import Path

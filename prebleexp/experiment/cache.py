@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,13 +61,17 @@ class FailedRun:
 class Cache:
     """The runs in a folder. Any number of threads and processes may read and write it at once."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises InvalidInput if the folder cannot be made, or is of a later format than this program knows."""
+    def __init__(self, folder: Path, make: bool = True) -> None:
+        """`make` the folder if it is not there. Raises InvalidInput if that cannot be done, or if it is of a later
+        format than this program knows."""
         self.folder = folder
         self.runs = folder / f"v{LAYOUT}"
         self.read_only: str | None = None
         """why nothing can be written; None if it can"""
         marked = _format(folder)
+        if not make and not self.runs.is_dir():
+            self.read_only = "it is not there"
+            return
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             if marked != FORMATS:
@@ -100,7 +104,7 @@ class Cache:
             self.path(entry.key).parent.mkdir(exist_ok=True)
             if requests is not None:
                 durable.write(self.requests_path(entry.key), requests)
-            durable.write(self.path(entry.key), seal(asdict(entry)))
+            durable.write(self.path(entry.key), seal(vars(entry)))
             self.failure_path(entry.key).unlink(missing_ok=True)
         except OSError as error:
             raise self._refused(error) from error
@@ -109,7 +113,7 @@ class Cache:
         """Likewise, for a run that failed."""
         try:
             self.path(failed.key).parent.mkdir(exist_ok=True)
-            durable.write(self.failure_path(failed.key), seal(asdict(failed)))
+            durable.write(self.failure_path(failed.key), seal(vars(failed)))
         except OSError as error:
             raise self._refused(error) from error
 

@@ -14,12 +14,14 @@ prebleexp: to which GPU should an LLM request go?
   python -m prebleexp [key=value ...]       one configuration: a table of metrics
   python -m prebleexp -m key=a,b,c ...      every combination of the values: tables and a report
   python -m prebleexp +sweeps=NAME ...      a sweep from sweeps/
+  python -m prebleexp status ...            how much of that is done, failed and missing; runs nothing
   python -m prebleexp bench [scaling]       requests simulated per second of CPU; what a decision costs
   python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/
   python -m prebleexp why KEY KEY           what differs between two cached runs
 
 options:
   -m, --multirun    sweep; values may be lists (a,b), range(start,stop,step) or glob(*)
+  --dry             list what would be computed, and how long it would take
   --cfg job         print the composed configuration and stop (--resolve, --package PACKAGE)
   --version
   -h, --help
@@ -45,6 +47,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="store_true")
     parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("--dry", action="store_true")
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("-p", "--package")
@@ -58,7 +61,7 @@ def help_text() -> str:
     from prebleexp.launch.configure import GROUPS
 
     loader = configs.loader()
-    groups = [f"  {group:14} {', '.join(loader.get_group_options(group))}" for group in GROUPS]
+    groups = [f"  {group:14} {', '.join(loader.get_group_options(group))}" for group in (*GROUPS, "backend")]
     sweeps = f"  {'+sweeps':14} {', '.join(loader.get_group_options('sweeps'))}"
     text = (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8")
     keys = []

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, run_all
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.parts import Place
@@ -45,8 +46,19 @@ class Session:
         self.axes += [axis for axis in axes if axis not in self.axes]
         start = time.perf_counter()
         cells = [cell for job in jobs for cell in job.cells]
+        found = self._results(cells)
+        self.seconds += time.perf_counter() - start
+        bad = [result.error for result in found if result.error and result.error.type == InvalidInput.__name__]
+        if found and len(bad) == len(found):  # such as a workload file that is malformed, which is seen when it is read
+            raise InvalidInput(bad[0].message)
+        results = iter(found)
+        of_jobs = [[next(results) for _ in job.cells] for job in jobs]
+        self.results += of_jobs
+        return of_jobs
+
+    def _results(self, cells: Sequence[Cell]) -> list[Result]:
         with Progress(len(cells)) as progress:
-            found = run_all(
+            return run_all(
                 cells,
                 self.cache,
                 workers=self.settings.workers,
@@ -56,14 +68,6 @@ class Session:
                 time_limit_s=self.settings.time_limit_s,
                 on_done=progress.advance,
             )
-        self.seconds += time.perf_counter() - start
-        bad = [result.error for result in found if result.error and result.error.type == InvalidInput.__name__]
-        if len(bad) == len(found):  # such as a workload file that is malformed, which is seen when it is read
-            raise InvalidInput(bad[0].message)
-        results = iter(found)
-        of_jobs = [[next(results) for _ in job.cells] for job in jobs]
-        self.results += of_jobs
-        return of_jobs
 
     @cached_property
     def cache(self) -> Cache:

@@ -38,14 +38,14 @@ def metrics(results: Sequence[Result]) -> None:
     cell = results[0].cell
     gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
     title = (
-        f"{cell.names['policy']} on {gpus} at {_number(cell.rps)} requests/s for {_number(cell.duration_s)} s "
+        f"{cell.names['policy']} on {gpus} at {number(cell.rps)} requests/s for {number(cell.duration_s)} s "
         f"({cell.names['workload']}, {cell.names['hardware']})"
     )
     heads = ["metric", "value"] if len(rows) == 1 else ["metric", f"mean of {len(rows)} seeds", "± 95 %"]
     lines = []
     for metric, value in means(rows).items():
         mean, half_width = value or (None, None)
-        lines.append([metric, _number(mean), "" if half_width is None else _number(half_width, 2)][: len(heads)])
+        lines.append([metric, number(mean), "" if half_width is None else number(half_width, 2)][: len(heads)])
     show(heads, lines, title=title)
 
 
@@ -66,9 +66,9 @@ def summary(axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Seque
         finished = sum(int(one["n_finished"] or 0) for one in rows)
         requests = sum(int(one["n_requests"] or 0) for one in rows)
         tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))
-        shown = [_interval(of.get("norm_latency_mean_s")), _number(tail), _number(ratio, 3)]
+        shown = [_interval(of.get("norm_latency_mean_s")), number(tail), number(ratio, 3)]
         shown.append(f"{finished:,}/{requests:,}" if rows else NOTHING)
-        lines.append([*(_number(at.get(axis)) for axis in axes), *shown])
+        lines.append([*(number(at.get(axis)) for axis in axes), *shown])
     show(heads, lines)
 
 
@@ -77,7 +77,7 @@ def failures(results: Sequence[Result], axes: Sequence[str]) -> None:
     failed = [failure(result) for result in results if result.error is not None]
     heads = [axis for axis in (*axes, "seed", "error") if axis == "error" or any(axis in one for one in failed)]
     heads = list(dict.fromkeys(heads))
-    lines = [[_number(one.get(name)).splitlines()[0] for name in heads] for one in failed[:SHOWN_FAILURES]]
+    lines = [[number(one.get(name)).splitlines()[0] for name in heads] for one in failed[:SHOWN_FAILURES]]
     show(heads, lines, title=f"{len(failed)} runs failed" if len(failed) > 1 else "1 run failed", file=sys.stderr)
     if len(failed) > SHOWN_FAILURES:
         print(f"… and {len(failed) - SHOWN_FAILURES} more", file=sys.stderr)
@@ -122,10 +122,10 @@ def _interval(value: tuple[float, float | None] | None) -> str:
     if value is None:
         return NOTHING
     mean, half_width = value
-    return _number(mean) if half_width is None else f"{_number(mean)} ± {_number(half_width, 2)}"
+    return number(mean) if half_width is None else f"{number(mean)} ± {number(half_width, 2)}"
 
 
-def _number(value: object, digits: int = 4) -> str:
+def number(value: object, digits: int = 4) -> str:
     """A number with `digits` significant digits, integers in full."""
     if value is None:
         return NOTHING

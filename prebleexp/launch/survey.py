@@ -1,0 +1,147 @@
+"""What a command would compute: done, failed and missing runs, and how long the rest would take."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+
+from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.results import Result, look_up
+from prebleexp.experiment.work import Task
+from prebleexp.launch import tables
+from prebleexp.launch.parts import Place
+from prebleexp.launch.rows import Row
+from prebleexp.launch.session import Session
+
+SAMPLE = 2000
+"""entries of the cache that are looked at for durations, if the sweep itself tells too little"""
+OVERHEAD_S = 0.001
+"""of each run, besides its simulation"""
+Known = tuple[str, float, float]
+"""of a run that was computed: its policy's class, its requests, its seconds"""
+
+
+class Survey(Session):
+    """Looks up, and computes nothing."""
+
+    @cached_property
+    def cache(self) -> Cache:
+        return Cache(self.settings.cache_dir, make=False)
+
+    def _results(self, cells: Sequence[Cell]) -> list[Result]:
+        plan = look_up(cells, self.cache, keep_requests=self.settings.keep_requests, retry=self.settings.retry)
+        self.tasks.update({task.key: task for task in plan.missing})
+        return plan.results()
+
+    @cached_property
+    def tasks(self) -> dict[str, Task]:
+        """What would be computed, by key."""
+        return {}
+
+    def show(self, listing: bool) -> None:
+        """How many runs are done, failed and missing; if `listing`, of each configuration that lacks some."""
+        if self.settings.output != "table":
+            tables.write_rows([*self._lines()] if listing else [*self._totals()], self.settings.output)
+            return
+        lines = [*self._lines()] if listing else [*self._totals()]
+        if lines:
+            heads = list(lines[0])
+            tables.show(heads, [[tables.number(line[head]) for head in heads] for line in lines])
+        script = self.settings.backend.job_script() if listing and self.tasks else None
+        if script is not None:
+            print(f"\nwould submit:\n{script}", end="")
+
+    def outlook(self) -> str:
+        """What is left, and how long it would take, in a line."""
+        if not self.tasks:
+            return f"{len(self.runs):,} runs, nothing to compute"
+        workers = self.settings.workers or os.cpu_count() or 1
+        known = list(self._known())
+        seconds = expected_s(self.tasks.values(), known)
+        says = f"{len(self.tasks):,} of {len(self.runs):,} runs to compute"
+        if seconds is None:
+            return f"{says}; how long that takes is not known before the first"
+        seconds /= workers
+        return f"{says}: about {_duration(seconds)} with workers={workers}, judged by {len(known):,} runs"
+
+    def _known(self) -> Iterator[Known]:
+        done = [result for result in self.runs if result.metrics is not None]
+        for result in done:
+            assert result.metrics is not None
+            kind = type(result.cell.policy)
+            yield f"{kind.__module__}.{kind.__qualname__}", float(result.metrics["n_requests"] or 0), result.seconds
+        if not done:
+            for key in islice(self.cache.keys(), SAMPLE):
+                entry = self.cache.get(key)
+                if entry is not None:
+                    target = str(entry.content["cell"]["policy"]["_target_"])
+                    yield target, float(entry.metrics["n_requests"] or 0), float(entry.provenance["seconds"])
+
+    def _totals(self) -> Iterator[Row]:
+        """A row for each part, and one for all."""
+        if self.places:
+            for part in self.settings.parts:
+                of_part = [of for of, place in zip(self.results, self.places, strict=True) if place.part == part.name]
+                yield {"part": part.name} | self._count({one.key: one for of in of_part for one in of}.values())
+            yield {"part": "all"} | self._count(self.runs)
+        else:
+            yield self._count(self.runs)
+
+    def _lines(self) -> Iterator[Row]:
+        places: Sequence[Place | None] = self.places or [None] * len(self.results)
+        for results, place in zip(self.results, places, strict=True):
+            if not any(result.key in self.tasks for result in results):
+                continue
+            columns = results[0].cell.columns() | ({"part": place.part, "line": place.line} if place else {})
+            axes = [axis for axis in self.axes if axis in columns] or ["gpus", "rps", "policy"]
+            yield {axis: columns[axis] for axis in axes} | self._count(results)
+
+    def _count(self, results: Iterable[Result]) -> Row:
+        states = Counter(
+            "failed" if result.error else "missing" if result.metrics is None else "done" for result in results
+        )
+        return {"runs": states.total(), **{state: states[state] for state in ("done", "failed", "missing")}}
+
+
+def expected_s(tasks: Iterable[Task], known: Sequence[Known]) -> float | None:
+    """Seconds of one worker for these tasks. A run takes so much, and so much a request, as runs of the same policy
+    did, or of any. None if nothing is known."""
+    if not known:
+        return None
+    costs: dict[str, tuple[float, float]] = {}
+    total = 0.0
+    for task in tasks:
+        kind = type(task.cell.policy)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        if name not in costs:
+            costs[name] = _line([one for one in known if one[0] == name] or known)
+        requests = task.cell.rps * task.cell.duration_s
+        if not task.cell.workload.synthetic:
+            requests = sum(one[1] for one in known) / len(known)
+        fixed, each = costs[name]
+        total += OVERHEAD_S + fixed + each * requests
+    return total
+
+
+def _line(known: Sequence[Known]) -> tuple[float, float]:
+    """Seconds a run and seconds a request, by least squares."""
+    requests, seconds = np.array([one[1] for one in known]), np.array([one[2] for one in known])
+    spread = float(((requests - requests.mean()) ** 2).sum())
+    if spread == 0:
+        return 0.0, float(seconds.sum() / max(requests.sum(), 1))
+    each = float(((requests - requests.mean()) * (seconds - seconds.mean())).sum()) / spread
+    each = max(each, 0.0)
+    return max(float(seconds.mean() - each * requests.mean()), 0.0), each
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "a second"

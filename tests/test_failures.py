@@ -220,7 +220,7 @@ def test_a_full_disk_ends_the_sweep_and_leaves_whole_entries(
     cache = Cache(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(durable, "write", after(5))
-        with pytest.raises(PrebleexpError, match="cache folder .* cannot be written: No space left on device"):
+        with pytest.raises(PrebleexpError, match=r"cache folder .* cannot be written: No space left on device"):
             run_all(cells(20), cache, workers=workers)
     assert 0 < len(list(cache.keys())) <= 5
     finished = set(cache.keys())

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Iterator, Sequence
+from asyncio import CancelledError
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import SPECS
 from prebleexp.experiment.key import PACKAGE
-from prebleexp.experiment.work import Task
+from prebleexp.experiment.work import Attempt, Task
 
 PATIENCE_S = 24 * 3600
 """for the first worker of a queue of jobs"""
+CONNECT_S = 10
+"""for a scheduler to answer"""
+AHEAD = 2
+"""batches that each worker of a cluster has or is about to get"""
+Call = tuple[Callable[..., "Done"], tuple[Any, ...]]
+"""a function with its arguments, the first of them the number of a batch"""
+Done = tuple[int, "list[Attempt] | BaseException"]
+"""the number of a batch and what became of it, or why nothing came back"""
 
 
 @dataclass(frozen=True)
-class Group:
-    """Tasks that go the same way."""
+class Crew:
+    """Workers that stand ready for tasks."""
 
     tasks: Sequence[Task]
-    joblib: str
-    """joblib's name of that way"""
     workers: int
+    run: Callable[[Iterable[Call], int], Iterator[Done]]
+    """calls are taken one by one, as workers get free; how many at a time. Raises if it is not known whose fault it
+    was that a worker ended."""
+    threads: bool = False
+    """of this process, which can be told to stop"""
 
 
 @dataclass(frozen=True)
@@ -37,12 +49,10 @@ class Backend:
     """whether workers may see other files: then they hand back what the parent keeps"""
 
     @contextmanager
-    def engaged(self, tasks: Sequence[Task], workers: int) -> Iterator[int]:
-        """While workers stand ready; gives how many. Raises PrebleexpError if there are none."""
-        yield workers
-
-    def groups(self, tasks: Sequence[Task], workers: int) -> list[Group]:
+    def engaged(self, tasks: Sequence[Task], workers: int) -> Iterator[list[Crew]]:
+        """While workers stand ready. Raises PrebleexpError if there are none."""
         raise NotImplementedError
+        yield
 
     def job_script(self) -> str | None:
         """What is submitted to a queue of jobs, if anything is."""
@@ -53,35 +63,48 @@ class Backend:
 class Threads(Backend):
     """Threads of this process for compiled policies, which run without the GIL; processes for plain Python."""
 
-    def groups(self, tasks: Sequence[Task], workers: int) -> list[Group]:
+    @contextmanager
+    def engaged(self, tasks: Sequence[Task], workers: int) -> Iterator[list[Crew]]:
         alone = workers == 1 or len(tasks) == 1
         light = [task for task in tasks if task.cell.policy.compiled or alone]
         heavy = [task for task in tasks if not (task.cell.policy.compiled or alone)]
-        return [Group(light, "threading", workers), Group(heavy, "loky", workers)]
+        yield [Crew(light, workers, _in_threads, threads=True), Crew(heavy, workers, _in_processes)]
 
 
 @dataclass(frozen=True)
 class Loky(Backend):
     """Processes for all: a run that crashes takes only its process with it."""
 
-    def groups(self, tasks: Sequence[Task], workers: int) -> list[Group]:
-        return [Group(tasks, "loky", max(workers, 2))]  # joblib does the work of a single one in this process
+    @contextmanager
+    def engaged(self, tasks: Sequence[Task], workers: int) -> Iterator[list[Crew]]:
+        yield [Crew(tasks, workers, _in_processes)]
 
 
 @dataclass(frozen=True)
 class Cluster(Backend):
-    """Base of those whose workers may be on other machines."""
+    """Base of those whose workers may be on other machines. They need the same version of this package; a policy's own
+    file is sent to them."""
 
     elsewhere: ClassVar[bool] = True
 
-    def groups(self, tasks: Sequence[Task], workers: int) -> list[Group]:
-        return [Group(tasks, "dask", workers)]
+    @contextmanager
+    def engaged(self, tasks: Sequence[Task], workers: int) -> Iterator[list[Crew]]:
+        with self.client(workers) as client:
+            for file in _own_modules(tasks):
+                client.upload_file(str(file))
+            client.wait_for_workers(1, timeout=PATIENCE_S)
+            yield [Crew(tasks, sum(client.ncores().values()), lambda calls, at_once: _on_dask(client, calls, at_once))]
+
+    @contextmanager
+    def client(self, workers: int) -> Iterator[Any]:
+        """Of Dask, with workers or a promise of some."""
+        raise NotImplementedError
+        yield
 
 
 @dataclass(frozen=True)
 class Dask(Cluster):
-    """The workers of a running Dask scheduler; without its address, of one started here. They need the same version of
-    this package; a policy's own file is sent to them."""
+    """The workers of a running Dask scheduler; without its address, of one started here."""
 
     address: str | None = None
     """such as tcp://host:8786"""
@@ -91,17 +114,17 @@ class Dask(Cluster):
             raise InvalidInput(f"backend.address={self.address} is not valid; it is like tcp://host:8786")
 
     @contextmanager
-    def engaged(self, tasks: Sequence[Task], workers: int) -> Iterator[int]:
+    def client(self, workers: int) -> Iterator[Any]:
         distributed = _needed("distributed")
         try:
             if self.address is None:
                 client = distributed.Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             else:
-                client = distributed.Client(self.address, timeout=10)
+                client = distributed.Client(self.address, timeout=CONNECT_S)
         except (OSError, TimeoutError) as error:
             raise PrebleexpError(f"backend.address={self.address}: no Dask scheduler answers there") from error
         with client:
-            yield from _with_workers(client, tasks)
+            yield client
 
 
 @dataclass(frozen=True)
@@ -126,38 +149,70 @@ class Slurm(Cluster):
                 raise InvalidInput(f"backend.{name}={value} is not valid; it must be an integer of 1 or more")
 
     @contextmanager
-    def engaged(self, tasks: Sequence[Task], workers: int) -> Iterator[int]:
+    def client(self, workers: int) -> Iterator[Any]:
         distributed = _needed("distributed")
         with self._cluster() as cluster:
             cluster.scale(jobs=self.jobs)
             with distributed.Client(cluster) as client:
-                yield from _with_workers(client, tasks)
+                yield client
 
     def job_script(self) -> str | None:
-        with self._cluster() as cluster:
-            return str(cluster.job_script())
+        job = _needed("dask_jobqueue").slurm.SLURMJob(scheduler="tcp://SCHEDULER:PORT", **self._of_a_job())
+        return str(job.job_script())
 
     def _cluster(self) -> Any:
-        return _needed("dask_jobqueue").SLURMCluster(
-            cores=self.cores,
-            processes=self.cores,
-            memory=self.memory,
-            walltime=self.walltime,
-            queue=self.queue,
-            account=self.account,
-            job_extra_directives=list(self.extra),
-            scheduler_options={"dashboard_address": None},
-        )
+        return _needed("dask_jobqueue").SLURMCluster(scheduler_options={"dashboard_address": ":0"}, **self._of_a_job())
+
+    def _of_a_job(self) -> dict[str, Any]:
+        return {
+            "cores": self.cores,
+            "processes": self.cores,
+            "memory": self.memory,
+            "walltime": self.walltime,
+            "queue": self.queue,
+            "account": self.account,
+            "job_extra_directives": list(self.extra),
+        }
 
 
-def _with_workers(client: Any, tasks: Sequence[Task]) -> Iterator[int]:
-    from joblib import parallel_config
+def _in_threads(calls: Iterable[Call], at_once: int) -> Iterator[Done]:
+    return _by_joblib(calls, at_once, "threading")
 
-    for file in _own_modules(tasks):
-        client.upload_file(str(file))
-    with parallel_config(backend="dask", client=client, wait_for_workers_timeout=PATIENCE_S):
-        client.wait_for_workers(1, timeout=PATIENCE_S)
-        yield math.ceil(sum(client.ncores().values()))
+
+def _in_processes(calls: Iterable[Call], at_once: int) -> Iterator[Done]:
+    return _by_joblib(calls, max(at_once, 2), "loky")  # it would do the work of a single process in this one
+
+
+def _by_joblib(calls: Iterable[Call], at_once: int, backend: str) -> Iterator[Done]:
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=at_once, backend=backend, return_as="generator_unordered", batch_size=1)
+    return parallel(delayed(function)(*arguments) for function, arguments in calls)  # type: ignore[no-any-return]
+
+
+def _on_dask(client: Any, calls: Iterable[Call], at_once: int) -> Iterator[Done]:
+    """Not by joblib's backend for Dask, which waits for ever for a task that killed its worker."""
+    numbers: dict[Any, int] = {}
+
+    def submit(count: int) -> Iterator[Any]:
+        for function, arguments in islice(left, count):
+            future = client.submit(function, *arguments, pure=False)
+            numbers[future] = arguments[0]
+            yield future
+
+    left = iter(calls)
+    futures = _needed("distributed").as_completed(submit(AHEAD * at_once))
+    try:
+        for future in futures:
+            number = numbers.pop(future)
+            try:
+                yield future.result()
+            except (Exception, CancelledError) as error:  # what is cancelled has lost its scheduler
+                yield number, error
+            for another in submit(1):
+                futures.add(another)
+    finally:
+        client.cancel(list(numbers))
 
 
 def _own_modules(tasks: Sequence[Task]) -> set[Path]:

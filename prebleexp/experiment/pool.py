@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from prebleexp.errors import PrebleexpError
-from prebleexp.experiment.backends import Backend, Group
+from prebleexp.experiment.backends import Backend, Call, Crew, Done
 from prebleexp.experiment.limits import memory_note
 from prebleexp.experiment.provenance import provenance
 from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep, work
@@ -29,10 +29,10 @@ def compute(
     A task that ends its worker has failed; the others go on. Raises PrebleexpError if results cannot be kept or the
     workers cannot be reached.
     """
-    with _stopping() as stop, backend.engaged(tasks, orders.workers) as workers:
+    with _stopping() as stop, backend.engaged(tasks, orders.workers) as crews:
         _prepare(tasks)
-        for group in backend.groups(tasks, workers):
-            yield from _Handover(group, orders, admit, stop).results()
+        for crew in crews:
+            yield from _Handover(crew, orders, admit, stop).results()
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def _prepare(tasks: Sequence[Task]) -> None:
 
 @dataclass
 class _Handover:
-    group: Group
+    crew: Crew
     orders: Orders
     admit: Callable[[Sequence[Task]], list[Task]]
     stop: threading.Event
@@ -65,40 +65,39 @@ class _Handover:
     """what went wrong while batches were given out, in whichever thread"""
 
     def __post_init__(self) -> None:
-        self.left = {task.key: task for task in self.group.tasks}
+        self.left = {task.key: task for task in self.crew.tasks}
 
     def results(self) -> Iterator[Attempt]:
         while self.left:
             try:
-                yield from self._parallel(_batches(self.left.values(), self.group.workers), self.group.workers)
+                yield from self._handed_over(_batches(self.left.values(), self.crew.workers))
                 return
             except PrebleexpError:
                 raise
-            except Exception:  # some worker ended, or could not take its tasks
+            except Exception:  # some worker ended, and it is not known which
                 yield from self._after_a_death()
 
-    def _parallel(self, batches: Sequence[list[Task]], workers: int) -> Iterator[Attempt]:
-        from joblib import Parallel
-
-        if not batches:
-            return
+    def _handed_over(self, batches: Sequence[list[Task]]) -> Iterator[Attempt]:
         self.out.clear()
-        # joblib would do the work of a single process in this one
-        workers = min(workers, len(batches)) if self.group.joblib == "threading" else workers
-        backend = {} if self.group.joblib == "dask" else {"backend": self.group.joblib}  # dask's is in force already
-        parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, **backend)
-        for number, attempts in parallel(self._given_out(batches)):
-            del self.out[number]
-            for attempt in attempts:
+        lost: list[tuple[list[Task], BaseException]] = []
+        for number, done in self.crew.run(self._given_out(batches), min(self.crew.workers, len(batches))):
+            batch = self.out.pop(number)
+            if isinstance(done, BaseException):
+                lost.append((batch, done))
+                continue
+            for attempt in done:
                 del self.left[attempt.key]
                 yield attempt
         if self.trouble:
             raise self.trouble[0]
+        for batch, error in lost:
+            if len(batch) == 1:
+                yield self._died(batch[0], error)
+            else:
+                yield from self._handed_over([[task] for task in batch])
 
-    def _given_out(self, batches: Iterable[list[Task]]) -> Iterator[Any]:
-        from joblib import delayed
-
-        stop = self.stop if self.group.joblib == "threading" else None
+    def _given_out(self, batches: Iterable[list[Task]]) -> Iterator[Call]:
+        stop = self.stop if self.crew.threads else None
         for number, batch in enumerate(batches):
             try:
                 admitted = self.admit(batch)
@@ -109,34 +108,24 @@ class _Handover:
                 del self.left[key]
             if admitted:
                 self.out[number] = admitted
-                yield delayed(_numbered)(number, admitted, self.orders, stop)
+                yield _numbered, (number, admitted, self.orders, stop)
 
     def _after_a_death(self) -> Iterator[Attempt]:
-        """Which task it was is not known: of each batch that was out, the first without a result may be it, or, where
-        results are handed back whole batches at a time, any. Each of these is tried alone."""
+        """Of each batch that was out, the first run without a result may be it. Each of these is tried alone."""
         suspects: list[Task] = []
-        for batch in self.out.values():
+        for batch in list(self.out.values()):
             unfinished = [task for task in batch if not self._is_kept(task)]
-            suspects += unfinished[:1] if self.orders.cache is not None else unfinished
+            suspects += unfinished[:1]
             for task in batch:
                 if task not in unfinished:
                     yield self._kept(task)
         for task in suspects or list(self.left.values()):
             try:
-                yield from self._alone(task)
+                yield from self._handed_over([[task]])
             except PrebleexpError:
                 raise
             except Exception as error:
-                del self.left[task.key]
                 yield self._died(task, error)
-
-    def _alone(self, task: Task) -> Iterator[Attempt]:
-        """Not asked for again: it was admitted."""
-        admit, self.admit = self.admit, list
-        try:
-            yield from self._parallel([[task]], 2)
-        finally:
-            self.admit = admit
 
     def _is_kept(self, task: Task) -> bool:
         cache = self.orders.cache
@@ -152,7 +141,8 @@ class _Handover:
         error = Failure(**failed.error) if failed else Failure("Damaged", "what was kept of it is damaged")
         return Attempt(task.key, None, error, failed.provenance if failed else {})
 
-    def _died(self, task: Task, error: Exception) -> Attempt:
+    def _died(self, task: Task, error: BaseException) -> Attempt:
+        del self.left[task.key]
         codes = re.search(r"\{(.*?)\}", str(error))
         how = f" ({codes[1]})" if codes else ""
         if type(error).__name__ in ("TerminatedWorkerError", "BrokenProcessPool", "KilledWorker"):
@@ -160,7 +150,7 @@ class _Handover:
             if "KILL" in how:
                 message += f", as the system does when memory runs out: {memory_note(self.orders.workers)}"
             failure = Failure("WorkerDied", message, str(error))
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError | CancelledError):
             raise PrebleexpError(f"the workers cannot be reached any more: {error}") from error
         else:
             failure = Failure(type(error).__name__, str(error))
@@ -168,9 +158,7 @@ class _Handover:
         return attempt if self.orders.cache is None else keep(attempt, task, self.orders.cache)
 
 
-def _numbered(
-    number: int, tasks: list[Task], orders: Orders, stop: threading.Event | None
-) -> tuple[int, list[Attempt]]:
+def _numbered(number: int, tasks: list[Task], orders: Orders, stop: threading.Event | None) -> Done:
     return number, work(tasks, orders, stop)
 
 

@@ -12,6 +12,7 @@ LEVELS = {
     "errors": 0,
     "machine_code": 0,
     "intervals": 0,
+    "precision": 1,
     "sim": 1,
     "policies": 2,
     "workloads": 2,

@@ -18,9 +18,11 @@ from prebleexp.launch import configs, specs
 from prebleexp.launch.compose import Composer, Composition
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
+from prebleexp.metrics import METRICS
+from prebleexp.precision import Precision
 
 GROUPS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead")
-NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "replications")
+NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "replications", "ci", "ci_metric", "max_replications")
 CHOICES = {
     "keep_requests": ("first", "all", "none"),
     "retry": RETRIES,
@@ -42,6 +44,8 @@ class Settings:
     """for each run"""
     retry: str
     """what is computed although there is a result"""
+    precision: Precision | None
+    """how well means are to be known, if that says how many replications there are"""
     cache_dir: Path
     reports_dir: Path
     keep_requests: str
@@ -60,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Job:
-    """One configuration: a cell per replication, in order of seeds."""
+    """One configuration: a cell per replication, in order of seeds; of replications=auto only the first."""
 
     cells: tuple[Cell, ...]
     settings: Settings
@@ -95,7 +99,8 @@ def job_of(composition: Composition) -> Job:
 
 def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell]:
     """The cells of a composed configuration, given which option each config group has."""
-    count = _integer("replications", values["replications"], 1, MOST_REPLICATIONS)
+    precision = precision_of(values)
+    count = _count(values["replications"]) if precision is None else precision.looks[0]
     for group in GROUPS:
         if group not in choices:
             raise InvalidInput(f"{group} is a list of options; it must be one")
@@ -104,6 +109,19 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
     same = {key: values[key] for key in ("gpus", "rps", "duration_s", "horizon")} | built
     first = Cell(seed=values["seed"], names=names, **same)
     return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
+
+
+def precision_of(values: Mapping[str, Any]) -> Precision | None:
+    """What replications=auto asks for; None if their number is given."""
+    if values["replications"] != "auto":
+        return None
+    most = _integer("max_replications", values["max_replications"], 2, MOST_REPLICATIONS)
+    ci = values["ci"]
+    if isinstance(ci, bool) or not isinstance(ci, int | float) or not 0 < ci < 1:
+        raise InvalidInput(f"ci={ci} is not valid; it must be a share of the mean, between 0 and 1")
+    if values["ci_metric"] not in METRICS:
+        raise unknown("metric in ci_metric:", str(values["ci_metric"]), METRICS)
+    return Precision(float(ci), values["ci_metric"], most)
 
 
 def settings_of(values: Mapping[str, Any]) -> Settings:
@@ -125,6 +143,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         time_limit_s=None if values["time_limit_s"] is None else _seconds("time_limit_s", values["time_limit_s"]),
         retry=values["retry"],
         cache_dir=_folder("cache_dir", values["cache_dir"]),
+        precision=precision_of(values),
         reports_dir=_folder("reports_dir", values["reports_dir"]),
         keep_requests=values["keep_requests"],
         report=values["report"],
@@ -142,6 +161,12 @@ def _integer(key: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidInput(f"{key}={value} is not valid; it must be an integer from {least} to {most}")
     return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, str):
+        raise InvalidInput(f"replications={value} is not valid; it must be a number or auto")
+    return _integer("replications", value, 1, MOST_REPLICATIONS)
 
 
 def _seconds(key: str, value: object) -> float:

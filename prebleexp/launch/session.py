@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row
+from prebleexp.precision import Precision
 
 
 class Session:
@@ -32,6 +33,8 @@ class Session:
         self.places: list[Place] = []
         """for every job where it belongs, in a sweep of several parts"""
         self.seconds = 0.0
+        self.imprecise = 0
+        """jobs whose means are not known as well as was asked for"""
 
     def __call__(self, cfg: DictConfig) -> None:
         raise InvalidInput("hydra/launcher must be prebleexp: other launchers run jobs one by one")
@@ -45,25 +48,43 @@ class Session:
             self._refuse_difference(job.settings)
         self.axes += [axis for axis in axes if axis not in self.axes]
         start = time.perf_counter()
-        cells = [cell for job in jobs for cell in job.cells]
-        found = self._results(cells)
+        of_jobs = self._of_jobs([job.cells for job in jobs], self.settings.keep_requests)
+        if self.settings.precision is not None:
+            self._replicate(of_jobs, self.settings.precision)
         self.seconds += time.perf_counter() - start
+        found = [result for results in of_jobs for result in results]
         bad = [result.error for result in found if result.error and result.error.type == InvalidInput.__name__]
         if found and len(bad) == len(found):  # such as a workload file that is malformed, which is seen when it is read
             raise InvalidInput(bad[0].message)
-        results = iter(found)
-        of_jobs = [[next(results) for _ in job.cells] for job in jobs]
         self.results += of_jobs
         return of_jobs
 
-    def _results(self, cells: Sequence[Cell]) -> list[Result]:
+    def _of_jobs(self, cells: Sequence[Sequence[Cell]], keep_requests: str) -> list[list[Result]]:
+        results = iter(self._results([cell for of_job in cells for cell in of_job], keep_requests))
+        return [[next(results) for _ in of_job] for of_job in cells]
+
+    def _replicate(self, of_jobs: Sequence[list[Result]], precision: Precision) -> None:
+        """Add replications to the results of each job until its mean is known well enough."""
+        keep = "all" if self.settings.keep_requests == "all" else "none"
+        for count in precision.looks[1:]:
+            short = [results for results in of_jobs if _is_short(results, precision)]
+            first = [results[0].cell for results in short]
+            more = [
+                [replace(cell, seed=cell.seed + i) for i in range(len(results), count)]
+                for cell, results in zip(first, short, strict=True)
+            ]
+            for results, added in zip(short, self._of_jobs(more, keep), strict=True):
+                results += added
+        self.imprecise += sum(_is_short(results, precision) for results in of_jobs)
+
+    def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
         with Progress(len(cells)) as progress:
             return run_all(
                 cells,
                 self.cache,
                 workers=self.settings.workers,
                 backend=self.settings.backend,
-                keep_requests=self.settings.keep_requests,
+                keep_requests=keep_requests,
                 retry=self.settings.retry,
                 time_limit_s=self.settings.time_limit_s,
                 on_done=progress.advance,
@@ -105,12 +126,17 @@ class Session:
         """How much was computed, in a line."""
         cached = sum(result.cached for result in self.runs)
         computed = len(self.runs) - cached - len(self.failed)
-        if cached == len(self.runs):
-            return f"{_runs(cached)}, all from the cache; {self.seconds:.1f} s"
         failed = f", {len(self.failed):,} failed" if self.failed else ""
-        return (
-            f"{_runs(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}; {self.seconds:.1f} s"
-        )
+        took = f"{self.seconds:.1f} s"
+        if self.imprecise and self.settings.precision is not None:
+            precision = self.settings.precision
+            took += (
+                f"; {self.imprecise} of {len(self.results)} means of {precision.metric} are not known to "
+                f"{precision.ci:.1%} after {precision.most} replications"
+            )
+        if cached == len(self.runs):
+            return f"{_runs(cached)}, all from the cache; {took}"
+        return f"{_runs(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}; {took}"
 
     def _refuse_difference(self, settings: Settings) -> None:
         for name in (field.name for field in fields(Settings)):
@@ -119,6 +145,13 @@ class Session:
                 raise InvalidInput(
                     f"{name}={first} and {name}={second}: {name} must be the same for all cells of a sweep"
                 )
+
+
+def _is_short(results: Sequence[Result], precision: Precision) -> bool:
+    """Whether more replications are needed, and of use."""
+    values = [result.metrics[precision.metric] for result in results if result.metrics is not None]
+    known = [float(value) for value in values if value is not None]
+    return len(known) == len(results) and not precision.reached(known)
 
 
 def _runs(count: int) -> str:

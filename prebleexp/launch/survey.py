@@ -34,8 +34,8 @@ class Survey(Session):
     def cache(self) -> Cache:
         return Cache(self.settings.cache_dir, make=False)
 
-    def _results(self, cells: Sequence[Cell]) -> list[Result]:
-        plan = look_up(cells, self.cache, keep_requests=self.settings.keep_requests, retry=self.settings.retry)
+    def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
+        plan = look_up(cells, self.cache, keep_requests=keep_requests, retry=self.settings.retry)
         self.tasks.update({task.key: task for task in plan.missing})
         return plan.results()
 

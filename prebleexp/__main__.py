@@ -202,7 +202,11 @@ def _keep(session: Session, master: DictConfig, command: str) -> None:
     from prebleexp import store
 
     settings = session.settings
-    store.load(settings.cache_dir / DATABASE, session.rows, session.request_files)
+    database = settings.cache_dir / DATABASE
+    if session.cache.read_only is None:
+        store.load(database, session.rows, session.request_files)
+    else:
+        print(f"the database {database} stays as it is: {session.cache.read_only}", file=sys.stderr)
     if settings.report == "none":
         return
     from omegaconf import OmegaConf, open_dict

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment import cache as cache_module
+from prebleexp.experiment import durable, filesystem
 from prebleexp.experiment.cache import Cache, Entry
 
 KEY = "ab" * 32
@@ -242,3 +247,82 @@ def test_a_thousand_entries_are_read_quickly(tmp_path: Path) -> None:
     seconds = time.perf_counter() - start
     print(f"{seconds:.2f} s")
     assert seconds < 1.5
+
+
+def test_a_new_folder_says_its_format_and_an_unmarked_one_is_of_the_first(tmp_path: Path) -> None:
+    Cache(tmp_path)
+    assert json.loads((tmp_path / "format.json").read_bytes()) == {"files": 1, "keys": 1}
+    (tmp_path / "format.json").unlink()
+    Cache(tmp_path)
+    assert (tmp_path / "format.json").exists()
+
+
+@pytest.mark.parametrize("format", [{"files": 2, "keys": 1}, {"files": 1, "keys": 2}])
+def test_a_folder_of_a_later_program_is_left_alone(tmp_path: Path, format: dict[str, int]) -> None:
+    (tmp_path / "format.json").write_text(json.dumps(format))
+    with pytest.raises(InvalidInput, match=r"was written by a later prebleexp \(format .*this one knows 1\.1\); use"):
+        Cache(tmp_path)
+    assert json.loads((tmp_path / "format.json").read_text()) == format
+
+
+def test_a_folder_of_an_older_program_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Cache(tmp_path).put(entry(), REQUESTS)
+    monkeypatch.setattr(cache_module, "FORMATS", (1, 2))
+    newer = Cache(tmp_path)
+    said = capsys.readouterr().err
+    assert f"cache folder {tmp_path} was of an older format (1.1, now 1.2); its runs are not found any more" in said
+    assert newer.read_only is None
+    Cache(tmp_path)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": "x", "keys": 1}', '{"files": null, "keys": 1}'])
+def test_a_format_that_cannot_be_understood_is_bad_input(tmp_path: Path, text: str) -> None:
+    (tmp_path / "format.json").write_text(text)
+    with pytest.raises(InvalidInput, match=r"format.json does not say a format; .* is not a cache folder"):
+        Cache(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_can_be_read(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, data: bytes) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(durable, "write", refuse)
+    (cache.folder / "format.json").unlink()
+    again = Cache(cache.folder)
+    assert again.read_only == "Read-only file system"
+    assert again.get(KEY) == entry()
+    with pytest.raises(PrebleexpError, match=r"cannot be written: Read-only file system"):
+        again.put(entry("cd" * 32, None))
+
+
+def test_a_damaged_entry_is_moved_between_file_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The runs on one, the folder on another."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.fail("this test needs a second file system at /dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory) as other:
+        (tmp_path / "v1").symlink_to(other)
+        cache = Cache(tmp_path)
+        cache.put(entry(), REQUESTS)
+        assert cache.get(KEY, requests=True) == entry()
+        cache.path(KEY).write_bytes(b"{}")
+        assert cache.get(KEY) is None
+        assert "set aside" in capsys.readouterr().err
+        assert sorted(path.suffix for path in (tmp_path / "bad").iterdir()) == [".json", ".parquet"]
+        assert not cache.path(KEY).exists()
+
+
+def test_it_says_what_to_know_of_the_file_system(tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    line = f"36 35 {os.major(device)}:{os.minor(device)} / /mnt rw,noatime shared:1 - {{}} server:/x rw\n"
+    mounts.write_text("22 1 0:1 / /proc rw - proc proc rw\n" + line.format("nfs4"))
+    says = filesystem.remark(tmp_path, mounts)
+    assert says is not None
+    assert "is on nfs4: runs are safe there" in says
+    mounts.write_text(line.format("ext4"))
+    assert filesystem.remark(tmp_path, mounts) is None
+    assert filesystem.remark(tmp_path, tmp_path / "missing") is None

@@ -78,7 +78,7 @@ BAD = {
         "valid: e2, e2_released, least_work, lor, lor_tokens, random, replay, round_robin. Did you mean 'lor'?"
     ),
     "hardware=h200": "unknown hardware 'h200'; valid: a100_mistral_7b",
-    "gpu=4": "unknown key 'gpu'; valid: cache_dir, duration_s, engine, gpus,",
+    "gpu=4": "unknown key 'gpu'; valid: backend, cache_dir, ci, ci_metric, duration_s, engine, gpus,",
     "+foo=1": "unknown key 'foo'; valid:",
     "~rps": "rps has no value",
     "gpus=0": "gpus=0 is not valid",
@@ -134,7 +134,7 @@ BAD = {
     "-m policy=glob(x*)": "nothing to sweep over",
     "-m workers=1,2": "workers must be the same for all cells",
     "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
-    "simulate": "unknown command 'simulate'; valid: bench, calibrate, why",
+    "simulate": "unknown command 'simulate'; valid: bench, calibrate, status, why",
     "--fast": "unrecognized arguments: --fast",
     "--cfg everything": "invalid choice: 'everything'",
     "why": "why needs two keys",

@@ -62,15 +62,14 @@ class Cache:
     """The runs in a folder. Any number of threads and processes may read and write it at once."""
 
     def __init__(self, folder: Path, make: bool = True) -> None:
-        """`make` the folder if it is not there. Raises InvalidInput if that cannot be done, or if it is of a later
-        format than this program knows."""
+        """Without `make`, for who only reads, no folder is made and no format noted. Raises InvalidInput if the folder
+        cannot be made, or if it is of a later format than this program knows."""
         self.folder = folder
         self.runs = folder / f"v{LAYOUT}"
         self.read_only: str | None = None
         """why nothing can be written; None if it can"""
         marked = _format(folder)
-        if not make and not self.runs.is_dir():
-            self.read_only = "it is not there"
+        if not make:
             return
         try:
             self.runs.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment import filesystem
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, run_all
@@ -92,7 +94,11 @@ class Session:
 
     @cached_property
     def cache(self) -> Cache:
-        return Cache(self.settings.cache_dir)
+        cache = Cache(self.settings.cache_dir)
+        remark = filesystem.remark(cache.folder)
+        if remark is not None:
+            print(remark, file=sys.stderr)
+        return cache
 
     @cached_property
     def runs(self) -> list[Result]:
@@ -124,7 +130,7 @@ class Session:
 
     def account(self) -> str:
         """How much was computed, in a line."""
-        cached = sum(result.cached for result in self.runs)
+        cached = sum(result.cached and result.error is None for result in self.runs)
         computed = len(self.runs) - cached - len(self.failed)
         failed = f", {len(self.failed):,} failed" if self.failed else ""
         took = f"{self.seconds:.1f} s"

@@ -21,7 +21,7 @@ def answer(arguments: Sequence[str]) -> str:
         raise InvalidInput('why needs two keys, as in the column "key" of the results, and perhaps cache_dir=FOLDER')
     if not folder.is_dir():
         raise InvalidInput(f"cache_dir={folder} is not a folder")
-    cache = Cache(folder)
+    cache = Cache(folder, make=False)
     first, second = (_entry(cache, key) for key in keys)
     lines = [
         f"{path}: {json.dumps(a)} and {json.dumps(b)}" for path, a, b in differences(first.content, second.content)

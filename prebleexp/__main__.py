@@ -265,15 +265,19 @@ def _calibrate(arguments: list[str]) -> int:
     return 0
 
 
-def _why(arguments: list[str]) -> int:
-    from prebleexp.launch import why
+def _cache(arguments: list[str]) -> int:
+    from prebleexp.launch import cache_command
 
-    print(why.answer(arguments))
-    return 0
+    return cache_command.run(arguments)
+
+
+def _why(arguments: list[str]) -> int:
+    return _cache(["why", *arguments])
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench": _bench,
+    "cache": _cache,
     "calibrate": _calibrate,
     "status": _status,
     "why": _why,

@@ -65,7 +65,7 @@ class Cache:
         """Without `make`, for who only reads, no folder is made and no format noted. Raises InvalidInput if the folder
         cannot be made, or if it is of a later format than this program knows."""
         self.folder = folder
-        self.runs = folder / f"v{LAYOUT}"
+        self.runs = folder.absolute() / f"v{LAYOUT}"  # worker processes may be in another folder
         self.read_only: str | None = None
         """why nothing can be written; None if it can"""
         marked = _format(folder)
@@ -159,7 +159,7 @@ class Cache:
 
     def set_aside(self, path: Path, key: str, reason: str) -> None:
         """Move what is damaged out of the way, and say so."""
-        bad = self.folder / "bad"
+        bad = self.runs.with_name("bad")
         paths = [path] if path == self.failure_path(key) else [path, self.requests_path(key)]
         try:
             bad.mkdir(exist_ok=True)

@@ -87,8 +87,8 @@ def _simulate(arguments: list[str], survey: bool = False) -> int:
     if survey or given.dry:
         return _survey(loader, master if sweep else None, given)
     if sweep:
-        return _sweep(loader, master, f"python -m prebleexp {shlex.join(arguments)}")
-    return _run(loader, given.overrides)
+        return _sweep(loader, master, _line(arguments))
+    return _run(loader, given.overrides, _line(arguments))
 
 
 def _version() -> str:
@@ -110,7 +110,11 @@ def _show(loader: ConfigLoaderImpl, given: Any) -> int:
     return 0
 
 
-def _run(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> int:
+def _line(arguments: Sequence[str]) -> str:
+    return f"python -m prebleexp {shlex.join(arguments)}"
+
+
+def _run(loader: ConfigLoaderImpl, overrides: Sequence[str], command: str) -> int:
     """All replications of one configuration."""
     from prebleexp.launch import tables
     from prebleexp.launch.configure import job
@@ -123,7 +127,9 @@ def _run(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> int:
         tables.metrics(session.runs)
     else:
         tables.write_rows(session.rows, one.settings.output)
-    return _finish(session)
+    code = _finish(session)
+    _load(session, "run", command)
+    return code
 
 
 def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
@@ -197,16 +203,30 @@ def _finish(session: Session) -> int:
     return 1
 
 
-def _keep(session: Session, master: DictConfig, command: str) -> None:
-    """Load the sweep into the database and write its report."""
+def _load(session: Session, name: str, command: str) -> None:
+    """Bring the database up to what was run."""
     from prebleexp import store
+    from prebleexp.launch.rows import stored_failure
 
     settings = session.settings
     database = settings.cache_dir / DATABASE
-    if session.cache.read_only is None:
-        store.load(database, session.rows, session.request_files)
-    else:
+    if session.cache.read_only is not None:
         print(f"the database {database} stays as it is: {session.cache.read_only}", file=sys.stderr)
+        return
+    about, runs = session.experiment(name, settings.title or name, command)
+    store.load(
+        database,
+        session.stored_rows,
+        session.request_files,
+        [stored_failure(result) for result in session.failed],
+        store.Experiment(about, session.started, runs),
+    )
+
+
+def _keep(session: Session, master: DictConfig, command: str) -> None:
+    """Load the sweep into the database and write its report."""
+    settings = session.settings
+    _load(session, settings.sweep, command)
     if settings.report == "none":
         return
     from omegaconf import OmegaConf, open_dict
@@ -271,6 +291,12 @@ def _cache(arguments: list[str]) -> int:
     return cache_command.run(arguments)
 
 
+def _sql(arguments: list[str]) -> int:
+    from prebleexp import sql
+
+    return sql.run(arguments, DATABASE)
+
+
 def _why(arguments: list[str]) -> int:
     return _cache(["why", *arguments])
 
@@ -279,6 +305,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench": _bench,
     "cache": _cache,
     "calibrate": _calibrate,
+    "sql": _sql,
     "status": _status,
     "why": _why,
 }

@@ -1,4 +1,5 @@
-"""The results as two DuckDB tables: `runs`, a row per cell and seed, and `requests`, a row per kept request.
+"""The results as DuckDB tables (docs/tables.md): `runs`, a row per cell and seed; `requests`, a row per kept request;
+`failures`, a row per run that failed; `experiments` and `experiment_runs`, which sweeps there were, and of which runs.
 
 The cache's files are the truth and the database is an index of them: it may be deleted at any time, and a damaged one
 is set aside and started anew. DuckDB admits one writing process, so only the parent writes, in one short transaction.
@@ -11,8 +12,9 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import PrebleexpError
 
@@ -27,41 +29,70 @@ LOCK_PATIENCE_S = 5.0
 ENVIRONMENT_ERRORS = ("Cannot open file", "Permission denied", "Is a directory", "No space left", "Could not write")
 
 
-def load(database: Path, rows: Sequence[Row], request_files: Mapping[str, Path]) -> None:
-    """Bring `runs` up to these rows, told apart by "key", and `requests` up to these Parquet files, by key.
+@dataclass(frozen=True)
+class Experiment:
+    """A command that was run, and the runs that it is made of."""
+
+    columns: Row
+    """of its row, with its "id"; "first_run", "last_run" and "times_run" are added here"""
+    started: str
+    """UTC, as in ISO 8601"""
+    runs: Sequence[Row]
+    """rows with the "key" of a run and what it is called here"""
+
+
+def load(
+    database: Path,
+    rows: Sequence[Row],
+    request_files: Mapping[str, Path],
+    failures: Sequence[Row] = (),
+    experiment: Experiment | None = None,
+) -> None:
+    """Bring `runs` and `failures` up to these rows, told apart by "key", `requests` up to these Parquet files, by key,
+    and `experiments` up to this one, by "id"; in one transaction.
 
     What is there already is left alone; a column that is new gets NULL in the older rows. Raises PrebleexpError if
     another process holds the database for long, if it cannot be written, or if a Parquet file cannot be read.
     """
     import duckdb
 
+    def attempt() -> None:
+        with closing(connect(database)) as connection:
+            connection.begin()
+            _bring_up(connection, "runs", "key", rows)
+            _load_requests(connection, request_files)
+            if _columns(connection, "failures"):
+                _delete(connection, "failures", "key", [row["key"] for row in rows])
+            _bring_up(connection, "failures", "key", failures)
+            if experiment is not None:
+                _load_experiment(connection, experiment)
+            connection.commit()
+
     try:
-        _load(database, rows, request_files)
+        attempt()
     except duckdb.Error as error:
         if any(cause in str(error) for cause in ENVIRONMENT_ERRORS):
             raise PrebleexpError(f"cannot write the database {database}: {_first_line(error)}") from error
         _set_aside(database, _first_line(error))
         try:
-            _load(database, rows, request_files)
+            attempt()
         except duckdb.Error as again:
             raise PrebleexpError(f"cannot build the database {database}: {_first_line(again)}") from again
 
 
-def _load(database: Path, rows: Sequence[Row], request_files: Mapping[str, Path]) -> None:
-    with closing(_connect(database)) as connection:
-        connection.begin()
-        _load_runs(connection, rows)
-        _load_requests(connection, request_files)
-        connection.commit()
+def connect(database: Path, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """Waits a while for a process that has it open. A connection that may only read cannot read other files either.
 
-
-def _connect(database: Path) -> duckdb.DuckDBPyConnection:
+    Raises PrebleexpError if the other process keeps it, duckdb.Error if it cannot be opened.
+    """
     import duckdb
+
+    limits: dict[str, Any] = {"enable_external_access": "false", "lock_configuration": "true"} if read_only else {}
 
     give_up = time.monotonic() + LOCK_PATIENCE_S
     while True:
         try:
-            return duckdb.connect(database)
+            return duckdb.connect(database, read_only=read_only, config=limits)
         except duckdb.IOException as error:
             if "Could not set lock" not in str(error):
                 raise
@@ -80,22 +111,51 @@ def _set_aside(database: Path, reason: str) -> None:
     print(f"the database {database} is not usable ({reason}); moved to {aside.name} and rebuilt", file=sys.stderr)
 
 
-def _load_runs(connection: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> None:
-    columns = _columns(connection, "runs")
-    stored = _stored_runs(connection) if columns else {}
-    changed = {row["key"]: row for row in rows if stored.get(row["key"]) != _without_nulls(row)}
-    if not changed:
-        return
-    names = dict.fromkeys(name for row in changed.values() for name in row)
-    incoming = {name: [row.get(name) for row in changed.values()] for name in names}
+def _bring_up(connection: duckdb.DuckDBPyConnection, table: str, by: str, rows: Sequence[Row]) -> None:
+    columns = _columns(connection, table)
+    stored = _stored(connection, table, by) if columns else {}
+    changed = {row[by]: row for row in rows if stored.get(row[by]) != _without_nulls(row)}
+    if changed:
+        if columns:
+            _delete(connection, table, by, list(changed))
+        _insert(connection, table, list(changed.values()), columns)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
+    names = dict.fromkeys(name for row in rows for name in row)
+    incoming = {name: [row.get(name) for row in rows] for name in names}
     types = {name: _type(values, columns.get(name)) for name, values in incoming.items()}
-    _widen(connection, "runs", types, columns)
-    connection.execute("DELETE FROM runs WHERE key IN (SELECT unnest(?::VARCHAR[]))", [list(changed)])
+    _widen(connection, table, types, columns)
     lists = ", ".join(f"unnest(?::{types[name]}[]) AS {_quoted(name)}" for name in incoming)
     connection.execute(
-        f"INSERT INTO runs BY NAME SELECT {lists}",
+        f"INSERT INTO {table} BY NAME SELECT {lists}",
         [_as_type(values, types[name]) for name, values in incoming.items()],
     )
+
+
+def _delete(connection: duckdb.DuckDBPyConnection, table: str, by: str, values: Sequence[Value]) -> None:
+    query = f"DELETE FROM {table} WHERE {_quoted(by)} IN (SELECT unnest(?::VARCHAR[]))"  # noqa: S608 -- our own names
+    connection.execute(query, [list(values)])
+
+
+def _load_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
+    columns = _columns(connection, "experiments")
+    id = experiment.columns["id"]
+    before = _stored(connection, "experiments", "id").get(id, {}) if columns else {}
+    row = {
+        "id": id,
+        "first_run": before.get("first_run", experiment.started),
+        "last_run": experiment.started,
+        "times_run": int(before.get("times_run") or 0) + 1,
+        **experiment.columns,
+    }
+    if columns:
+        _delete(connection, "experiments", "id", [id])
+    _insert(connection, "experiments", [row], columns)
+    columns = _columns(connection, "experiment_runs")
+    if columns:
+        _delete(connection, "experiment_runs", "experiment", [id])
+    _insert(connection, "experiment_runs", [{"experiment": id, **one} for one in experiment.runs], columns)
 
 
 def _load_requests(connection: duckdb.DuckDBPyConnection, request_files: Mapping[str, Path]) -> None:
@@ -120,11 +180,14 @@ def _load_requests(connection: duckdb.DuckDBPyConnection, request_files: Mapping
     connection.execute("DROP TABLE incoming")
 
 
-def _stored_runs(connection: duckdb.DuckDBPyConnection) -> dict[Value, Row]:
-    found = connection.execute("SELECT key, * EXCLUDE (key) FROM runs")
-    names = [column[0] for column in found.description or ()]
-    rows = (dict(zip(names, values, strict=True)) for values in found.fetchall())
-    return {row["key"]: _without_nulls(row) for row in rows}
+def _stored(connection: duckdb.DuckDBPyConnection, table: str, by: str) -> dict[Value, Row]:
+    import duckdb
+
+    found = connection.table(table)
+    if by not in found.columns:
+        raise duckdb.CatalogException(f"table {table} has no column {by}")
+    rows = (dict(zip(found.columns, values, strict=True)) for values in found.fetchall())
+    return {row[by]: _without_nulls(row) for row in rows}
 
 
 def _without_nulls(row: Row) -> Row:

@@ -24,6 +24,7 @@ LEVELS = {
     "launch": 5,
     "store": 5,
     "report": 5,
+    "sql": 6,
     "bench": 6,
     "calibrate": 7,
     "__init__": 6,
@@ -32,7 +33,7 @@ LEVELS = {
 HOMES = {
     "hydra": {"launch", "__main__"},
     "omegaconf": {"launch", "__main__"},
-    "duckdb": {"store"},
+    "duckdb": {"store", "sql"},
     "seaborn": {"report"},
     "matplotlib": {"report"},
     "jinja2": {"report"},

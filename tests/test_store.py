@@ -231,3 +231,28 @@ def test_loading_a_thousand_rows_is_quick_and_again_is_nearly_free(database: Pat
     assert first < 0.5
     assert again < 0.15
     assert database.read_bytes() == before, "nothing is written when nothing changed"
+
+
+def experiment(name: str, keys: str, started: str) -> store.Experiment:
+    return store.Experiment({"id": name, "name": name}, started, [{"key": key, "part": "p"} for key in keys])
+
+
+def test_an_experiment_has_one_row_and_its_runs(database: Path) -> None:
+    load(database, [], {}, experiment=experiment("a", "xyz", "2026-01-01"))
+    load(database, [], {}, experiment=experiment("b", "x", "2026-01-02"))
+    load(database, [], {}, experiment=experiment("a", "xy", "2026-01-03"))
+    with duckdb.connect(database) as connection:
+        found = connection.execute("SELECT id, first_run, last_run, times_run FROM experiments ORDER BY id").fetchall()
+        assert found == [("a", "2026-01-01", "2026-01-03", 2), ("b", "2026-01-02", "2026-01-02", 1)]
+        found = connection.execute("SELECT experiment, key FROM experiment_runs ORDER BY ALL").fetchall()
+        assert found == [("a", "x"), ("a", "y"), ("b", "x")]
+
+
+def test_a_failure_stays_until_the_run_succeeds(database: Path) -> None:
+    failed = {"key": "a", "error_type": "RuntimeError", "error_message": "'quoted'"}
+    load(database, [a_row("b")], {}, [failed])
+    with duckdb.connect(database) as connection:
+        assert connection.execute("SELECT error_message FROM failures").fetchall() == [("'quoted'",)]
+    load(database, [a_row("a")], {})
+    with duckdb.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM failures").fetchall() == [(0,)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prebleexp.experiment.provenance import FIELDS
 from prebleexp.experiment.results import Result
 from prebleexp.intervals import mean_interval
 
@@ -17,6 +18,24 @@ def row(result: Result) -> Row:
     """A run that succeeded: its key, its configuration, its metrics, and how long it took."""
     assert result.metrics is not None
     return {"key": result.key} | result.cell.columns() | result.metrics | {"seconds": result.seconds}
+
+
+def stored(result: Result) -> Row:
+    """Likewise, with how it came about, as the database has it."""
+    return row(result) | {name: result.provenance.get(name) for name in FIELDS}
+
+
+def stored_failure(result: Result) -> Row:
+    """A run that failed, as the database has it."""
+    assert result.error is not None
+    error = {
+        "error_type": result.error.type,
+        "error_message": result.error.message,
+        "traceback": result.error.traceback,
+    }
+    columns = result.cell.columns()
+    about = {name: columns[name] for name in ("gpus", "rps", "policy", "workload", "seed")}
+    return {"key": result.key} | about | error | {"finished": result.provenance.get("finished")}
 
 
 def failure(result: Result) -> Row:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment import filesystem
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.provenance import now, provenance
 from prebleexp.experiment.results import Result, run_all
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
-from prebleexp.launch.rows import Row, row
+from prebleexp.launch.rows import Row, row, stored
 from prebleexp.precision import Precision
 
 
@@ -35,6 +37,7 @@ class Session:
         self.places: list[Place] = []
         """for every job where it belongs, in a sweep of several parts"""
         self.seconds = 0.0
+        self.started = now()
         self.imprecise = 0
         """jobs whose means are not known as well as was asked for"""
 
@@ -110,6 +113,11 @@ class Session:
         return [row(result) for result in self.runs if result.error is None]
 
     @property
+    def stored_rows(self) -> list[Row]:
+        """The same for the database."""
+        return [stored(result) for result in self.runs if result.error is None]
+
+    @property
     def rows_by_part(self) -> dict[str, list[Row]]:
         """The rows of each part, with their variant and line."""
         found: dict[str, list[Row]] = {part.name: [] for part in self.settings.parts}
@@ -127,6 +135,31 @@ class Session:
         """Where the requests of a run are, for those of which they were kept."""
         paths = {row["key"]: self.cache.requests_path(row["key"]) for row in self.rows}
         return {key: path for key, path in paths.items() if path.exists()}
+
+    def experiment(self, name: str, title: str, command: str) -> tuple[Row, list[Row]]:
+        """What was run, for the database: its row, and one for each run. The same name and the same runs are the same
+        experiment."""
+        keys = [result.key for result in self.runs]
+        id = hashlib.sha256("\n".join([name, *sorted(keys)]).encode()).hexdigest()[:16]
+        about = provenance()
+        columns = {
+            "id": id,
+            "name": name,
+            "title": title,
+            "command": command,
+            "n_runs": len(keys),
+            "n_computed": sum(not result.cached and result.error is None for result in self.runs),
+            "n_cached": sum(result.cached and result.error is None for result in self.runs),
+            "n_failed": len(self.failed),
+            "seconds": self.seconds,
+            **{field: about[field] for field in ("prebleexp", "git_commit", "git_dirty", "host")},
+        }
+        named: dict[tuple[str, ...], Row] = {}
+        for i, results in enumerate(self.results):
+            place = asdict(self.places[i]) if self.places else {}
+            for result in results:
+                named[(result.key, *place.values())] = {"key": result.key} | place
+        return columns, list(named.values())
 
     def account(self) -> str:
         """How much was computed, in a line."""

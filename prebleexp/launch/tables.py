@@ -17,10 +17,13 @@ NOTHING = "–"
 SHOWN_FAILURES = 20
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], output: str, file: IO[str] | None = None) -> None:
-    """Rows as a JSON list or as CSV; a column that a row lacks is null, or empty."""
+def write_rows(
+    rows: Sequence[Mapping[str, Any]], output: str, file: IO[str] | None = None, names: Sequence[str] | None = None
+) -> None:
+    """Rows as a JSON list or as CSV; a column that a row lacks is null, or empty. `names` of columns, if there may be
+    no row."""
     file = sys.stdout if file is None else file
-    names = list(dict.fromkeys(name for one in rows for name in one))
+    names = list(dict.fromkeys(name for one in rows for name in one)) if names is None else names
     if output == "json":
         json.dump([{name: one.get(name) for name in names} for one in rows], file, indent=1, allow_nan=False)
         file.write("\n")

@@ -1,0 +1,125 @@
+"""`python -m prebleexp sql "select …"`: questions to the tables of docs/tables.md, which they cannot change."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from prebleexp import store
+from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment import durable
+from prebleexp.launch import tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OUTPUTS = ("table", "csv", "json", "parquet")
+OPTIONS = ("cache_dir", "output", "to")
+MOST_SHOWN = 500
+"""rows of a table for people"""
+SCHEMA = """
+SELECT c.table_name AS "table", c.column_name AS "column", c.data_type AS type, t.estimated_size AS rows
+FROM duckdb_columns() AS c JOIN duckdb_tables() AS t USING (table_oid) ORDER BY c.table_name, c.column_index
+"""
+
+
+def run(arguments: Sequence[str], database: str) -> int:
+    """Print or write the answer to a query, or without one which columns there are; 0.
+
+    Raises InvalidInput for a query that is not valid, PrebleexpError if the answer cannot be written or the database is
+    in use.
+    """
+    options = {}
+    queries = []
+    for one in arguments:
+        option = re.match(rf"({'|'.join(OPTIONS)})=", one)
+        if option:
+            options[option[1]] = one[option.end() :]
+        else:
+            queries.append(one)
+    if len(queries) > 1:
+        raise InvalidInput(f"sql takes one query in quotes and {', '.join(f'{one}=' for one in OPTIONS)}")
+    to = Path(options["to"]) if "to" in options else None
+    output = options.get("output", to.suffix[1:] if to is not None else "table")
+    if output not in OUTPUTS or (output == "parquet" and to is None):
+        raise InvalidInput(
+            f"output={output} is not valid; it must be one of {', '.join(OUTPUTS)} (parquet with to=FILE)"
+        )
+    folder = Path(options.get("cache_dir", "cache")).expanduser()
+    if not (folder / database).is_file():
+        raise InvalidInput(f"there is no database {folder / database}; runs make it")
+    _write(answer(folder / database, queries[0] if queries else SCHEMA), output, to)
+    return 0
+
+
+def answer(database: Path, query: str) -> pa.Table:
+    """The rows of a query. Raises InvalidInput if it is not valid, or would do more than read."""
+    import duckdb
+
+    with closing(store.connect(database, read_only=True)) as connection:
+        try:
+            found = connection.sql(query)
+            if found is None:
+                raise InvalidInput("sql: that is no question; it has no rows")
+            return found.to_arrow_table()
+        except duckdb.Error as error:
+            raise InvalidInput(f"sql: {' '.join(str(error).split())}") from error
+
+
+def _write(found: pa.Table, output: str, to: Path | None) -> None:
+    if to is None:
+        _print(found, output)
+        return
+    data = io.BytesIO()
+    if output == "parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(found, data)
+    else:
+        text = io.StringIO()
+        _as_text(found, output, text)
+        data.write(text.getvalue().encode())
+    try:
+        durable.write(to, data.getvalue())
+    except OSError as error:
+        raise PrebleexpError(f"{to} cannot be written: {error.strerror}") from error
+    print(f"{found.num_rows:,} rows in {to}", file=sys.stderr)
+
+
+def _print(found: pa.Table, output: str) -> None:
+    _as_text(found.slice(0, MOST_SHOWN) if output == "table" else found, output, sys.stdout)
+    if output == "table" and found.num_rows > MOST_SHOWN:
+        print(f"… and {found.num_rows - MOST_SHOWN:,} more rows; output=csv gives all", file=sys.stderr)
+
+
+def _as_text(found: pa.Table, output: str, file: IO[str]) -> None:
+    rows = _rows(found)
+    if output == "table":
+        lines = [[tables.number(value) for value in row.values()] for row in rows]
+        tables.show(found.column_names, lines, file=file)
+    else:
+        tables.write_rows(rows, output, file, found.column_names)
+
+
+def _rows(found: pa.Table) -> list[dict[str, Any]]:
+    return [{name: _plain(value) for name, value in row.items()} for row in found.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON and CSV have a form for."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return json.dumps(value, default=str) if isinstance(value, list | dict) else value

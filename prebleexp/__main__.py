@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
@@ -73,16 +74,15 @@ def _simulate(arguments: list[str]) -> int:
     from hydra.types import RunMode
 
     from prebleexp.launch import configs
-    from prebleexp.launch.messages import understood
+    from prebleexp.launch.messages import MULTIRUN, understood
 
     loader = configs.loader()
-    with understood(loader, given.overrides):
+    lines = [*given.overrides, MULTIRUN] if given.multirun else given.overrides
+    with understood(loader, lines):
         if given.cfg:
             return _show(loader, given)
-        master = loader.load_configuration(
-            configs.CONFIG, given.overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
-        )
-    if given.multirun or master.hydra.mode == RunMode.MULTIRUN:
+        master = loader.load_configuration(configs.CONFIG, lines, RunMode.MULTIRUN)
+    if master.hydra.mode == RunMode.MULTIRUN:
         return _sweep(loader, master, f"python -m prebleexp {shlex.join(arguments)}")
     return _run(loader, given.overrides)
 
@@ -140,14 +140,15 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
     for name in (session.settings.figure, *(one.draw for one in session.settings.figures)):
         if name not in DRAWINGS:
             raise unknown("figure", name, DRAWINGS)
+    if master.hydra.runtime.choices["hydra/launcher"] != "prebleexp":
+        raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
+    master.hydra.sweep.dir = str(Path(master.hydra.sweep.dir).expanduser())
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=HydraContext(config_loader=loader, callbacks=Callbacks(master)),
         task_function=session,
         config=master,
     )
     sweeper.sweep(list(master.hydra.overrides.task))
-    if not session.results:
-        raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
     if session.settings.output == "table":
         tables.summary(session.axes, session.results, session.places)
     else:

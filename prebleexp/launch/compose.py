@@ -231,12 +231,12 @@ def plain(cfg: DictConfig, known: Mapping[str, Any] | None = None) -> dict[str, 
     """
     known = known or {}
     keys = [str(key) for key in cfg if key != "hydra"]
-    with _as_current(cfg):
+    with as_current(cfg):
         return {key: known[key] if key in known else _plain(cfg[key]) for key in keys}
 
 
 @contextmanager
-def _as_current(cfg: DictConfig) -> Iterator[None]:
+def as_current(cfg: DictConfig) -> Iterator[None]:
     """Lets `${hydra:…}` find this configuration's node, as it does while Hydra runs a job."""
     current: Any = HydraConfig.instance()
     before, current.cfg = current.cfg, cfg

@@ -126,12 +126,13 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
     """Every combination of the values, by whichever sweeper is configured."""
     from hydra._internal.callbacks import Callbacks
     from hydra.core.plugins import Plugins
+    from hydra.errors import HydraException
     from hydra.types import HydraContext
 
     from prebleexp.launch import tables
     from prebleexp.launch.compose import plain
     from prebleexp.launch.configure import settings_of
-    from prebleexp.launch.messages import understood
+    from prebleexp.launch.messages import one_line, understood
     from prebleexp.launch.session import Session
     from prebleexp.report.measures import DRAWINGS
 
@@ -148,7 +149,12 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
         task_function=session,
         config=master,
     )
-    sweeper.sweep(list(master.hydra.overrides.task))
+    try:
+        sweeper.sweep(list(master.hydra.overrides.task))
+    except (HydraException, ValueError) as error:
+        hint = "; it gets all metrics of a job, set objective=METRIC for one" if not session.settings.objective else ""
+        name = master.hydra.runtime.choices["hydra/sweeper"]
+        raise InvalidInput(f"hydra/sweeper={name}: {one_line(error)}{hint}") from error
     if session.settings.output == "table":
         tables.summary(session.axes, session.results, session.places)
     else:

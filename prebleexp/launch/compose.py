@@ -49,6 +49,8 @@ class _Base:
     """its top-level keys under which nothing is interpolated or missing"""
     leaves: frozenset[str]
     """paths of values that are of no declared type and may be changed"""
+    asks_hydra: bool
+    """whether Hydra's node is interpolated somewhere"""
 
     def assigned(self, overrides: Sequence[Override]) -> dict[str, Any] | None:
         """The whole tree with plain values put in place of plain values; None if the overrides do more than that."""
@@ -129,6 +131,11 @@ class Composer:
     def _applied(
         self, parsed: Sequence[Override], base: _Base, values: list[Override], number: int | None
     ) -> DictConfig:
+        asks_hydra = base.asks_hydra or any(_asks_hydra(str(override.input_line)) for override in values)
+        if asks_hydra and not all(_is_assignment(override) for override in values):
+            # what looks at the tree while it is changed must see Hydra's node as it is then: not yet filled in
+            lines = [str(override.input_line) for override in parsed[len(self._fixed) :]]
+            return self._by_hydra(lines, number)
         cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written below, in this process
         with flag_override(cfg, ["struct", "no_deepcopy_set_nodes"], [False, True]):
             cfg["hydra"] = base.hydra
@@ -215,13 +222,15 @@ class Composer:
         base = self._base(rest)
         cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written in this process
         choices = dict(base.choices)
+        hydra_node: DictConfig = pickle.loads(pickle.dumps(base.hydra))  # noqa: S301 -- written in this process
         with flag_override(cfg, ["struct", "readonly"], [False, False]):
             for line in options:
                 group = line.partition("=")[0]
                 alone = self._base((*hydra, line))
                 cfg[group] = alone.final[group]
                 choices[group] = alone.choices[group]
-        return _base_of(cfg, base.hydra, choices)
+        hydra_node.runtime.choices.update(choices)
+        return _base_of(cfg, hydra_node, choices)
 
 
 def plain(cfg: DictConfig, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -257,7 +266,8 @@ def _base_of(cfg: DictConfig, hydra: DictConfig, choices: dict[str, str]) -> _Ba
     assert isinstance(tree, dict)
     written = {str(key): value for key, value in tree.items()}
     final = {key: value for key, value in written.items() if _is_final(value)}
-    return _Base(pickle.dumps(cfg), hydra, choices, written, final, frozenset(_leaves(cfg)))
+    leaves = frozenset(_leaves(cfg))
+    return _Base(pickle.dumps(cfg), hydra, choices, written, final, leaves, _asks_hydra(repr(written)))
 
 
 def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
@@ -269,6 +279,15 @@ def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
             yield from _leaves(child, f"{path}{key}.") if isinstance(child._value(), dict) else ()
         elif type(child) is AnyNode and not child._get_flag("readonly"):
             yield path + key
+
+
+def _asks_hydra(text: str) -> bool:
+    return "${" in text and "hydra" in text
+
+
+def _is_assignment(override: Override) -> bool:
+    """Whether it sets a top-level key, whatever is there."""
+    return override.type == OverrideType.CHANGE and override.key_or_group.isidentifier()
 
 
 def _number(hydra: DictConfig, number: int | None) -> None:

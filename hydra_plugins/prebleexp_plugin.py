@@ -7,18 +7,22 @@ So this one is thin: the work is done in `prebleexp.launch`, which is imported w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn
-from hydra.plugins.launcher import Launcher
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+
+if TYPE_CHECKING:
+    from prebleexp.launch.batch import Batches
 
 
 class GroupSource(FileConfigSource):
@@ -56,26 +60,44 @@ class PrebleexpSearchPath(SearchPathPlugin):
 
 
 class PrebleexpSweeper(BasicSweeper):
-    """Every combination of the values on the command line, in one batch. Composes nothing: the launcher does."""
+    """Every combination of the values on the command line, in one batch. Composes nothing: the launcher does.
 
-    def sweep(self, arguments: list[str]) -> Sequence[JobReturn]:
-        from prebleexp.launch import batch
-
-        return batch.sweep(self, arguments)
-
-
-class PrebleexpLauncher(Launcher):
-    """Runs a batch of jobs as one list of cells: cached ones are looked up, the others run in parallel."""
+    For the task of another application it is Hydra's basic sweeper.
+    """
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.config = config
-        self.hydra_context = hydra_context
+        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.task_function = task_function
+
+    def sweep(self, arguments: list[str]) -> Any:
+        from prebleexp.launch import batch
+
+        return batch.sweep(self, arguments) if batch.takes(self.task_function) else super().sweep(arguments)
+
+
+class PrebleexpLauncher(BasicLauncher):
+    """Runs a batch of jobs as one list of cells: cached ones are looked up, the others run in parallel.
+
+    For the task of another application it is Hydra's basic launcher.
+    """
+
+    @cached_property
+    def batches(self) -> Batches:
+        from prebleexp.launch.batch import Batches
+
+        assert self.hydra_context is not None
+        return Batches(
+            cast(Any, self.task_function), cast(Any, self.hydra_context.config_loader), cast(Any, self.config)
+        )
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         from prebleexp.launch import batch
 
-        return batch.launch(self, job_overrides)
+        if not batch.takes(self.task_function):
+            return super().launch(job_overrides, initial_job_idx)
+        assert self.config is not None
+        Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)  # other sweepers keep their files there
+        return self.batches.launch(job_overrides, initial_job_idx)
 
 
 SWEEPER: dict[str, Any] = {"_target_": f"{__name__}.{PrebleexpSweeper.__name__}", "max_batch_size": None, "params": {}}

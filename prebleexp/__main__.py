@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
@@ -74,16 +75,15 @@ def _simulate(arguments: list[str], survey: bool = False) -> int:
     from hydra.types import RunMode
 
     from prebleexp.launch import configs
-    from prebleexp.launch.messages import understood
+    from prebleexp.launch.messages import MULTIRUN, understood
 
     loader = configs.loader()
-    with understood(loader, given.overrides):
+    lines = [*given.overrides, MULTIRUN] if given.multirun else given.overrides
+    with understood(loader, lines):
         if given.cfg:
             return _show(loader, given)
-        master = loader.load_configuration(
-            configs.CONFIG, given.overrides, RunMode.MULTIRUN, validate_sweep_overrides=False
-        )
-    sweep = given.multirun or master.hydra.mode == RunMode.MULTIRUN
+        master = loader.load_configuration(configs.CONFIG, lines, RunMode.MULTIRUN)
+    sweep = master.hydra.mode == RunMode.MULTIRUN
     if survey or given.dry:
         return _survey(loader, master if sweep else None, given)
     if sweep:
@@ -155,21 +155,29 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
 def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> None:
     from hydra._internal.callbacks import Callbacks
     from hydra.core.plugins import Plugins
+    from hydra.errors import HydraException
     from hydra.types import HydraContext
 
+    from prebleexp.launch.messages import one_line
     from prebleexp.report.measures import DRAWINGS
 
     for name in (session.settings.figure, *(one.draw for one in session.settings.figures)):
         if name not in DRAWINGS:
             raise unknown("figure", name, DRAWINGS)
+    if master.hydra.runtime.choices["hydra/launcher"] != "prebleexp":
+        raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
+    master.hydra.sweep.dir = str(Path(master.hydra.sweep.dir).expanduser())
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=HydraContext(config_loader=loader, callbacks=Callbacks(master)),
         task_function=session,
         config=master,
     )
-    sweeper.sweep(list(master.hydra.overrides.task))
-    if not session.results:
-        raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
+    try:
+        sweeper.sweep(list(master.hydra.overrides.task))
+    except (HydraException, ValueError) as error:
+        hint = "; it gets all metrics of a job, set objective=METRIC for one" if not session.settings.objective else ""
+        name = master.hydra.runtime.choices["hydra/sweeper"]
+        raise InvalidInput(f"hydra/sweeper={name}: {one_line(error)}{hint}") from error
 
 
 def _survey(loader: ConfigLoaderImpl, master: DictConfig | None, given: Any) -> int:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.types import TaskFunction
+from omegaconf import DictConfig, OmegaConf
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.results import Result
-from prebleexp.launch import parts
+from prebleexp.launch import job_dirs, parts
 from prebleexp.launch.compose import Composer, plain
-from prebleexp.launch.configure import NUMBERS, job_of
+from prebleexp.launch.configure import NUMBERS, Job, job_of
 from prebleexp.launch.messages import understood
 from prebleexp.launch.rows import means
 from prebleexp.launch.session import Session
@@ -22,19 +25,78 @@ from prebleexp.launch.session import Session
 if TYPE_CHECKING:
     from hydra_plugins.prebleexp_plugin import PrebleexpLauncher
 
+Lines = Sequence[str]
+"""the overrides of a job"""
 
-def sweep(sweeper: BasicSweeper, arguments: Sequence[str]) -> Sequence[JobReturn]:
-    """Launch every combination of the values in `arguments` and in the sweeper's `params`, which they override."""
-    assert sweeper.hydra_context is not None
-    assert sweeper.launcher is not None
-    loader = sweeper.hydra_context.config_loader
-    assert isinstance(loader, ConfigLoaderImpl)
-    session = getattr(sweeper.launcher, "task_function", None)
-    if isinstance(session, Session) and session.settings.parts:
-        return _sweep_parts(cast("PrebleexpLauncher", sweeper.launcher), session, loader, arguments)
-    lines = [f"{key}={value}" for key, value in sweeper.params.items()] + list(arguments)
-    with understood(loader, lines):
-        overrides = OverridesParser.create(config_loader=loader).parse_overrides(lines)
+
+def takes(task_function: TaskFunction | None) -> bool:
+    """Whether jobs of this task are run here; those of other applications are Hydra's own business."""
+    return isinstance(task_function, Session)
+
+
+class Batches:
+    """The batches of jobs that one sweeper launches."""
+
+    def __init__(self, session: Session, loader: ConfigLoaderImpl, config: DictConfig) -> None:
+        self.session = session
+        self.loader = loader
+        self.config = config
+        self._composer = Composer(loader, list(config.hydra.overrides.hydra))
+        self._values: dict[str, set[str]] = {}
+
+    def launch(self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any] | None = None) -> list[JobReturn]:
+        """Run jobs, which are numbered from `first`, and return one `JobReturn` each: its objective or its metrics, as
+        means over its replications, or why it failed.
+
+        `common` are top-level values of all jobs in place of those composed. Raises InvalidInput before anything is run
+        if any of the jobs is not valid.
+        """
+        common = common or {}
+        composed = self.compose(jobs, first, common)
+        folders: list[Path] = []
+        if self.session.settings.job_dirs:
+            configurations = (self._composer.configuration(lines, first + i) for i, lines in enumerate(jobs))
+            folders = [job_dirs.record(one, self.config, common) for one in configurations]
+        results = self.session.run(composed, self._swept(jobs))
+        for folder, of_job in zip(folders, results, strict=False):
+            job_dirs.conclude(folder, of_job)
+        objective = self.session.settings.objective
+        return [_returned(list(lines), of_job, objective) for lines, of_job in zip(jobs, results, strict=True)]
+
+    def compose(self, jobs: Sequence[Lines], first: int = 0, common: Mapping[str, Any] | None = None) -> list[Job]:
+        """What jobs say. Raises InvalidInput if any of them is not valid."""
+        composed = []
+        for i, lines in enumerate(jobs):
+            with understood(self.loader, lines):
+                composition = self._composer.compose(lines, first + i)
+            composition.values.update(common or {})
+            composed.append(job_of(composition))
+        return composed
+
+    def _swept(self, jobs: Sequence[Lines]) -> list[str]:
+        """The keys that have had more than one value so far, in the order in which they came."""
+        for lines in jobs:
+            for line in lines:
+                self._values.setdefault(parts.key_of(line), set()).add(line.partition("=")[2])
+        return [key for key, values in self._values.items() if len(values) > 1]
+
+
+def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:
+    """Launch every combination of the values in `arguments` and in the sweeper's `params`, which they override; at
+    most `max_batch_size` of them at a time, in one batch unless that is set."""
+    batches = cast("PrebleexpLauncher", sweeper.launcher).batches
+    if batches.session.settings.job_dirs:
+        folder = job_dirs.folder_of(batches.config)
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(batches.config, folder / "multirun.yaml")
+    if batches.session.settings.parts:
+        return [_sweep_parts(batches, arguments)]
+    size = sweeper.max_batch_size
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise InvalidInput(f"hydra.sweeper.max_batch_size={size} is not valid; it must be an integer from 1, or null")
+    lines = [f"{key}={value}" for key, value in (sweeper.params or {}).items()] + list(arguments)
+    with understood(batches.loader, lines):
+        overrides = OverridesParser.create(config_loader=batches.loader).parse_overrides(lines)
         for override in overrides:
             if override.is_interval_sweep():
                 line = override.input_line
@@ -42,30 +104,32 @@ def sweep(sweeper: BasicSweeper, arguments: Sequence[str]) -> Sequence[JobReturn
         jobs = BasicSweeper.split_arguments(overrides, None)[0]
     if not jobs:
         raise InvalidInput(f"{' '.join(lines)}: there is nothing to sweep over; no value matches")
-    return sweeper.launcher.launch(jobs, initial_job_idx=0)
+    size = size or len(jobs)
+    if size < len(jobs):
+        batches.compose(jobs)  # what is not valid is said before the first batch is run
+    return [batches.launch(jobs[first : first + size], first) for first in range(0, len(jobs), size)]
 
 
-def _sweep_parts(
-    launcher: PrebleexpLauncher, session: Session, loader: ConfigLoaderImpl, arguments: Sequence[str]
-) -> list[JobReturn]:
+def _sweep_parts(batches: Batches, arguments: Lines) -> list[JobReturn]:
     """All parts of a sweep in one batch."""
-    with understood(loader, arguments):
-        shared = _without_sweep(launcher, loader, arguments)
-        found = parts.jobs(session.settings.parts, shared, OverridesParser.create(config_loader=loader))
+    session = batches.session
+    with understood(batches.loader, arguments):
+        shared = _without_sweep(batches, arguments)
+        found = parts.jobs(session.settings.parts, shared, OverridesParser.create(config_loader=batches.loader))
     session.places = [place for place, _ in found]
-    jobs = launch(launcher, [overrides for _, overrides in found], {"sweep": plain(launcher.config)["sweep"]})
+    jobs = batches.launch([overrides for _, overrides in found], 0, {"sweep": plain(batches.config)["sweep"]})
     session.axes = ["part", "line", *dict.fromkeys(key for part in session.settings.parts for key in part.params)]
     return jobs
 
 
-def _without_sweep(launcher: PrebleexpLauncher, loader: ConfigLoaderImpl, arguments: Sequence[str]) -> list[str]:
+def _without_sweep(batches: Batches, arguments: Lines) -> list[str]:
     """The arguments with what the sweep's file sets written out in its place: it is a large file, and composing it for
     every distinct choice would take longer than all the rest. If it sets more than numbers, it stays."""
     rest = [line for line in arguments if not line.startswith("+sweeps=")]
     given = {parts.key_of(line) for line in rest}
     with_it, without = (
-        plain(launcher.config),
-        Composer(loader).compose([line for line in rest if "," not in line]).values,
+        plain(batches.config),
+        Composer(batches.loader).compose([line for line in rest if "," not in line]).values,
     )
     changed = [key for key in without if key not in given and key != "sweep" and with_it[key] != without[key]]
     if with_it.keys() != without.keys() or not set(changed) <= set(NUMBERS):
@@ -73,46 +137,22 @@ def _without_sweep(launcher: PrebleexpLauncher, loader: ConfigLoaderImpl, argume
     return [*rest, *(f"{key}={with_it[key]}" for key in changed)]
 
 
-def launch(
-    launcher: PrebleexpLauncher, job_overrides: Sequence[Sequence[str]], common: Mapping[str, Any] | None = None
-) -> list[JobReturn]:
-    """Run jobs and return one `JobReturn` each: its metrics, means over its replications, or why it failed.
-
-    `common` are top-level values of all jobs in place of those composed. Raises InvalidInput before anything is run if
-    any of the jobs is not valid.
-    """
-    loader = launcher.hydra_context.config_loader
-    assert isinstance(loader, ConfigLoaderImpl)
-    composer = Composer(loader, list(launcher.config.hydra.overrides.hydra))
-    jobs = []
-    for overrides in job_overrides:
-        with understood(loader, overrides):
-            composition = composer.compose(overrides)
-        composition.values.update(common or {})
-        jobs.append(job_of(composition))
-    if not isinstance(launcher.task_function, Session):
-        raise InvalidInput("hydra/launcher=prebleexp runs cells of prebleexp, not other tasks")
-    results = launcher.task_function.run(jobs, swept_keys(job_overrides))
-    return [_returned(list(lines), of_job) for lines, of_job in zip(job_overrides, results, strict=True)]
-
-
-def swept_keys(job_overrides: Sequence[Sequence[str]]) -> list[str]:
-    """The keys that have more than one value, in the order in which they come."""
-    values: dict[str, set[str]] = {}
-    for overrides in job_overrides:
-        for line in overrides:
-            key, _, value = line.partition("=")
-            values.setdefault(key.lstrip("+~").split("@")[0], set()).add(value)
-    return [key for key, found in values.items() if len(found) > 1]
-
-
-def _returned(overrides: list[str], results: Sequence[Result]) -> JobReturn:
+def _returned(overrides: list[str], results: Sequence[Result], objective: str | tuple[str, ...] | None) -> JobReturn:
     job = JobReturn(overrides=overrides, task_name="prebleexp", status=JobStatus.COMPLETED)
     failed = [result.error for result in results if result.error is not None]
     if failed:
-        job.status = JobStatus.FAILED
-        job.return_value = PrebleexpError(failed[0].message)
+        job.status, job.return_value = JobStatus.FAILED, PrebleexpError(failed[0].message)
         return job
     rows = [result.metrics for result in results if result.metrics is not None]
-    job.return_value = {metric: value and value[0] for metric, value in means(rows).items()}
+    metrics = {metric: value and value[0] for metric, value in means(rows).items()}
+    names = [objective] if isinstance(objective, str) else list(objective or ())
+    without = [name for name in names if metrics[name] is None]
+    if without:
+        reason = f"{' '.join(overrides)}: the objective {without[0]} has no value, there is nothing to average"
+        job.status, job.return_value = JobStatus.FAILED, PrebleexpError(reason)
+    elif objective is None:
+        job.return_value = metrics
+    else:
+        values = [metrics[name] for name in names]
+        job.return_value = values[0] if isinstance(objective, str) else values
     return job

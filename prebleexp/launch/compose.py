@@ -2,28 +2,30 @@
 
 Hydra composes a configuration from files in some 50 ms. But only choices of config groups (and changes of Hydra's own
 node) take part in that; all other overrides are applied to the composed tree afterwards. So a tree is composed once for
-every distinct set of choices, and each job gets a copy of it with its own values applied, by Hydra's own functions.
+every distinct set of choices (`_Base`). A job that only puts plain values in place of plain values gets them put there;
+any other job gets a copy of the tree with its values applied by Hydra's own functions. Whatever goes wrong is left to
+Hydra, which starts over and says so in its own words.
 """
 
 from __future__ import annotations
 
 import pickle  # copies trees within this process, several times faster than copy.deepcopy; nothing is read from disk
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import CachingConfigRepository
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import ConfigCompositionException
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
-from omegaconf import Container, DictConfig, OmegaConf, flag_override, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import AnyNode, Container, DictConfig, OmegaConf, flag_override, open_dict
 
-from prebleexp.launch.configs import CONFIG, own_groups
+from prebleexp.launch.configs import CONFIG, is_of_this_package, own_groups
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,32 @@ class _Base:
     tree: bytes
     hydra: DictConfig
     choices: dict[str, str]
+    written: dict[str, Any]
+    """the tree as dicts and lists, nothing resolved"""
     final: dict[str, Any]
-    """top-level keys under which nothing is interpolated or missing, as plain values"""
+    """its top-level keys under which nothing is interpolated or missing"""
+    leaves: frozenset[str]
+    """paths of values that are of no declared type and may be changed"""
+    asks_hydra: bool
+    """whether Hydra's node is interpolated somewhere"""
+
+    def assigned(self, overrides: Sequence[Override]) -> dict[str, Any] | None:
+        """The whole tree with plain values put in place of plain values; None if the overrides do more than that."""
+        if len(self.final) < len(self.written):
+            return None
+        values = dict(self.final)
+        for override in overrides:
+            value = override.value()
+            if override.type != OverrideType.CHANGE or override.package is not None or not _is_plain(value):
+                return None
+            if override.key_or_group not in self.leaves:
+                return None
+            *path, last = override.key_or_group.split(".")
+            node = values
+            for name in path:
+                node[name] = node = dict(node[name])
+            node[last] = value
+        return values
 
 
 class Composer:
@@ -50,7 +76,8 @@ class Composer:
 
     def __init__(self, loader: ConfigLoaderImpl, fixed: Sequence[str] = ()) -> None:
         self._loader = loader
-        self._nodes = set(loader.get_group_options("", ObjectType.GROUP)) - {"hydra", "sweeps", "variant"}
+        groups = loader.get_group_options("", ObjectType.GROUP) if is_of_this_package(loader.get_search_path()) else []
+        self._nodes = set(groups) - {"hydra", "sweeps", "variant"}
         self._fixed = tuple(fixed)
         self._parser = OverridesParser.create(config_loader=loader)
         self._parsed: dict[str, Override] = {}
@@ -58,8 +85,37 @@ class Composer:
         self._is_group: dict[tuple[CachingConfigRepository, str], bool] = {}
         self._bases: dict[tuple[str, ...], _Base] = {}
 
-    def compose(self, overrides: Sequence[str]) -> Composition:
-        """What `ConfigLoaderImpl.load_configuration` would give in RUN mode; raises what it would raise."""
+    def compose(self, overrides: Sequence[str], number: int | None = None) -> Composition:
+        """The values of `configuration`."""
+        try:
+            parsed, base, values = self._apart(overrides)
+            assigned = base.assigned(values)
+            if assigned is not None:
+                return Composition(assigned, base.choices)
+            cfg = self._applied(parsed, base, values, number)
+            changed = {re.split(r"[.\[]", override.key_or_group)[0] for override in values}
+            known = {key: value for key, value in base.final.items() if key not in changed}
+        except Exception:
+            cfg, known = self._by_hydra(overrides, number), {}
+        return Composition(plain(cfg, known), dict(cfg.hydra.runtime.choices))
+
+    def configuration(self, overrides: Sequence[str], number: int | None = None) -> DictConfig:
+        """What `ConfigLoaderImpl.load_configuration` gives in RUN mode, as job `number`; raises what that raises.
+
+        The node `hydra` is only good until the next call.
+        """
+        try:
+            return self._applied(*self._apart(overrides), number)
+        except Exception:
+            return self._by_hydra(overrides, number)
+
+    def _by_hydra(self, overrides: Sequence[str], number: int | None) -> DictConfig:
+        cfg = self._loader.load_configuration(CONFIG, [*self._fixed, *overrides], RunMode.RUN)
+        _number(cfg.hydra, number)
+        return cfg
+
+    def _apart(self, overrides: Sequence[str]) -> tuple[list[Override], _Base, list[Override]]:
+        """The overrides, the tree that those of them make which take part in composing, and the others."""
         parsed = [self._parse(line) for line in (*self._fixed, *overrides)]
         self._loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
         repository = self._repository(parsed)
@@ -70,17 +126,28 @@ class Composer:
                 structure.append(str(override.input_line))
             else:
                 values.append(override)
-        base = self._base(tuple(structure))
-        cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written above, in this process
+        return parsed, self._base(tuple(structure)), values
+
+    def _applied(
+        self, parsed: Sequence[Override], base: _Base, values: list[Override], number: int | None
+    ) -> DictConfig:
+        asks_hydra = base.asks_hydra or any(_asks_hydra(str(override.input_line)) for override in values)
+        if asks_hydra and not all(_is_assignment(override) for override in values):
+            # what looks at the tree while it is changed must see Hydra's node as it is then: not yet filled in
+            lines = [str(override.input_line) for override in parsed[len(self._fixed) :]]
+            return self._by_hydra(lines, number)
+        cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written below, in this process
         with flag_override(cfg, ["struct", "no_deepcopy_set_nodes"], [False, True]):
             cfg["hydra"] = base.hydra
-        try:
-            self._loader._apply_overrides_to_config(values, cfg)
-        except OmegaConfBaseException as error:
-            raise ConfigCompositionException() from error
-        changed = {re.split(r"[.\[]", override.key_or_group)[0] for override in values}
-        shared = {key: value for key, value in base.final.items() if key not in changed}
-        return Composition(plain(cfg, shared), base.choices)
+        self._loader._apply_overrides_to_config(values, cfg)
+        own = [override for override in parsed if override.is_hydra_override()]
+        others = [override for override in parsed if not override.is_hydra_override()]
+        job, style = base.hydra.job, base.hydra.job.config.override_dirname
+        base.hydra.overrides.hydra = [override.input_line for override in own]
+        base.hydra.overrides.task = [override.input_line for override in others]
+        job.override_dirname = get_overrides_dirname(others, style.exclude_keys, style.item_sep, style.kv_sep)
+        _number(base.hydra, number)
+        return cfg
 
     def _parse(self, line: str) -> Override:
         if line not in self._parsed:
@@ -106,10 +173,9 @@ class Composer:
 
     def _base(self, structure: tuple[str, ...]) -> _Base:
         if structure not in self._bases:
-            apart = len(structure) > 1 and not any(line.startswith("hydra") for line in structure)
-            options = [line for line in structure if self._is_option(line)] if apart else []
-            rest = tuple(line for line in structure if line not in options)
-            self._bases[structure] = self._with_options(rest, options) if options else self._load(structure)
+            hydra = tuple(line for line in structure if line.startswith("hydra"))
+            rest, options = self._split(structure, hydra)
+            self._bases[structure] = self._with_options(rest, options, hydra) if options else self._load(structure)
         return self._bases[structure]
 
     def _load(self, structure: tuple[str, ...]) -> _Base:
@@ -117,32 +183,54 @@ class Composer:
         cfg = self._loader.load_configuration(CONFIG, list(structure), RunMode.RUN)
         with open_dict(cfg):
             hydra = cfg.pop("hydra")
-        tree = OmegaConf.to_container(cfg)
-        assert isinstance(tree, dict)
-        final = {str(key): value for key, value in tree.items() if _is_final(value)}
-        return _Base(pickle.dumps(cfg), hydra, dict(hydra.runtime.choices), final)
+        return _base_of(cfg, hydra, dict(hydra.runtime.choices))
 
-    def _is_option(self, line: str) -> bool:
-        """Whether an override chooses an option of a group of this package that is nothing but that group's node: then
-        the node may be taken from where it was composed alone. Groups of the user's own are left to Hydra."""
-        group = line.partition("=")[0]
-        if group not in self._nodes or own_groups():
-            return False
-        default, alone = self._base(()), self._base((line,))
-        differs = [key for key in {*default.final, *alone.final} if default.final.get(key) != alone.final.get(key)]
-        return set(differs) <= {group} and group in alone.final
+    def _split(self, structure: tuple[str, ...], hydra: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+        """Apart from the rest, the overrides that choose an option of a group of this package which is nothing but that
+        group's node: then the node may be taken from where it was composed alone. Groups of the user's own are left to
+        Hydra."""
+        names = [line.partition("=")[0] for line in structure]
+        if len(structure) == len(hydra) + 1 or own_groups() or any("searchpath" in line for line in hydra):
+            return structure, []
+        options = [
+            line
+            for line, name in zip(structure, names, strict=True)
+            if name in self._nodes and names.count(name) == 1 and self._is_node(name, self._base((*hydra, line)), hydra)
+        ]
+        rest = tuple(line for line in structure if line not in options)
+        base = self._base(rest) if options else None
+        for line in list(options):  # what else the rest says of a node must not be lost
+            name = line.partition("=")[0]
+            chosen = self._base((*hydra, f"{name}={base.choices.get(name)}")) if base else None
+            if not (base and chosen) or repr(chosen.written.get(name)) != repr(base.written.get(name)):
+                return structure, []
+        return rest, options
 
-    def _with_options(self, rest: tuple[str, ...], options: Sequence[str]) -> _Base:
+    def _is_node(self, group: str, alone: _Base, hydra: tuple[str, ...]) -> bool:
+        default = self._base(hydra)
+
+        def others(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+            return [(key, "" if key == group else repr(value)) for key, value in values.items()]
+
+        return (
+            group in alone.final
+            and others(default.written) == others(alone.written)
+            and others(default.choices) == others(alone.choices)
+        )
+
+    def _with_options(self, rest: tuple[str, ...], options: Sequence[str], hydra: tuple[str, ...]) -> _Base:
         base = self._base(rest)
         cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written in this process
-        choices, final = dict(base.choices), dict(base.final)
+        choices = dict(base.choices)
+        hydra_node: DictConfig = pickle.loads(pickle.dumps(base.hydra))  # noqa: S301 -- written in this process
         with flag_override(cfg, ["struct", "readonly"], [False, False]):
             for line in options:
                 group = line.partition("=")[0]
-                alone = self._base((line,))
-                cfg[group], final[group] = alone.final[group], alone.final[group]
+                alone = self._base((*hydra, line))
+                cfg[group] = alone.final[group]
                 choices[group] = alone.choices[group]
-        return _Base(pickle.dumps(cfg), base.hydra, choices, final)
+        hydra_node.runtime.choices.update(choices)
+        return _base_of(cfg, hydra_node, choices)
 
 
 def plain(cfg: DictConfig, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -152,7 +240,19 @@ def plain(cfg: DictConfig, known: Mapping[str, Any] | None = None) -> dict[str, 
     """
     known = known or {}
     keys = [str(key) for key in cfg if key != "hydra"]
-    return {key: known[key] if key in known else _plain(cfg[key]) for key in keys}
+    with as_current(cfg):
+        return {key: known[key] if key in known else _plain(cfg[key]) for key in keys}
+
+
+@contextmanager
+def as_current(cfg: DictConfig) -> Iterator[None]:
+    """Lets `${hydra:…}` find this configuration's node, as it does while Hydra runs a job."""
+    current: Any = HydraConfig.instance()
+    before, current.cfg = current.cfg, cfg
+    try:
+        yield
+    finally:
+        current.cfg = before
 
 
 def _plain(value: Any) -> Any:
@@ -161,9 +261,51 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _base_of(cfg: DictConfig, hydra: DictConfig, choices: dict[str, str]) -> _Base:
+    tree = OmegaConf.to_container(cfg)
+    assert isinstance(tree, dict)
+    written = {str(key): value for key, value in tree.items()}
+    final = {key: value for key, value in written.items() if _is_final(value)}
+    leaves = frozenset(_leaves(cfg))
+    return _Base(pickle.dumps(cfg), hydra, choices, written, final, leaves, _asks_hydra(repr(written)))
+
+
+def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
+    for key in cfg:
+        child = cfg._get_node(key)
+        if not isinstance(key, str) or not key.isidentifier():
+            continue
+        if isinstance(child, DictConfig):
+            yield from _leaves(child, f"{path}{key}.") if isinstance(child._value(), dict) else ()
+        elif type(child) is AnyNode and not child._get_flag("readonly"):
+            yield path + key
+
+
+def _asks_hydra(text: str) -> bool:
+    return "${" in text and "hydra" in text
+
+
+def _is_assignment(override: Override) -> bool:
+    """Whether it sets a top-level key, whatever is there."""
+    return override.type == OverrideType.CHANGE and override.key_or_group.isidentifier()
+
+
+def _number(hydra: DictConfig, number: int | None) -> None:
+    if number is not None:
+        with open_dict(hydra):
+            hydra.job.id = hydra.job.num = number
+
+
 def _is_final(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_final, value.values()))
     if isinstance(value, list):
         return all(map(_is_final, value))
-    return not isinstance(value, str) or not ("${" in value or value == "???")
+    return not isinstance(value, str) or _is_plain(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether OmegaConf keeps a value just as it is."""
+    if isinstance(value, str):
+        return "${" not in value and value != "???"
+    return value is None or isinstance(value, bool | int | float)

@@ -10,6 +10,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.plugins import Plugins
+from hydra.core.utils import setup_globals
 
 CONFIG = "config"
 PLUGIN = "hydra_plugins.prebleexp_plugin"
@@ -22,6 +23,7 @@ HOME = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
 def loader() -> ConfigLoaderImpl:
     """A loader of this package's configurations. Leaves Hydra's global state (GlobalHydra) alone."""
     version.setbase("1.3")
+    setup_globals()  # resolvers: ${now:…} and the like
     _register_plugin()
     return ConfigLoaderImpl(create_config_search_path(str(HOME / "conf")))
 
@@ -31,12 +33,17 @@ def extend(search_path: ConfigSearchPath, scheme: str) -> None:
 
     `scheme` is that of sources that show one folder as the config group of its name.
     """
-    main = SearchPathQuery(provider="main", path=str(HOME / "conf"))
-    if not any((place.provider, place.path) == (main.provider, main.path) for place in search_path.get_path()):
+    if not is_of_this_package(search_path):
         return
+    main = SearchPathQuery(provider="main", path=str(HOME / "conf"))
     for folder in own_groups():
         search_path.prepend("prebleexp", f"{scheme}://{folder}", anchor=main)
     search_path.append("prebleexp", f"{scheme}://{HOME / 'sweeps'}")
+
+
+def is_of_this_package(search_path: ConfigSearchPath) -> bool:
+    """Whether it is this package's application, not another of the same environment."""
+    return any((place.provider, place.path) == ("main", str(HOME / "conf")) for place in search_path.get_path())
 
 
 def own_groups() -> list[Path]:

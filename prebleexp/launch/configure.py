@@ -29,7 +29,19 @@ CHOICES = {
     "report": ("html", "none"),
     "output": ("table", "json", "csv"),
 }
-KEYS = (*NUMBERS, *GROUPS, "workers", "backend", "time_limit_s", "cache_dir", "reports_dir", *CHOICES, "sweep")
+KEYS = (
+    *NUMBERS,
+    *GROUPS,
+    "workers",
+    "backend",
+    "time_limit_s",
+    "cache_dir",
+    "reports_dir",
+    *CHOICES,
+    "objective",
+    "job_dirs",
+    "sweep",
+)
 MOST_REPLICATIONS = 100_000
 
 
@@ -51,6 +63,10 @@ class Settings:
     keep_requests: str
     report: str
     output: str
+    objective: str | tuple[str, ...] | None
+    """the metric, or metrics, that a sweeper gets of a job; None: all by name"""
+    job_dirs: bool
+    """whether each job of a sweep leaves a folder with what Hydra records of it"""
     sweep: str
     """its name, also that of its report's folder"""
     title: str | None
@@ -148,6 +164,8 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         keep_requests=values["keep_requests"],
         report=values["report"],
         output=values["output"],
+        objective=_objective(values["objective"]),
+        job_dirs=_boolean("job_dirs", values["job_dirs"]),
         sweep=_folder_name(sweep.get("name", "sweep")),
         title=None if title is None else str(title),
         figure=str(sweep.get("figure", "latency_against_rate")),
@@ -192,6 +210,18 @@ def _boolean(key: str, value: object) -> bool:
 def _choice(key: str, value: object, valid: Sequence[str]) -> None:
     if value not in valid:
         raise InvalidInput(f"{key}={value} is not valid; it must be one of {', '.join(valid)}")
+
+
+def _objective(value: Any) -> str | tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        raise InvalidInput("objective=[] is not valid; it must be a metric, a list of metrics, or null")
+    for name in names:
+        if name not in METRICS:
+            raise unknown("objective", str(name), METRICS)
+    return tuple(value) if isinstance(value, list) else str(value)
 
 
 def _folder(key: str, value: object) -> Path:

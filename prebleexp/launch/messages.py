@@ -18,6 +18,9 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.launch.configs import CONFIG
 from prebleexp.launch.specs import unknown_field
 
+MULTIRUN = "hydra.mode=MULTIRUN"
+"""what `-m` stands for"""
+
 
 @contextmanager
 def understood(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> Iterator[None]:
@@ -70,6 +73,8 @@ def _value_trouble(
     loader: ConfigLoaderImpl, override: Override, overrides: Sequence[Override], plain: DictConfig
 ) -> InvalidInput | None:
     if override.is_sweep_override():
+        if any(other.input_line == MULTIRUN for other in overrides):
+            return None
         return InvalidInput(f"{override.input_line} has several values; add -m to run a sweep over them")
     if override.is_add() or override.is_force_add() or loader.repository.group_exists(override.key_or_group):
         return None

@@ -85,7 +85,8 @@ def requests_parquet(finished: Run) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {name: pa.array(column, from_pandas=True) for name, column in requests_columns(finished).items()}
+    columns = requests_columns(finished)
+    arrays = {name: pa.array(column, mask=column != column) for name, column in columns.items()}  # NaN is not itself
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink, compression="zstd")
+    pq.write_table(pa.table(arrays), sink, compression="zstd", use_dictionary=False)  # hardly a value comes twice
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

@@ -41,7 +41,8 @@ class Batches:
         self.session = session
         self.loader = loader
         self.config = config
-        self._composer = Composer(loader, list(config.hydra.overrides.hydra))
+        fixed = OmegaConf.to_container(config.hydra.overrides.hydra)  # not resolved: what they refer to is a job's
+        self._composer = Composer(loader, cast(list[str], fixed))
         self._values: dict[str, set[str]] = {}
 
     def launch(self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any] | None = None) -> list[JobReturn]:

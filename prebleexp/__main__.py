@@ -125,6 +125,7 @@ def _run(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> int:
 def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
     """Every combination of the values, by whichever sweeper is configured."""
     from hydra._internal.callbacks import Callbacks
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.plugins import Plugins
     from hydra.errors import HydraException
     from hydra.types import HydraContext
@@ -154,6 +155,8 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
     try:
         sweeper.sweep(cast(list[str], OmegaConf.to_container(master.hydra.overrides.task)))  # not resolved: a job's
     except (HydraException, ValueError) as error:
+        if isinstance(sweeper, BasicSweeper):
+            raise
         hint = "; it gets all metrics of a job, set objective=METRIC for one" if not session.settings.objective else ""
         name = master.hydra.runtime.choices["hydra/sweeper"]
         raise InvalidInput(f"hydra/sweeper={name}: {one_line(error)}{hint}") from error

@@ -22,9 +22,6 @@ from hydra.test_utils.launcher_common_tests import (
 from prebleexp.launch import configs
 
 ROOT = Path(__file__).parent.parent
-# The suites' own configurations have no _self_ in their defaults, and their applications name no version_base.
-pytestmark = pytest.mark.filterwarnings("ignore:.*Defaults list is missing `_self_`:UserWarning")
-
 CHANGES_FOLDER = ["hydra.job.chdir=true"]  # the suites are of a time when every job ran in its folder
 
 

@@ -24,12 +24,8 @@ from tests.test_cli import served
 
 SHORT = ["duration_s=1", "report=none", "output=json"]
 OPTUNA = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1"]
-# hydra-optuna-sweeper 1.3 needs optuna 2, which is older than its libraries and than itself in places.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*declarative_base:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:optuna"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:hydra_plugins.hydra_optuna_sweeper"),
-]
+# hydra-optuna-sweeper needs optuna 2, which is older than its SQLAlchemy.
+pytestmark = pytest.mark.filterwarnings("ignore:.*declarative_base:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher, BasicLauncherConf
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
@@ -100,8 +100,8 @@ class PrebleexpLauncher(BasicLauncher):
         return self.batches.launch(job_overrides, initial_job_idx)
 
 
-SWEEPER: dict[str, Any] = {"_target_": f"{__name__}.{PrebleexpSweeper.__name__}", "max_batch_size": None, "params": {}}
-LAUNCHER = {"_target_": f"{__name__}.{PrebleexpLauncher.__name__}"}
+SWEEPER = BasicSweeperConf(_target_=f"{__name__}.{PrebleexpSweeper.__name__}", params={})
+LAUNCHER = BasicLauncherConf(_target_=f"{__name__}.{PrebleexpLauncher.__name__}")
 
 ConfigStore.instance().store(group="hydra/sweeper", name="prebleexp", node=SWEEPER, provider="prebleexp")
 ConfigStore.instance().store(group="hydra/launcher", name="prebleexp", node=LAUNCHER, provider="prebleexp")

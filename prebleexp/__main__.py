@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
 
@@ -154,9 +154,11 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
 
 def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> None:
     from hydra._internal.callbacks import Callbacks
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.plugins import Plugins
     from hydra.errors import HydraException
     from hydra.types import HydraContext
+    from omegaconf import OmegaConf
 
     from prebleexp.launch.messages import one_line
     from prebleexp.report.measures import DRAWINGS
@@ -166,15 +168,18 @@ def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> N
             raise unknown("figure", name, DRAWINGS)
     if master.hydra.runtime.choices["hydra/launcher"] != "prebleexp":
         raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
-    master.hydra.sweep.dir = str(Path(master.hydra.sweep.dir).expanduser())
+    if master.hydra.sweep.dir.startswith("~"):  # as reports_dir may; other sweepers would make a folder of that name
+        master.hydra.sweep.dir = str(Path(master.hydra.sweep.dir).expanduser())
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=HydraContext(config_loader=loader, callbacks=Callbacks(master)),
         task_function=session,
         config=master,
     )
     try:
-        sweeper.sweep(list(master.hydra.overrides.task))
+        sweeper.sweep(cast(list[str], OmegaConf.to_container(master.hydra.overrides.task)))  # not resolved: a job's
     except (HydraException, ValueError) as error:
+        if isinstance(sweeper, BasicSweeper):
+            raise
         hint = "; it gets all metrics of a job, set objective=METRIC for one" if not session.settings.objective else ""
         name = master.hydra.runtime.choices["hydra/sweeper"]
         raise InvalidInput(f"hydra/sweeper={name}: {one_line(error)}{hint}") from error

@@ -41,7 +41,8 @@ class Batches:
         self.session = session
         self.loader = loader
         self.config = config
-        self._composer = Composer(loader, list(config.hydra.overrides.hydra))
+        fixed = OmegaConf.to_container(config.hydra.overrides.hydra)  # not resolved: what they refer to is a job's
+        self.composer = Composer(loader, cast(list[str], fixed))
         self._values: dict[str, set[str]] = {}
 
     def launch(self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any] | None = None) -> list[JobReturn]:
@@ -55,7 +56,7 @@ class Batches:
         composed = self.compose(jobs, first, common)
         folders: list[Path] = []
         if self.session.settings.job_dirs:
-            configurations = (self._composer.configuration(lines, first + i) for i, lines in enumerate(jobs))
+            configurations = (self.composer.configuration(lines, first + i) for i, lines in enumerate(jobs))
             folders = [job_dirs.record(one, self.config, common) for one in configurations]
         results = self.session.run(composed, self._swept(jobs))
         for folder, of_job in zip(folders, results, strict=False):
@@ -68,7 +69,7 @@ class Batches:
         composed = []
         for i, lines in enumerate(jobs):
             with understood(self.loader, lines):
-                composition = self._composer.compose(lines, first + i)
+                composition = self.composer.compose(lines, first + i)
             composition.values.update(common or {})
             composed.append(job_of(composition))
         return composed
@@ -129,7 +130,7 @@ def _without_sweep(batches: Batches, arguments: Lines) -> list[str]:
     given = {parts.key_of(line) for line in rest}
     with_it, without = (
         plain(batches.config),
-        Composer(batches.loader).compose([line for line in rest if "," not in line]).values,
+        batches.composer.compose([line for line in rest if "," not in line]).values,
     )
     changed = [key for key in without if key not in given and key != "sweep" and with_it[key] != without[key]]
     if with_it.keys() != without.keys() or not set(changed) <= set(NUMBERS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -118,7 +119,8 @@ class Dask(Cluster):
         distributed = _needed("distributed")
         try:
             if self.address is None:
-                client = distributed.Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+                quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
+                client = distributed.Client(n_workers=workers, threads_per_worker=1, **quiet)
             else:
                 client = distributed.Client(self.address, timeout=CONNECT_S)
         except (OSError, TimeoutError) as error:

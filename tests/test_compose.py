@@ -150,8 +150,16 @@ VALUES = (
         "+sweep.x=[1]",
         "seed=null",
     ),
+    *("policy.seed=3", "sweep=5", "sweep.parts=null", "engine.nope=1", "gpus.x=1", "engine={queue: fcfs}"),
 )
 STRUCTURE = ("+variant=released", "+variant=described", "+sweeps=fig1a", "hydra.verbose=true", "+policy@other=e2")
+
+
+@pytest.mark.parametrize("override", VALUES)
+def test_each_form_composes_with_those_of_the_package(
+    own: ConfigLoaderImpl, own_composer: Composer, override: str
+) -> None:
+    assert repr(by_us(own_composer, [override])) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", override]))
 
 
 @settings(max_examples=60, deadline=None)

@@ -76,10 +76,9 @@ def written(cfg: DictConfig) -> list[str]:
 def by_us(composer: Composer, overrides: list[str]) -> Any:
     try:
         composition = composer.compose(overrides, NUMBER)
-        cfg = composer.configuration(overrides, NUMBER)
     except Exception as error:
         return type(error), str(error), str(error.__cause__)
-    return composition.values, composition.choices, written(cfg)
+    return composition.values, composition.choices, written(composer.configuration(overrides, NUMBER))
 
 
 # What Hydra itself warns of: a hydra.searchpath that does not exist.
@@ -132,26 +131,18 @@ def own_composer(own: ConfigLoaderImpl) -> Composer:
 
 CHOICES = [f"{group}={option}" for group in GROUPS for option in configs.loader().get_group_options(group)]
 VALUES = (
-    *(
-        "gpus=4",
-        "rps=2.5",
-        "seed=${hydra.job.num}",
-        "rps=${gpus}",
-        "sweep.name=x",
-        "sweep.title='a: b'",
-        "horizon=stop",
-    ),
-    *(
-        "engine.queue=fcfs",
-        "+policy.seed=3",
-        "++hardware.x=1",
-        "workload={a: 1}",
-        "~title",
-        "+sweep.x=[1]",
-        "seed=null",
-    ),
+    *("gpus=4", "rps=2.5", "horizon=stop", "seed=null", "sweep.name=x", "sweep.title='a: b'", "engine.queue=fcfs"),
+    *("seed=${hydra.job.num}", "rps=${gpus}", "workload={a: 1}", "engine={queue: fcfs}", "sweep=5", "sweep.parts=null"),
+    *("+policy.seed=3", "++hardware.x=1", "+sweep.x=[1]", "~title", "policy.seed=3", "engine.nope=1", "gpus.x=1"),
 )
 STRUCTURE = ("+variant=released", "+variant=described", "+sweeps=fig1a", "hydra.verbose=true", "+policy@other=e2")
+
+
+@pytest.mark.parametrize("override", VALUES)
+def test_each_form_composes_with_those_of_the_package(
+    own: ConfigLoaderImpl, own_composer: Composer, override: str
+) -> None:
+    assert repr(by_us(own_composer, [override])) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", override]))
 
 
 @settings(max_examples=60, deadline=None)

@@ -57,6 +57,11 @@ def test_dry_lists_what_would_be_computed(folder: Path, capsys: pytest.CaptureFi
     assert table.splitlines()[0].split() == ["gpus", "rps", "runs", "done", "failed", "missing"]
 
 
+def test_nothing_is_left_behind(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "--dry", *SWEEP, "job_dirs=true")
+    assert list(folder.iterdir()) == []
+
+
 def test_one_configuration_has_a_status_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, _ = said(capsys, "status", "gpus=4", "replications=3", "output=json")
     assert rows == [{"runs": 3, "done": 0, "failed": 0, "missing": 3}]

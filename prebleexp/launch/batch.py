@@ -55,7 +55,7 @@ class Batches:
         common = common or {}
         composed = self.compose(jobs, first, common)
         folders: list[Path] = []
-        if self.session.settings.job_dirs:
+        if self.session.job_dirs:
             configurations = (self.composer.configuration(lines, first + i) for i, lines in enumerate(jobs))
             folders = [job_dirs.record(one, self.config, common) for one in configurations]
         results = self.session.run(composed, self._swept(jobs))
@@ -86,7 +86,7 @@ def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:
     """Launch every combination of the values in `arguments` and in the sweeper's `params`, which they override; at
     most `max_batch_size` of them at a time, in one batch unless that is set."""
     batches = cast("PrebleexpLauncher", sweeper.launcher).batches
-    if batches.session.settings.job_dirs:
+    if batches.session.job_dirs:
         folder = job_dirs.folder_of(batches.config)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(batches.config, folder / "multirun.yaml")

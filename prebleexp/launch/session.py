@@ -41,6 +41,11 @@ class Session:
         self.imprecise = 0
         """jobs whose means are not known as well as was asked for"""
 
+    @property
+    def job_dirs(self) -> bool:
+        """Whether jobs leave records."""
+        return self.settings.job_dirs
+
     def __call__(self, cfg: DictConfig) -> None:
         raise InvalidInput("hydra/launcher must be prebleexp: other launchers run jobs one by one")
 

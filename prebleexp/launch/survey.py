@@ -30,6 +30,10 @@ Known = tuple[str, float, float]
 class Survey(Session):
     """Looks up, and computes nothing."""
 
+    @property
+    def job_dirs(self) -> bool:
+        return False
+
     @cached_property
     def cache(self) -> Cache:
         return Cache(self.settings.cache_dir, make=False)

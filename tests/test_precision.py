@@ -78,6 +78,7 @@ def test_a_sweep_stops_where_it_is_precise(tmp_path: Path, capsys: pytest.Captur
     made, said = sweep(tmp_path, capsys, *auto, "ci=0.1")
     assert all(count in (5, 10, 20, 40) for count in made.values())
     assert f"{sum(made.values())} computed, 0 from the cache" in said
+    assert said.endswith("; means of norm_latency_mean_s are known to 10.0%\n")
     again, said = sweep(tmp_path, capsys, *auto, "ci=0.1")
     assert again == made
     assert "all from the cache" in said

@@ -172,15 +172,20 @@ class Session:
         computed = len(self.runs) - cached - len(self.failed)
         failed = f", {len(self.failed):,} failed" if self.failed else ""
         took = f"{self.seconds:.1f} s"
-        if self.imprecise and self.settings.precision is not None:
-            precision = self.settings.precision
-            took += (
-                f"; {self.imprecise} of {len(self.results)} means of {precision.metric} are not known to "
-                f"{precision.ci:.1%} after {precision.most} replications"
-            )
+        if self.settings.precision is not None:
+            took += f"; {self._known_to(self.settings.precision)}"
         if cached == len(self.runs):
             return f"{_runs(cached)}, all from the cache; {took}"
         return f"{_runs(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}; {took}"
+
+    def _known_to(self, precision: Precision) -> str:
+        """How well means are known, with all looks at them counted, unlike the intervals of the tables."""
+        if self.imprecise:
+            return (
+                f"{self.imprecise} of {len(self.results)} means of {precision.metric} are not known to "
+                f"{precision.ci:.1%} after {precision.most} replications"
+            )
+        return f"means of {precision.metric} are known to {precision.ci:.1%}"
 
     def _refuse_difference(self, settings: Settings) -> None:
         for name in (field.name for field in fields(Settings)):

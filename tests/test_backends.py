@@ -48,6 +48,7 @@ def test_every_backend_gives_the_same_bytes(tmp_path: Path, cluster: Any) -> Non
     assert made[0][0][1] is not None, "requests came back too"
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_nothing(tmp_path: Path, cluster: Any) -> None:
     """Its runs go to the other one."""
     pids = list(cluster.scheduler_info["workers"].values())
@@ -66,6 +67,7 @@ def test_a_worker_that_is_killed_costs_nothing(tmp_path: Path, cluster: Any) -> 
     assert bytes_of(results, cache) == bytes_of(run_all(wanted, here, workers=2), here)
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_workers_fails_and_the_others_do_not(tmp_path: Path, cluster: Any) -> None:
     wanted = [*cells(3, First()), *cells(1, Deadly(os.getpid())), *cells(3)]
     cache = Cache(tmp_path)
@@ -86,6 +88,7 @@ class Mine(Policy):
 """
 
 
+@pytest.mark.slow
 def test_a_policy_of_the_users_own_is_sent_along(tmp_path: Path, cluster: Any) -> None:
     (tmp_path / "own_policy.py").write_text(OWN.format(gpu=1))
     (tmp_path / "conf" / "policy").mkdir(parents=True)
@@ -147,6 +150,7 @@ echo $!
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_on_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster of one machine: what is submitted is run at once."""
     for name, text in (("sbatch", SBATCH.replace("{folder}", str(tmp_path))), ("scancel", "#!/bin/sh\nkill -- -$1\n")):

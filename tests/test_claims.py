@@ -93,6 +93,7 @@ def test_where_there_are_no_locks_everything_may_be_had(tmp_path: Path) -> None:
         first.release(KEY)
 
 
+@pytest.mark.slow
 def test_two_sweeps_at_once_compute_every_run_once(tmp_path: Path) -> None:
     """They go through the same cells in different orders."""
     made: dict[bool, list[results.Result]] = {}

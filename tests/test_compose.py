@@ -23,6 +23,7 @@ from prebleexp.launch import configs
 from prebleexp.launch.compose import Composer
 from prebleexp.launch.configure import GROUPS, job_of
 from tests.grammar import FILES, VALID, WRONG, jobs_of
+from tests.sampled import sampled
 
 REQUIRED = "required=1"
 NUMBER = 3
@@ -85,14 +86,14 @@ def by_us(composer: Composer, overrides: list[str]) -> Any:
 pytestmark = pytest.mark.filterwarnings("ignore:provider=hydra.searchpath:UserWarning")
 
 
-@pytest.mark.parametrize("overrides", [[], ["gpus=3 "], *jobs_of(VALID)], ids=" ".join)
+@pytest.mark.parametrize("overrides", sampled([[], ["gpus=3 "], *jobs_of(VALID)], 8), ids=" ".join)
 def test_composes_what_hydra_composes(loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]) -> None:
     ours = by_us(composer, overrides)
     assert repr(ours) == repr(by_hydra(loader, [REQUIRED, *overrides]))
     assert isinstance(ours[0], dict), f"is not valid: {ours}"
 
 
-@pytest.mark.parametrize("overrides", [[" gpus=3"], *jobs_of(WRONG)], ids=" ".join)
+@pytest.mark.parametrize("overrides", sampled([[" gpus=3"], *jobs_of(WRONG)], 8), ids=" ".join)
 def test_refuses_what_hydra_refuses_with_the_same_words(
     loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]
 ) -> None:
@@ -111,6 +112,7 @@ ANY = sorted({line for job in jobs_of(VALID) + jobs_of(WRONG) for line in job})
 USUAL = sorted({line for job in jobs_of(VALID) for line in job if "searchpath" not in line and line[0] != "~"})
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(USUAL), st.sampled_from(ANY)), max_size=5))
 def test_any_mixture_composes_as_in_hydra(loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]) -> None:
@@ -145,6 +147,7 @@ def test_each_form_composes_with_those_of_the_package(
     assert repr(by_us(own_composer, [override])) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", override]))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from(CHOICES), max_size=4),

@@ -96,6 +96,7 @@ def all_policies() -> list[Any]:
     return [configure.cells([f"policy={name}"])[0].policy for name in NAMES if name != "replay"]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(workloads())
 def test_with_one_gpu_all_policies_do_the_same(workload: Workload) -> None:

@@ -22,6 +22,7 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, look_up, run_all
 from prebleexp.launch import configure
 from prebleexp.policies.base import Policy, memory
+from tests.sampled import sampled
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def test_all_may_be_computed_again(tmp_path: Path) -> None:
     assert all(cache.path(one.key).stat().st_mtime_ns > at for one, at in zip(again, written, strict=True))
 
 
-@pytest.mark.parametrize("how", ["exit", "kill"])
+@pytest.mark.parametrize("how", sampled(["kill", "exit"], 2))
 def test_a_worker_that_dies_takes_one_run_with_it(tmp_path: Path, how: str) -> None:
     good = cells(6, First())
     bad = [replace(one, policy=Deadly(os.getpid(), how)) for one in good[:2]]
@@ -156,6 +157,7 @@ def test_a_worker_that_dies_takes_one_run_with_it(tmp_path: Path, how: str) -> N
     assert all(one.cached for one in run_all(good, cache)), "finished runs were kept"
 
 
+@pytest.mark.slow
 def test_compiled_policies_may_run_in_processes_too(tmp_path: Path) -> None:
     good = cells(4, CompiledFirst())
     here = run_all(good, Cache(tmp_path / "here"))
@@ -222,10 +224,10 @@ def test_a_full_disk_ends_the_sweep_and_leaves_whole_entries(
         patch.setattr(durable, "write", after(5))
         with pytest.raises(PrebleexpError, match=r"cache folder .* cannot be written: No space left on device"):
             run_all(cells(20), cache, workers=workers)
-    assert 0 < len(list(cache.keys())) <= 5
-    finished = set(cache.keys())
+        finished = set(cache.keys())
+        assert 0 < len(finished) <= 5
     results = run_all(cells(20), cache)
-    assert {one.key for one in results if one.cached} == finished
+    assert finished <= {one.key for one in results if one.cached}, "a thread may have finished its run meanwhile"
     assert [one.metrics for one in results] == [one.metrics for one in run_all(cells(20), Cache(tmp_path / "other"))]
 
 

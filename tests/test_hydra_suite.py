@@ -45,12 +45,14 @@ class TestLauncher(LauncherTestSuite):
 
 
 @pytest.mark.parametrize(("launcher_name", "sweeper"), [("prebleexp", "basic"), ("prebleexp", "prebleexp")])
+@pytest.mark.slow
 class TestBatches(BatchedSweeperTestSuite):
     @pytest.fixture
     def overrides(self, sweeper: str) -> list[str]:
         return [f"hydra/sweeper={sweeper}", *CHANGES_FOLDER, "hydra.sweeper.max_batch_size=2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task_launcher_cfg", "extra_flags"),
     [({}, ["-m", "hydra/launcher=prebleexp", "hydra/sweeper=prebleexp"])],

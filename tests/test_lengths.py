@@ -27,6 +27,7 @@ from prebleexp.sim.engine import Engine
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Workload
 from tests.recordings import A6000, ROOT
+from tests.sampled import sampled
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ def cells(policy: str, folder: Path) -> list[Any]:
     return [configure.cells([*common, *lengths.split()])[0] for lengths in [*TOLD, binned]]
 
 
-@pytest.mark.parametrize("policy", NAMES)
+@pytest.mark.parametrize("policy", sampled(NAMES, 4))
 def test_a_policy_that_claims_not_to_read_lengths_does_not(policy: str, tmp_path: Path) -> None:
     """Then the key does not tell them apart either; otherwise it does."""
     ones = cells(policy, tmp_path)
@@ -288,7 +289,7 @@ def test_a_policy_that_claims_not_to_read_lengths_does_not(policy: str, tmp_path
                 np.testing.assert_array_equal(getattr(other, field.name), getattr(outcomes[0], field.name))
 
 
-@pytest.mark.parametrize("policy", ["e2", "lor_tokens", "least_work", "e2_released"])
+@pytest.mark.parametrize("policy", sampled(["e2", "lor_tokens", "least_work", "e2_released"], 4))
 def test_policies_that_read_them_go_by_them(policy: str, tmp_path: Path) -> None:
     first, *others = (runs.simulate_cell(one, runs.draw(one)).gpu.tolist() for one in cells(policy, tmp_path))
     assert any(other != first for other in others)

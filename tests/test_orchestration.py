@@ -43,6 +43,7 @@ def besides(folder: Path, seeds: str) -> float:
     return float(said.split()[-2]) - sum(float(row["seconds"]) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_thousand_cells(tmp_path: Path) -> None:
     sweep(tmp_path, "seed=range(1000,1001)")  # compiles

@@ -94,6 +94,7 @@ def test_a_drawing_per_gpu_count_and_a_table_row_per_configuration(demo: str) ->
         assert text in demo
 
 
+@pytest.mark.slow
 def test_the_same_arguments_give_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from prebleexp.report import page; "

@@ -24,6 +24,7 @@ from prebleexp.launch import configs
 from prebleexp.launch.compose import plain
 from prebleexp.launch.configure import Job, settings_of
 from prebleexp.launch.session import Session
+from tests.sampled import sampled
 
 Jobs = list[list[tuple[list[str], tuple[object, ...]]]]
 """of each batch the jobs, of each job its overrides and what is simulated"""
@@ -126,7 +127,7 @@ SWEEPS = (
 )
 
 
-@pytest.mark.parametrize("line", SWEEPS)
+@pytest.mark.parametrize("line", sampled(SWEEPS, 8))
 def test_jobs_are_those_of_hydra(line: str, tmp_path: Path) -> None:
     assert_same(line.split(" "), tmp_path)
 
@@ -150,6 +151,7 @@ VALUES = {
 ARGUMENTS = st.sampled_from([(key, value) for key, values in VALUES.items() for value in values])
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ARGUMENTS, max_size=4, unique_by=lambda argument: argument[0]))
 def test_jobs_of_any_mixture_are_those_of_hydra(tmp_path: Path, arguments: list[tuple[str, str]]) -> None:

@@ -91,10 +91,11 @@ class _Handover:
         if self.trouble:
             raise self.trouble[0]
         for batch, error in lost:
-            if len(batch) == 1:
+            if len(batches) == len(batch) == 1:
                 yield self._died(batch[0], error)
-            else:
-                yield from self._handed_over([[task] for task in batch])
+            else:  # a worker may have had others too when it died: only what is tried alone is known to be at fault
+                for task in batch:
+                    yield from self._handed_over([[task]])
 
     def _given_out(self, batches: Iterable[list[Task]]) -> Iterator[Call]:
         stop = self.stop if self.crew.threads else None

@@ -28,18 +28,29 @@ def draw(cell: Cell) -> Workload:
     )
 
 
-def run(cell: Cell, workload: Workload | None = None, on_pause: Callable[[], object] = lambda: None) -> Run:
-    """Compute a cell, without the cache. `workload` spares drawing its stream again; `on_pause` as in `simulate`."""
+def run(
+    cell: Cell,
+    workload: Workload | None = None,
+    on_pause: Callable[[], object] = lambda: None,
+    on_event: Callable[[Any], object] | None = None,
+) -> Run:
+    """Compute a cell, without the cache. `workload` spares drawing its stream again; `on_pause` and `on_event` as in
+    `simulate`."""
     from prebleexp.metrics import measure
 
     workload = draw(cell) if workload is None else workload
     start = time.perf_counter()
-    outcome = simulate_cell(cell, workload, on_pause)
+    outcome = simulate_cell(cell, workload, on_pause, on_event)
     seconds = time.perf_counter() - start
     return Run(dict(measure(workload, outcome)), workload, outcome, seconds)
 
 
-def simulate_cell(cell: Cell, workload: Workload, on_pause: Callable[[], object] = lambda: None) -> Outcome:
+def simulate_cell(
+    cell: Cell,
+    workload: Workload,
+    on_pause: Callable[[], object] = lambda: None,
+    on_event: Callable[[Any], object] | None = None,
+) -> Outcome:
     """Serve a request stream as the cell says."""
     from prebleexp.sim import simulate  # numba: nothing that is cached needs it
 
@@ -55,6 +66,7 @@ def simulate_cell(cell: Cell, workload: Workload, on_pause: Callable[[], object]
         horizon=cell.horizon,
         seed=cell.seed,
         on_pause=on_pause,
+        on_event=on_event,
     )
 
 

@@ -109,7 +109,7 @@ def _from_parquet(data: bytes) -> Mapping[str, Any]:
         file = pq.ParquetFile(pa.BufferReader(data))
         _require(names, file.schema_arrow.names)
         table = file.read(columns=names)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged("a Parquet", error) from None
     columns = {}
     for name in names:

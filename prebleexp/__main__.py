@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from prebleexp import publish
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from prebleexp.launch.session import Session
-
-DATABASE = "prebleexp.duckdb"
 
 
 class _Terminated(KeyboardInterrupt):
@@ -128,7 +127,7 @@ def _run(loader: ConfigLoaderImpl, overrides: Sequence[str], command: str) -> in
     else:
         tables.write_rows(session.rows, one.settings.output)
     code = _finish(session)
-    _load(session, "run", command)
+    publish.load(session, "run", command)
     return code
 
 
@@ -148,7 +147,9 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
     else:
         tables.write_rows(session.rows, session.settings.output)
     code = _finish(session)
-    _keep(session, master, command)
+    publish.load(session, session.settings.sweep, command)
+    if session.settings.report != "none":
+        print(publish.report(session, master, command), file=sys.stderr)
     return code
 
 
@@ -216,70 +217,6 @@ def _finish(session: Session) -> int:
     return 1
 
 
-def _load(session: Session, name: str, command: str) -> None:
-    """Bring the database up to what was run."""
-    from prebleexp import store
-    from prebleexp.launch.rows import stored_failure
-
-    settings = session.settings
-    database = settings.cache_dir / DATABASE
-    if session.cache.read_only is not None:
-        print(f"the database {database} stays as it is: {session.cache.read_only}", file=sys.stderr)
-        return
-    about, runs = session.experiment(name, settings.title or name, command)
-    store.load(
-        database,
-        session.stored_rows,
-        session.request_files,
-        [stored_failure(result) for result in session.failed],
-        store.Experiment(about, session.started, runs),
-    )
-
-
-def _keep(session: Session, master: DictConfig, command: str) -> None:
-    """Load the sweep into the database and write its report."""
-    settings = session.settings
-    _load(session, settings.sweep, command)
-    if settings.report == "none":
-        return
-    from omegaconf import OmegaConf, open_dict
-
-    from prebleexp.launch.rows import failure
-    from prebleexp.report import page
-    from prebleexp.report.figures import figure
-    from prebleexp.report.findings import findings
-
-    with open_dict(master):
-        del master["hydra"]
-    about = page.Sweep(
-        name=settings.sweep,
-        title=settings.title or settings.sweep,
-        command=command,
-        configuration=OmegaConf.to_yaml(master),
-        axes=tuple(session.axes),
-    )
-    parts = session.rows_by_part if settings.parts else {}
-    drawn = [
-        figure(
-            one.draw,
-            [row for part in one.parts for row in parts[part]],
-            number=one.number,
-            title=one.title,
-            command=f"python -m prebleexp +sweeps={one.sweep}" if one.sweep else "",
-        )
-        for one in settings.figures
-    ]
-    path = page.write(
-        settings.reports_dir / settings.sweep,
-        about,
-        session.rows,
-        drawn or [figure(settings.figure, session.rows, session.axes)],
-        findings=findings(parts) if settings.findings else (),
-        failures=[failure(result) for result in session.failed],
-    )
-    print(path, file=sys.stderr)
-
-
 def _status(arguments: list[str]) -> int:
     return _simulate(arguments, survey=True)
 
@@ -307,7 +244,7 @@ def _cache(arguments: list[str]) -> int:
 def _sql(arguments: list[str]) -> int:
     from prebleexp import sql
 
-    return sql.run(arguments, DATABASE)
+    return sql.run(arguments, publish.DATABASE)
 
 
 def _why(arguments: list[str]) -> int:

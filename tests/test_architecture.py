@@ -26,17 +26,19 @@ LEVELS = {
     "report": 5,
     "sql": 6,
     "bench": 6,
+    "publish": 7,
     "calibrate": 7,
     "__init__": 6,
     "__main__": 8,
 }
 HOMES = {
     "hydra": {"launch", "__main__"},
-    "omegaconf": {"launch", "__main__"},
+    "omegaconf": {"launch", "publish", "__main__"},
     "duckdb": {"store", "sql"},
     "seaborn": {"report"},
     "matplotlib": {"report"},
     "jinja2": {"report"},
+    "vl_convert": {"report"},
     "numba": {"sim"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -20,9 +20,9 @@ def row(result: Result) -> Row:
     return {"key": result.key} | result.cell.columns() | result.metrics | {"seconds": result.seconds}
 
 
-def stored(result: Result) -> Row:
-    """Likewise, with how it came about, as the database has it."""
-    return row(result) | {name: result.provenance.get(name) for name in FIELDS}
+def stored(row: Row, result: Result) -> Row:
+    """The same with how it came about, as the database has it."""
+    return row | {name: result.provenance.get(name) for name in FIELDS}
 
 
 def stored_failure(result: Result) -> Row:

@@ -120,9 +120,10 @@ class Session:
     @property
     def stored_rows(self) -> list[Row]:
         """The same for the database."""
-        return [stored(result) for result in self.runs if result.error is None]
+        succeeded = (result for result in self.runs if result.error is None)
+        return [stored(row, result) for row, result in zip(self.rows, succeeded, strict=True)]
 
-    @property
+    @cached_property
     def rows_by_part(self) -> dict[str, list[Row]]:
         """The rows of each part, with their variant and line."""
         found: dict[str, list[Row]] = {part.name: [] for part in self.settings.parts}

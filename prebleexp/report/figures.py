@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from prebleexp.errors import unknown
-from prebleexp.report.draw import Line, Scales, panel
+from prebleexp.report.draw import Line, Scales
+from prebleexp.report.drawings import Drawings
 from prebleexp.report.headline import headline
 from prebleexp.report.measures import DRAWINGS, Measure
 from prebleexp.report.palette import Style, styles
-from prebleexp.report.summary import Layout, Point, Row, grouped, layout, points
+from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
 from prebleexp.report.wording import axis_label, conditions, interval, number, percent, plain
 
 LABEL_LETTERS, LABEL_LINES = 14, 7
@@ -43,6 +44,14 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Data:
+    """The numbers of a table with all their digits, for programs; a row for every point."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True)
 class Figure:
     name: str
     number: str
@@ -61,15 +70,23 @@ class Figure:
     """empty where the lines carry their names themselves"""
     caption: str
     table: Table
+    data: Data
 
 
 def figure(
-    name: str, rows: Sequence[Row], axes: Sequence[str] = (), *, number: str = "", title: str = "", command: str = ""
+    name: str,
+    rows: Sequence[Row],
+    axes: Sequence[str] = (),
+    *,
+    number: str = "",
+    title: str = "",
+    command: str = "",
+    drawings: Drawings | None = None,
 ) -> Figure:
     """The figure of this name. `axes` are the swept keys in order; those of a sweep of several parts are known.
 
-    `number` and `title` are what the report calls it, `command` makes it alone. Raises InvalidInput for an unknown
-    name.
+    `number` and `title` are what the report calls it, `command` makes it alone; `drawings` has what is drawn already.
+    Raises InvalidInput for an unknown name.
     """
     if name not in DRAWINGS:
         raise unknown("figure", name, DRAWINGS)
@@ -87,7 +104,7 @@ def figure(
     for members, drawn in list(zip(by_panel.values(), lines, strict=True))[:MOST_PANELS]:
         assert scales is not None
         panel_title = conditions(members[0].at, where.panels) or "All runs"
-        svg = panel(
+        svg = (drawings or Drawings()).panel(
             drawn,
             scales,
             name=f"{name.replace('_', '-')}{number and f'-{number}'}-{len(panels) + 1}",
@@ -111,6 +128,7 @@ def figure(
         legend=() if labelled else tuple(looks.items()),
         caption=_caption(found, scales),
         table=_table(found, where, measure),
+        data=_data(found, where, measure),
     )
 
 
@@ -174,6 +192,23 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
             for point in found
         ),
     )
+
+
+def _data(found: Sequence[Point], where: Layout, measure: Measure) -> Data:
+    columns = (measure.metric, "half_width_95", "seeds", "runs", "ttft_p99_s", "hit_ratio", "finished")
+    rows = (
+        (
+            *(point.at[axis] for axis in where.axes),
+            *(point.interval or (None, None)),
+            len(point.values),
+            len(point.rows),
+            point.mean("ttft_p99_s"),
+            point.mean("hit_ratio"),
+            point.share("n_finished", "n_requests"),
+        )
+        for point in found
+    )
+    return Data((*where.axes, *columns), tuple(rows))
 
 
 def _seeds(point: Point) -> str:

@@ -31,6 +31,8 @@ class Finding:
     sentences: tuple[str, ...]
     effects: Table
     causes: Table
+    measured: tuple[tuple[str, Effect], ...]
+    """(variant, effect) behind the verdicts, then the suspected causes"""
 
 
 def findings(parts: Mapping[str, Sequence[Row]]) -> list[Finding]:
@@ -45,7 +47,13 @@ def _finding(claim: Claim, parts: Mapping[str, Sequence[Row]]) -> Finding:
     sentences = [_result(claim, variant, found) for variant, found in tests.items()]
     sentences += [_cause(variant, found) for variant, found in causes.items() if found]
     return Finding(
-        claim.name, claim.text, verdicts, tuple(sentences), _table(tests, verdict=True), _table(causes, verdict=False)
+        claim.name,
+        claim.text,
+        verdicts,
+        tuple(sentences),
+        _table(tests, verdict=True),
+        _table(causes, verdict=False),
+        tuple((variant, one) for found in (tests, causes) for variant, effects in found.items() for one in effects),
     )
 
 

@@ -1,22 +1,24 @@
-"""The page of a sweep: one HTML file that needs no network and no other file."""
+"""The page of a sweep, with its figures and numbers as files beside it."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment import durable
+from prebleexp.report import export, frame
+from prebleexp.report.explorer import packed
 from prebleexp.report.figures import Column, Figure, Table
 from prebleexp.report.findings import NOTE, Finding
-from prebleexp.report.palette import GRID, INK, STYLES
+from prebleexp.report.methods import methods
 from prebleexp.report.summary import REPLICATION, Row, Value
 from prebleexp.report.wording import number, plain
 
-PACKAGES = ("prebleexp", "numpy", "numba", "matplotlib", "seaborn")
+PACKAGES = ("prebleexp", "numpy", "numba", "matplotlib", "seaborn", "vl-convert-python")
 
 
 @dataclass(frozen=True)
@@ -33,64 +35,62 @@ class Sweep:
     """the swept keys, in order"""
 
 
-def write(
-    folder: Path,
-    sweep: Sweep,
-    rows: Sequence[Row],
-    figures: Sequence[Figure],
-    *,
-    findings: Sequence[Finding] = (),
-    failures: Sequence[Row] = (),
-    provenance: Mapping[str, Value] | None = None,
-) -> Path:
-    """Write `folder`/index.html and return its path.
+@dataclass(frozen=True)
+class Report:
+    """All that a page shows.
 
-    `rows` hold "key", the cell's columns, the metrics and "seconds" of each run that succeeded, `failures` the cell's
-    columns and "error" of each that did not; `findings` come before the figures; `provenance` adds lines to the last
-    section. Same arguments, same bytes.
+    `rows` hold "key", the cell's columns, the metrics and "seconds" of each run that succeeded; in a sweep of several
+    parts also "part", "variant" and "line", once for each part that has it. `failures` hold the cell's columns and
+    "error" of each that did not. `provenance` adds lines to the last section.
+    """
+
+    sweep: Sweep
+    rows: Sequence[Row]
+    figures: Sequence[Figure]
+    findings: Sequence[Finding] = ()
+    failures: Sequence[Row] = ()
+    provenance: Mapping[str, Value] | None = None
+    parts: Sequence[str] = ()
+    """those that the explorer starts with"""
+
+
+def write(folder: Path, report: Report) -> Path:
+    """Write `folder`/index.html, report.json and figures/, and return the path of the page. Same report, same bytes.
+
     Raises InvalidInput for a folder that cannot be written.
     """
-    html = render(sweep, rows, figures, findings, failures, provenance or {})
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".html", delete=False) as file:
-            file.write(html)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(folder / "index.html")
+        export.figures(folder / "figures", report.figures)
     except OSError as error:
         raise InvalidInput(f"report folder {folder} cannot be written: {error.strerror}") from error
-    return folder / "index.html"
+    page = frame.write(folder / "index.html", render(report))
+    durable.write(folder / "report.json", numbers(report).encode())
+    return page
 
 
-def render(
-    sweep: Sweep,
-    rows: Sequence[Row],
-    figures: Sequence[Figure],
-    findings: Sequence[Finding],
-    failures: Sequence[Row],
-    provenance: Mapping[str, Value],
-) -> str:
+def numbers(report: Report) -> str:
+    """All numbers of the page as JSON."""
+    sweep = asdict(report.sweep)
+    return export.report_json(sweep, report.figures, report.findings, report.failures, _provenance(report))
+
+
+def render(report: Report) -> str:
     """The page's HTML."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2").render(
-        sweep=sweep,
-        figures=figures,
-        findings=findings,
+    runs = {str(row.get("key")): row for row in report.rows}
+    return frame.render(
+        "sweep.html.j2",
+        scripts=("tables.js", "explorer.js") if report.rows else ("tables.js",),
+        charts=bool(report.rows),
+        sweep=report.sweep,
+        figures=report.figures,
+        findings=report.findings,
         findings_note=NOTE,
-        facts=_facts(rows, failures),
-        failures=_failures(failures, sweep.axes),
-        provenance={name: plain(value) for name, value in provenance.items()} | _versions(),
-        styles=STYLES,
-        ink=INK,
-        grid=GRID,
+        facts=_facts(list(runs.values()), report.failures),
+        failures=_failures(report.failures, report.sweep.axes),
+        methods=methods(list(runs.values())),
+        provenance={name: plain(value) for name, value in _provenance(report).items()},
+        files={one.name: [f"{export.file_name(one.name)}.{kind}" for kind in export.FORMATS] for one in report.figures},
+        runs=packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
     )
 
 
@@ -117,8 +117,8 @@ def _failures(failures: Sequence[Row], axes: Sequence[str]) -> Table:
     return Table(columns, tuple(tuple(plain(row.get(name.name)) for name in columns) for row in failures))
 
 
-def _versions() -> dict[str, str]:
-    found = {}
+def _provenance(report: Report) -> dict[str, Value]:
+    found: dict[str, Value] = dict(report.provenance or {})
     for package in PACKAGES:
         try:
             found[package] = version(package)

@@ -6,6 +6,7 @@ so nothing is told by colour alone. Each has a tone for light and one for dark p
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -82,3 +83,8 @@ def themed(svg: str) -> str:
     for colour, name in (INK, GRID, *((style.light, style.name) for style in STYLES)):
         svg = svg.replace(colour, f"var(--{name}, {colour})")
     return svg
+
+
+def in_light_colours(svg: str) -> str:
+    """A themed drawing for paper, with colours in place of the variables, which not every program knows."""
+    return re.sub(r"var\(--[\w-]+, (#[0-9a-f]{6})\)", r"\1", svg)

@@ -1,0 +1,70 @@
+"""What all pages share: one HTML file that needs no network and no other file.
+
+Scripts are part of the page and named by their checksums in its security policy, so that a name that gets into the
+page as markup would still not run. vl-convert gives Vega-Lite as one script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import durable
+from prebleexp.report.palette import GRID, INK, STYLES
+
+TEMPLATES = Path(__file__).with_name("templates")
+MOST_ROWS = 1000
+"""of a table in a page; its file has all"""
+
+
+def render(template: str, *, scripts: Sequence[str] = (), charts: bool = False, **values: Any) -> str:
+    """The page that a template makes of these values. `scripts` lie beside the templates; `charts` adds Vega-Lite."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    texts = [vega()] if charts else []
+    texts += [(TEMPLATES / name).read_text(encoding="utf-8") for name in scripts]
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(
+        values,
+        scripts=[Markup(text) for text in texts],  # noqa: S704 - our own
+        script_hashes=[_hash(text) for text in texts] or ["'none'"],
+        styles=STYLES,
+        ink=INK,
+        grid=GRID,
+        most_rows=MOST_ROWS,
+    )
+
+
+@cache
+def vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed, which is left in `window.vegaEmbed`."""
+    import vl_convert
+
+    bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--")
+
+
+def write(path: Path, html: str) -> Path:
+    """All or nothing. Raises InvalidInput for a folder that cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.write(path, html.encode())
+    except OSError as error:
+        raise InvalidInput(f"report folder {path.parent} cannot be written: {error.strerror}") from error
+    return path
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,0 +1,87 @@
+"""A whole figure as one picture, for papers and slides: its panels side by side, with titles, axes and legend.
+
+It is put together from the panels as they are on the page, and turned into PDF and PNG by vl-convert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, sqrt
+
+from markupsafe import Markup, escape
+
+from prebleexp.report.draw import HEIGHT_IN, WIDTH_IN
+from prebleexp.report.figures import Figure
+from prebleexp.report.palette import INK, Style, in_light_colours
+
+POINTS = 72
+WIDTH, HEIGHT = WIDTH_IN * POINTS, HEIGHT_IN * POINTS
+MARGIN, GAP, LINE = 12.0, 14.0, 15.0
+"""points"""
+MOST_COLUMNS = 4
+FONT = "font-family: sans-serif; font-size: 10px"
+LETTER = 5.6
+"""a generous width of a letter"""
+
+
+def sheet(figure: Figure) -> str:
+    """The figure as a standalone SVG document on white."""
+    panels = len(figure.panels)
+    columns = 2 if figure.paired else min(MOST_COLUMNS, max(1, ceil(sqrt(panels))))
+    lines_of_legend = list(_legend(figure.legend, columns * (WIDTH + GAP)))
+    top = MARGIN + LINE * (1.5 + len(lines_of_legend))
+    height = top + ceil(panels / columns) * (HEIGHT + LINE + GAP) + MARGIN
+    width = 2 * MARGIN + columns * WIDTH + (columns - 1) * GAP
+    parts = [Markup('<text x="{}" y="{}" fill="{}">{}</text>').format(MARGIN, MARGIN + LINE, INK[0], figure.y)]
+    parts += [
+        Markup('<g transform="translate({} {})">{}</g>').format(MARGIN, MARGIN + LINE * (1.4 + row), line)
+        for row, line in enumerate(lines_of_legend)
+    ]
+    for i, panel in enumerate(figure.panels):
+        x = MARGIN + (i % columns) * (WIDTH + GAP)
+        y = top + (i // columns) * (HEIGHT + LINE + GAP)
+        place = Markup('<svg x="{}" y="{}" width="{}" height="{}" ').format(x, y + LINE, WIDTH, HEIGHT)
+        middle, under = x + WIDTH / 2, y + HEIGHT + 2
+        parts += [
+            Markup('<text x="{}" y="{}" font-weight="bold">{}</text>').format(x, y + 10, panel.title),
+            place + panel.svg[len("<svg ") :],
+            Markup('<text x="{}" y="{}" fill="{}" text-anchor="middle">{}</text>').format(
+                middle, under, INK[0], figure.x
+            ),
+        ]
+    start = Markup(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="{}" height="{}" viewBox="0 0 {} {}" style="{}">'
+        '<title>{}</title><desc>{}</desc><rect width="100%" height="100%" fill="white"/>'
+    ).format(width, height, width, height, FONT, figure.title, figure.headline)
+    return in_light_colours(start + Markup("").join(parts) + Markup("</svg>\n"))
+
+
+def _legend(entries: tuple[tuple[str, Style], ...], width: float) -> Iterator[Markup]:
+    """Lines of swatches with names, broken where they are full."""
+    line, x = Markup(""), 0.0
+    for name, style in entries:
+        needed = 36 + LETTER * len(name) + GAP
+        if line and x + needed > width:
+            yield line
+            line, x = Markup(""), 0.0
+        dash = Markup(' stroke-dasharray="7 4"') if style.dashed else ""
+        line += Markup(
+            '<line x1="{}" y1="8" x2="{}" y2="8" stroke="{}" stroke-width="2.5"{}/><text x="{}" y="11">{}</text>'
+        ).format(x, x + 28, style.light, dash, x + 34, escape(name))
+        x += needed
+    if line:
+        yield line
+
+
+def pdf(svg: str) -> bytes:
+    """The same bytes for the same drawing."""
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_pdf(svg))
+
+
+def png(svg: str) -> bytes:
+    """One and a half pixels a point: 108 dots per inch."""
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_png(svg, scale=1.5))

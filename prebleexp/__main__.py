@@ -247,6 +247,12 @@ def _sql(arguments: list[str]) -> int:
     return sql.run(arguments, publish.DATABASE)
 
 
+def _trace(arguments: list[str]) -> int:
+    from prebleexp import trace
+
+    return trace.main(arguments, _line(["trace", *arguments]))
+
+
 def _why(arguments: list[str]) -> int:
     return _cache(["why", *arguments])
 
@@ -257,6 +263,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "calibrate": _calibrate,
     "sql": _sql,
     "status": _status,
+    "trace": _trace,
     "why": _why,
 }
 

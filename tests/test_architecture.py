@@ -27,6 +27,7 @@ LEVELS = {
     "sql": 6,
     "bench": 6,
     "publish": 7,
+    "trace": 7,
     "calibrate": 7,
     "__init__": 6,
     "__main__": 8,

@@ -27,8 +27,9 @@ def render(template: str, *, scripts: Sequence[str] = (), charts: bool = False, 
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
+    names = ("chart.js", *scripts) if charts else scripts
     texts = [vega()] if charts else []
-    texts += [(TEMPLATES / name).read_text(encoding="utf-8") for name in scripts]
+    texts += [(TEMPLATES / name).read_text(encoding="utf-8") for name in names]
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

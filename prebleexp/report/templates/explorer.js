@@ -15,15 +15,6 @@
   };
   const shown = (value) => (value === null ? "null" : typeof value === "number" ? String(value) : value);
   const brief = (value) => (value === null || value === undefined ? "–" : Number(value.toPrecision(4)).toLocaleString("en-US", { maximumSignificantDigits: 4 }));
-  const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-  const unpacked = async () => {
-    const packed = document.getElementById("runs").textContent.trim();
-    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return JSON.parse(await new Response(stream).text());
-  };
-
   const build = (data) => {
     const dimension = Object.fromEntries(data.dimensions.map((one) => [one.name, one]));
     const measure = Object.fromEntries(data.measures.map((one) => [one.name, one]));
@@ -148,16 +139,16 @@
       const x = { field: "x", type: numeric ? "quantitative" : "nominal", title: title(state.x) };
       if (numeric) {
         x.scale = wide ? { type: "log", base: 2, nice: false } : { zero: false };
-        x.axis = dimension[state.x] && xs.length <= 12 ? { values: xs, format: "~g" } : { format: "~g" };
+        x.axis = dimension[state.x] && xs.length <= 12 ? { values: xs, format: ",.4~r" } : { format: ",.4~r" };
       } else {
         x.sort = dimension[state.x].values;
         x.axis = { labelLimit: 120 };
       }
-      const axis = { format: "~g", tickCount: 5 };
+      const axis = { format: ",.4~r", tickCount: 5 };
       const y = { field: "y", type: "quantitative", title: state.y, scale: tall ? { type: "log", domainMin: least } : { zero: !many }, axis };
       const tooltip = [{ field: "told", title: "run" }, { field: "x", title: title(state.x) },
         ...["colour", "column", "row"].filter((name) => state[name]).map((name) => ({ field: name, title: title(state[name]) })),
-        { field: "y", title: state.y, format: ".4~g" }, ...(many ? [] : [{ field: "within", title: state.statistic === "mean" ? "95 % interval" : "quartiles" }]),
+        { field: "y", title: state.y, format: ",.4~r" }, ...(many ? [] : [{ field: "within", title: state.statistic === "mean" ? "95 % interval" : "quartiles" }]),
         { field: "configuration", title: "configuration" }];
       const encoding = { x, y };
       if (state.colour) {
@@ -177,17 +168,7 @@
       const whole = facets.length === 0 ? inner
         : state.row ? { facet: Object.fromEntries(facets.map((name) => [name, sorted(name)])), spec: inner }
         : { facet: sorted("column"), columns, spec: inner };
-      const [text, rule] = [ink("--ink"), ink("--rule")];
-      const axes = { labelColor: text, titleColor: text, gridColor: rule, domainColor: rule, tickColor: rule, labelFontSize: 11, titleFontWeight: "normal" };
-      return {
-        $schema: "https://vega.github.io/schema/vega-lite/v6.json", background: null, data: { values: points },
-        description: root.querySelector(".spoken").textContent, ...whole,
-        config: {
-          font: getComputedStyle(document.body).fontFamily, axis: axes, axisX: { grid: false }, view: { stroke: null },
-          legend: { labelColor: text, titleColor: text, labelFontSize: 12, titleFontWeight: "normal" },
-          header: { labelColor: text, titleColor: text, titleFontWeight: "normal" },
-        },
-      };
+      return { data: { values: points }, description: root.querySelector(".spoken").textContent, ...whole };
     };
 
     const told = (point) => {
@@ -240,25 +221,17 @@
       note.textContent = `${points.reduce((sum, point) => sum + point.runs.length, 0).toLocaleString("en-US")} runs in ${points.length} points.`
         + (pooled.length ? ` Points pool runs that differ in ${pooled.join(", ")}: split or filter by these for intervals.` : "");
       const spoken = points.map(told);
-      const view = await window.vegaEmbed(chart, specification(spoken), { ast: true, renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } });
+      const view = await window.prebleexpChart(chart, specification(spoken));
       if (mine !== turn) return;
       view.view.addEventListener("click", (_, item) => { if (item && item.datum && item.datum.runs) explain(item.datum); });
       table(spoken);
       root.dataset.drawn = String(turn);
     };
-    let waiting = 0, width = chart.clientWidth;
-    new ResizeObserver(() => {
-      if (chart.clientWidth === width) return;
-      width = chart.clientWidth;
-      clearTimeout(waiting);
-      waiting = setTimeout(draw, 150);
-    }).observe(chart);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
     root.querySelector(".constants").textContent = Object.entries(data.constants).map(([name, text]) => `${name}=${text}`).join(" ");
-    draw();
+    window.prebleexpRedraw(chart, draw);
   };
 
-  const begin = () => unpacked().then(build).catch((error) => { note.textContent = `The explorer does not work in this browser: ${error.message}`; });
+  const begin = () => window.prebleexpUnpack("runs").then(build).catch((error) => { note.textContent = `The explorer does not work in this browser: ${error.message}`; });
   // drawn when it comes near the screen: a page opens faster
   const watch = new IntersectionObserver((entries) => {
     if (entries.some((entry) => entry.isIntersecting)) { watch.disconnect(); begin(); }

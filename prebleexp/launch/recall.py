@@ -1,0 +1,53 @@
+"""From a run in the cache back to the overrides that make it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.cell import NUMBERS, SPECS
+
+LEAST_LETTERS = 4
+
+
+def overrides_of(prefix: str, cache: Cache, loader: ConfigLoaderImpl) -> list[str]:
+    """What to write on the command line for the run whose key starts so.
+
+    Raises InvalidInput if there is none or more than one, or if it is of a class that no option of conf/ has: what a
+    cache says is not imported.
+    """
+    key = _key(prefix, cache)
+    kept = cache.get(key) or cache.failure(key)
+    if kept is None:
+        raise InvalidInput(f"run {key} is damaged")
+    cell: Mapping[str, Any] = kept.content["cell"]
+    made = [f"{name}={json.dumps(cell[name])}" for name in NUMBERS if name in cell]
+    for spec in SPECS:
+        if spec in cell:
+            made += _of_spec(spec, cell[spec], key, loader)
+    return made
+
+
+def _key(prefix: str, cache: Cache) -> str:
+    if not re.fullmatch("[0-9a-f]{4,64}", prefix):
+        raise InvalidInput(f"{prefix!r} is no key; it has at least {LEAST_LETTERS} digits, hexadecimal")
+    found = {path.name.partition(".")[0] for path in cache.runs.glob(f"{prefix[:2]}/{prefix}*.*")}
+    if len(found) != 1:
+        many = f"{len(found)} runs in" if found else "no run in"
+        raise InvalidInput(f"{many} the cache folder {cache.folder} have a key that starts with {prefix}")
+    return found.pop()
+
+
+def _of_spec(spec: str, content: Mapping[str, Any], key: str, loader: ConfigLoaderImpl) -> list[str]:
+    fields = {name: value for name, value in content.items() if name != "_target_"}
+    for option in loader.get_group_options(spec):
+        loaded: Any = loader.repository.load_config(f"{spec}/{option}")
+        if loaded is not None and loaded.config.get("_target_") == content["_target_"]:
+            return [f"{spec}={option}", *(f"++{spec}.{name}={json.dumps(value)}" for name, value in fields.items())]
+    raise InvalidInput(f"run {key}: no option of conf/{spec}/ is a {content['_target_']}")

@@ -1,0 +1,97 @@
+"""A run as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing, in the JSON form of the Trace Event Format.
+
+Each GPU is a process: its batch steps are slices, its queue, batch and KV are counters, its requests are asynchronous
+slices, with waiting and prefill, then decoding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from prebleexp.experiment.runs import Run
+from prebleexp.sim.steps import Steps
+
+Event = dict[str, Any]
+
+
+def write(file: IO[str], run: Run, steps: Steps, gpus: int, kv_tokens: int, about: dict[str, Any]) -> int:
+    """Write the trace; returns the number of its events. `about` is kept in it as `otherData`."""
+    file.write('{"displayTimeUnit": "ms", "otherData": ' + json.dumps(about) + ', "traceEvents": [\n')
+    count = 0
+    for event in events(run, steps, gpus, kv_tokens):
+        file.write((",\n" if count else "") + json.dumps(event))
+        count += 1
+    file.write("\n]}\n")
+    return count
+
+
+def events(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> Iterator[Event]:
+    """Times are in microseconds of simulated time."""
+    for g in range(gpus):
+        yield {"ph": "M", "pid": g + 1, "name": "process_name", "args": {"name": f"GPU {g}"}}
+        yield {"ph": "M", "pid": g + 1, "name": "process_sort_index", "args": {"sort_index": g}}
+        yield {"ph": "M", "pid": g + 1, "tid": 1, "name": "thread_name", "args": {"name": "batch steps"}}
+    yield from _steps(steps, kv_tokens)
+    yield from _queues(steps)
+    yield from _requests(run)
+
+
+def _steps(steps: Steps, kv_tokens: int) -> Iterator[Event]:
+    columns = {name: column.tolist() for name, column in steps.columns().items()}
+    for row in (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)):
+        kinds = {"prefill": row["prefilled_tokens"], "decode": row["generated_tokens"]}
+        args = {name: row[name] for name in row if name not in ("gpu", "start_s", "end_s")}
+        start, end = _us(row["start_s"]), _us(row["end_s"])
+        of_gpu = {"pid": row["gpu"] + 1, "tid": 1}
+        yield {
+            "ph": "X",
+            **of_gpu,
+            "ts": start,
+            "dur": end - start,
+            "name": " + ".join(kind for kind, tokens in kinds.items() if tokens),
+            "args": args,
+        }
+        yield {"ph": "C", **of_gpu, "ts": end, "name": "running", "args": {"requests": row["running"]}}
+        used = {
+            "running requests": kv_tokens - row["kv_free"] - row["evictable"],
+            "prefix cache alone": row["evictable"],
+        }
+        yield {"ph": "C", **of_gpu, "ts": end, "name": "KV tokens", "args": used}
+
+
+def _queues(steps: Steps) -> Iterator[Event]:
+    times, queues = steps.queues()
+    before = np.zeros(queues.shape[1] if len(queues) else 0, np.int64)
+    for time, now in zip(times, queues, strict=True):
+        for g in np.flatnonzero(now != before):
+            yield {"ph": "C", "pid": int(g) + 1, "ts": _us(time), "name": "waiting", "args": {"requests": int(now[g])}}
+        before = now
+
+
+def _requests(run: Run) -> Iterator[Event]:
+    workload, outcome = run.workload, run.outcome
+    for i in np.flatnonzero(outcome.gpu >= 0):
+        arrival = float(workload.arrival_s[i])
+        of_request = {"pid": int(outcome.gpu[i]) + 1, "id": str(i), "cat": "request"}
+        first, end = arrival + float(outcome.ttft_s[i]), float(outcome.finish_s[i])
+        args = {
+            "prompt_tokens": int(workload.prompt_tokens[i]),
+            "output_tokens": int(workload.output_tokens[i]),
+            "hit_tokens": int(outcome.hit_tokens[i]),
+            "prefix_group": int(workload.prefix_group[i]),
+        }
+        spans = [(f"request {i}", arrival, end, args)]
+        spans += [("waiting and prefill", arrival, first, {}), ("decoding", first, end, {})]
+        for name, start, stop, more in spans:
+            stop = float(outcome.end_s) if np.isnan(stop) else stop  # unfinished: until the run ended
+            if not np.isnan(start):
+                yield {"ph": "b", **of_request, "ts": _us(start), "name": name, "args": more}
+                yield {"ph": "e", **of_request, "ts": _us(stop), "name": name}
+
+
+def _us(seconds: float) -> float:
+    return round(seconds * 1e6, 3)

@@ -1,0 +1,142 @@
+"""The page of a single run: what each GPU did over time, how long requests took, which GPU had which prefixes."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.experiment.runs import Run
+from prebleexp.report import frame
+from prebleexp.report.figures import Column, Table
+from prebleexp.report.meanings import meanings
+from prebleexp.report.timelines import assignment, edges, quantiles, timelines
+from prebleexp.report.wording import number, percent
+from prebleexp.sim.steps import Steps
+
+MOST_GROUPS = 40
+"""rows of the assignment; the smallest groups beyond are added up"""
+COLUMNS = (
+    Column("GPU", True),
+    Column("requests", True),
+    Column("computing", True),
+    Column("hit ratio", True),
+    Column("generated tokens", True),
+    Column("most waiting", True),
+    Column("most running", True),
+    Column("most KV", True),
+    Column("evicted tokens", True),
+)
+
+
+def render(
+    run: Run,
+    steps: Steps,
+    *,
+    gpus: int,
+    kv_tokens: int,
+    title: str,
+    command: str,
+    key: str,
+    configuration: Mapping[str, str],
+    files: Mapping[str, str],
+) -> str:
+    """The page's HTML. `files` are links by what they are."""
+    data = json.dumps(_data(run, steps, gpus, kv_tokens), separators=(",", ":"))
+    return frame.render(
+        "run.html.j2",
+        scripts=("tables.js", "run.js"),
+        charts=True,
+        title=title,
+        command=command,
+        key=key,
+        configuration=configuration,
+        files=files,
+        facts=_facts(run),
+        metrics=Table(
+            (Column("metric", False), Column("value", True), Column("meaning", False)),
+            tuple(
+                (name, number(run.metrics[name], 4), text) for name, text in meanings().items() if name in run.metrics
+            ),
+        ),
+        per_gpu=_per_gpu(run, steps, gpus, kv_tokens),
+        data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
+    )
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    metrics = run.metrics
+    share = None if not metrics["n_requests"] else metrics["n_finished"] / metrics["n_requests"]
+    return [
+        ("requests", f"{metrics['n_requests']:,}"),
+        ("finished", percent(share)),
+        ("TTFT p99", f"{number(metrics['ttft_p99_s'])} s"),
+        ("mean normalised latency", f"{number(metrics['norm_latency_mean_s'])} s/token"),
+        ("hit ratio", number(metrics["hit_ratio"])),
+        ("ended after", f"{number(metrics['end_s'])} s"),
+    ]
+
+
+def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> Table:
+    columns, outcome = steps.columns(), run.outcome
+    queues = steps.queues()[1]
+    rows = []
+    for g in range(gpus):
+        here = columns["gpu"] == g
+        computing = float((columns["end_s"] - columns["start_s"])[here].sum()) / max(outcome.end_s, 1e-9)
+        hit, computed = int(outcome.gpu_hit_tokens[g]), int(outcome.gpu_prefilled_tokens[g])
+        rows.append(
+            (
+                str(g),
+                f"{outcome.gpu_requests[g]:,}",
+                percent(min(computing, 1.0)),
+                number(hit / (hit + computed) if hit + computed else None),
+                f"{int(columns['generated_tokens'][here].sum()):,}",
+                f"{int(queues[:, g].max(initial=0)) if len(queues) else 0:,}",
+                f"{int(columns['running'][here].max(initial=0)):,}",
+                percent(float(outcome.gpu_peak_kv_tokens[g]) / kv_tokens),
+                f"{int(outcome.gpu_evicted_tokens[g]):,}",
+            )
+        )
+    return Table(COLUMNS, tuple(rows))
+
+
+def _data(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> dict[str, Any]:
+    groups, counts = assignment(run, gpus)
+    names = [f"{group}" if group >= 0 else "none" for group in groups]
+    if len(names) > MOST_GROUPS:
+        rest = counts[MOST_GROUPS - 1 :].sum(axis=0, keepdims=True)
+        names = [*names[: MOST_GROUPS - 1], f"{len(names) - MOST_GROUPS + 1} others"]
+        counts = np.concatenate([counts[: MOST_GROUPS - 1], rest])
+    return {
+        "gpus": gpus,
+        "edges": _short(edges(run.outcome.end_s)),
+        "series": [
+            {
+                "name": one.name,
+                "label": one.label,
+                "mean": _short(one.mean),
+                "low": None if one.low is None else _short(one.low),
+                "high": None if one.high is None else _short(one.high),
+            }
+            for one in timelines(run, steps, gpus, kv_tokens)
+        ],
+        "distributions": [
+            {"label": label, "values": _short(quantiles(values)), "n": int((~np.isnan(values)).sum())}
+            for label, values in (("time to first token", run.outcome.ttft_s), ("latency", run.outcome.latency_s))
+        ],
+        "groups": names,
+        "assignment": counts.tolist(),
+    }
+
+
+def _short(values: npt.NDArray[np.float64]) -> Any:
+    """Nested lists of numbers with five digits; NaN is null."""
+    if values.ndim > 1:
+        return [_short(row) for row in values]
+    return [None if np.isnan(value) else float(f"{value:.5g}") for value in values.tolist()]

@@ -1,0 +1,79 @@
+"""`python -m prebleexp trace …`: one run, with every batch step written down, as a page and as a trace for Perfetto."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
+from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.key import contents, digest
+from prebleexp.launch import configs, configure
+from prebleexp.report import frame, perfetto, run_page
+from prebleexp.report.wording import plain
+from prebleexp.sim.steps import Steps
+
+TRACE = "trace.json"
+KEY_LETTERS = 12
+
+
+def main(arguments: Sequence[str], command: str) -> int:
+    """`arguments` are overrides, or the key of a run in the cache with overrides of settings; of several replications
+    the first is traced. Returns the exit code. Raises InvalidInput for what is not valid."""
+    job = _job(arguments)
+    cell = job.cells[0]
+    key = digest(contents([cell])[0])
+    steps = Steps()
+    run = runs.run(cell, on_event=steps)
+    folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
+    kv_tokens = cell.hardware.kv_tokens
+    configuration = {name: plain(value) for name, value in cell.columns().items() if value is not None}
+    page = run_page.render(
+        run,
+        steps,
+        gpus=cell.gpus,
+        kv_tokens=kv_tokens,
+        title=_title(cell),
+        command=command,
+        key=key,
+        configuration=configuration,
+        files={"Every step, for ui.perfetto.dev": TRACE},
+    )
+    path = frame.write(folder / "index.html", page)
+    try:
+        with (folder / TRACE).open("w", encoding="utf-8") as file:
+            count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
+    except OSError as error:
+        raise InvalidInput(f"report folder {folder} cannot be written: {error.strerror}") from error
+    if job.settings.output == "json":
+        print(json.dumps({"key": key, "page": str(path), "trace": str(folder / TRACE), "metrics": run.metrics}))
+    else:
+        print(path, folder / TRACE, sep="\n")
+    print(f"{run.metrics['n_requests']:,} requests, {count:,} events", file=sys.stderr)
+    return 0
+
+
+def _job(arguments: Sequence[str]) -> configure.Job:
+    from prebleexp.launch.recall import overrides_of
+
+    keys = [one for one in arguments if "=" not in one and one[0] not in "+~-"]
+    settings = [one for one in arguments if one not in keys]
+    if not keys:
+        return configure.job(settings)
+    if len(keys) > 1:
+        raise InvalidInput(f"trace takes one key, not {len(keys)}: {' '.join(keys)}")
+    given = dict(one.split("=", 1) for one in settings if "=" in one)
+    folder = Path(given.get("cache_dir", "cache")).expanduser()
+    if not folder.is_dir():
+        raise InvalidInput(f"cache_dir={folder} is not a folder")
+    loader = configs.loader()
+    return configure.job([*overrides_of(keys[0], Cache(folder, make=False), loader), *settings], loader)
+
+
+def _title(cell: Cell) -> str:
+    gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
+    return f"{cell.names['policy']} on {gpus} at {plain(float(cell.rps))} requests/s, seed {cell.seed}"

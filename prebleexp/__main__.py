@@ -247,6 +247,12 @@ def _sql(arguments: list[str]) -> int:
     return sql.run(arguments, publish.DATABASE)
 
 
+def _compare(arguments: list[str]) -> int:
+    from prebleexp import compare
+
+    return compare.main(arguments, _line(["compare", *arguments]), publish.DATABASE)
+
+
 def _trace(arguments: list[str]) -> int:
     from prebleexp import trace
 
@@ -261,6 +267,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench": _bench,
     "cache": _cache,
     "calibrate": _calibrate,
+    "compare": _compare,
     "sql": _sql,
     "status": _status,
     "trace": _trace,

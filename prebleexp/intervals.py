@@ -28,6 +28,17 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, t_quantile(n - 1) * math.sqrt(variance / n)
 
 
+def paired_interval(pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE) -> tuple[float, float | None]:
+    """Mean of the differences second − first, and the half-width of its interval with this confidence; None for one
+    pair."""
+    differences = [other - one for one, other in pairs]
+    mean, half = mean_interval(differences)
+    if half is None:
+        return mean, None
+    df = len(pairs) - 1
+    return mean, half / t_quantile(df) * t_quantile(df, confidence)
+
+
 @cache
 def t_quantile(df: int, confidence: float = CONFIDENCE) -> float:
     """The t for which a Student variable with `df` degrees of freedom lies in [-t, t] with this probability."""

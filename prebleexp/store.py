@@ -80,6 +80,46 @@ def load(
             raise PrebleexpError(f"cannot build the database {database}: {_first_line(again)}") from again
 
 
+def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, Value] | None = None) -> list[str]:
+    """Keys of runs: those of the latest experiment of this name, or all, of which only those whose columns ("policy",
+    or "line" of an experiment) have these values.
+
+    Raises PrebleexpError if another process keeps the database open. What does not exist has no keys.
+    """
+    import duckdb
+
+    tables, tests, values = "runs", [], []
+    if experiment is not None:
+        tables = "runs JOIN experiment_runs USING (key)"
+        tests.append("experiment = (SELECT id FROM experiments WHERE name = ? ORDER BY last_run DESC LIMIT 1)")
+        values.append(experiment)
+    for column, value in (where or {}).items():
+        tests.append(f"{_quoted(column)} = ?")
+        values.append(str(value))
+    query = f"SELECT DISTINCT key FROM {tables} WHERE {' AND '.join(tests) or 'true'} ORDER BY key"  # noqa: S608 -- our own names
+    with closing(connect(database, read_only=True)) as connection:
+        try:
+            return [key for (key,) in connection.execute(query, values).fetchall()]
+        except (duckdb.CatalogException, duckdb.BinderException):  # no such table or column yet
+            return []
+
+
+def names(database: Path) -> dict[str, list[str]]:
+    """What may be named: "experiment"s, "policy"s and "line"s, each in order of the alphabet."""
+    import duckdb
+
+    sources = {"experiment": ("name", "experiments"), "policy": ("policy", "runs"), "line": ("line", "experiment_runs")}
+    found = {}
+    with closing(connect(database, read_only=True)) as connection:
+        for kind, (column, table) in sources.items():
+            try:
+                rows = connection.execute(f"SELECT DISTINCT {column} FROM {table} ORDER BY 1").fetchall()  # noqa: S608
+            except (duckdb.CatalogException, duckdb.BinderException):
+                rows = []
+            found[kind] = [str(name) for (name,) in rows if name]
+    return found
+
+
 def connect(database: Path, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     """Waits a while for a process that has it open. A connection that may only read cannot read other files either.
 

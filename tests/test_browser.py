@@ -90,21 +90,15 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hard = [row | {"norm_latency_mean_s": None} if row["gpus"] == 3 and row["rps"] == 4.0 else row for row in hard]
     failures = [{"gpus": 1, "policy": long, "seed": 0, "error": "ValueError: " + "x" * 400}]
     about = page.Sweep("<i>", long, f"prebleexp -m policy={long}", "x: " + "y" * 500, SWEEP.axes)
+    numbers = [figure("latency_against_rate", part_rows(), number=number, command="a" * 200) for number in ("1A", "2")]
+    paper = page.Report(
+        SWEEP, rows(), numbers, findings=findings({"rates_released": part_rows()}), provenance={"host": "a" * 80}
+    )
     return {
-        "paper": page.write(
-            folder / "paper",
-            SWEEP,
-            rows(),
-            [figure("latency_against_rate", part_rows(), number=number, command="a" * 200) for number in ("1A", "2")],
-            findings=findings({"rates_released": part_rows()}),
-            provenance={"host": "a" * 80},
-        ),
+        "paper": page.write(folder / "paper", paper),
         "hard": page.write(
             folder / "hard <&> %41 é",
-            about,
-            hard,
-            [figure("latency_against_rate", hard, SWEEP.axes)],
-            failures=failures,
+            page.Report(about, hard, [figure("latency_against_rate", hard, SWEEP.axes)], failures=failures),
         ),
     }
 

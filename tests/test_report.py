@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import os
@@ -20,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prebleexp.errors import InvalidInput
-from prebleexp.report import page
+from prebleexp.report import export, page
 from prebleexp.report.draw import Line, Scales, spread
 from prebleexp.report.figures import MOST_PANELS, figure
 from prebleexp.report.palette import OF_POLICY, STYLES, styles
@@ -66,7 +67,8 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self.open[-1:] != ["script"]:
+            self.text += data
 
     @property
     def ids(self) -> list[str | None]:
@@ -77,8 +79,12 @@ FIGURE = "latency_against_rate"
 
 
 def html(found: list[Row], failures: list[Row] | None = None, **about: Any) -> str:
+    return page.render(report(found, failures, **about))
+
+
+def report(found: list[Row], failures: list[Row] | None = None, **about: Any) -> page.Report:
     sweep = replace(SWEEP, **about)
-    return page.render(sweep, found, [figure(FIGURE, found, sweep.axes)], [], failures or [], {})
+    return page.Report(sweep, found, [figure(FIGURE, found, sweep.axes)], failures=failures or [])
 
 
 @pytest.fixture(scope="module")
@@ -101,37 +107,44 @@ def test_the_same_arguments_give_the_same_bytes_in_every_process(tmp_path: Path)
         "from prebleexp.report.figures import figure;"
         "from tests.sweep_rows import SWEEP, rows;"
         "found = rows();"
-        "page.write(Path(sys.argv[1]), SWEEP, found, [figure('latency_against_rate', found, SWEEP.axes)])"
+        "drawn = [figure('latency_against_rate', found, SWEEP.axes)];"
+        "page.write(Path(sys.argv[1]), page.Report(SWEEP, found, drawn))"
     )
-    digests = {
-        hashlib.sha256(
-            page.write(tmp_path / "here", SWEEP, rows(), [figure(FIGURE, rows(), SWEEP.axes)]).read_bytes()
-        ).hexdigest()
-    }
-    digests.add(
-        hashlib.sha256(
-            page.write(tmp_path / "here", SWEEP, rows(), [figure(FIGURE, rows(), SWEEP.axes)]).read_bytes()
-        ).hexdigest()
-    )
+    digests = {digest(page.write(tmp_path / "here", report(rows())).parent) for _ in range(2)}
     environment = os.environ | {"PYTHONHASHSEED": "1", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
     root = Path(__file__).parents[1]
     subprocess.run([sys.executable, "-c", code, tmp_path / "there"], check=True, cwd=root, env=environment)
-    digests.add(hashlib.sha256((tmp_path / "there" / "index.html").read_bytes()).hexdigest())
+    digests.add(digest(tmp_path / "there"))
     assert len(digests) == 1
 
 
+def digest(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert [path.name for path in files if path.parent == folder] == ["index.html", "report.json"]
+    assert len(files) == 7
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
 def test_a_report_is_one_file_that_asks_for_no_other(demo: str, tmp_path: Path) -> None:
-    found = rows(gpus=(1,), seeds=1)
-    page.write(tmp_path, SWEEP, found, [figure(FIGURE, found, SWEEP.axes)])
-    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     parsed = Page(demo)
-    assert not {"script", "iframe", "object", "img"} & {tag for tag, _ in parsed.tags}
-    links = [value for _, attributes in parsed.tags for name, value in attributes.items() if name in ("src", "href")]
-    assert set(links) == {"data:,"}  # an empty icon, so that none is asked for
+    assert not {"iframe", "object", "img"} & {tag for tag, _ in parsed.tags}
+    links = [value for tag, attributes in parsed.tags for name, value in attributes.items() if name in ("src", "href")]
+    files = {f"figures/{FIGURE}.{kind}" for kind in export.FORMATS}  # asked for by a click alone
+    assert set(links) == {"data:,"} | files  # an empty icon, so that none is asked for
+    page.write(tmp_path, report(rows(gpus=(1,), seeds=1)))
+    assert {f"figures/{path.name}" for path in (tmp_path / "figures").iterdir()} == files
+    assert not [name for tag, attributes in parsed.tags for name in attributes if name.startswith("on")]
+    policy = next(a["content"] for tag, a in parsed.tags if a.get("http-equiv") == "Content-Security-Policy")
+    scripts = re.findall(r"<script>(.*?)</script>", demo, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src " + " ".join(
+        f"'sha256-{one}'" for one in hashes
+    )
     named = [value for _, a in parsed.tags for name, value in a.items() if name == "xlink:href"]
     assert all(str(value).startswith("#") for value in named)
-    assert "@import" not in demo
-    assert set(re.findall(r"url\((.)", demo)) <= {"#"}
+    page_itself = re.sub(r"<script.*?</script>", "", demo, flags=re.DOTALL)
+    assert "@import" not in page_itself
+    assert set(re.findall(r"url\((.)", page_itself)) <= {"#"}
 
 
 def test_every_drawing_is_valid_xml_with_a_title_and_a_description(demo: str) -> None:
@@ -152,7 +165,8 @@ def test_ids_are_unique_and_all_that_is_referred_to_exists(demo: str) -> None:
         for name in ("aria-labelledby", "xlink:href"):
             for target in (attributes.get(name) or "").replace("#", "").split():
                 assert target in parsed.ids
-    assert set(re.findall(r"url\(#([^)]*)\)", demo)) <= set(parsed.ids)
+    drawings = "".join(re.findall(r"<svg.*?</svg>", demo, re.DOTALL))
+    assert set(re.findall(r"url\(#([^)]*)\)", drawings)) <= set(parsed.ids)
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
@@ -163,7 +177,7 @@ def test_a_hostile_name_is_shown_as_text_and_nothing_else(name: str) -> None:
         found = rows(gpus=(1,), rates=(2.0, 4.0), policies=("lor", text), seeds=2)
         about = replace(SWEEP, name=text, title=text, command=text, configuration=text, axes=("rps", "policy"))
         drawn = [figure(FIGURE, found, about.axes, title=text, command=text, number="1A")]
-        whole = page.render(about, found, drawn, [], failed, {text: text})
+        whole = page.render(page.Report(about, found, drawn, failures=failed, provenance={text: text}))
         parsed = Page(whole)
         # the drawing of a long name has a legend, of a short one labels: the page around is compared
         nonlocal shown
@@ -189,7 +203,8 @@ def test_runs_without_a_value_are_gaps_in_the_drawing_and_dashes_in_the_table() 
     found = figure("latency_against_rate", some, SWEEP.axes)
     gap = next(row for row in found.table.rows if row[1] == "8")
     assert gap[3:] == ("–", "0 of 10", "–", "–", "–")
-    assert "nan" not in html(some).lower().replace("provenance", "").replace("finance", "")
+    shown = Page(html(some)).text.lower()
+    assert "nan" not in shown.replace("provenance", "")
 
 
 def test_where_no_run_has_a_value_the_page_says_so() -> None:
@@ -227,7 +242,7 @@ def test_an_unknown_figure_is_refused_with_the_ones_that_exist() -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match=r"report folder .*file cannot be written"):
-        page.write(tmp_path / "file", SWEEP, [], [figure(FIGURE, [], SWEEP.axes)])
+        page.write(tmp_path / "file", report([]))
 
 
 def test_panels_beyond_the_limit_are_counted_and_kept_in_the_table() -> None:

@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 
 from prebleexp import sql
-from prebleexp.__main__ import DATABASE, main
+from prebleexp.__main__ import main
 from prebleexp.experiment.results import Result
 from prebleexp.experiment.work import Failure
 from prebleexp.launch import configure
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import stored_failure
+from prebleexp.publish import DATABASE
 from tests.recordings import ROOT
 
 DOCUMENT = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ prebleexp: to which GPU should an LLM request go?
   python -m prebleexp -m key=a,b,c ...      every combination of the values: tables and a report
   python -m prebleexp +sweeps=NAME ...      a sweep from sweeps/
   python -m prebleexp status ...            how much of that is done, failed and missing; runs nothing
+  python -m prebleexp compare A B ...       two policies, lines, sweeps or exports: paired differences
   python -m prebleexp trace KEY|key=value ...   one run step by step: a page, and a trace for Perfetto
   python -m prebleexp bench [scaling]       requests simulated per second of CPU; what a decision costs
   python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/

@@ -10,7 +10,7 @@ from prebleexp.report.claims import VARIANTS, Claim, Comparison, claims
 from prebleexp.report.effects import Effect, Verdict, effect, overall
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.summary import Row
-from prebleexp.report.wording import NOTHING, listed, percent
+from prebleexp.report.wording import NOTHING, listed, percent, percent_difference
 
 NOTE = (
     "Effects are differences of average normalised latency between runs with the same request streams, relative to the "
@@ -68,9 +68,7 @@ def _effects(comparisons: Sequence[Comparison], parts: Mapping[str, Sequence[Row
 
 
 def signed(effect: Effect) -> str:
-    """+12.3 % ± 1.2 %"""
-    half = "" if effect.half_width is None else f" ± {effect.half_width * 100:.1f}"
-    return f"{effect.relative * 100:+.1f}{half} %"
+    return percent_difference(effect.relative, effect.half_width)
 
 
 def _result(claim: Claim, variant: str, effects: Sequence[Effect]) -> str:

@@ -51,7 +51,7 @@ def _steps(steps: Steps, kv_tokens: int) -> Iterator[Event]:
             "ph": "X",
             **of_gpu,
             "ts": start,
-            "dur": end - start,
+            "dur": max(0.0, end - start),
             "name": " + ".join(kind for kind, tokens in kinds.items() if tokens),
             "args": args,
         }

@@ -58,6 +58,7 @@ def render(
         configuration=configuration,
         files=files,
         facts=_facts(run),
+        note=_note(steps),
         metrics=Table(
             (Column("metric", False), Column("value", True), Column("meaning", False)),
             tuple(
@@ -80,6 +81,18 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("hit ratio", number(metrics["hit_ratio"])),
         ("ended after", f"{number(metrics['end_s'])} s"),
     ]
+
+
+def _note(steps: Steps) -> str:
+    """What a reader must know of the steps' times."""
+    columns = steps.columns()
+    backwards = int((columns["end_s"] < columns["start_s"]).sum())
+    if not backwards:
+        return ""
+    return (
+        f"{backwards} of {len(columns['gpu'])} steps took less than no time: what this hardware's steps cost is a fit "
+        "that falls below zero there. hardware=a6000_mistral_7b_monotone is without that."
+    )
 
 
 def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> Table:

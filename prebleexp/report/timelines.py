@@ -127,4 +127,5 @@ def _hits(steps: Columns, bins: Floats) -> Floats:
 
 def _busy(steps: Columns, bins: Floats) -> Floats:
     times = np.column_stack([steps["start_s"], steps["end_s"]]).ravel()
+    times = np.maximum.accumulate(times) if len(times) else times  # some fitted costs are below zero
     return envelope(times, np.tile([1.0, 0.0], len(steps["start_s"])), bins)[2]

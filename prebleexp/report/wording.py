@@ -46,6 +46,14 @@ def percent(share: float | None) -> str:
     return f"{min(share * 100, 99.9) if share < 1 else 100.0:.1f} %"
 
 
+def percent_difference(difference: float | None, half_width: float | None) -> str:
+    """+12.3 % ± 1.2 %"""
+    if difference is None:
+        return NOTHING
+    half = "" if half_width is None else f" ± {half_width * 100:.1f}"
+    return f"{difference * 100:+.1f}{half} %"
+
+
 def plain(value: Value) -> str:
     """An axis value as the user would write it: 64, not 64.0."""
     if isinstance(value, bool) or value is None:

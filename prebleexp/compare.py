@@ -1,0 +1,191 @@
+"""`python -m prebleexp compare A B`: two policies, lines, sweeps or exported archives, paired run by run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from prebleexp import store
+from prebleexp.comparison import Comparison, Limit, Measured, Verdict, compare, flattened, limit_of, metric_of
+from prebleexp.errors import InvalidInput, unknown
+from prebleexp.experiment import archive
+from prebleexp.experiment.cache import Cache, Entry
+from prebleexp.launch import tables
+from prebleexp.report import compare_page, export, frame
+from prebleexp.report.wording import percent_difference, plain
+
+METRIC = "norm_latency_mean_s"
+Run = tuple[Measured, Mapping[str, str]]
+"""with its columns as texts"""
+OPTIONS = {
+    "metric": METRIC,
+    "fail_if": "",
+    "sweep": "",
+    "cache_dir": "cache",
+    "reports_dir": "reports",
+    "report": "html",
+    "output": "table",
+}
+OUTPUTS = ("table", "csv", "json")
+LABELS = ("part", "variant")
+
+
+def main(arguments: Sequence[str], command: str, database: str) -> int:
+    """Print a line for every cell, write the page, and return 1 if `fail_if` holds, else 0.
+
+    Raises InvalidInput if a side does not exist, or nothing can be compared.
+    """
+    sides = [one for one in arguments if "=" not in one or Path(one).is_file()]
+    given = dict(one.split("=", 1) for one in arguments if one not in sides)
+    options = {name: given.pop(name, default) for name, default in OPTIONS.items()}
+    if len(sides) != 2:
+        raise InvalidInput("compare takes two of: a policy, a line, a sweep, the file of an export")
+    if options["output"] not in OUTPUTS:
+        raise InvalidInput(f"output={options['output']} is not valid; it must be one of {', '.join(OUTPUTS)}")
+    limit = limit_of(options["fail_if"]) if options["fail_if"] else None
+    metric = limit.metric if limit and "metric" not in dict(o.split("=", 1) for o in arguments if "=" in o) else None
+    metric = metric or metric_of(options["metric"])
+    folder = Path(options["cache_dir"]).expanduser()
+    labels = {name: given.pop(name) for name in LABELS if name in given}
+    if labels and not options["sweep"]:
+        raise InvalidInput(f"{', '.join(labels)} belong to a sweep of several parts; say which, as sweep=paper")
+    found_a, found_b = (_side(name, folder, database, options["sweep"], labels) for name in sides)
+    _refuse_unknown(given, [*found_a, *found_b])
+    a, b = _chosen(found_a, given), _chosen(found_b, given)
+    found = compare(a, b, metric)
+    broken = _broken(found if limit is None or limit.metric == metric else compare(a, b, limit.metric), limit)
+    _print(found, options["output"])
+    if options["report"] != "none":
+        path = Path(options["reports_dir"]).expanduser() / export.file_name(f"compare-{sides[0]}-{sides[1]}")
+        page = compare_page.render(found, sides[0], sides[1], command, options["fail_if"], broken)
+        print(frame.write(path / "index.html", page), file=sys.stderr)
+    print(_account(found), file=sys.stderr)
+    for line in broken:
+        print(f"fail_if={options['fail_if']}: {line}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _side(name: str, folder: Path, database: str, sweep: str, labels: Mapping[str, str]) -> list[Run]:
+    """The runs of a side, with what filters may ask of them."""
+    if Path(name).is_file():
+        with TemporaryDirectory() as scratch:
+            cache = Cache(Path(scratch))
+            for refused in archive.take_in(cache, Path(name)).refused:
+                print(f"{name}: {refused}", file=sys.stderr)
+            return [_measured(entry) for entry in _entries(cache, cache.keys())]
+    if not (folder / database).is_file():
+        raise InvalidInput(f"there is no file {name!r}, and no database {folder / database}; runs make it")
+    path, known = folder / database, store.names(folder / database)
+    if sweep and sweep not in known["experiment"]:
+        raise unknown("sweep", sweep, known["experiment"])
+    if name in known["experiment"] and not sweep:
+        keys = store.keys(path, experiment=name)
+    elif name in known["line"] and sweep:
+        keys = store.keys(path, experiment=sweep, where={"line": name, **labels})
+    elif name in known["policy"]:
+        keys = store.keys(path, experiment=sweep or None, where={"policy": name, **labels})
+    else:
+        lines = known["line"] if sweep else []
+        raise unknown(
+            "policy, line or sweep", name, [*known["policy"], *lines, *([] if sweep else known["experiment"])]
+        )
+    return [_measured(entry) for entry in _entries(Cache(folder, make=False), keys)]
+
+
+def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
+    for key in keys:
+        entry = cache.get(key)
+        if entry is not None:
+            yield entry
+
+
+def _measured(entry: Entry) -> Run:
+    columns = flattened(entry.content)
+    asked = {name: plain(value) for name, value in columns.items()}
+    place = {name: value for name, value in columns.items() if name != "seed"}
+    return Measured(place, columns.get("seed"), entry.metrics, str(entry.provenance.get("finished", ""))), asked
+
+
+def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run]) -> None:
+    columns = dict.fromkeys(name for _, asked in runs for name in asked)
+    for name in filters:
+        if name not in columns:
+            raise unknown("key", name, [*OPTIONS, *LABELS, *columns])
+
+
+def _chosen(side: Sequence[Run], filters: Mapping[str, str]) -> list[Measured]:
+    """Those that have these values, as far as anything on the side has such a column; of a spec the end of its class's
+    name will do: lengths=oracle."""
+    columns = {name for _, asked in side for name in asked}
+    wanted = {name: text.split(",") for name, text in filters.items() if name in columns}
+
+    def fits(value: str, text: str) -> bool:
+        return text in (value, value.rpartition(".")[2], value.rpartition(".")[2].lower())
+
+    return [
+        run
+        for run, asked in side
+        if all(any(fits(asked.get(name, "null"), text) for text in texts) for name, texts in wanted.items())
+    ]
+
+
+def _broken(found: Comparison, limit: Limit | None) -> list[str]:
+    """A line for every cell that is beyond the limit."""
+    if limit is None:
+        return []
+    return [
+        f"{limit.metric} {percent_difference(cell.difference, cell.half_width)} at {_where(cell.place)}"
+        for cell in found.cells
+        if limit.broken_by(cell)
+    ]
+
+
+def _where(place: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={plain(value)}" for name, value in place.items()) or "the only configuration"
+
+
+def _print(found: Comparison, output: str) -> None:
+    names = list(dict.fromkeys(name for cell in found.cells for name in cell.place))
+    if output == "table":
+        heads = [*names, f"{found.metric} of A", "of B", "difference", "seeds", "B is"]
+        lines = [
+            [
+                *(plain(cell.place.get(name)) for name in names),
+                tables.number(cell.a),
+                tables.number(cell.b),
+                percent_difference(cell.difference, cell.half_width),
+                str(cell.seeds),
+                cell.verdict.value,
+            ]
+            for cell in found.cells
+        ]
+        tables.show(heads, lines)
+        return
+    rows = [
+        {
+            **cell.place,
+            "metric": found.metric,
+            "a": cell.a,
+            "b": cell.b,
+            "difference": cell.difference,
+            "half_width_95": cell.half_width,
+            "seeds": cell.seeds,
+            "verdict": cell.verdict.value,
+        }
+        for cell in found.cells
+    ]
+    if output == "json":
+        differs = {name: list(values) for name, values in found.differs.items()}
+        print(json.dumps({"differs": differs, "common": found.common, "cells": rows}, indent=1))
+    else:
+        tables.write_rows(rows, output)
+
+
+def _account(found: Comparison) -> str:
+    counts = [f"{found.count(verdict)} {verdict.value}" for verdict in Verdict if found.count(verdict)]
+    rest = f"; {found.left_out} only on one side" if found.left_out else ""
+    return f"{len(found.cells)} cells: B is {', '.join(counts)}{rest}"

@@ -1,0 +1,219 @@
+"""Two sets of runs against each other: cell by cell, over the seeds that both have, as paired differences."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+from prebleexp.intervals import CONFIDENCE, paired_interval
+from prebleexp.metrics import METRICS
+
+Value = int | float | str | bool | None
+Place = tuple[tuple[str, Value], ...]
+HIGHER_IS_BETTER = ("n_finished", "hit_ratio", "output_tokens_per_s", "requests_per_s")
+
+
+class Verdict(Enum):
+    """What the 95 % interval of the differences says of B."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNDECIDED = "undecided"
+    EQUAL = "equal"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run of one side."""
+
+    place: Mapping[str, Value]
+    """its configuration, without the seed"""
+    seed: Value
+    metrics: Mapping[str, Any]
+    finished: str
+    """when, UTC: of two runs of the same cell and seed, by different code, the later counts"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A configuration that both sides have. `difference` and `half_width` are relative to the mean of A; None: it has
+    no mean but zero, or, of the half-width, one common seed."""
+
+    place: Mapping[str, Value]
+    """what varies between cells"""
+    a: float
+    b: float
+    difference: float | None
+    half_width: float | None
+    together: float | None
+    """the half-width with which the intervals of all cells hold at once, with 95 % probability"""
+    seeds: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    metric: str
+    cells: tuple[Cell, ...]
+    differs: Mapping[str, tuple[Value, Value]]
+    """what tells the sides apart: (of A, of B)"""
+    common: Mapping[str, Value]
+    """the same in all cells"""
+    left_out: int
+    """configurations that only one side has"""
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(cell.verdict is verdict for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """B may be so much higher than A, or lower where `share` is below zero."""
+
+    metric: str
+    share: float
+
+    def broken_by(self, cell: Cell) -> bool:
+        """Whether B is beyond the limit, and surely on that side of A, with the intervals of all cells at once; with
+        one seed in common the value decides."""
+        if cell.difference is None:
+            return cell.a == 0 and cell.b * math.copysign(1, self.share) > 0
+        sign = math.copysign(1, self.share)
+        beyond = cell.difference * sign > abs(self.share)
+        return beyond and (cell.together is None or abs(cell.difference) > cell.together)
+
+
+def flattened(content: Mapping[str, Any]) -> dict[str, Value]:
+    """What a key is a hash of, as columns: "gpus", "policy" (its class), "policy.window_s" …"""
+    columns: dict[str, Value] = {}
+    for name, value in content["cell"].items():
+        if not isinstance(value, Mapping):
+            columns[name] = value
+            continue
+        for field, one in value.items():
+            column = name if field == "_target_" else f"{name}.{field}"
+            columns[column] = json.dumps(one) if isinstance(one, list | dict) else one
+    return columns
+
+
+def compare(a: Sequence[Measured], b: Sequence[Measured], metric: str) -> Comparison:
+    """Pair the runs of two sides by configuration and seed.
+
+    Columns that have one value all over A and another all over B are what differs; the rest must be equal. Raises
+    InvalidInput if a side is empty, or nothing is common.
+    """
+    for name, side in (("A", a), ("B", b)):
+        if not side:
+            raise InvalidInput(f"{name} has no runs")
+    differs = _differing(a, b)
+    ones, others = _by_place(a, differs), _by_place(b, differs)
+    pairs = [(place, ones[place], others[place]) for place in ones if place in others]
+    common = [(place, one, other) for place, one, other in pairs if _values(one, other, metric)]
+    if not common:
+        raise InvalidInput(_why_nothing(a, b, differs, bool(pairs), metric))
+    names = dict.fromkeys(name for place, _, _ in common for name, _ in place)
+    fixed = {
+        name: dict(common[0][0]).get(name) for name in names if len({dict(p).get(name) for p, _, _ in common}) == 1
+    }
+    cells = [_cell(place, _values(one, other, metric), metric, len(common), fixed) for place, one, other in common]
+    order = sorted(cells, key=lambda cell: [_rank(value) for value in cell.place.values()])
+    return Comparison(metric, tuple(order), differs, fixed, len(ones) + len(others) - 2 * len(common))
+
+
+def _differing(a: Sequence[Measured], b: Sequence[Measured]) -> dict[str, tuple[Value, Value]]:
+    found = {}
+    for name in dict.fromkeys(name for run in (*a, *b) for name in run.place):
+        of_a, of_b = ({run.place.get(name) for run in side} for side in (a, b))
+        if len(of_a) == len(of_b) == 1 and of_a != of_b:
+            found[name] = (of_a.pop(), of_b.pop())
+    return found
+
+
+def _by_place(side: Sequence[Measured], without: Mapping[str, object]) -> dict[Place, dict[Value, Measured]]:
+    found: dict[Place, dict[Value, Measured]] = {}
+    for run in side:
+        place = tuple((name, value) for name, value in sorted(run.place.items()) if name not in without)
+        of_place = found.setdefault(place, {})
+        if run.seed not in of_place or of_place[run.seed].finished < run.finished:
+            of_place[run.seed] = run
+    return found
+
+
+def _values(one: Mapping[Value, Measured], other: Mapping[Value, Measured], metric: str) -> list[tuple[float, float]]:
+    seeds = sorted((seed for seed in one if seed in other), key=_rank)
+    pairs = [(one[seed].metrics.get(metric), other[seed].metrics.get(metric)) for seed in seeds]
+    return [(float(x), float(y)) for x, y in pairs if x is not None and y is not None]
+
+
+def _cell(
+    place: Place, pairs: Sequence[tuple[float, float]], metric: str, cells: int, fixed: Mapping[str, object]
+) -> Cell:
+    count = len(pairs)
+    a, b = (math.fsum(side) / count for side in zip(*pairs, strict=True))
+    mean, half = paired_interval(pairs, CONFIDENCE)
+    together = paired_interval(pairs, 1 - (1 - CONFIDENCE) / cells)[1]
+    scale = abs(a)
+    return Cell(
+        place={name: value for name, value in place if name not in fixed},
+        a=a,
+        b=b,
+        difference=mean / scale if scale else None,
+        half_width=None if half is None or not scale else half / scale,
+        together=None if together is None or not scale else together / scale,
+        seeds=count,
+        verdict=_verdict(pairs, mean, half, metric),
+    )
+
+
+def _verdict(pairs: Sequence[tuple[float, float]], mean: float, half: float | None, metric: str) -> Verdict:
+    if all(x == y for x, y in pairs):
+        return Verdict.EQUAL
+    if half is None or abs(mean) <= half:
+        return Verdict.UNDECIDED
+    return Verdict.BETTER if (mean > 0) == (metric in HIGHER_IS_BETTER) else Verdict.WORSE
+
+
+def _why_nothing(
+    a: Sequence[Measured], b: Sequence[Measured], differs: Mapping[str, object], paired: bool, metric: str
+) -> str:
+    if paired:
+        return f"A and B have no seed in common for which both have {metric}"
+    for name in dict.fromkeys(name for run in (*a, *b) for name in run.place):
+        of_a, of_b = ({run.place.get(name) for run in side} for side in (a, b))
+        if name not in differs and not of_a & of_b:
+            say = [", ".join(sorted(map(str, values))[:4]) for values in (of_a, of_b)]
+            return f"A and B have no configuration in common: {name} is {say[0]} in A and {say[1]} in B"
+    return "A and B have no configuration in common"
+
+
+def metric_of(text: str) -> str:
+    """A metric by its name, or as ttft_p99 or p99_ttft. Raises InvalidInput for one that does not exist."""
+    parts = text.removesuffix("_s").split("_")
+    turned = "_".join([*parts[1:], parts[0]])
+    for name in (text, f"{text}_s", turned, f"{turned}_s"):
+        if name in METRICS:
+            return name
+    raise InvalidInput(f"unknown metric {text!r}; valid: {', '.join(METRICS)}.")
+
+
+def limit_of(text: str) -> Limit:
+    """A limit from "p99_ttft:+5%". Raises InvalidInput for what is not of that form."""
+    name, _, share = text.partition(":")
+    number = share.strip().removesuffix("%")
+    try:
+        value = float(number) / 100
+    except ValueError:
+        value = math.nan
+    if not share.strip().endswith("%") or not math.isfinite(value) or number[:1] not in "+-":
+        raise InvalidInput(f"fail_if={text} is not valid; it is like p99_ttft:+5% or hit_ratio:-2%")
+    return Limit(metric_of(name.strip()), math.copysign(value, -1 if number[0] == "-" else 1))
+
+
+def _rank(value: Value) -> tuple[bool, float, str]:
+    numeric = isinstance(value, int | float)
+    return (not numeric, float(value) if isinstance(value, int | float) else 0.0, str(value))

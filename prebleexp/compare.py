@@ -15,8 +15,8 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
-from prebleexp.report import compare_page, export, frame
-from prebleexp.report.wording import percent_difference, plain
+from prebleexp.report import compare_page, frame
+from prebleexp.report.wording import percent_difference, plain, slug
 
 METRIC = "norm_latency_mean_s"
 Run = tuple[Measured, Mapping[str, str]]
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     broken = _broken(found if limit is None or limit.metric == metric else compare(a, b, limit.metric), limit)
     _print(found, options["output"])
     if options["report"] != "none":
-        path = Path(options["reports_dir"]).expanduser() / export.file_name(f"compare-{sides[0]}-{sides[1]}")
+        path = Path(options["reports_dir"]).expanduser() / slug(f"compare-{sides[0]}-{sides[1]}")
         page = compare_page.render(found, sides[0], sides[1], command, options["fail_if"], broken)
         print(frame.write(path / "index.html", page), file=sys.stderr)
     print(_account(found), file=sys.stderr)

@@ -137,7 +137,8 @@ def _differing(a: Sequence[Measured], b: Sequence[Measured]) -> dict[str, tuple[
 def _by_place(side: Sequence[Measured], without: Mapping[str, object]) -> dict[Place, dict[Value, Measured]]:
     found: dict[Place, dict[Value, Measured]] = {}
     for run in side:
-        place = tuple((name, value) for name, value in sorted(run.place.items()) if name not in without)
+        known = {name: value for name, value in run.place.items() if name not in without and value is not None}
+        place = tuple(sorted(known.items()))
         of_place = found.setdefault(place, {})
         if run.seed not in of_place or of_place[run.seed].finished < run.finished:
             of_place[run.seed] = run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +31,7 @@ def figures(folder: Path, found: Sequence[Figure]) -> None:
 
 
 def _figure(folder: Path, figure: Figure) -> None:
-    path = folder / f"{file_name(figure.name)}.svg"
+    path = folder / f"{figure.name}.svg"
     picture = sheet(figure)
     files = {"csv": comma_separated(figure).encode(), "tex": latex(figure.table, figure.title).encode()}
     made = [path.with_suffix(f".{suffix}") for suffix in ("pdf", "png")]
@@ -43,11 +42,6 @@ def _figure(folder: Path, figure: Figure) -> None:
         file = path.with_suffix(f".{suffix}")
         if not _holds(file, data):
             durable.write(file, data)
-
-
-def file_name(name: str) -> str:
-    """What is left of a figure's name in the name of a file."""
-    return re.sub(r"[^\w.-]+", "_", name)[:80]
 
 
 def comma_separated(figure: Figure) -> str:

@@ -14,7 +14,7 @@ from prebleexp.report.headline import headline
 from prebleexp.report.measures import DRAWINGS, Measure
 from prebleexp.report.palette import Style, styles
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
-from prebleexp.report.wording import axis_label, conditions, interval, number, percent, plain
+from prebleexp.report.wording import axis_label, conditions, interval, number, percent, plain, slug
 
 LABEL_LETTERS, LABEL_LINES = 14, 7
 """beyond these, names stand in a legend above the panels instead of at the lines' ends"""
@@ -54,6 +54,7 @@ class Data:
 @dataclass(frozen=True)
 class Figure:
     name: str
+    """without letters that an id or a file cannot have"""
     number: str
     title: str
     command: str
@@ -91,6 +92,7 @@ def figure(
     if name not in DRAWINGS:
         raise unknown("figure", name, DRAWINGS)
     drawing = DRAWINGS[name]
+    own_name = slug(f"{name}{number and f'-{number}'}")
     measure = drawing.measure
     rows = drawing.prepare(rows)
     where = layout(rows, axes or drawing.axes)
@@ -107,7 +109,7 @@ def figure(
         svg = (drawings or Drawings()).panel(
             drawn,
             scales,
-            name=f"{name.replace('_', '-')}{number and f'-{number}'}-{len(panels) + 1}",
+            name=f"{own_name.replace('_', '-')}-{len(panels) + 1}",
             title=f"{panel_title}: {measure.words} against {axis_label(where.x).lower()}",
             description=headline(members, where, measure.words.removeprefix("average "), measure.unit),
             labelled=labelled,
@@ -115,7 +117,7 @@ def figure(
         panels.append(Panel(panel_title, svg))
     against = measure.against if where.x == "rps" or not measure.against.startswith("request") else axis_label(where.x)
     return Figure(
-        name=f"{name}{number and f'-{number}'}",
+        name=own_name,
         number=number,
         title=title or f"{measure.words[0].upper()}{measure.words[1:]} against {against}",
         command=command,

@@ -89,7 +89,7 @@ def render(report: Report) -> str:
         failures=_failures(report.failures, report.sweep.axes),
         methods=methods(list(runs.values())),
         provenance={name: plain(value) for name, value in _provenance(report).items()},
-        files={one.name: [f"{export.file_name(one.name)}.{kind}" for kind in export.FORMATS] for one in report.figures},
+        files={one.name: [f"{one.name}.{kind}" for kind in export.FORMATS] for one in report.figures},
         runs=packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from prebleexp.report.summary import Value
@@ -76,6 +77,11 @@ def condition(axis: str, value: Value) -> str:
 
 def conditions(at: Mapping[str, Value], axes: Sequence[str]) -> str:
     return ", ".join(condition(axis, at[axis]) for axis in axes)
+
+
+def slug(text: str) -> str:
+    """What can stand in an id or in the name of a file."""
+    return re.sub(r"[^\w-]+", "-", text)[:80]
 
 
 def axis_label(axis: str) -> str:

@@ -1,0 +1,228 @@
+"""Two sides against each other: pairs, intervals, verdicts and limits, on the command line too."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prebleexp.__main__ import main
+from prebleexp.comparison import Limit, Measured, Verdict, compare, limit_of, metric_of
+from prebleexp.errors import InvalidInput
+from prebleexp.report import compare_page
+from tests.test_report import HOSTILE, Page
+
+METRIC = "ttft_p99_s"
+
+
+def side(policy: str, values: dict[int, Sequence[float | None]], **more: Any) -> list[Measured]:
+    """Runs by GPU count; their seeds count from 0."""
+    return [
+        Measured({"policy": policy, "gpus": gpus, "rps": 8.0, **more}, seed, {METRIC: value}, "")
+        for gpus, of_gpus in values.items()
+        for seed, value in enumerate(of_gpus)
+    ]
+
+
+def test_differences_are_paired_and_relative_to_a() -> None:
+    # by hand: differences 1, 2, 3: mean 2, s = 1, t(0.975, 2) = 4.302653, half-width 4.302653/sqrt(3) = 2.484138
+    found = compare(side("a", {4: [10, 20, 30]}), side("b", {4: [11, 22, 33]}), METRIC)
+    (cell,) = found.cells
+    assert (cell.a, cell.b, cell.seeds) == (20, 22, 3)
+    assert cell.difference == pytest.approx(2 / 20)
+    assert cell.half_width == pytest.approx(2.484138 / 20, abs=1e-6)
+    assert cell.verdict is Verdict.UNDECIDED
+    assert found.differs == {"policy": ("a", "b")}
+    assert found.common == {"gpus": 4, "rps": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("b", "verdict"),
+    [
+        ([11, 21.1, 31.2], Verdict.WORSE),
+        ([9, 19.1, 28.9], Verdict.BETTER),
+        ([10, 20, 30], Verdict.EQUAL),
+        ([11, 19, 30], Verdict.UNDECIDED),
+        ([50], Verdict.UNDECIDED),
+    ],
+)
+def test_a_verdict_needs_an_interval_without_zero(b: list[float], verdict: Verdict) -> None:
+    assert compare(side("a", {4: [10, 20, 30]}), side("b", {4: b}), METRIC).cells[0].verdict is verdict
+
+
+def test_more_is_better_where_it_is() -> None:
+    a, b = ([Measured({}, seed, {"hit_ratio": value + seed / 100}, "") for seed in range(4)] for value in (0.5, 0.6))
+    assert (
+        compare(a, [*b[:3], Measured({}, 3, {"hit_ratio": 0.64}, "")], "hit_ratio").cells[0].verdict is Verdict.BETTER
+    )
+
+
+def test_what_only_one_side_has_is_counted_and_what_varies_names_a_cell() -> None:
+    a, b = side("a", {2: [1, 2], 4: [1, 2], 8: [1, 2]}), side("b", {4: [2, 3], 8: [2, 3], 16: [1, 1]})
+    found = compare(a, b, METRIC)
+    assert [cell.place for cell in found.cells] == [{"gpus": 4}, {"gpus": 8}]
+    assert found.left_out == 2
+
+
+def test_fields_that_only_one_policy_has_tell_the_sides_apart() -> None:
+    found = compare(side("a", {4: [1, 2]}), side("b", {4: [1, 2]}, **{"policy.window_s": 180}), METRIC)
+    assert found.differs == {"policy": ("a", "b"), "policy.window_s": (None, 180)}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ([], side("b", {4: [1]}), "A has no runs"),
+        (side("a", {4: [1], 8: [1]}), side("b", {2: [1], 16: [1]}), "gpus is 4, 8 in A and 16, 2 in B"),
+        (side("a", {4: [None]}), side("b", {4: [1]}), "no seed in common for which both have ttft_p99_s"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(a: list[Measured], b: list[Measured], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        compare(a, b, METRIC)
+
+
+def test_of_two_runs_of_a_cell_and_seed_the_later_counts() -> None:
+    a = [Measured({"gpus": 1}, 0, {METRIC: value}, finished) for value, finished in ((5, "2026-02"), (7, "2026-01"))]
+    assert compare(a, [Measured({"gpus": 1}, 0, {METRIC: 5}, "")], METRIC).cells[0].verdict is Verdict.EQUAL
+
+
+VALUES = st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=2, max_size=12)
+
+
+@given(VALUES)
+def test_swapping_the_sides_turns_the_verdict_around(pairs: list[tuple[float, float]]) -> None:
+    a, b = (side(name, {4: [pair[i] for pair in pairs]}) for i, name in enumerate("ab"))
+    one, other = compare(a, b, METRIC).cells[0], compare(b, a, METRIC).cells[0]
+    turned = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    assert turned.get(one.verdict, one.verdict) is other.verdict
+    assert one.together == pytest.approx(one.half_width), "of a single cell"
+
+
+def test_the_limit_for_many_cells_is_seldom_broken_by_chance(capsys: pytest.CaptureFixture[str]) -> None:
+    """Thirty cells without a difference, limit 0: of single 95 % intervals one would break it nearly always."""
+    random = np.random.default_rng(5)
+    rounds, all_at_once, one_by_one = 300, 0, 0
+    for _ in range(rounds):
+        a, b = (side(name, {gpus: random.normal(100, 10, 5).tolist() for gpus in range(1, 31)}) for name in "ab")
+        cells = compare(a, b, METRIC).cells
+        all_at_once += any(Limit(METRIC, 0.0).broken_by(cell) for cell in cells)
+        one_by_one += any(cell.verdict is Verdict.WORSE for cell in cells)
+    with capsys.disabled():
+        print(f"\nfalse alarms over 30 equal cells: {all_at_once / rounds:.1%}, singly {one_by_one / rounds:.0%}")
+    assert all_at_once / rounds < 0.05
+    assert one_by_one / rounds > 0.3
+
+
+def test_a_limit_is_broken_by_what_is_beyond_it_and_sure() -> None:
+    def broken(b: list[float], limit: str) -> bool:
+        return limit_of(limit).broken_by(compare(side("a", {4: [10, 20, 30]}), side("b", {4: b}), METRIC).cells[0])
+
+    assert broken([11, 21.1, 31.2], "p99_ttft:+5%")
+    assert not broken([10.2, 20.2, 30.2], "p99_ttft:+5%"), "sure, but within"
+    assert not broken([30, 10, 40], "p99_ttft:+5%"), "beyond, but chance"
+    assert broken([9, 19.1, 28.9], "p99_ttft:-3%")
+    assert not broken([11, 21.1, 31.2], "p99_ttft:-3%")
+    assert broken([11], "p99_ttft:+5%"), "a single seed has no chance in it to speak of"
+
+
+def test_metrics_may_be_named_the_way_people_say_them() -> None:
+    for text in ("ttft_p99_s", "ttft_p99", "p99_ttft", "p99_ttft_s"):
+        assert metric_of(text) == "ttft_p99_s"
+    assert metric_of("mean_norm_latency") == "norm_latency_mean_s"
+    assert limit_of("p99_ttft:+5%") == Limit("ttft_p99_s", 0.05)
+    assert math.copysign(1, limit_of("hit_ratio:-0%").share) == -1
+
+
+@pytest.mark.parametrize(
+    "text", ["p99_ttft", "p99_ttft:5%", "p99_ttft:+5", "p99_ttft:+x%", "p99_ttft:+inf%", "nope:+5%"]
+)
+def test_a_limit_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"fail_if=|unknown metric"):
+        limit_of(text)
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
+    found = compare(side(name, {4: [1, 2], 8: [1, 2]}), side("b", {4: [1, 3], 8: [2, 3]}), METRIC)
+    shown = Page(compare_page.render(found, name, "b", name, name, [name]))
+    assert shown.text.count(name) >= 6
+    data = next(text for text in [compare_page.render(found, name, "b", name, "", [])] if "application/json" in text)
+    packed = data.partition('id="data">')[2].partition("</script>")[0]
+    assert len(json.loads(packed)) == 2
+
+
+@pytest.fixture
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.chdir(tmp_path)
+    few = ["rps=8,16", "duration_s=3", "gpus=2", "replications=3", "report=none"]
+    assert main(["-m", "policy=lor,random", "sweep.name=one", *few]) == 0
+    assert main(["-m", "policy=random", "sweep.name=other", "engine=vllm", *few]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def test_policies_sweeps_and_exports_are_compared_on_the_command_line(
+    swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "lor", "random", "sweep=one", "output=json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [cell["rps"] for cell in found["cells"]] == [8, 16]
+    assert found["differs"]["policy"][1].endswith("random.Random")
+    assert "lor against random" not in (swept / "reports" / "compare-lor-random" / "index.html").read_text()
+    assert "random against lor" in (swept / "reports" / "compare-lor-random" / "index.html").read_text()
+
+    assert main(["compare", "one", "other", "policy=random", "report=none", "output=csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    for policy in ("lor", "random"):
+        assert main(["cache", "export", f"{policy}.tar", f"policy={policy}"]) == 0
+    capsys.readouterr()
+    arguments = ["compare", "lor.tar", "random.tar", "engine=engine", "engine.queue=lpm", "report=none", "output=json"]
+    assert main(arguments) == 0
+    assert [cell["a"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [
+        cell["a"] for cell in found["cells"]
+    ]
+
+
+def test_a_limit_decides_the_exit_code(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two = ["compare", "random", "lor", "sweep=one", "metric=mean_latency"]
+    assert main([*two, "fail_if=n_requests:+5%"]) == 0
+    assert main([*two, "fail_if=mean_norm_latency:-1%"]) in (0, 1)
+    assert main(["compare", "one", "other", "policy=random", "fail_if=mean_norm_latency:+0%", "seed=0"]) == 0
+    assert main(["compare", "other", "one", "policy=random", "fail_if=mean_norm_latency:+1%", "seed=0"]) == 1
+    captured = capsys.readouterr()
+    assert "fail_if=mean_norm_latency:+1%: norm_latency_mean_s +" in captured.err
+    assert "failed" in Page((swept / "reports" / "compare-other-one" / "index.html").read_text()).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lor"], "compare takes two of"),
+        (["lor", "nope"], "unknown policy, line or sweep 'nope'; valid: lor, one, other, random."),
+        (["lor", "random", "gpsu=2"], "unknown key 'gpsu'"),
+        (["lor", "random", "metric=speed"], "unknown metric 'speed'"),
+        (["lor", "random", "output=xml"], "output=xml is not valid"),
+        (["lor", "random", "sweep=two"], "unknown sweep 'two'; valid: one, other."),
+        (["lor", "random", "part=x"], "part belong to a sweep of several parts"),
+        (["lor", "random", "cache_dir=nowhere"], "no database nowhere/prebleexp.duckdb"),
+        (["lor", "random", "fail_if=5%"], "fail_if=5% is not valid"),
+        (["lor", "random", "gpus=64"], "A has no runs"),
+        (["README.md", "random"], "is no archive of runs"),
+    ],
+)
+def test_bad_input_is_one_line(
+    swept: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (swept / "README.md").write_text("no archive")
+    assert main(["compare", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1

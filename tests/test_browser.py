@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 
 from prebleexp.report import page
 from prebleexp.report.figures import figure
 from prebleexp.report.findings import findings
+from tests.chromium import complaints, requested, show
+from tests.conftest import browser as fixture
 from tests.sweep_rows import SWEEP, part_rows, rows
-
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
-MISSING = "the report is tested in Chromium: install chromium and chromedriver (Debian: chromium-driver)"
 
 WHAT_STICKS_OUT = """
 const width = document.documentElement.clientWidth;
@@ -66,22 +50,6 @@ return [...document.querySelectorAll('svg[role=img]')].flatMap((svg) => {
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
-    options = ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = Chrome(options=options, service=Service(driver))
-    yield started
-    started.quit()
-
-
-@pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A sweep as in the paper, and one with everything that is hard to lay out."""
     folder = tmp_path_factory.mktemp("reports")
@@ -103,21 +71,6 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def show(browser: Chrome, report: Path, width: int, scheme: str) -> None:
-    for log in ("browser", "performance"):
-        browser.get_log(log)  # type: ignore[no-untyped-call]
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    dark = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    browser.get(report.as_uri())
-
-
-def requested(browser: Chrome) -> list[str]:
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]  # type: ignore[no-untyped-call]
-    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1920])
 @pytest.mark.parametrize("name", ["paper", "hard"])
@@ -126,7 +79,7 @@ def test_a_report_opens_from_disk_whole_and_without_network(
 ) -> None:
     show(browser, reports[name], width, scheme)
 
-    assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
+    assert complaints(browser) == []
     urls = requested(browser)
     assert reports[name].as_uri() in urls, "the log of requests works"
     assert {urlsplit(url).scheme for url in urls} <= {"file", "data"}
@@ -163,4 +116,4 @@ def test_without_a_browser_these_tests_fail_in_ci_and_say_what_to_install(monkey
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="install chromium and chromedriver"):
-        next(browser.__wrapped__(None))  # type: ignore[attr-defined]
+        next(fixture.__wrapped__(None))  # type: ignore[attr-defined]

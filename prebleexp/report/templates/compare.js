@@ -18,8 +18,8 @@
       data: { values }, width: Math.max(120, Math.min(1000, chart.clientWidth - label - 20)), height: { step: 18 },
       description: `Relative differences of ${values.length} cells`,
       layer: [
-        { mark: { type: "rule", color: ink("--muted") }, encoding: { x: { datum: 0 } } },
-        { mark: { type: "rule", strokeWidth: 2 }, encoding: { y, x: { field: "low", type: "quantitative", title: "B against A", axis: percent }, x2: { field: "high" }, color } },
+        { mark: { type: "rule", color: ink("--muted"), aria: false }, encoding: { x: { datum: 0 } } },
+        { mark: { type: "rule", strokeWidth: 2, aria: false }, encoding: { y, x: { field: "low", type: "quantitative", title: "B against A", axis: percent }, x2: { field: "high" }, color } },
         { mark: { type: "point", filled: true, size: 55 }, encoding: { y, x: { field: "difference", type: "quantitative" }, color, tooltip } },
       ],
     });

@@ -155,11 +155,12 @@
         encoding.color = { field: "colour", type: "nominal", title: title(state.colour), scale: { ...scale, ...range }, legend };
       }
       const layer = [];
-      if (!many) {
+      const banded = points.some((point) => point.low !== undefined);
+      if (!many && banded) {
         const band = { ...encoding, y: { ...y, field: "low" }, y2: { field: "high" } };
-        layer.push(numeric ? { mark: { type: "area", opacity: 0.18 }, encoding: band } : { mark: { type: "rule", opacity: 0.6 }, encoding: band });
-        if (numeric) layer.push({ mark: { type: "line", strokeWidth: 1.8 }, encoding });
+        layer.push(numeric ? { mark: { type: "area", opacity: 0.18, aria: false }, encoding: band } : { mark: { type: "rule", opacity: 0.6, aria: false }, encoding: band });
       }
+      if (!many && numeric) layer.push({ mark: { type: "line", strokeWidth: 1.8, aria: false }, encoding });
       const shape = state.colour ? { shape: { field: "colour", type: "nominal", title: title(state.colour), scale, legend } } : {};
       layer.push({ mark: { type: "point", filled: true, size: many ? 24 : 42, opacity: many ? 0.55 : 1 }, encoding: { ...encoding, ...shape, tooltip } });
       const inner = { width, height: Math.round(Math.min(300, Math.max(180, width * 0.7))), layer };

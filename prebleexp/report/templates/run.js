@@ -23,8 +23,8 @@
 
   const strips = (data, series, width) => {
     const seconds = over(data), colour = ink("--blue"), y = { field: "mean", type: "quantitative", title: null, axis: { tickCount: 2, format: ",.4~r" } };
-    const layer = [{ mark: { type: "line", interpolate: "step-after", color: colour, strokeWidth: 1.4 }, encoding: { x: seconds, y } }];
-    if (series.low) layer.unshift({ mark: { type: "area", interpolate: "step-after", color: colour, opacity: 0.25 }, encoding: { x: seconds, y: { ...y, field: "low" }, y2: { field: "high" } } });
+    const layer = [{ mark: { type: "line", interpolate: "step-after", color: colour, strokeWidth: 1.4, aria: false }, encoding: { x: seconds, y } }];
+    if (series.low) layer.unshift({ mark: { type: "area", interpolate: "step-after", color: colour, opacity: 0.25, aria: false }, encoding: { x: seconds, y: { ...y, field: "low" }, y2: { field: "high" } } });
     layer.push({ mark: { type: "bar", opacity: 0, clip: true, width: width / (data.edges.length - 1) }, encoding: { x: seconds, y: { value: 0 }, y2: { value: STRIP_PX }, tooltip: tooltip(series) } });
     const header = { labelAngle: 0, labelAlign: "left", labelFontSize: 11, title: null, labelPadding: 4 };
     return { facet: { row: { field: "gpu", type: "nominal", sort: null, header } }, spec: { width: width - 60, height: STRIP_PX, layer }, spacing: 10 };

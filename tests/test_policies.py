@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import pickle
 import random
 import re
@@ -119,16 +120,16 @@ def test_a_gpu_that_does_not_exist_is_named(tmp_path: Path) -> None:
         prebleexp.run(policy=Replay(str(tmp_path / "x.npz")), gpus=2, rps=4, duration_s=5)
 
 
-def readme_example() -> tuple[str, str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def example(file: str = "README.md") -> tuple[str, str]:
+    text = (ROOT / file).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (source,) = [block for block in blocks if "class PowerOfTwo" in block]
+    (source,) = [block for block in blocks if "class PowerOfTwo(" in block]
     (yaml,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     return source, yaml
 
 
 def test_the_policy_of_the_readme_works_as_it_stands(tmp_path: Path) -> None:
-    source, yaml = readme_example()
+    source, yaml = example()
     (tmp_path / "power_of_two.py").write_text(source)
     (tmp_path / "conf" / "policy").mkdir(parents=True)
     (tmp_path / "conf" / "policy" / "power_of_two.yaml").write_text(yaml)
@@ -142,10 +143,26 @@ def test_the_policy_of_the_readme_works_as_it_stands(tmp_path: Path) -> None:
 
 def test_the_policy_of_the_readme_balances_better_than_random() -> None:
     namespace: dict[str, Any] = {}
-    exec(compile(readme_example()[0], "README.md", "exec"), namespace)
+    exec(compile(example()[0], "README.md", "exec"), namespace)
     settings = {"gpus": 8, "rps": 64, "duration_s": 20}
     two = prebleexp.run(policy=namespace["PowerOfTwo"](), **settings).metrics["norm_latency_mean_s"]
     one = prebleexp.run(policy="random", **settings).metrics["norm_latency_mean_s"]
     assert two is not None
     assert one is not None
     assert two < one
+
+
+def test_the_tutorial_teaches_what_the_readme_shows_and_its_policies_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert example("docs/policy.md") == example()
+    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    (tmp_path / "tutorial.py").write_text("\n\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
+    monkeypatch.syspath_prepend(tmp_path)
+    tutorial: Any = importlib.import_module("tutorial")
+    settings = {"gpus": 4, "rps": 32, "duration_s": 5}
+    plain, compiled = (
+        prebleexp.run(policy=one(), **settings) for one in (tutorial.PowerOfTwo, tutorial.CompiledPowerOfTwo)
+    )
+    assert plain.metrics == compiled.metrics
+    assert tutorial.PowerOf(choices=3).choices == 3

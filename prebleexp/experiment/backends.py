@@ -134,13 +134,17 @@ class Slurm(Cluster):
     """Workers that are jobs of a Slurm cluster, started for this sweep and ended with it."""
 
     jobs: int = 4
+    """submitted for the sweep"""
     cores: int = 8
     """of each job; a worker each"""
     memory: str = "16GB"
     """of each job"""
     walltime: str = "01:00:00"
+    """of each job, after which Slurm ends it"""
     queue: str | None = None
+    """the partition; null: the cluster's default"""
     account: str | None = None
+    """that is charged; null: the cluster's default"""
     extra: tuple[str, ...] = ()
     """further lines of the job script, such as "--constraint=zen4" """
 

@@ -39,6 +39,7 @@ class Hardware:
     kv_tokens: int
     """tokens of KV that fit beside the weights, per GPU (or group of GPUs that serve one copy)"""
     context_length: int = 32768
+    """new tokens that one prefill takes at most, or a sixth of kv_tokens if that is more"""
     prefill_batch: bool = True
     """false: the sum over requests is all that a prefill costs"""
     source: str = field(default="", metadata={"key": False})

@@ -29,7 +29,7 @@ def build(group: str, name: str, config: object) -> Any:
 def _build(group: str, name: str, text: str) -> Any:
     values = json.loads(text)
     target = values.pop("_target_")
-    kind = _located(group, name, target)
+    kind = located(group, name, target)
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     for field in values:
         if field not in fields:
@@ -51,7 +51,8 @@ def unknown_field(group: str, name: str, field: str, valid: Sequence[str]) -> In
     return unknown("key", f"{group}.{field}", [f"{group}.{one}" for one in valid])
 
 
-def _located(group: str, name: str, target: str) -> Any:
+def located(group: str, name: str, target: str) -> Any:
+    """The dataclass of that path. Raises InvalidInput if it cannot be imported, or is none."""
     module, _, attribute = target.rpartition(".")
     try:
         kind = getattr(importlib.import_module(module), attribute)

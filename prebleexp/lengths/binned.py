@@ -36,6 +36,7 @@ class Binned(Lengths):
     path: str | None = None
     """relative to the current folder"""
     bins: int = 20
+    """what the file must have"""
 
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 1 <= self.bins <= 10_000:

@@ -22,6 +22,7 @@ class Overhead:
     """
 
     mode: str = "none"
+    """none, recorded or serial"""
     decision_s: float = 0.0
     """each decision"""
     node_s: float = 0.0

@@ -51,10 +51,15 @@ class Engine:
     output_step_cost_s: float = 0.0006
     """of a step that does; 0.03 in the release"""
     queue: str = "lpm"
+    """lpm, fcfs or priority_groups"""
     groups: int = 10
+    """of priority_groups"""
     prefill: str = "whole"
+    """whole or chunked"""
     chunk_tokens: int = 512
+    """the most that a step computes, where prefills are chunked"""
     block_tokens: int = 1
+    """tokens of a block of KV"""
 
     def __post_init__(self) -> None:
         for name in ("step_cost_s", "output_step_cost_s"):

@@ -19,7 +19,9 @@ class OutputLength:
     """`lengths` (tokens) with `probabilities`. Raises InvalidInput if they are not a distribution."""
 
     lengths: tuple[int, ...]
+    """tokens"""
     probabilities: tuple[float, ...]
+    """one for each length; they sum to 1"""
 
     def __post_init__(self) -> None:
         lengths, probabilities = self.lengths, self.probabilities

@@ -42,11 +42,17 @@ class React(WorkloadSource):
     """
 
     groups: int = 10
+    """of requests that share a prefix, all of one size"""
     examples: int = 4
+    """of a prompt"""
     common_tokens: int = 4
+    """that all prompts begin with"""
     instruction_tokens: int = 65
+    """of a group"""
     example_tokens: int = 450
+    """of each example"""
     max_new_tokens: int = 300
+    """where generation ends at the latest, and all that lengths=max knows"""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,0 +1,125 @@
+"""Write the pages that come from the code: python docs/generate.py. A test fails when they are out of date."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from prebleexp.launch import configs, specs
+from prebleexp.launch.configure import GROUPS
+from prebleexp.metrics import METRICS, QUANTITIES
+from prebleexp.report.meanings import meanings
+
+HERE = Path(__file__).parent
+READING = {
+    "ttft": "What a person waits for before anything appears. The tail (`p99`) shows hot spots long before the mean does. Beware of `horizon=stop`: requests "
+    "that never got a token are not in it, so an overloaded cluster can look good; look at `n_queued`.",
+    "tpot": "How fast text flows once it does. It grows with the batch: a policy that piles requests onto one GPU raises it there. Requests of a single token have "
+    "none.",
+    "latency": "From arrival to the last token. It is dominated by output length, so its mean says as much about the workload as about the policy.",
+    "norm_latency": "Latency per output token, the paper's measure. It weighs a request of one token as much as one of three hundred: waiting for the first token "
+    "counts in full for short outputs and hardly for long ones. That makes it sensitive to queues and prefills, and is why mixes of very short and very long "
+    "outputs look so bad by it.",
+    "overhead": "What the routing decisions themselves took. With `overhead=recorded` it is only counted; with `serial` requests wait for it, and "
+    "`router_wait_mean_s` shows the queue in front of the router.",
+}
+
+
+def configuration() -> str:
+    """Every key, and every field of every class that an option stands for."""
+    text = (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8")
+    rows = []
+    for line in text.splitlines():
+        value, _, meaning = line.partition("  # ")
+        if meaning and not line.startswith((" ", "#")):
+            key, _, default = value.partition(": ")
+            rows.append((f"`{key}`", f"`{default}`", meaning))
+    parts = [
+        "# Configuration",
+        "Everything is set as `key=value`, by [Hydra's grammar](https://hydra.cc/docs/advanced/override_grammar/basic/). A group has options, each a YAML in "
+        "`conf/GROUP/` (yours in `./conf/GROUP/` of the current folder); an option's fields are set as `group.field=value`. This page is made from the code.",
+        "## Keys",
+        _table(("key", "default", "meaning"), rows),
+    ]
+    loader = configs.loader()
+    for group in (*GROUPS, "backend"):
+        parts.append(f"## {group}")
+        seen: dict[type, list[str]] = {}
+        for option in loader.get_group_options(group):
+            loaded: Any = loader.repository.load_config(f"{group}/{option}")
+            target = loaded.config.get("_target_")
+            if target is not None:
+                seen.setdefault(specs.located(group, option, target), []).append(option)
+        for kind, options in seen.items():
+            parts += _of_class(group, kind, options)
+    return "\n\n".join(parts) + "\n"
+
+
+def metrics() -> str:
+    """Every metric with its meaning, and how to read each quantity."""
+    found = meanings()
+    parts = [
+        "# Metrics",
+        "A run has one row of metrics: columns of the table `runs`, of `output=csv` and of the explorer. Times are in seconds of simulated time. "
+        "This page is made from the code.",
+    ]
+    for quantity in (*QUANTITIES, "overhead"):
+        names = [name for name in METRICS if name.startswith(f"{quantity}_")]
+        parts += [
+            f"## {quantity}",
+            READING[quantity],
+            _table(("metric", "meaning"), [(f"`{n}`", found[n]) for n in names]),
+        ]
+    rest = [name for name in found if not name.startswith(tuple(f"{one}_" for one in (*QUANTITIES, "overhead")))]
+    parts += ["## Everything else", _table(("metric", "meaning"), [(f"`{name}`", found[name]) for name in rest])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_class(group: str, kind: type, options: list[str]) -> list[str]:
+    meanings_of = _attribute_docs(kind)
+    rows = []
+    for field in dataclasses.fields(kind):
+        if field.init:
+            default = "required" if field.default is dataclasses.MISSING else f"`{_plain(field.default)}`"
+            rows.append((f"`{group}.{field.name}`", default, meanings_of.get(field.name, "")))
+    about = inspect.cleandoc(kind.__doc__ or "").split("\n\nRaises")[0]
+    parts = [f"### {', '.join(f'`{group}={option}`' for option in options)}", about]
+    return [*parts, _table(("field", "default", "meaning"), rows)] if rows else parts
+
+
+def _attribute_docs(kind: type) -> dict[str, str]:
+    """The strings that stand under fields, of a class and its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for one, two in pairwise(body.body):
+            match one, two:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    return found
+
+
+def _plain(value: Any) -> str:
+    words = {None: "null", True: "true", False: "false"}
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_plain, value))}]"
+    return words[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+PAGES = {"configuration.md": configuration, "metrics.md": metrics}
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (HERE / name).write_text(make(), encoding="utf-8")
+        print(HERE / name)

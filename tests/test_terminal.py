@@ -1,0 +1,76 @@
+"""What is drawn where somebody looks, and what is written where nobody does."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.recordings import ROOT
+
+COMMAND = [
+    sys.executable,
+    "-m",
+    "prebleexp",
+    "-m",
+    "gpus=2,3",
+    "rps=4",
+    "duration_s=5",
+    "replications=40",
+    "report=none",
+]
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9](;[0-9;]*)?m")
+
+
+def on_a_terminal(folder: Path, *more: str, **variables: str) -> str:
+    """All that a command writes to a terminal of 100 columns."""
+    parent, child = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    environment |= {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"} | variables
+    process = subprocess.Popen([*COMMAND, *more], cwd=folder, env=environment, stdin=child, stdout=child, stderr=child)
+    os.close(child)
+    written = b""
+    while True:
+        try:
+            read = os.read(parent, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not read:
+            break
+        written += read
+    os.close(parent)
+    assert process.wait() == 0
+    return written.decode()
+
+
+def test_a_terminal_gets_a_drawn_table_and_a_bar_with_rate_and_time_left(tmp_path: Path) -> None:
+    shown = on_a_terminal(tmp_path)
+    assert "─" in shown
+    assert "runs/s" in shown
+    assert re.search(r"\d+/80", shown)
+    assert re.search(r"0:0\d:\d\d", shown)
+    assert COLOUR.search(shown)
+
+
+def test_no_color_means_none(tmp_path: Path) -> None:
+    assert not COLOUR.search(on_a_terminal(tmp_path, NO_COLOR="1"))
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_what_is_not_a_terminal_gets_plain_text(tmp_path: Path, output: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, f"output={output}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for text in (done.stdout, done.stderr):
+        assert "\x1b" not in text
+        assert "─" not in text

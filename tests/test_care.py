@@ -21,6 +21,7 @@ from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.results import run_all
 from prebleexp.experiment.sealed import seal
 from prebleexp.launch import configure
+from tests.sampled import sampled
 from tests.test_runs import Nowhere
 
 SMALL = ("gpus=2", "rps=4", "duration_s=3")
@@ -215,7 +216,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("how", HOSTILE)
+@pytest.mark.parametrize("how", sampled(HOSTILE, 3))
 def test_nothing_is_unpacked_under_a_name_of_the_archives(
     how: str, cache: Cache, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -334,7 +335,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("line", BAD)
+@pytest.mark.parametrize("line", sampled(BAD, 4))
 def test_bad_input_is_one_line(line: str, cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     Path("conf.txt").write_text("no archive")
     out, err = said(capsys, *line.split(), code=2)

@@ -159,14 +159,22 @@ def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
     assert len(json.loads(packed)) == 2
 
 
-@pytest.fixture
-def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sweeps."""
+    made = tmp_path_factory.mktemp("swept")
     few = ["rps=8,16", "duration_s=3", "gpus=2", "replications=3", "report=none"]
+    few.append(f"cache_dir={made}/cache")
     assert main(["-m", "policy=lor,random", "sweep.name=one", *few]) == 0
     assert main(["-m", "policy=random", "sweep.name=other", "engine=vllm", *few]) == 0
+    return made
+
+
+@pytest.fixture
+def swept(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.chdir(folder)
     capsys.readouterr()
-    return tmp_path
+    return folder
 
 
 def test_policies_sweeps_and_exports_are_compared_on_the_command_line(

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.sampled import sampled
-
 ROOT = Path(__file__).parent.parent
 SWEEP = ("-m", "gpus=1,2", "rps=2,4,6", "policy=lor,random", "duration_s=5", "replications=20")
 RUNS = 240
@@ -81,7 +79,8 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, seed: int) -> None:
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.parent.name == "bad"]
 
 
-@pytest.mark.parametrize(("number", "code"), sampled([(signal.SIGINT, 130), (signal.SIGTERM, 143)], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_sweep_says_so_in_one_line_and_keeps_what_is_finished(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

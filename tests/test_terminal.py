@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.recordings import ROOT
+from tests.sampled import sampled
 
 COMMAND = [
     sys.executable,
@@ -61,7 +62,7 @@ def test_no_color_means_none(tmp_path: Path) -> None:
     assert not COLOUR.search(on_a_terminal(tmp_path, NO_COLOR="1"))
 
 
-@pytest.mark.parametrize("output", ["table", "json", "csv"])
+@pytest.mark.parametrize("output", sampled(["table", "json", "csv"], 3))
 def test_what_is_not_a_terminal_gets_plain_text(tmp_path: Path, output: str) -> None:
     done = subprocess.run(
         [*COMMAND, f"output={output}"],

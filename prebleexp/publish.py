@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from prebleexp.report.page import Report
 
 DATABASE = "prebleexp.duckdb"
+MOST_NAMED = 5
+"""hosts or commits"""
 
 
 def load(session: Session, name: str, command: str) -> None:
@@ -80,8 +82,28 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         _figures(session, drawings),
         findings=findings(parts) if settings.findings else (),
         failures=[failure(result) for result in session.failed],
+        provenance=_provenance(session),
         parts=settings.figures[0].parts if settings.figures else (),
     )
+
+
+def _provenance(session: Session) -> dict[str, str]:
+    """By which code, where and when the runs were computed; several of each where they came about in several."""
+    found = [result.provenance for result in session.runs if result.error is None]
+    values = {
+        name: sorted({str(one[field]) for one in found if one.get(field) is not None})
+        for name, field in (("git commit", "git_commit"), ("host", "host"), ("computed, UTC", "finished"))
+    }
+    dirty = any(one.get("git_dirty") for one in found)
+    shown = {
+        name: ", ".join(some[:MOST_NAMED]) + (" …" if len(some) > MOST_NAMED else "") for name, some in values.items()
+    }
+    times = values["computed, UTC"]
+    if times:
+        shown["computed, UTC"] = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
+    if dirty:
+        shown["git commit"] += " with changes that are not in it"
+    return {name: text for name, text in shown.items() if text}
 
 
 def _figures(session: Session, drawings: Drawings) -> list[Figure]:

@@ -154,6 +154,11 @@ def test_a_point_says_which_runs_it_stands_for(browser: Chrome, sweep: Path) -> 
     evaluate(browser, script)
     told = until(browser, "document.querySelector('#explorer .detail').textContent")
     assert "python -m prebleexp trace 1-2.0-" in told
+    evaluate(browser, "document.querySelector('#explorer .detail').replaceChildren()")
+    evaluate(browser, "document.querySelector('#explorer .listing td button').click()")
+    assert "python -m prebleexp trace 1-2.0-" in until(
+        browser, "document.querySelector('#explorer .detail').textContent"
+    )
     assert "gpus=1 rps=2 policy=" in told
 
 

@@ -172,7 +172,7 @@
       return { data: { values: points }, description: root.querySelector(".spoken").textContent, ...whole };
     };
 
-    const told = (point) => {
+    const named = (point) => {
       const first = point.runs[0];
       const configuration = data.dimensions.filter((one) => point.runs.every((run) => one.index[run] === one.index[first]))
         .map((one) => `${one.name}=${shown(value(one.name, first))}`).join(" ");
@@ -180,10 +180,18 @@
       return { ...point, told: runs, configuration, within: point.low === undefined ? "–" : `${brief(point.low)} to ${brief(point.high)}` };
     };
 
+    // what a click on a point does, for who has no pointer
+    const details = (point) => {
+      const made = element("button", { type: "button", textContent: data.keys[point.runs[0]], title: "Say which runs these are" });
+      made.addEventListener("click", () => { explain(point); detail.focus(); });
+      return made;
+    };
+
     const table = (points) => {
       const heads = ["x", "colour", "column", "row"].filter((name) => state[name]);
       const row = (point) => element("tr", {}, ...heads.map((name) => element("td", { textContent: shown(point[name]) })),
-        ...[brief(point.y), point.within, String(point.runs.length), data.keys[point.runs[0]]].map((text) => element("td", { textContent: text })));
+        ...[brief(point.y), point.within, String(point.runs.length)].map((text) => element("td", { textContent: text })),
+        element("td", {}, details(point)));
       const head = [...heads.map((name) => (dimension[state[name]] || { label: state[name] }).label), state.y, "interval", "runs", "first run"];
       const made = element("table", {},
         element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { scope: "col", textContent: text })))),
@@ -221,7 +229,7 @@
       root.querySelector(".spoken").textContent = `${what}, ${points.length} points`;
       note.textContent = `${points.reduce((sum, point) => sum + point.runs.length, 0).toLocaleString("en-US")} runs in ${points.length} points.`
         + (pooled.length ? ` Points pool runs that differ in ${pooled.join(", ")}: split or filter by these for intervals.` : "");
-      const spoken = points.map(told);
+      const spoken = points.map(named);
       const view = await window.prebleexpChart(chart, specification(spoken));
       if (mine !== turn) return;
       view.view.addEventListener("click", (_, item) => { if (item && item.datum && item.datum.runs) explain(item.datum); });

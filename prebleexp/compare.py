@@ -22,7 +22,7 @@ METRIC = "norm_latency_mean_s"
 Run = tuple[Measured, Mapping[str, str]]
 """with its columns as texts"""
 OPTIONS = {
-    "metric": METRIC,
+    "metric": "",
     "fail_if": "",
     "sweep": "",
     "cache_dir": "cache",
@@ -47,8 +47,7 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     if options["output"] not in OUTPUTS:
         raise InvalidInput(f"output={options['output']} is not valid; it must be one of {', '.join(OUTPUTS)}")
     limit = limit_of(options["fail_if"]) if options["fail_if"] else None
-    metric = limit.metric if limit and "metric" not in dict(o.split("=", 1) for o in arguments if "=" in o) else None
-    metric = metric or metric_of(options["metric"])
+    metric = metric_of(options["metric"] or (limit.metric if limit else METRIC))
     folder = Path(options["cache_dir"]).expanduser()
     labels = {name: given.pop(name) for name in LABELS if name in given}
     if labels and not options["sweep"]:

@@ -5,6 +5,7 @@ It is put together from the panels as they are on the page, and turned into PDF 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import ceil, sqrt
 
@@ -19,7 +20,8 @@ WIDTH, HEIGHT = WIDTH_IN * POINTS, HEIGHT_IN * POINTS
 MARGIN, GAP, LINE = 12.0, 14.0, 15.0
 """points"""
 MOST_COLUMNS = 4
-FONT = "font-family: sans-serif; font-size: 10px"
+FAMILY = "font-family: sans-serif"
+FONT = f"{FAMILY}; font-size: 10px"
 LETTER = 5.6
 """a generous width of a letter"""
 
@@ -43,7 +45,7 @@ def sheet(figure: Figure) -> str:
         place = Markup('<svg x="{}" y="{}" width="{}" height="{}" ').format(x, y + LINE, WIDTH, HEIGHT)
         middle, under = x + WIDTH / 2, y + HEIGHT + 2
         parts += [
-            Markup('<text x="{}" y="{}" font-weight="bold">{}</text>').format(x, y + 10, panel.title),
+            Markup('<text x="{}" y="{}" font-size="11">{}</text>').format(x, y + 10, panel.title),
             place + panel.svg[len("<svg ") :],
             Markup('<text x="{}" y="{}" fill="{}" text-anchor="middle">{}</text>').format(
                 middle, under, INK[0], figure.x
@@ -53,7 +55,8 @@ def sheet(figure: Figure) -> str:
         '<svg xmlns="http://www.w3.org/2000/svg" width="{}" height="{}" viewBox="0 0 {} {}" style="{}">'
         '<title>{}</title><desc>{}</desc><rect width="100%" height="100%" fill="white"/>'
     ).format(width, height, width, height, FONT, figure.title, figure.headline)
-    return in_light_colours(start + Markup("").join(parts) + Markup("</svg>\n"))
+    whole = in_light_colours(start + Markup("").join(parts) + Markup("</svg>\n"))
+    return re.sub(r"font-family: '[^;\"]*", FAMILY, whole)
 
 
 def _legend(entries: tuple[tuple[str, Style], ...], width: float) -> Iterator[Markup]:
@@ -77,7 +80,10 @@ def pdf(svg: str) -> bytes:
     """The same bytes for the same drawing."""
     import vl_convert
 
-    return bytes(vl_convert.svg_to_pdf(svg))
+    made = bytes(vl_convert.svg_to_pdf(svg))
+    # what a page uses is listed in the order of a hash table, another one in each process; so are fonts, of which there
+    # is therefore one
+    return re.sub(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n)+", lambda found: b"".join(sorted(found[0].splitlines(True))), made)
 
 
 def png(svg: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import runs
+from prebleexp.experiment import durable, runs
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
@@ -43,12 +43,13 @@ def main(arguments: Sequence[str], command: str) -> int:
         configuration=configuration,
         files={"Every step, for ui.perfetto.dev": TRACE},
     )
-    path = frame.write(folder / "index.html", page)
     try:
-        with (folder / TRACE).open("w", encoding="utf-8") as file:
+        folder.mkdir(parents=True, exist_ok=True)
+        with durable.writing(folder / TRACE) as file:
             count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
     except OSError as error:
         raise InvalidInput(f"report folder {folder} cannot be written: {error.strerror}") from error
+    path = frame.write(folder / "index.html", page)
     if job.settings.output == "json":
         print(json.dumps({"key": key, "page": str(path), "trace": str(folder / TRACE), "metrics": run.metrics}))
     else:

@@ -30,4 +30,4 @@ class Noisy(Lengths):
         errors = np.random.default_rng([seed, STREAM]).standard_normal(len(workload))
         with np.errstate(over="ignore"):
             told = actual(workload) * np.exp(self.sigma * errors)
-        return np.clip(told, 1.0, 2.0**31)  # of what is told, sums are kept
+        return np.asarray(np.clip(told, 1.0, 2.0**31), np.float64)  # of what is told, sums are kept

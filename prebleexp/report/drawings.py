@@ -45,9 +45,10 @@ class Drawings:
         digest.update(repr((list(lines), scales, name, title, description, labelled)).encode())
         file = self.folder / f"{digest.hexdigest()}.svg"
         self._used.add(file.name)
-        if file.exists():
+        try:
             return Markup(file.read_text(encoding="utf-8"))  # noqa: S704 - as it was drawn
-        svg = make()
+        except FileNotFoundError:
+            svg = make()
         self.folder.mkdir(parents=True, exist_ok=True)
         durable.write(file, svg.encode())
         return svg

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -18,14 +18,14 @@ from prebleexp.sim.steps import Steps
 Event = dict[str, Any]
 
 
-def write(file: IO[str], run: Run, steps: Steps, gpus: int, kv_tokens: int, about: dict[str, Any]) -> int:
+def write(file: BinaryIO, run: Run, steps: Steps, gpus: int, kv_tokens: int, about: dict[str, Any]) -> int:
     """Write the trace; returns the number of its events. `about` is kept in it as `otherData`."""
-    file.write('{"displayTimeUnit": "ms", "otherData": ' + json.dumps(about) + ', "traceEvents": [\n')
+    file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)}, "traceEvents": [\n'.encode())
     count = 0
     for event in events(run, steps, gpus, kv_tokens):
-        file.write((",\n" if count else "") + json.dumps(event))
+        file.write(((",\n" if count else "") + json.dumps(event)).encode())
         count += 1
-    file.write("\n]}\n")
+    file.write(b"\n]}\n")
     return count
 
 

@@ -16,7 +16,7 @@ from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
 from prebleexp.report import compare_page, frame
-from prebleexp.report.wording import percent_difference, plain, slug
+from prebleexp.report.wording import percent_difference, plain, short, slug
 
 METRIC = "norm_latency_mean_s"
 Run = tuple[Measured, Mapping[str, str]]
@@ -31,6 +31,8 @@ OPTIONS = {
     "output": "table",
 }
 OUTPUTS = ("table", "csv", "json")
+OF_RUNS = ("replications", "workers", "backend", "max_replications", "ci", "keep_requests")
+"""what people set for a sweep, and compare does not do"""
 LABELS = ("part", "variant")
 
 
@@ -56,7 +58,8 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     _refuse_unknown(given, [*found_a, *found_b])
     a, b = _chosen(found_a, given), _chosen(found_b, given)
     found = compare(a, b, metric)
-    broken = _broken(found if limit is None or limit.metric == metric else compare(a, b, limit.metric), limit)
+    judged = found if limit is None or limit.metric == metric else compare(a, b, limit.metric)
+    broken = _broken(judged, limit)
     _print(found, options["output"])
     if options["report"] != "none":
         path = Path(options["reports_dir"]).expanduser() / slug(f"compare-{sides[0]}-{sides[1]}")
@@ -65,6 +68,8 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     print(_account(found), file=sys.stderr)
     for line in broken:
         print(f"fail_if={options['fail_if']}: {line}", file=sys.stderr)
+    if limit is not None and not broken:
+        print(f"fail_if={options['fail_if']}: passed{_unsure(judged, limit)}", file=sys.stderr)
     return 1 if broken else 0
 
 
@@ -112,6 +117,10 @@ def _measured(entry: Entry) -> Run:
 def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run]) -> None:
     columns = dict.fromkeys(name for _, asked in runs for name in asked)
     for name in filters:
+        if name in OF_RUNS:
+            raise InvalidInput(
+                f"{name}= is for sweeps: compare takes the runs that are there; run what is missing first"
+            )
         if name not in columns:
             raise unknown("key", name, [*OPTIONS, *LABELS, *columns])
 
@@ -143,8 +152,20 @@ def _broken(found: Comparison, limit: Limit | None) -> list[str]:
     ]
 
 
+def _unsure(found: Comparison, limit: Limit) -> str:
+    """What is beyond the limit but may be chance."""
+    beyond = sum(limit.passed_by(cell) for cell in found.cells)
+    if not beyond:
+        return ""
+    return f"; {_cells(beyond)} beyond it, not surely so over {_cells(len(found.cells))} at once: more seeds would tell"
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell" if count == 1 else f"{count} cells"
+
+
 def _where(place: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={plain(value)}" for name, value in place.items()) or "the only configuration"
+    return " ".join(f"{name}={short(value)}" for name, value in place.items()) or "the only configuration"
 
 
 def _print(found: Comparison, output: str) -> None:
@@ -153,7 +174,7 @@ def _print(found: Comparison, output: str) -> None:
         heads = [*names, f"{found.metric} of A", "of B", "difference", "seeds", "B is"]
         lines = [
             [
-                *(plain(cell.place.get(name)) for name in names),
+                *(short(cell.place.get(name)) for name in names),
                 tables.number(cell.a),
                 tables.number(cell.b),
                 percent_difference(cell.difference, cell.half_width),
@@ -187,4 +208,4 @@ def _print(found: Comparison, output: str) -> None:
 def _account(found: Comparison) -> str:
     counts = [f"{found.count(verdict)} {verdict.value}" for verdict in Verdict if found.count(verdict)]
     rest = f"; {found.left_out} only on one side" if found.left_out else ""
-    return f"{len(found.cells)} cells: B is {', '.join(counts)}{rest}"
+    return f"{_cells(len(found.cells))}: B is {', '.join(counts)}{rest}"

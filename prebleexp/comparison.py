@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unknown
 from prebleexp.intervals import CONFIDENCE, paired_interval
 from prebleexp.metrics import METRICS
 
@@ -78,14 +78,19 @@ class Limit:
     metric: str
     share: float
 
-    def broken_by(self, cell: Cell) -> bool:
-        """Whether B is beyond the limit, and surely on that side of A, with the intervals of all cells at once; with
-        one seed in common the value decides."""
-        if cell.difference is None:
-            return cell.a == 0 and cell.b * math.copysign(1, self.share) > 0
+    def passed_by(self, cell: Cell) -> bool:
+        """Whether B is beyond the limit."""
         sign = math.copysign(1, self.share)
-        beyond = cell.difference * sign > abs(self.share)
-        return beyond and (cell.together is None or abs(cell.difference) > cell.together)
+        if cell.difference is None:
+            return cell.a == 0 and cell.b * sign > 0
+        return cell.difference * sign > abs(self.share)
+
+    def broken_by(self, cell: Cell) -> bool:
+        """Whether B is beyond it and surely on that side of A, with the intervals of all cells at once; with one seed
+        in common the value decides."""
+        if not self.passed_by(cell):
+            return False
+        return cell.difference is None or cell.together is None or abs(cell.difference) > cell.together
 
 
 def flattened(content: Mapping[str, Any]) -> dict[str, Value]:
@@ -199,11 +204,11 @@ def metric_of(text: str) -> str:
     for name in (text, f"{text}_s", turned, f"{turned}_s"):
         if name in METRICS:
             return name
-    raise InvalidInput(f"unknown metric {text!r}; valid: {', '.join(METRICS)}.")
+    raise unknown("metric", text, METRICS)
 
 
 def limit_of(text: str) -> Limit:
-    """A limit from "p99_ttft:+5%". Raises InvalidInput for what is not of that form."""
+    """A limit from "p99_ttft:+5%". Raises InvalidInput for what is not of that form, or forbids to get better."""
     name, _, share = text.partition(":")
     number = share.strip().removesuffix("%")
     try:
@@ -212,7 +217,14 @@ def limit_of(text: str) -> Limit:
         value = math.nan
     if not share.strip().endswith("%") or not math.isfinite(value) or number[:1] not in "+-":
         raise InvalidInput(f"fail_if={text} is not valid; it is like p99_ttft:+5% or hit_ratio:-2%")
-    return Limit(metric_of(name.strip()), math.copysign(value, -1 if number[0] == "-" else 1))
+    metric, sign = metric_of(name.strip()), -1 if number[0] == "-" else 1
+    worse = -1 if metric in HIGHER_IS_BETTER else 1
+    if sign != worse:
+        better = "higher" if worse < 0 else "lower"
+        raise InvalidInput(
+            f"fail_if={text} would fail what is better: of {metric} {better} is; write {name}:{'+-'[worse < 0]}…%"
+        )
+    return Limit(metric, math.copysign(value, sign))
 
 
 def _rank(value: Value) -> tuple[bool, float, str]:

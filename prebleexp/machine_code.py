@@ -26,6 +26,12 @@ def use_own_folder() -> None:
         sys.modules["numba"].config.CACHE_DIR = folder
 
 
+def is_missing() -> bool:
+    """Whether nothing was ever compiled from these sources."""
+    folder = _folder()
+    return not (folder.is_dir() and any(folder.iterdir()))
+
+
 def _folder() -> Path:
     name = Path("prebleexp") / _digest()
     given = os.environ.get("NUMBA_CACHE_DIR")

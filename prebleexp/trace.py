@@ -64,7 +64,7 @@ def _job(arguments: Sequence[str]) -> configure.Job:
     keys = [one for one in arguments if "=" not in one and one[0] not in "+~-"]
     settings = [one for one in arguments if one not in keys]
     if not keys:
-        return configure.job(settings)
+        return _one(settings)
     if len(keys) > 1:
         raise InvalidInput(f"trace takes one key, not {len(keys)}: {' '.join(keys)}")
     given = dict(one.split("=", 1) for one in settings if "=" in one)
@@ -72,7 +72,16 @@ def _job(arguments: Sequence[str]) -> configure.Job:
     if not folder.is_dir():
         raise InvalidInput(f"cache_dir={folder} is not a folder")
     loader = configs.loader()
-    return configure.job([*overrides_of(keys[0], Cache(folder, make=False), loader), *settings], loader)
+    return _one([*overrides_of(keys[0], Cache(folder, make=False), loader), *settings])
+
+
+def _one(overrides: Sequence[str]) -> configure.Job:
+    try:
+        return configure.job(overrides)
+    except InvalidInput as error:
+        if "add -m" in str(error):
+            raise InvalidInput(f"{str(error).partition(';')[0]}; trace is of one configuration") from None
+        raise
 
 
 def _title(cell: Cell) -> str:

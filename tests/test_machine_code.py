@@ -23,3 +23,10 @@ def test_an_edit_in_any_file_of_the_kernels_changes_the_folder(tmp_path: Path, m
         file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
         seen.add(machine_code._digest())
     assert len(seen) == len(files) + 1
+
+
+def test_it_is_known_when_nothing_was_compiled_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert machine_code.is_missing()
+    (machine_code._folder() / "a.nbi").touch()
+    assert not machine_code.is_missing()

@@ -162,7 +162,7 @@ def test_a_run_is_traced_by_its_configuration_or_by_its_key(
         (["abcd", "ef01"], "trace takes one key, not 2"),
         (["gpus=0"], "gpus=0 is not valid"),
         (["abcd", "cache_dir=nowhere"], "cache_dir=nowhere is not a folder"),
-        (["gpus=1,2"], "gpus=1,2"),
+        (["gpus=1,2"], "gpus=1,2 has several values; trace is of one configuration"),
     ],
 )
 def test_what_cannot_be_traced_is_one_line(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from prebleexp import machine_code
 from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.backends import Backend, Call, Crew, Done
 from prebleexp.experiment.limits import memory_note
@@ -46,6 +48,8 @@ def _stopping() -> Iterator[threading.Event]:
 
 
 def _prepare(tasks: Sequence[Task]) -> None:
+    if sys.stderr.isatty() and machine_code.is_missing():
+        print("compiling the simulator, once: about half a minute", file=sys.stderr)
     from prebleexp.sim import simulate
 
     simulate.prepare({type(task.cell.policy) for task in tasks if task.cell.policy.compiled})

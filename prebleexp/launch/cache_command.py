@@ -59,6 +59,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         cache = Cache(folder, make=arguments[0] in ("gc", "import", "verify"))
         return COMMANDS[arguments[0]](cache, words, options)
+    except BrokenPipeError:  # of who reads our output
+        raise
     except OSError as error:
         raise PrebleexpError(f"cache folder {folder} cannot be written: {error.strerror}") from error
 

@@ -64,15 +64,28 @@ class Survey(Session):
     def outlook(self) -> str:
         """What is left, and how long it would take, in a line."""
         if not self.tasks:
-            return f"{len(self.runs):,} runs, nothing to compute"
+            return f"{_runs(len(self.runs))}, nothing to compute"
         workers = self.settings.workers or os.cpu_count() or 1
         known = list(self._known())
         seconds = expected_s(self.tasks.values(), known)
-        says = f"{len(self.tasks):,} of {len(self.runs):,} runs to compute"
+        says = f"{len(self.tasks):,} of {_runs(len(self.runs))} to compute"
         if seconds is None:
             return f"{says}; how long that takes is not known before the first"
         seconds /= workers
-        return f"{says}: about {_duration(seconds)} with workers={workers}, judged by {len(known):,} runs"
+        new = {task.cell.names.get("policy", "") for task in self.tasks.values()} - self._policies(known)
+        judged = f"judged by {_runs(len(known))}"
+        if new:
+            judged = f"a guess: nothing is known yet of {', '.join(sorted(new))}"
+        return f"{says}: about {_duration(seconds)} with workers={workers}, {judged}"
+
+    def _policies(self, known: Sequence[Known]) -> set[str]:
+        """The names of those, among the tasks', of which runs are known."""
+        targets = {target for target, _, _ in known}
+        return {
+            task.cell.names.get("policy", "")
+            for task in self.tasks.values()
+            if f"{type(task.cell.policy).__module__}.{type(task.cell.policy).__qualname__}" in targets
+        }
 
     def _known(self) -> Iterator[Known]:
         done = [result for result in self.runs if result.metrics is not None]
@@ -142,6 +155,10 @@ def _line(known: Sequence[Known]) -> tuple[float, float]:
     each = float(((requests - requests.mean()) * (seconds - seconds.mean())).sum()) / spread
     each = max(each, 0.0)
     return max(float(seconds.mean() - each * requests.mean()), 0.0), each
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run" if count == 1 else f"{count:,} runs"
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from prebleexp.comparison import HIGHER_IS_BETTER, Comparison, Verdict
 from prebleexp.report import frame
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.meanings import meanings
-from prebleexp.report.wording import number, percent_difference, plain
+from prebleexp.report.wording import number, percent_difference, plain, short
 
 
 def render(found: Comparison, a: str, b: str, command: str, fail_if: str, broken: Sequence[str]) -> str:
@@ -20,7 +20,7 @@ def render(found: Comparison, a: str, b: str, command: str, fail_if: str, broken
     columns += [Column("A", True), Column("B", True), Column("difference", True), Column("seeds", True)]
     rows = [
         (
-            *(plain(cell.place.get(name)) for name in names),
+            *(short(cell.place.get(name)) for name in names),
             number(cell.a, 4),
             number(cell.b, 4),
             percent_difference(cell.difference, cell.half_width),
@@ -54,7 +54,7 @@ def _drawn(place: Mapping[str, Any], cell: Any) -> dict[str, Any]:
     difference, half = cell.difference, cell.half_width or 0.0
     known = difference is not None
     return {
-        "where": " ".join(f"{name}={plain(value)}" for name, value in place.items()) or "all",
+        "where": " ".join(f"{name}={short(value)}" for name, value in place.items()) or "all",
         "difference": difference,
         "low": difference - half if known else None,
         "high": difference + half if known else None,

@@ -9,7 +9,7 @@ QUANTITY = {
     "tpot": "time per output token: (latency − time to first token) / (output tokens − 1)",
     "latency": "latency: last token − arrival; of unfinished requests as of their last report",
     "norm_latency": "normalised latency: latency / output tokens",
-    "overhead": "what the routing decision took, by the overhead model; nothing with overhead=none",
+    "overhead": "time that the routing decision took, by the overhead model; nothing with overhead=none",
 }
 STATISTIC = {"mean": "Mean", "p50": "Median", "p90": "90th percentile", "p99": "99th percentile"}
 OTHERS = {
@@ -34,11 +34,15 @@ OTHERS = {
 }
 
 
+def _unit(quantity: str) -> str:
+    return "seconds per token" if quantity in ("tpot", "norm_latency") else "seconds"
+
+
 def meanings() -> dict[str, str]:
     """A sentence for every metric, in the order of a row."""
     made = {
-        f"{quantity}_{statistic}_s": f"{STATISTIC[statistic]} over the requests that have one, in seconds, of the "
-        f"{QUANTITY[quantity]}."
+        f"{quantity}_{statistic}_s": f"{STATISTIC[statistic]} over the requests that have one, in {_unit(quantity)}, "
+        f"of the {QUANTITY[quantity]}."
         for quantity in (*QUANTITIES, "overhead")
         for statistic in STATISTICS
     } | OTHERS

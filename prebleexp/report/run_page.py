@@ -61,13 +61,15 @@ def render(
         note=_note(steps),
         metrics=Table(
             (Column("metric", False), Column("value", True), Column("meaning", False)),
-            tuple(
-                (name, number(run.metrics[name], 4), text) for name, text in meanings().items() if name in run.metrics
-            ),
+            tuple((name, _exact(run.metrics[name]), text) for name, text in meanings().items() if name in run.metrics),
         ),
         per_gpu=_per_gpu(run, steps, gpus, kv_tokens),
         data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
     )
+
+
+def _exact(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else number(value, 4)
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:

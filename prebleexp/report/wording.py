@@ -64,6 +64,12 @@ def plain(value: Value) -> str:
     return str(value)
 
 
+def short(value: Value) -> str:
+    """Of the path of a class its name."""
+    text = plain(value)
+    return text.rpartition(".")[2] if re.fullmatch(r"\w+(\.\w+)*\.[A-Z]\w*", text) else text
+
+
 def condition(axis: str, value: Value) -> str:
     """An axis and its value in a sentence: "128 requests/s", "8 GPUs", "duration_s = 30"."""
     if axis == "rps":

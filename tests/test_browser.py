@@ -14,6 +14,7 @@ from prebleexp.report.figures import figure
 from prebleexp.report.findings import findings
 from tests.chromium import complaints, requested, show
 from tests.conftest import browser as fixture
+from tests.sampled import sampled
 from tests.sweep_rows import SWEEP, part_rows, rows
 
 WHAT_STICKS_OUT = """
@@ -71,8 +72,8 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1920])
+@pytest.mark.parametrize("scheme", sampled(["light", "dark"], 2))
+@pytest.mark.parametrize("width", sampled([360, 1920], 2))
 @pytest.mark.parametrize("name", ["paper", "hard"])
 def test_a_report_opens_from_disk_whole_and_without_network(
     browser: Chrome, reports: dict[str, Path], name: str, width: int, scheme: str

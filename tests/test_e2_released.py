@@ -56,7 +56,7 @@ def recorded(case: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return workload, columns
 
 
-@pytest.mark.parametrize(("case", "scheduler"), sampled(PAIRS, 3))
+@pytest.mark.parametrize(("case", "scheduler"), sampled(PAIRS, 8))
 def test_a_run_equals_its_recording(case: str, scheduler: str) -> None:
     workload, columns = recorded(case)
     made = serve(case, scheduler, workload)

@@ -22,7 +22,6 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, look_up, run_all
 from prebleexp.launch import configure
 from prebleexp.policies.base import Policy, memory
-from tests.sampled import sampled
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,8 @@ def test_all_may_be_computed_again(tmp_path: Path) -> None:
     assert all(cache.path(one.key).stat().st_mtime_ns > at for one, at in zip(again, written, strict=True))
 
 
-@pytest.mark.parametrize("how", sampled(["kill", "exit"], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kill", "exit"])
 def test_a_worker_that_dies_takes_one_run_with_it(tmp_path: Path, how: str) -> None:
     good = cells(6, First())
     bad = [replace(one, policy=Deadly(os.getpid(), how)) for one in good[:2]]

@@ -14,7 +14,6 @@ import yaml
 import prebleexp.sim.simulate
 from prebleexp.__main__ import main
 from prebleexp.launch import configs
-from tests.sampled import sampled
 from tests.test_cli import ROOT, served
 
 RECORDS = ("config.yaml", "hydra.yaml", "overrides.yaml")
@@ -67,7 +66,8 @@ def records(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("sweep", sampled(SWEEPS, 3), ids=" ".join)
+@pytest.mark.slow
+@pytest.mark.parametrize("sweep", SWEEPS, ids=" ".join)
 def test_the_records_are_those_of_hydra(tmp_path: Path, sweep: list[str]) -> None:
     arguments = [*sweep, "duration_s=1", "report=none", "job_dirs=true"]
     assert main(["-m", *arguments]) == 0

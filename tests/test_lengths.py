@@ -276,7 +276,8 @@ def cells(policy: str, folder: Path) -> list[Any]:
     return [configure.cells([*common, *lengths.split()])[0] for lengths in [*TOLD, binned]]
 
 
-@pytest.mark.parametrize("policy", sampled(NAMES, 4))
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", NAMES)
 def test_a_policy_that_claims_not_to_read_lengths_does_not(policy: str, tmp_path: Path) -> None:
     """Then the key does not tell them apart either; otherwise it does."""
     ones = cells(policy, tmp_path)

@@ -163,6 +163,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_policy_of_a_script_runs_in_processes_and_its_entries_say_what_their_keys_stand_for(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -58,6 +58,7 @@ def test_a_terminal_gets_a_drawn_table_and_a_bar_with_rate_and_time_left(tmp_pat
     assert COLOUR.search(shown)
 
 
+@pytest.mark.slow
 def test_no_color_means_none(tmp_path: Path) -> None:
     assert not COLOUR.search(on_a_terminal(tmp_path, NO_COLOR="1"))
 

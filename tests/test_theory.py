@@ -12,7 +12,6 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.engine import Engine
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Workload
-from tests.sampled import sampled
 
 MS_PER_TOKEN, MEAN_TOKENS = 1.0, 1000
 ROOM = 10**6
@@ -52,7 +51,8 @@ def mean_wait_s(utilisation: float, tokens: np.ndarray, rng: np.random.Generator
     return float((made.latency_s - service_s)[WARM_UP:].mean())
 
 
-@pytest.mark.parametrize("utilisation", sampled([0.6, 0.3, 0.8], 3))
+@pytest.mark.slow
+@pytest.mark.parametrize("utilisation", [0.3, 0.6, 0.8])
 @pytest.mark.parametrize("law", ["M/D/1", "M/M/1"])
 def test_waits_are_those_of_theory(law: str, utilisation: float) -> None:
     service_s = MEAN_TOKENS * MS_PER_TOKEN / 1e3

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
 
     Raises InvalidInput if a side does not exist, or nothing can be compared.
     """
-    sides = [one for one in arguments if "=" not in one or Path(one).is_file()]
+    sides = [one for one in arguments if "=" not in one or _is_file(one)]
     given = dict(one.split("=", 1) for one in arguments if one not in sides)
     options = {name: given.pop(name, default) for name, default in OPTIONS.items()}
     if len(sides) != 2:
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
 
 def _side(name: str, folder: Path, database: str, sweep: str, labels: Mapping[str, str]) -> list[Run]:
     """The runs of a side, with what filters may ask of them."""
-    if Path(name).is_file():
+    if _is_file(name):
         with TemporaryDirectory() as scratch:
             cache = Cache(Path(scratch))
             for refused in archive.take_in(cache, Path(name)).refused:
@@ -98,6 +98,13 @@ def _side(name: str, folder: Path, database: str, sweep: str, labels: Mapping[st
             "policy, line or sweep", name, [*known["policy"], *lines, *([] if sweep else known["experiment"])]
         )
     return [_measured(entry) for entry in _entries(Cache(folder, make=False), keys)]
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:

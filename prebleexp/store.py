@@ -10,8 +10,8 @@ from __future__ import annotations
 import glob
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, V
     """Keys of runs: those of the latest experiment of this name, or all, of which only those whose columns ("policy",
     or "line" of an experiment) have these values.
 
-    Raises PrebleexpError if another process keeps the database open. What does not exist has no keys.
+    Raises PrebleexpError if the database is damaged or another process keeps it open. What does not exist has no keys.
     """
     import duckdb
 
@@ -97,7 +97,7 @@ def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, V
         tests.append(f"{_quoted(column)} = ?")
         values.append(str(value))
     query = f"SELECT DISTINCT key FROM {tables} WHERE {' AND '.join(tests) or 'true'} ORDER BY key"  # noqa: S608 -- our own names
-    with closing(connect(database, read_only=True)) as connection:
+    with _reading(database) as connection:
         try:
             return [key for (key,) in connection.execute(query, values).fetchall()]
         except (duckdb.CatalogException, duckdb.BinderException):  # no such table or column yet
@@ -110,7 +110,7 @@ def names(database: Path) -> dict[str, list[str]]:
 
     sources = {"experiment": ("name", "experiments"), "policy": ("policy", "runs"), "line": ("line", "experiment_runs")}
     found = {}
-    with closing(connect(database, read_only=True)) as connection:
+    with _reading(database) as connection:
         for kind, (column, table) in sources.items():
             try:
                 rows = connection.execute(f"SELECT DISTINCT {column} FROM {table} ORDER BY 1").fetchall()  # noqa: S608
@@ -118,6 +118,18 @@ def names(database: Path) -> dict[str, list[str]]:
                 rows = []
             found[kind] = [str(name) for (name,) in rows if name]
     return found
+
+
+@contextmanager
+def _reading(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    import duckdb
+
+    try:
+        with closing(connect(database, read_only=True)) as connection:
+            yield connection
+    except duckdb.Error as error:
+        hint = "delete it, and the next run makes it anew"
+        raise PrebleexpError(f"the database {database} is not usable ({_first_line(error)}); {hint}") from error
 
 
 def connect(database: Path, read_only: bool = False) -> duckdb.DuckDBPyConnection:

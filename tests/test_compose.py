@@ -181,7 +181,7 @@ def products(gpus: int, rps: int) -> Iterator[list[str]]:
                 yield [f"gpus={n}", f"rps={rate}", f"policy={policy}"]
 
 
-@pytest.mark.parametrize(("gpus", "rps", "limit_s"), [(25, 20, 0.5), (100, 50, 4)])
+@pytest.mark.parametrize(("gpus", "rps", "limit_s"), [(25, 20, 2), (100, 50, 8)])
 def test_jobs_of_the_package_are_composed_fast(gpus: int, rps: int, limit_s: float) -> None:
     composer = Composer(configs.loader())
     start = time.process_time()

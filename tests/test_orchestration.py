@@ -47,8 +47,12 @@ def besides(folder: Path, seeds: str) -> float:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_thousand_cells(tmp_path: Path) -> None:
     sweep(tmp_path, "seed=range(1000,1001)")  # compiles
-    few, many = (besides(tmp_path, f"seed=range({first},{last})") for first, last in ((900, 901), (0, 10)))
-    overhead = 1000 * (many - few) / 900  # without what is paid once, such as loading machine code
+    tries = []
+    for start in (0, 100, 200):  # the least disturbed of three
+        few = besides(tmp_path, f"seed=range({2000 + start},{2001 + start})")
+        many = besides(tmp_path, f"seed=range({start},{start + 10})")
+        tries.append(1000 * (many - few) / 900)  # without what is paid once, such as loading machine code
+    overhead = min(tries)
     rows = sweep(tmp_path, "seed=range(0,10)")[2]
     wall, cpu, again, said = sweep(tmp_path, "seed=range(0,10)")
     assert again == rows

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from prebleexp.launch import configs, specs
+from prebleexp.launch import configs, options, specs
 from prebleexp.launch.configure import GROUPS
 from prebleexp.metrics import METRICS, QUANTITIES
 from prebleexp.report.meanings import meanings
@@ -32,13 +32,7 @@ READING = {
 
 def configuration() -> str:
     """Every key, and every field of every class that an option stands for."""
-    text = (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8")
-    rows = []
-    for line in text.splitlines():
-        value, _, meaning = line.partition("  # ")
-        if meaning and not line.startswith((" ", "#")):
-            key, _, default = value.partition(": ")
-            rows.append((f"`{key}`", f"`{default}`", meaning))
+    rows = [(f"`{key}`", f"`{default}`", meaning) for key, default, meaning in options.documented_keys()]
     parts = [
         "# Configuration",
         "Everything is set as `key=value`, by [Hydra's grammar](https://hydra.cc/docs/advanced/override_grammar/basic/). A group has options, each a YAML in "
@@ -55,8 +49,8 @@ def configuration() -> str:
             target = loaded.config.get("_target_")
             if target is not None:
                 seen.setdefault(specs.located(group, option, target), []).append(option)
-        for kind, options in seen.items():
-            parts += _of_class(group, kind, options)
+        for kind, names in seen.items():
+            parts += _of_class(group, kind, names)
     return "\n\n".join(parts) + "\n"
 
 
@@ -80,7 +74,7 @@ def metrics() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _of_class(group: str, kind: type, options: list[str]) -> list[str]:
+def _of_class(group: str, kind: type, names: list[str]) -> list[str]:
     meanings_of = _attribute_docs(kind)
     rows = []
     for field in dataclasses.fields(kind):
@@ -88,7 +82,7 @@ def _of_class(group: str, kind: type, options: list[str]) -> list[str]:
             default = "required" if field.default is dataclasses.MISSING else f"`{_plain(field.default)}`"
             rows.append((f"`{group}.{field.name}`", default, meanings_of.get(field.name, "")))
     about = inspect.cleandoc(kind.__doc__ or "").split("\n\nRaises")[0]
-    parts = [f"### {', '.join(f'`{group}={option}`' for option in options)}", about]
+    parts = [f"### {', '.join(f'`{group}={name}`' for name in names)}", about]
     return [*parts, _table(("field", "default", "meaning"), rows)] if rows else parts
 
 

@@ -161,7 +161,7 @@ def _broken(found: Comparison, limit: Limit | None) -> list[str]:
 
 def _unsure(found: Comparison, limit: Limit) -> str:
     """What is beyond the limit but may be chance."""
-    beyond = sum(limit.passed_by(cell) for cell in found.cells)
+    beyond = sum(limit.exceeded_by(cell) for cell in found.cells)
     if not beyond:
         return ""
     return f"; {_cells(beyond)} beyond it, not surely so over {_cells(len(found.cells))} at once: more seeds would tell"

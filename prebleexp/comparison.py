@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.intervals import CONFIDENCE, paired_interval
+from prebleexp.intervals import CONFIDENCE, mean_interval
 from prebleexp.metrics import METRICS
 
 Value = int | float | str | bool | None
@@ -78,7 +78,7 @@ class Limit:
     metric: str
     share: float
 
-    def passed_by(self, cell: Cell) -> bool:
+    def exceeded_by(self, cell: Cell) -> bool:
         """Whether B is beyond the limit."""
         sign = math.copysign(1, self.share)
         if cell.difference is None:
@@ -88,7 +88,7 @@ class Limit:
     def broken_by(self, cell: Cell) -> bool:
         """Whether B is beyond it and surely on that side of A, with the intervals of all cells at once; with one seed
         in common the value decides."""
-        if not self.passed_by(cell):
+        if not self.exceeded_by(cell):
             return False
         return cell.difference is None or cell.together is None or abs(cell.difference) > cell.together
 
@@ -117,15 +117,14 @@ def compare(a: Sequence[Measured], b: Sequence[Measured], metric: str) -> Compar
             raise InvalidInput(f"{name} has no runs")
     differs = _differing(a, b)
     ones, others = _by_place(a, differs), _by_place(b, differs)
-    pairs = [(place, ones[place], others[place]) for place in ones if place in others]
-    common = [(place, one, other) for place, one, other in pairs if _values(one, other, metric)]
+    pairs = {place: _values(ones[place], others[place], metric) for place in ones if place in others}
+    common = {place: values for place, values in pairs.items() if values}
     if not common:
         raise InvalidInput(_why_nothing(a, b, differs, bool(pairs), metric))
-    names = dict.fromkeys(name for place, _, _ in common for name, _ in place)
-    fixed = {
-        name: dict(common[0][0]).get(name) for name in names if len({dict(p).get(name) for p, _, _ in common}) == 1
-    }
-    cells = [_cell(place, _values(one, other, metric), metric, len(common), fixed) for place, one, other in common]
+    places = [dict(place) for place in common]
+    names = dict.fromkeys(name for place in places for name in place)
+    fixed = {name: places[0].get(name) for name in names if len({place.get(name) for place in places}) == 1}
+    cells = [_cell(place, values, metric, len(common), fixed) for place, values in common.items()]
     order = sorted(cells, key=lambda cell: [_rank(value) for value in cell.place.values()])
     return Comparison(metric, tuple(order), differs, fixed, len(ones) + len(others) - 2 * len(common))
 
@@ -161,8 +160,9 @@ def _cell(
 ) -> Cell:
     count = len(pairs)
     a, b = (math.fsum(side) / count for side in zip(*pairs, strict=True))
-    mean, half = paired_interval(pairs, CONFIDENCE)
-    together = paired_interval(pairs, 1 - (1 - CONFIDENCE) / cells)[1]
+    differences = [y - x for x, y in pairs]
+    mean, half = mean_interval(differences)
+    together = mean_interval(differences, 1 - (1 - CONFIDENCE) / cells)[1]
     scale = abs(a)
     return Cell(
         place={name: value for name, value in place if name not in fixed},

@@ -13,8 +13,9 @@ from functools import cache
 CONFIDENCE = 0.95
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean of independent replications and the half-width of its 95 % confidence interval, in the values' unit.
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float | None]:
+    """Mean of independent replications and the half-width of its confidence interval, 95 % unless said, in the values'
+    unit.
 
     The half-width is None where one value says nothing about the spread. Raises ValueError if there are no values.
     """
@@ -25,18 +26,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float | None]:
     if n == 1:
         return mean, None
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    return mean, t_quantile(n - 1) * math.sqrt(variance / n)
-
-
-def paired_interval(pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE) -> tuple[float, float | None]:
-    """Mean of the differences second − first, and the half-width of its interval with this confidence; None for one
-    pair."""
-    differences = [other - one for one, other in pairs]
-    mean, half = mean_interval(differences)
-    if half is None:
-        return mean, None
-    df = len(pairs) - 1
-    return mean, half / t_quantile(df) * t_quantile(df, confidence)
+    return mean, t_quantile(n - 1, confidence) * math.sqrt(variance / n)
 
 
 @cache

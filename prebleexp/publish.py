@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prebleexp.errors import InvalidInput
-
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
@@ -44,16 +42,14 @@ def load(session: Session, name: str, command: str) -> None:
 def report(session: Session, master: DictConfig, command: str) -> Path:
     """Write the report of a sweep; returns the path of its page. Raises InvalidInput if the folder cannot be
     written."""
-    from prebleexp.report import page
+    from prebleexp.report import frame, page
     from prebleexp.report.drawings import Drawings
 
     folder = session.settings.reports_dir / session.settings.sweep
     drawings = Drawings(folder / ".drawn")
-    try:
+    with frame.into(folder):
         made = _report(session, master, command, drawings)
         drawings.prune()
-    except OSError as error:
-        raise InvalidInput(f"report folder {folder} cannot be written: {error.strerror}") from error
     return page.write(folder, made)
 
 

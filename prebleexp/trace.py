@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable, runs
@@ -43,12 +44,8 @@ def main(arguments: Sequence[str], command: str) -> int:
         configuration=configuration,
         files={"Every step, for ui.perfetto.dev": TRACE},
     )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with durable.writing(folder / TRACE) as file:
-            count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
-    except OSError as error:
-        raise InvalidInput(f"report folder {folder} cannot be written: {error.strerror}") from error
+    with frame.into(folder), durable.writing(folder / TRACE) as file:
+        count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
     path = frame.write(folder / "index.html", page)
     if job.settings.output == "json":
         print(json.dumps({"key": key, "page": str(path), "trace": str(folder / TRACE), "metrics": run.metrics}))
@@ -63,21 +60,21 @@ def _job(arguments: Sequence[str]) -> configure.Job:
 
     keys = [one for one in arguments if "=" not in one and one[0] not in "+~-"]
     settings = [one for one in arguments if one not in keys]
+    loader = configs.loader()
     if not keys:
-        return _one(settings)
+        return _one(settings, loader)
     if len(keys) > 1:
         raise InvalidInput(f"trace takes one key, not {len(keys)}: {' '.join(keys)}")
     given = dict(one.split("=", 1) for one in settings if "=" in one)
     folder = Path(given.get("cache_dir", "cache")).expanduser()
     if not folder.is_dir():
         raise InvalidInput(f"cache_dir={folder} is not a folder")
-    loader = configs.loader()
-    return _one([*overrides_of(keys[0], Cache(folder, make=False), loader), *settings])
+    return _one([*overrides_of(keys[0], Cache(folder, make=False), loader), *settings], loader)
 
 
-def _one(overrides: Sequence[str]) -> configure.Job:
+def _one(overrides: Sequence[str], loader: Any) -> configure.Job:
     try:
-        return configure.job(overrides)
+        return configure.job(overrides, loader)
     except InvalidInput as error:
         if "add -m" in str(error):
             raise InvalidInput(f"{str(error).partition(';')[0]}; trace is of one configuration") from None

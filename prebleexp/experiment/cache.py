@@ -136,6 +136,10 @@ class Cache:
         if hashlib.sha256(data).hexdigest() != entry.requests_sha256:
             raise Damaged("its requests are not those that were written")
 
+    def beginning(self, start: str) -> set[str]:
+        """Keys, of finished and of failed runs, that begin so."""
+        return {key for key in (*self.keys(), *self.failed_keys()) if key.startswith(start)}
+
     def keys(self) -> Iterator[str]:
         """Of all entries, in order, unread."""
         for path in sorted(self.runs.glob("??/*.json")):

@@ -229,7 +229,7 @@ def _item(cache: Cache, start: str) -> Item:
     """The run whose key begins so."""
     if not re.fullmatch("[0-9a-f]{4,64}", start):
         raise InvalidInput(f"{start!r} is not a key; keys have 64 hexadecimal digits, of which the first will do")
-    keys = {key for key in (*cache.keys(), *cache.failed_keys()) if key.startswith(start)}
+    keys = cache.beginning(start)
     if len(keys) > 1:
         raise InvalidInput(f"{start} begins {len(keys)} keys; give more digits")
     for key in keys:

@@ -67,11 +67,19 @@ def help_text() -> str:
     loader = configs.loader()
     groups = [f"  {group:14} {', '.join(loader.get_group_options(group))}" for group in (*GROUPS, "backend")]
     sweeps = f"  {'+sweeps':14} {', '.join(loader.get_group_options('sweeps'))}"
-    text = (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8")
-    keys = []
-    for line in text.splitlines():
-        value, _, meaning = line.partition("  # ")
-        if meaning and not line.startswith((" ", "#")):
-            keys.append(f"  {value.replace(': ', '=', 1):22} {meaning}")
+    keys = [f"  {f'{key}={default}':22} {meaning}" for key, default, meaning in documented_keys()]
     sections = ("choices (a file each in conf/, yours in ./conf/):", *groups, sweeps, "", "keys and defaults:", *keys)
     return "\n".join((USAGE, *sections, "", EXAMPLES))
+
+
+def documented_keys() -> list[tuple[str, str, str]]:
+    """(key, default, meaning) of every top-level key, from conf/config.yaml itself."""
+    from prebleexp.launch import configs
+
+    found = []
+    for line in (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8").splitlines():
+        value, _, meaning = line.partition("  # ")
+        if meaning and not line.startswith((" ", "#")):
+            key, _, default = value.partition(": ")
+            found.append((key, default, meaning))
+    return found

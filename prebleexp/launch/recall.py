@@ -37,7 +37,7 @@ def overrides_of(prefix: str, cache: Cache, loader: ConfigLoaderImpl) -> list[st
 def _key(prefix: str, cache: Cache) -> str:
     if not re.fullmatch("[0-9a-f]{4,64}", prefix):
         raise InvalidInput(f"{prefix!r} is no key; it has at least {LEAST_LETTERS} digits, hexadecimal")
-    found = {path.name.partition(".")[0] for path in cache.runs.glob(f"{prefix[:2]}/{prefix}*.*")}
+    found = cache.beginning(prefix)
     if len(found) != 1:
         many = f"{len(found)} runs in" if found else "no run in"
         raise InvalidInput(f"{many} the cache folder {cache.folder} have a key that starts with {prefix}")

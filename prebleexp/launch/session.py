@@ -176,8 +176,8 @@ class Session:
         if self.settings.precision is not None:
             took += f"; {self._known_to(self.settings.precision)}"
         if cached == len(self.runs):
-            return f"{_runs(cached)}, all from the cache; {took}"
-        return f"{_runs(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}; {took}"
+            return f"{runs_of(cached)}, all from the cache; {took}"
+        return f"{runs_of(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}; {took}"
 
     def _known_to(self, precision: Precision) -> str:
         """How well means are known, with all looks at them counted, unlike the intervals of the tables."""
@@ -204,5 +204,6 @@ def _is_short(results: Sequence[Result], precision: Precision) -> bool:
     return len(known) == len(results) and not precision.reached(known)
 
 
-def _runs(count: int) -> str:
+def runs_of(count: int) -> str:
+    """ "1 run", "2 runs" …"""
     return f"{count:,} run" if count == 1 else f"{count:,} runs"

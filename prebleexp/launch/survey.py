@@ -17,7 +17,7 @@ from prebleexp.experiment.work import Task
 from prebleexp.launch import tables
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import Row
-from prebleexp.launch.session import Session
+from prebleexp.launch.session import Session, runs_of
 
 SAMPLE = 2000
 """entries of the cache that are looked at for durations, if the sweep itself tells too little"""
@@ -64,16 +64,16 @@ class Survey(Session):
     def outlook(self) -> str:
         """What is left, and how long it would take, in a line."""
         if not self.tasks:
-            return f"{_runs(len(self.runs))}, nothing to compute"
+            return f"{runs_of(len(self.runs))}, nothing to compute"
         workers = self.settings.workers or os.cpu_count() or 1
         known = list(self._known())
         seconds = expected_s(self.tasks.values(), known)
-        says = f"{len(self.tasks):,} of {_runs(len(self.runs))} to compute"
+        says = f"{len(self.tasks):,} of {runs_of(len(self.runs))} to compute"
         if seconds is None:
             return f"{says}; how long that takes is not known before the first"
         seconds /= workers
         new = {task.cell.names.get("policy", "") for task in self.tasks.values()} - self._policies(known)
-        judged = f"judged by {_runs(len(known))}"
+        judged = f"judged by {runs_of(len(known))}"
         if new:
             judged = f"a guess: nothing is known yet of {', '.join(sorted(new))}"
         return f"{says}: about {_duration(seconds)} with workers={workers}, {judged}"
@@ -82,17 +82,14 @@ class Survey(Session):
         """The names of those, among the tasks', of which runs are known."""
         targets = {target for target, _, _ in known}
         return {
-            task.cell.names.get("policy", "")
-            for task in self.tasks.values()
-            if f"{type(task.cell.policy).__module__}.{type(task.cell.policy).__qualname__}" in targets
+            task.cell.names.get("policy", "") for task in self.tasks.values() if _target(task.cell.policy) in targets
         }
 
     def _known(self) -> Iterator[Known]:
         done = [result for result in self.runs if result.metrics is not None]
         for result in done:
             assert result.metrics is not None
-            kind = type(result.cell.policy)
-            yield f"{kind.__module__}.{kind.__qualname__}", float(result.metrics["n_requests"] or 0), result.seconds
+            yield _target(result.cell.policy), float(result.metrics["n_requests"] or 0), result.seconds
         if not done:
             for key in islice(self.cache.keys(), SAMPLE):
                 entry = self.cache.get(key)
@@ -134,8 +131,7 @@ def expected_s(tasks: Iterable[Task], known: Sequence[Known]) -> float | None:
     costs: dict[str, tuple[float, float]] = {}
     total = 0.0
     for task in tasks:
-        kind = type(task.cell.policy)
-        name = f"{kind.__module__}.{kind.__qualname__}"
+        name = _target(task.cell.policy)
         if name not in costs:
             costs[name] = _line([one for one in known if one[0] == name] or known)
         requests = task.cell.rps * task.cell.duration_s
@@ -144,6 +140,11 @@ def expected_s(tasks: Iterable[Task], known: Sequence[Known]) -> float | None:
         fixed, each = costs[name]
         total += OVERHEAD_S + fixed + each * requests
     return total
+
+
+def _target(policy: object) -> str:
+    """The path of its class, as keys have it."""
+    return f"{type(policy).__module__}.{type(policy).__qualname__}"
 
 
 def _line(known: Sequence[Known]) -> tuple[float, float]:
@@ -155,10 +156,6 @@ def _line(known: Sequence[Known]) -> tuple[float, float]:
     each = float(((requests - requests.mean()) * (seconds - seconds.mean())).sum()) / spread
     each = max(each, 0.0)
     return max(float(seconds.mean() - each * requests.mean()), 0.0), each
-
-
-def _runs(count: int) -> str:
-    return f"{count:,} run" if count == 1 else f"{count:,} runs"
 
 
 def _duration(seconds: float) -> str:

@@ -6,15 +6,13 @@ metrics have five digits. All of it is compressed, since a page is opened from d
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from prebleexp.intervals import t_quantile
 from prebleexp.metrics import METRICS
+from prebleexp.report import frame
 from prebleexp.report.palette import styles
 from prebleexp.report.summary import Row, Value, layout
 from prebleexp.report.wording import AXIS_LABELS, plain
@@ -28,12 +26,11 @@ DIGITS = 5
 def packed(
     rows: Sequence[Row], axes: Sequence[str], measure: str = "norm_latency_mean_s", parts: Sequence[str] = ()
 ) -> str:
-    """The data as base64 of gzipped JSON.
+    """The data as `frame.packed` has them.
 
     The explorer starts with `measure` over the sweep's own layout, of `parts` alone where there are any.
     """
-    text = json.dumps(columns(rows, axes, measure, parts), separators=(",", ":"), ensure_ascii=False)
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return frame.packed(columns(rows, axes, measure, parts))
 
 
 def columns(rows: Sequence[Row], axes: Sequence[str], measure: str, parts: Sequence[str] = ()) -> dict[str, Any]:

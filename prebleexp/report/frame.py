@@ -7,8 +7,11 @@ page as markup would still not run. vl-convert gives Vega-Lite as one script.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,14 +60,27 @@ def vega() -> str:
     return bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
 
-def write(path: Path, html: str) -> Path:
+def write(path: Path, text: str) -> Path:
     """All or nothing. Raises InvalidInput for a folder that cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        durable.write(path, html.encode())
-    except OSError as error:
-        raise InvalidInput(f"report folder {path.parent} cannot be written: {error.strerror}") from error
+    with into(path.parent):
+        durable.write(path, text.encode())
     return path
+
+
+@contextmanager
+def into(folder: Path) -> Iterator[None]:
+    """While files are written to a report's folder, which is made. Raises InvalidInput if it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise InvalidInput(f"report folder {folder} cannot be written: {error.strerror}") from error
+
+
+def packed(data: Any) -> str:
+    """Data for a page's scripts: JSON, gzipped, as base64; templates/chart.js unpacks it."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _hash(script: str) -> str:

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from prebleexp.errors import InvalidInput
-from prebleexp.experiment import durable
 from prebleexp.report import export, frame
 from prebleexp.report.explorer import packed
 from prebleexp.report.figures import Column, Figure, Table
@@ -59,12 +57,10 @@ def write(folder: Path, report: Report) -> Path:
 
     Raises InvalidInput for a folder that cannot be written.
     """
-    try:
+    with frame.into(folder):
         export.figures(folder / "figures", report.figures)
-    except OSError as error:
-        raise InvalidInput(f"report folder {folder} cannot be written: {error.strerror}") from error
     page = frame.write(folder / "index.html", render(report))
-    durable.write(folder / "report.json", numbers(report).encode())
+    frame.write(folder / "report.json", numbers(report))
     return page
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,7 +44,6 @@ def render(
     files: Mapping[str, str],
 ) -> str:
     """The page's HTML. `files` are links by what they are."""
-    data = json.dumps(_data(run, steps, gpus, kv_tokens), separators=(",", ":"))
     return frame.render(
         "run.html.j2",
         scripts=("tables.js", "run.js"),
@@ -64,7 +60,7 @@ def render(
             tuple((name, _exact(run.metrics[name]), text) for name, text in meanings().items() if name in run.metrics),
         ),
         per_gpu=_per_gpu(run, steps, gpus, kv_tokens),
-        data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
+        data=frame.packed(_data(run, steps, gpus, kv_tokens)),
     )
 
 

@@ -37,7 +37,8 @@ def edges(end_s: float) -> Floats:
 def timelines(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> list[Series]:
     """Waiting, running and outstanding requests, KV, hit ratio and busy time of each GPU."""
     bins = edges(run.outcome.end_s)
-    of_gpu = [{name: column[steps_of] for name, column in steps.columns().items()} for steps_of in _by_gpu(steps, gpus)]
+    columns = steps.columns()
+    of_gpu = [{name: column[columns["gpu"] == g] for name, column in columns.items()} for g in range(gpus)]
     times, queues = steps.queues()
     queues = queues if len(times) else np.zeros((0, gpus), np.int64)
     held = [(one["end_s"], (kv_tokens - one["kv_free"]) / kv_tokens) for one in of_gpu]
@@ -91,11 +92,6 @@ def assignment(run: Run, gpus: int) -> tuple[list[int], npt.NDArray[np.int64]]:
     np.add.at(counts, (index[routed], run.outcome.gpu[routed]), 1)
     order = np.argsort(-counts.sum(axis=1), kind="stable")
     return [int(name) for name in names[order]], counts[order]
-
-
-def _by_gpu(steps: Steps, gpus: int) -> list[npt.NDArray[np.bool_]]:
-    gpu = steps.columns()["gpu"]
-    return [gpu == g for g in range(gpus)]
 
 
 def _series(name: str, label: str, changes: list[tuple[Floats, npt.NDArray[Any]]], bins: Floats) -> Series:

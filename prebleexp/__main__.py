@@ -253,6 +253,12 @@ def _compare(arguments: list[str]) -> int:
     return compare.main(arguments, _line(["compare", *arguments]), publish.DATABASE)
 
 
+def _predict(arguments: list[str]) -> int:
+    from prebleexp.predict import command
+
+    return command.run(arguments, _line(["predict", *arguments]))
+
+
 def _trace(arguments: list[str]) -> int:
     from prebleexp import trace
 
@@ -268,6 +274,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "cache": _cache,
     "calibrate": _calibrate,
     "compare": _compare,
+    "predict": _predict,
     "sql": _sql,
     "status": _status,
     "trace": _trace,

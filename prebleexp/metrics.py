@@ -7,7 +7,10 @@ duration). `n_finished` and its neighbours say how many there are of each.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from prebleexp.sim.types import Floats, Outcome, State, Workload
 
@@ -29,6 +32,8 @@ METRICS = (
     "requests_per_s",
     "output_tokens_mean",
     "output_tokens_variance",
+    "told_error_tokens",
+    "told_rank_correlation",
     "evicted_tokens",
     "retracted",
     "peak_kv_tokens",
@@ -75,6 +80,7 @@ def measure(workload: Workload, outcome: Outcome) -> dict[str, Metric]:
         "requests_per_s": _ratio(int(states[State.FINISHED]), outcome.end_s),
         "output_tokens_mean": float(lengths.mean()) if len(lengths) else None,
         "output_tokens_variance": float(lengths.var()) if len(lengths) else None,
+        **_told(outcome.told_output, lengths),
         "evicted_tokens": int(outcome.gpu_evicted_tokens.sum()),
         "retracted": int(outcome.gpu_retracted.sum()),
         "peak_kv_tokens": int(outcome.gpu_peak_kv_tokens.max()),
@@ -82,6 +88,29 @@ def measure(workload: Workload, outcome: Outcome) -> dict[str, Metric]:
         "end_s": outcome.end_s,
     }
     return row
+
+
+def _told(told: Floats, lengths: npt.NDArray[np.integer]) -> dict[str, Metric]:
+    """How good what the policy was told of output lengths is: mean absolute error, and Spearman's rank correlation,
+    which is 0 where all were told the same."""
+    heard = ~np.isnan(told)
+    if not heard.any():
+        return dict.fromkeys(("told_error_tokens", "told_rank_correlation"))
+    told, lengths = told[heard], lengths[heard]
+    error = float(np.abs(told - lengths).mean())
+    if told.min() == told.max():
+        return {"told_error_tokens": error, "told_rank_correlation": 0.0}
+    ranks = [_ranks(side) for side in (told, lengths)]
+    spread = float(ranks[0].std() * ranks[1].std())
+    covariance = float(((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())).mean())
+    return {"told_error_tokens": error, "told_rank_correlation": covariance / spread if spread else 0.0}
+
+
+def _ranks(values: npt.NDArray[Any]) -> Floats:
+    """The mean rank of those that are equal."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[place], np.float64)
 
 
 def _ratio(part: float, whole: float) -> float | None:

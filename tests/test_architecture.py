@@ -31,6 +31,7 @@ LEVELS = {
     "compare": 7,
     "trace": 7,
     "calibrate": 7,
+    "predict": 7,
     "__init__": 6,
     "__main__": 8,
 }

@@ -39,6 +39,7 @@ def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
     return Outcome(
         gpu=np.arange(n, dtype=np.int32) % gpus,
         state=np.full(n, State.FINISHED, np.int8),
+        told_output=np.full(n, np.nan),
         overhead_s=np.full(n, np.nan),
         router_wait_s=np.full(n, np.nan),
         ttft_s=ones / (gpus + seed),

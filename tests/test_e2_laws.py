@@ -375,7 +375,8 @@ def seen(before: Router, after: Router, gpu: int) -> Any:
     if isinstance(before.policy, E2):
         return after.memory.floats[scratch(4, LOAD_S) + gpu]
     if isinstance(before.policy, LeastOutstandingTokens):
-        return before.memory.ints[gpu] - OUTPUT_UNIT * int(after.memory.floats[gpu])
+        missing = before.requests[len(before.routed)].prompt_tokens - int(after.memory.floats[gpu])
+        return before.memory.ints[gpu] + OUTPUT_UNIT * max(1, int(missing))  # one token at least is computed
     if isinstance(before.policy, LeastWork):
         request = before.requests[len(before.routed)]
         length = int(request.prompt_tokens)

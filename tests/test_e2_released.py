@@ -21,7 +21,7 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.e2_released import QUIRKS, ReleasedE2
 from prebleexp.sim.engine import Engine
 from prebleexp.sim.simulate import simulate
-from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.types import COLUMNS, Outcome, Workload
 from tests import make_recordings
 from tests.recordings import A6000, ROOT, assert_equal
 from tests.sampled import sampled
@@ -52,7 +52,7 @@ def recorded(case: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The workload's columns, and everything else."""
     with np.load(make_recordings.FOLDER / f"{case}.npz", allow_pickle=False) as arrays:
         columns = dict(arrays)
-    workload = {name: columns.pop(name) for name in Workload.__dataclass_fields__}
+    workload = {name: columns.pop(name) for name in COLUMNS}
     return workload, columns
 
 

@@ -27,7 +27,7 @@ def cell(*overrides: str) -> Cell:
     return configure.cells(list(overrides))[0]
 
 
-DEFAULT = replace(cell(), overhead=Overhead("serial", 1.0, 1.0, 1.0, 1.0, 1.0))
+DEFAULT = replace(cell(), overhead=Overhead("serial", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0))
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,12 @@ from prebleexp.lengths.mean import Mean
 from prebleexp.lengths.noisy import Noisy
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
+from prebleexp.policies.e2 import E2
+from prebleexp.policies.least_work import LeastWork
+from prebleexp.policies.lor_tokens import LeastOutstandingTokens
 from prebleexp.sim.engine import Engine
 from prebleexp.sim.simulate import simulate
-from prebleexp.sim.types import Workload
+from prebleexp.sim.types import State, Workload
 from tests.recordings import A6000, ROOT
 from tests.sampled import sampled
 
@@ -69,7 +72,7 @@ def stream(n: int, seconds: float, most: int = 50, groups: int = 2) -> Workload:
     )
 
 
-def listen(workload: Workload, lengths: Lengths, seed: int = 0, policy: Policy | None = None) -> Any:
+def listen(workload: Workload, lengths: Lengths, seed: int = 0, policy: Policy | None = None, **rest: Any) -> Any:
     return simulate(
         workload,
         gpus=2,
@@ -81,6 +84,7 @@ def listen(workload: Workload, lengths: Lengths, seed: int = 0, policy: Policy |
         duration_s=1.0,
         horizon="drain",
         seed=seed,
+        **rest,
     )
 
 
@@ -259,6 +263,68 @@ def test_on_the_command_line_it_is_one_line_too(
     assert printed.out == ""
     assert printed.err.count("\n") == 1
     assert "c.json" in printed.err
+
+
+# ---------------------------------------------------------------- refined while requests are served
+def refined(tmp_path: Path, **changed: Any) -> Binned:
+    (tmp_path / "c.json").write_text(confusion(**changed))
+    return Binned(str(tmp_path / "c.json"), 3, refine=True)
+
+
+@pytest.mark.parametrize("policy", [LeastWork(), E2(), Listener()], ids=lambda policy: type(policy).__name__)
+def test_what_is_left_is_that_of_every_running_request(policy: Policy, tmp_path: Path) -> None:
+    """After every decision, against a recount: of a request in bin b that has produced so much, column b of the matrix
+    says which lengths are still possible."""
+    lengths, workload = refined(tmp_path), stream(120, 3)
+    known = lengths.refined(workload, 0)
+    assert known is not None
+    classes, left = known
+    expected = lengths.expected(workload, 0)
+    seen, busiest = 0, 0
+
+    def look(sim: Any) -> None:
+        nonlocal seen, busiest
+        if sim.control.taken_up == seen:
+            return
+        seen = int(sim.control.taken_up)
+        for g, gpu in enumerate(sim.gpus):
+            running = np.flatnonzero((sim.jobs.gpu == g) & (sim.jobs.state == State.RUNNING))
+            output = 1 + gpu.decode_steps - sim.jobs.joined_step[running]
+            ahead = expected[running] - output - left[classes[running], np.minimum(output, left.shape[1] - 1)]
+            assert gpu.ahead == pytest.approx(ahead.sum(), abs=1e-9)
+            busiest = max(busiest, len(running))
+
+    listen(workload, lengths, policy=policy, on_event=look)
+    assert seen == len(workload)
+    assert busiest > 3
+
+
+def test_where_bins_are_single_lengths_there_is_nothing_to_refine(tmp_path: Path) -> None:
+    """Told the truth, a request that has produced some has the rest left; the last bin alone has a tail."""
+    edges = list(range(1, 63))
+    same = {"edges": edges, "matrix": np.eye(61).tolist(), "values": [*edges[:-1]]}
+    (tmp_path / "c.json").write_text(json.dumps(same))
+    workload = stream(120, 3)
+    known = Binned(str(tmp_path / "c.json"), 61, refine=True).refined(workload, 0)
+    assert known is not None
+    for length, of_class in zip(edges[:50], known[1], strict=False):
+        np.testing.assert_allclose(of_class[:length], length - np.arange(length), atol=1e-6)
+
+
+def test_refined_lengths_are_other_runs_and_the_rest_is_untouched(tmp_path: Path) -> None:
+    lengths, workload = refined(tmp_path), stream(120, 3)
+    plain = replace(lengths, refine=False)
+    assert plain.refined(workload, 0) is None
+    assert lengths.expected(workload, 0).tolist() == plain.expected(workload, 0).tolist()
+    assert lengths.identity() != plain.identity()
+    for policy, same in ((LeastWork(), False), (LeastOutstandingTokens(), True)):
+        one, other = (listen(workload, each, policy=policy).gpu.tolist() for each in (lengths, plain))
+        assert (one == other) == same
+
+
+def test_refine_must_be_true_or_false(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="must be true or false"):
+        Binned(refined(tmp_path).path, 3, refine="maybe")  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- who reads them

@@ -16,8 +16,10 @@ from selenium.webdriver import Chrome
 from prebleexp.__main__ import main
 from prebleexp.comparison import compare
 from prebleexp.intervals import mean_interval
-from prebleexp.report import compare_page, frame, page
+from prebleexp.predict.scores import PUBLISHED
+from prebleexp.report import compare_page, frame, page, predictors_page
 from prebleexp.report.figures import figure
+from prebleexp.workloads.instructions import PACKAGED
 from tests.chromium import complaints, evaluate, requested, show
 from tests.sampled import sampled
 from tests.sweep_rows import SWEEP, rows
@@ -26,6 +28,7 @@ from tests.test_comparison import side
 from tests.test_report import FIGURE, HOSTILE, report
 
 PATIENCE_S = 60
+HARM = "<script>document.title = 'gone'</script><img src=x onerror=alert(1)>"
 SCREENS = ((360, "light"), (360, "dark"), (1920, "light"), (1920, "dark"))
 AXE = """
 const alike = [['tbody tr:nth-child(n+12)'], ['.chart svg g g g g:nth-child(n+12)']];
@@ -226,8 +229,17 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return frame.write(tmp_path_factory.mktemp("comparison") / "index.html", whole)
 
 
+@pytest.fixture(scope="module")
+def predictors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The evaluation that comes with the package, with a card that means harm."""
+    numbers = json.loads(PACKAGED.with_name("evaluation.json").read_text())
+    numbers["predictors"]["tfidf"]["card"]["licence"] = HARM
+    whole = predictors_page.render(numbers, PUBLISHED, f"python -m prebleexp predict evaluate data={HARM}")
+    return frame.write(tmp_path_factory.mktemp("predictors") / "index.html", whole)
+
+
 @pytest.mark.parametrize(("width", "scheme"), sampled(SCREENS, 4))
-@pytest.mark.parametrize("kind", ["sweep", "run", "comparison"])
+@pytest.mark.parametrize("kind", ["sweep", "run", "comparison", "predictors"])
 def test_every_page_is_whole_and_open_to_all(
     browser: Chrome, request: pytest.FixtureRequest, kind: str, width: int, scheme: str
 ) -> None:
@@ -235,7 +247,10 @@ def test_every_page_is_whole_and_open_to_all(
     show(browser, shown, width, scheme)
     if kind == "sweep":
         explore(browser)
-    until(browser, "document.querySelector('.chart svg')")
+    if kind == "predictors":
+        assert HARM in evaluate(browser, "return document.body.textContent")
+    else:
+        until(browser, "document.querySelector('.chart svg')")
     if kind == "run":
         until(browser, "document.querySelectorAll('.chart svg').length >= 3")
     assert violations(browser) == []

@@ -164,5 +164,6 @@ def test_the_tutorial_teaches_what_the_readme_shows_and_its_policies_agree(
     plain, compiled = (
         prebleexp.run(policy=one(), **settings) for one in (tutorial.PowerOfTwo, tutorial.CompiledPowerOfTwo)
     )
-    assert plain.metrics == compiled.metrics
+    told = ("told_error_tokens", "told_rank_correlation")  # the compiled one says that it does not read lengths
+    assert plain.metrics | dict.fromkeys(told) == compiled.metrics
     assert tutorial.PowerOf(choices=3).choices == 3

@@ -17,7 +17,7 @@ import pytest
 from prebleexp import bench
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
-from prebleexp.sim.types import Workload
+from prebleexp.sim.types import COLUMNS
 from tests.recordings import ROOT
 
 SHARED = ROOT.parent / "shared"
@@ -91,7 +91,7 @@ def test_60_times_as_fast_as_stepping_token_by_token() -> None:
     ours = bench.measure(cell)["cpu_seconds"]
     start = time.process_time()
     if REFERENCE.exists():
-        columns = {name: getattr(workload, name) for name in Workload.__dataclass_fields__}
+        columns = {name: getattr(workload, name) for name in COLUMNS}
         config = {
             "scheduler": "lor",
             "num_gpus": cell.gpus,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import Workload
+from prebleexp.sim.types import COLUMNS, Workload
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.output_length import OutputLength
@@ -26,7 +25,6 @@ from prebleexp.workloads.recorded import Recorded, save
 
 OUTPUT = OutputLength((1, 300), (0.5, 0.5))
 TRACE = Path(__file__).parents[2] / "shared" / "data" / "conversation_trace.jsonl.gz"
-NAMES = [field.name for field in fields(Workload)]
 
 
 def draw(source: WorkloadSource, n: int = 50) -> Workload:
@@ -43,7 +41,7 @@ def message(call: Callable[[], object]) -> str:
 
 def columns() -> dict[str, Any]:
     workload = draw(React())
-    return {name: getattr(workload, name) for name in NAMES}
+    return {name: getattr(workload, name) for name in COLUMNS}
 
 
 def npz(path: Path, arrays: dict[str, Any]) -> Recorded:
@@ -52,7 +50,7 @@ def npz(path: Path, arrays: dict[str, Any]) -> Recorded:
 
 
 def assert_equal(one: Workload, other: Workload) -> None:
-    for name in NAMES:
+    for name in COLUMNS:
         assert getattr(one, name).dtype == getattr(other, name).dtype
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
@@ -106,7 +104,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     assert message(lambda: draw(Recorded(str(path)))) == f"{path}: neither an .npz nor a Parquet file"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", COLUMNS)
 def test_a_missing_npz_column_is_named(name: str, tmp_path: Path) -> None:
     arrays = columns()
     del arrays[name]
@@ -187,7 +185,7 @@ def test_damaged_bytes_are_refused_in_one_line_or_do_not_matter(
     path = tmp_path_factory.getbasetemp() / f"damaged{suffix}"
     workload = draw(React(), 5)
     if suffix == ".npz":
-        np.savez(path, **{name: getattr(workload, name) for name in NAMES})
+        np.savez(path, **{name: getattr(workload, name) for name in COLUMNS})
     else:
         save(workload, path)
     content = bytearray(path.read_bytes())

@@ -56,13 +56,16 @@ class Cell:
             _check(name, getattr(self, name), _is_positive(getattr(self, name)), "a finite number > 0")
         _check("horizon", self.horizon, self.horizon in HORIZONS, " or ".join(HORIZONS))
         _check("seed", self.seed, _is_integer(self.seed, 0, 2**63 - 1), "an integer from 0 to 2^63 - 1")
+        if self.policy.reads_lengths:
+            self.lengths.check(self.workload.predictors)
 
     @cached_property
     def stream(self) -> tuple[object, ...]:
         """What determines the request stream: cells with equal streams serve the same requests."""
         if not self.workload.synthetic:
             return (self.workload,)
-        return (self.workload, self.output_length, self.rps, self.duration_s, self.seed)
+        outputs = None if self.workload.own_outputs else self.output_length
+        return (self.workload, outputs, self.rps, self.duration_s, self.seed)
 
     def identity(self, of: Callable[[Any], dict[str, object]] | None = None) -> dict[str, object]:
         """Everything that can change the result, as JSON-able values, all defaults filled in.
@@ -71,6 +74,8 @@ class Cell:
         """
         of = of or spec_identity
         left_out = [] if self.workload.synthetic else ["rps", "output_length"]
+        if self.workload.own_outputs:
+            left_out.append("output_length")
         if not self.policy.reads_lengths:
             left_out.append("lengths")
         values: dict[str, object] = {name: getattr(self, name) for name in NUMBERS if name not in left_out}

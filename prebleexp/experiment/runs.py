@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from prebleexp.experiment.cell import Cell
 from prebleexp.sim.types import Outcome, Workload
@@ -54,7 +56,7 @@ def simulate_cell(
     """Serve a request stream as the cell says."""
     from prebleexp.sim import simulate  # numba: nothing that is cached needs it
 
-    return simulate.simulate(
+    outcome = simulate.simulate(
         workload,
         gpus=cell.gpus,
         policy=cell.policy,
@@ -68,6 +70,8 @@ def simulate_cell(
         on_pause=on_pause,
         on_event=on_event,
     )
+    # `lengths` is no part of the key of a policy that does not read them, so nothing of them may be in the result
+    return outcome if cell.policy.reads_lengths else replace(outcome, told_output=np.full(len(workload), np.nan))
 
 
 def requests_columns(finished: Run) -> dict[str, Any]:
@@ -79,6 +83,7 @@ def requests_columns(finished: Run) -> dict[str, Any]:
     made = (
         "gpu",
         "state",
+        "told_output",
         "overhead_s",
         "router_wait_s",
         "ttft_s",

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 class Progress:
     """Appears with the first `advance`, so that a fully cached sweep does not even import it."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, total: int, unit: str = "runs") -> None:
+        self._total, self._unit = total, unit
         self._bar: rich.progress.Progress | None = None
 
-    def advance(self, runs: int = 1) -> None:
+    def advance(self, count: int = 1) -> None:
         if not sys.stderr.isatty():
             return
         if self._bar is None:
@@ -26,7 +26,7 @@ class Progress:
             self._bar.start()
         task = self._bar.tasks[0]
         speed = task.finished_speed or task.speed
-        self._bar.update(task.id, advance=runs, rate=f"{speed:,.0f} runs/s" if speed else "")
+        self._bar.update(task.id, advance=count, rate=f"{speed:,.0f} {self._unit}/s" if speed else "")
 
     def __enter__(self) -> Progress:
         return self

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import Floats, Workload
+from prebleexp.sim.types import Floats, Ints, Workload
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,16 @@ class Lengths:
         """Whether each prefix group has a mean of its own."""
         return False
 
+    def check(self, predictors: Sequence[str]) -> None:
+        """Raises InvalidInput if it needs predictions that a workload, which has those of `predictors`, lacks."""
+
     def expected(self, workload: Workload, seed: int) -> Floats | None:
         """(n,) tokens told of each request; None: nothing but max_new_tokens is known from the start."""
+        return None
+
+    def refined(self, workload: Workload, seed: int) -> tuple[Ints, Floats] | None:
+        """(n,) each request's class, and (classes, tokens) the output tokens that one of a class has still to come when
+        it has produced so many (the last column: so many or more); None: nobody looks while a request is served."""
         return None
 
 

@@ -11,12 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unknown
 from prebleexp.lengths.base import Lengths, actual
-from prebleexp.sim.types import Floats, Workload
+from prebleexp.lengths.refine import LEAST, remaining
+from prebleexp.sim.types import Floats, Ints, Workload
 
 STREAM = 101
 """of random numbers, apart from the workload's"""
+PACKAGED = Path(__file__).resolve().parent.parent / "evaluated"
+ENDING = ".confusion.json"
+MOST_REFINED = 100_000
+"""tokens; what is left does not change from there on"""
 TOLERANCE = 1e-6
 """by which the sum of a row may differ from 1"""
 
@@ -30,6 +35,8 @@ class Binned(Lengths):
     i + 1, the first and the last take what lies beyond), `matrix` (bins rows of bins probabilities), and if wanted
     `values` (bins numbers: what is told for each; the middle of the bin if not given).
 
+    `predict evaluate` writes such a file for every predictor.
+
     Raises InvalidInput, naming the file, if it cannot be read, has other sizes, or rows that do not sum to 1.
     """
 
@@ -37,26 +44,51 @@ class Binned(Lengths):
     """relative to the current folder"""
     bins: int = 20
     """what the file must have"""
+    predictor: str | None = None
+    """instead of a file: one whose matrix comes with the package"""
+    refine: bool = False
+    """whether policies that count tokens to come hear of what requests that run have left, by Bayes' rule over the bins
+    and what they have produced; in advance, every bin is taken to be as likely"""
 
     def __post_init__(self) -> None:
         if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 1 <= self.bins <= 10_000:
             raise InvalidInput(f"lengths.bins={self.bins} is not valid; it must be an integer from 1 to 10000")
-        if not isinstance(self.path, str) or not self.path:
+        if not isinstance(self.refine, bool):
+            raise InvalidInput(f"lengths.refine={self.refine} is not valid; it must be true or false")
+        if self.predictor is None and (not isinstance(self.path, str) or not self.path):
             raise InvalidInput(
-                f"lengths.path={self.path} is not valid; binned needs lengths.path=FILE, a confusion matrix as JSON"
+                f"lengths.path={self.path} is not valid; binned needs lengths.path=FILE, a confusion matrix as JSON, "
+                f"or lengths.predictor={' or '.join(packaged())}"
             )
+        if self.predictor is not None and self.path is not None:
+            raise InvalidInput("lengths.path and lengths.predictor exclude each other")
+        if self.predictor is not None and self.predictor not in packaged():
+            raise unknown("lengths.predictor", str(self.predictor), packaged())
         self._read()
 
     def identity(self) -> dict[str, object]:
         """The file's contents stand for it."""
-        return {"sha256": hashlib.sha256(self._bytes()).hexdigest()}
+        return {"sha256": hashlib.sha256(self._bytes()).hexdigest(), "refine": self.refine}
 
     def expected(self, workload: Workload, seed: int) -> Floats:
         edges, matrix, values = self._read()
+        return np.asarray(values[self._told(workload, seed, edges, matrix)], np.float64)
+
+    def refined(self, workload: Workload, seed: int) -> tuple[Ints, Floats] | None:
+        if not self.refine:
+            return None
+        edges, matrix, values = self._read()
+        likely = matrix.T + LEAST  # of the true bin, by the one that was told
+        longest = min(int(actual(workload).max(initial=0)), MOST_REFINED) + 1
+        left = [remaining(likely, edges, values, produced) for produced in range(longest)]
+        return self._told(workload, seed, edges, matrix), np.stack(left, axis=1)
+
+    def _told(self, workload: Workload, seed: int, edges: Floats, matrix: Floats) -> Ints:
+        """(n,) the bin that each request is told to be in."""
         seen = np.clip(np.searchsorted(edges, actual(workload), side="right") - 1, 0, self.bins - 1)
         draws = np.random.default_rng([seed, STREAM]).random(len(workload))
         told = (np.cumsum(matrix, axis=1)[seen] <= draws[:, None]).sum(axis=1).clip(max=self.bins - 1)
-        return np.asarray(values[told], np.float64)
+        return np.asarray(told, np.int32)
 
     def _read(self) -> tuple[Floats, Floats, Floats]:
         try:
@@ -95,9 +127,14 @@ class Binned(Lengths):
 
     def _bytes(self) -> bytes:
         try:
-            return Path(str(self.path)).read_bytes()
+            return (PACKAGED / f"{self.predictor}{ENDING}" if self.predictor else Path(str(self.path))).read_bytes()
         except OSError as error:
             raise InvalidInput(f"lengths.path={self.path} cannot be read: {error.strerror}") from None
+
+
+def packaged() -> tuple[str, ...]:
+    """The predictors whose matrices come with the package."""
+    return tuple(sorted(file.name.removesuffix(ENDING) for file in PACKAGED.glob(f"*{ENDING}")))
 
 
 def _is_number(value: object) -> bool:

@@ -12,11 +12,13 @@ MODES = ("none", "recorded", "serial")
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds of a decision = decision_s + what its work costs.
+    """Seconds of a decision = prediction_s + decision_s + what its work costs.
 
     none: routing takes no time and nothing is recorded. recorded: its time is recorded, and requests do not wait for
     it, as in the release (spec: e2-as-released, Q5). serial: one router serves requests first come, first served; it
-    decides with what it sees when it takes a request up, and sends it when the decision has taken its time.
+    decides with what it sees when it takes a request up, and sends it when the decision has taken its time. A
+    prediction comes before: the router can take a request up when it is there, and predictors do not wait for each
+    other.
 
     Raises InvalidInput for other modes and for costs that are negative.
     """
@@ -33,6 +35,8 @@ class Overhead:
     """each entry of its window that it reads"""
     gpu_s: float = 0.0
     """each GPU that it scores"""
+    prediction_s: float = 0.0
+    """each prediction of an output's length; policies that hear of no prediction are charged too"""
     source: str = field(default="", metadata={"key": False})
     """where the numbers are from"""
 

@@ -31,7 +31,8 @@ class Policy:
 
     `gpus` is a record array, one record a GPU: `gpus[g].outstanding`, `queued`, `running` (requests), `kv_free`,
     `evictable` (tokens), `window_hit_tokens`, `window_prompt_tokens` (of prefills in the last 30 s), `generated`
-    (output tokens of the running requests), `requests` (ever routed there).
+    (output tokens of the running requests), `ahead` (where lengths are refined: how much less these have left than was
+    expected), `requests` (ever routed there).
     `request` is a record: `index`, `arrival_s`, `prompt_tokens`, `max_new_tokens`, `prefix_group`, `expected_output`
     (tokens; what `lengths` tells), and its prompt as rows first_segment … first_segment + segments of `prompts.ids` and
     `prompts.ends`:

@@ -64,5 +64,5 @@ def _work_s(memory: Memory, gpu: Any, g: int, gpus: int, request: Any, prefill: 
     batch = gpu.running + 1
     context = batch * request.prompt_tokens
     token_s = decode_s(memory.cost, batch, context, context, linear_s(memory.cost, batch)) / batch
-    to_come = max(0.0, memory.ints[gpus + g] / OUTPUT_UNIT - gpu.generated) + request.expected_output
+    to_come = max(0.0, memory.ints[gpus + g] / OUTPUT_UNIT - gpu.generated - gpu.ahead) + request.expected_output
     return memory.ints[g] * NS * waiting + prefill + to_come * token_s

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -26,6 +27,8 @@ LETTER_IN = 0.073
 FONT_PT = 9
 LABEL_GAP_IN = 0.16
 RULE_IN = 0.1
+LEAST_GAP = 0.03
+"""between ticks of a linear axis, as a share of it"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Scales:
     """What the panels of a figure share, so that they can be compared."""
 
     x_ticks: tuple[float, ...]
+    """none if the values are too close to each other to be written"""
     x_log2: bool
     x_limits: tuple[float, float]
     y_log: bool
@@ -60,6 +64,9 @@ class Scales:
             x_limits = (xs[0] / 2**0.25, xs[-1] * 2**0.25)
         else:
             x_limits = (xs[0] - 0.05 * (xs[-1] - xs[0]), xs[-1] + 0.05 * (xs[-1] - xs[0]))
+        closest = min((b - a for a, b in pairwise(xs)), default=0.0)
+        if not x_log2 and closest < LEAST_GAP * (x_limits[1] - x_limits[0]) and len(xs) > 1:
+            xs = []
         if not means:
             return cls(tuple(xs), x_log2, x_limits, False, (0, 1))
         y_log = min(means) > 0 and max(means) / min(means) > 10
@@ -110,7 +117,9 @@ def _scale(axes: Axes, scales: Scales) -> None:
     else:
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, _: number(y) if y else "0"))
-    if len(scales.x_ticks) <= 12:
+    if not scales.x_ticks:
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
+    elif len(scales.x_ticks) <= 12:
         axes.xaxis.set_major_locator(ticker.FixedLocator(list(scales.x_ticks)))
     axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: plain(float(f"{x:.6g}"))))
     for axis in (axes.xaxis, axes.yaxis):

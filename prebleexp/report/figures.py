@@ -10,7 +10,6 @@ from markupsafe import Markup
 from prebleexp.errors import unknown
 from prebleexp.report.draw import Line, Scales
 from prebleexp.report.drawings import Drawings
-from prebleexp.report.headline import headline
 from prebleexp.report.measures import DRAWINGS, Measure
 from prebleexp.report.palette import Style, styles
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
@@ -95,7 +94,7 @@ def figure(
     own_name = slug(f"{name}{number and f'-{number}'}")
     measure = drawing.measure
     rows = drawing.prepare(rows)
-    where = layout(rows, axes or drawing.axes)
+    where = drawing.where or layout(rows, axes or drawing.axes)
     found = points(rows, where, measure.metric)
     looks = styles(plain(point.at[where.line]) for point in found)
     labelled = len(looks) <= LABEL_LINES and all(len(look) <= LABEL_LETTERS for look in looks)
@@ -111,7 +110,7 @@ def figure(
             scales,
             name=f"{own_name.replace('_', '-')}-{len(panels) + 1}",
             title=f"{panel_title}: {measure.words} against {axis_label(where.x).lower()}",
-            description=headline(members, where, measure.words.removeprefix("average "), measure.unit),
+            description=drawing.headline(members, where, measure.words.removeprefix("average "), measure.unit),
             labelled=labelled,
         )
         panels.append(Panel(panel_title, svg))
@@ -123,7 +122,7 @@ def figure(
         command=command,
         x=axis_label(where.x),
         y=measure.label,
-        headline=headline(found, where, measure.words.removeprefix("average "), measure.unit),
+        headline=drawing.headline(found, where, measure.words.removeprefix("average "), measure.unit),
         panels=tuple(panels),
         paired="variant" in where.panels,
         left_out=max(0, len(by_panel) - MOST_PANELS),

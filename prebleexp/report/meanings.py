@@ -25,6 +25,9 @@ OTHERS = {
     "requests_per_s": "Finished requests over the length of the run.",
     "output_tokens_mean": "Mean of the output lengths that requests have, whether or not they were served.",
     "output_tokens_variance": "Their variance, in tokens².",
+    "told_error_tokens": "Mean absolute difference of the output length that the policy was told and the true one, in "
+    "tokens; of policies that read lengths alone.",
+    "told_rank_correlation": "Spearman's rank correlation of the two: 1 for an oracle, 0 where all were told the same.",
     "evicted_tokens": "Tokens of KV that prefix caches dropped for want of memory.",
     "retracted": "How often a running request was sent back to its queue for want of memory.",
     "peak_kv_tokens": "The most tokens of KV that any GPU held at a time.",

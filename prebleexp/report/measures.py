@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from prebleexp.report.summary import Row, Value
+from prebleexp.report.headline import headline
+from prebleexp.report.quality import LAYOUT, quality_headline, regret_headline, with_quality
+from prebleexp.report.summary import Layout, Point, Row, Value
 
 PLAIN, AWARE = "PREBLE", "length-aware PREBLE"
 """the lines whose difference is the gain of knowing output lengths"""
@@ -60,14 +62,16 @@ GAIN = Measure(
     "knowing output lengths gains.",
     against="number of GPUs",
 )
-VARIANCE = Measure(
-    NORM_LATENCY.metric,
-    NORM_LATENCY.words,
-    NORM_LATENCY.unit,
-    NORM_LATENCY.meaning,
-    NORM_LATENCY.formula,
-    against="variance of output lengths",
+REGRET = Measure(
+    "regret",
+    "latency against the oracle's",
+    "% difference",
+    "Relative difference of the average normalised latency of two runs with the same request stream, one of which was "
+    "told true output lengths: above zero, knowing them would gain.",
+    against="what the policy was told",
 )
+QUALITY = replace(NORM_LATENCY, against="what the policy was told")
+VARIANCE = replace(NORM_LATENCY, against="variance of output lengths")
 
 
 def as_they_are(rows: Sequence[Row]) -> list[Row]:
@@ -119,6 +123,9 @@ class Drawing:
     prepare: Callable[[Sequence[Row]], list[Row]] = as_they_are
     axes: tuple[str, ...] = ("gpus", "rps", "variant", "line")
     """those of a sweep of several parts"""
+    where: Layout | None = None
+    """which axis goes where, if that does not follow from what was swept"""
+    headline: Callable[[Sequence[Point], Layout, str, str], str] = headline
 
 
 DRAWINGS: Mapping[str, Drawing] = {
@@ -128,5 +135,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "latency_against_variance": Drawing(
         VARIANCE, with_variance, ("output_length_variance", "gpus", "rps", "variant", "line")
     ),
+    "latency_against_quality": Drawing(QUALITY, with_quality, where=LAYOUT, headline=quality_headline),
+    "regret_against_quality": Drawing(REGRET, with_quality, where=LAYOUT, headline=regret_headline),
     "gain_against_gpus": Drawing(GAIN, gains, ("gpus", "variant", "line")),
 }

@@ -12,6 +12,7 @@ NOTHING = "–"
 AXIS_LABELS = {
     "gpus": "GPUs",
     "rps": "Request rate (requests/s)",
+    "told_rank": "Rank correlation of what the policy was told and the true output lengths",
     "output_length_variance": "Variance of output lengths asked for (tokens²)",
 }
 

@@ -17,6 +17,7 @@ from prebleexp.sim.events import ARRIVE, DISPATCH, ENQUEUE, STEP, TOKENIZE, deco
 from prebleexp.sim.idle import next_idle_step
 from prebleexp.sim.memory import Memory
 from prebleexp.sim.records import GPU, REQUEST, Prompts, Sim
+from prebleexp.sim.refined import refine
 from prebleexp.sim.room import lacks_room
 from prebleexp.sim.running_mean import expect, learn
 from prebleexp.sim.serving import settle
@@ -80,6 +81,8 @@ class Rules(NamedTuple):
     mean_per_prefix: bool
     overhead: int
     """`NO_OVERHEAD`, `RECORDED` or `SERIAL`"""
+    prediction_s: float
+    """what the router waits for before it can take a request up"""
     decision_s: float
     """what each decision takes, and on top of it …"""
     unit_s: tuple[float, float, float, float]
@@ -94,7 +97,7 @@ class Rules(NamedTuple):
     """events after which to return for a moment, so that Python can look at signals"""
 
 
-_EXAMPLE_RULES = Rules(1.0, 1.0, 1.0, True, False, 0.0, False, 0, 0.0, (0.0, 0.0, 0.0, 0.0), 0, 0, 0, 1, 1)
+_EXAMPLE_RULES = Rules(1.0, 1.0, 1.0, True, False, 0.0, False, 0, 0.0, 0.0, (0.0, 0.0, 0.0, 0.0), 0, 0, 0, 1, 1)
 
 
 @compiled
@@ -105,6 +108,8 @@ def _take_up(sim: Sim, rules: Rules) -> None:
     control.taken_up += 1
     if rules.mean_window_s > 0:
         expect(sim, rules, control.request)
+    if len(sim.left) > 0:
+        refine(sim)
 
 
 @compiled
@@ -125,13 +130,15 @@ def _decided(sim: Sim, rules: Rules, work: Any) -> bool:
         _dispatch(sim, rules, request, g)
     else:
         seconds = _decision_s(rules, work)
-        sim.jobs[request].overhead_s = seconds
-        sim.jobs[request].router_wait_s = control.now - sim.requests[request].arrival_s
+        waited = control.now - sim.requests[request].arrival_s
+        sim.jobs[request].overhead_s = rules.prediction_s + seconds
         if rules.overhead == SERIAL:
+            waited = max(0.0, waited - rules.prediction_s)
             control.deciding = 1
             push(sim.events, control, control.now + seconds, encode(DISPATCH, request))
         else:
             _dispatch(sim, rules, request, g)
+        sim.jobs[request].router_wait_s = waited
     control.request = NONE
     return True
 

@@ -17,6 +17,7 @@ REQUEST = np.dtype(
         ("prompt_tokens", np.int64),
         ("max_new_tokens", np.int64),
         ("expected_output", np.float64),  # tokens it is expected to generate
+        ("length_class", np.int64),  # its row of Sim.left
         ("informed", np.int64),  # 0: that is max_new_tokens, since nothing else is known
         ("prefix_group", np.int64),  # -1: not known
         ("first_segment", np.int64),  # its prompt is rows first_segment … first_segment + segments of `Prompts`
@@ -31,6 +32,7 @@ GPU = np.dtype(
         # What a router may look at
         ("outstanding", np.int64),  # requests routed here and not reported finished
         ("generated", np.int64),  # output tokens of the requests in the batch
+        ("ahead", np.float64),  # of these: how much less they have left than was expected, where lengths are refined
         ("queued", np.int64),  # of these, waiting
         ("running", np.int64),  # of these, in the batch
         ("kv_free", np.int64),  # tokens of KV memory that hold nothing
@@ -226,6 +228,8 @@ class Sim(NamedTuple):
     batches: Batches
     window: Window
     means: Means
+    left: Any
+    """(length classes, tokens) output still to come of a request that has produced so much; (0, 0): not known"""
     turns: Any
     """(GPUs + 1, groups + 1) what each priority group had of the round; the last row is scratch"""
     scratch: Scratch

@@ -17,7 +17,7 @@ from prebleexp.sim.engine import QUEUES, Engine
 from prebleexp.sim.memory import Memory
 from prebleexp.sim.records import Sim
 from prebleexp.sim.room import lacks_room, with_more_room
-from prebleexp.sim.types import Floats, Outcome, StepCost, Workload
+from prebleexp.sim.types import Floats, Ints, Outcome, StepCost, Workload
 
 MODES = {"none": loop.NO_OVERHEAD, "recorded": loop.RECORDED, "serial": loop.SERIAL}
 PAUSE = 1 << 22
@@ -45,6 +45,7 @@ class Forecast(Protocol):
     @property
     def per_prefix(self) -> bool: ...
     def expected(self, workload: Workload, seed: int) -> Floats | None: ...
+    def refined(self, workload: Workload, seed: int) -> tuple[Ints, Floats] | None: ...
 
 
 class DecisionCost(Protocol):
@@ -52,6 +53,8 @@ class DecisionCost(Protocol):
 
     @property
     def mode(self) -> str: ...
+    @property
+    def prediction_s(self) -> float: ...
     @property
     def decision_s(self) -> float: ...
     @property
@@ -94,6 +97,7 @@ def simulate(
 
     Raises PrebleexpError if the policy names a GPU that does not exist.
     """
+    mode, prediction_s = MODES[overhead.mode], float(overhead.prediction_s)
     sim = state.allocate(
         workload,
         gpus,
@@ -102,6 +106,8 @@ def simulate(
         lengths.expected(workload, seed),
         engine.groups,
         engine.block_tokens - 1,
+        prediction_s if mode == loop.SERIAL else 0.0,
+        lengths.refined(workload, seed),
     )
     rules = loop.Rules(
         engine.step_cost_s,
@@ -111,7 +117,8 @@ def simulate(
         bool(stepwise),
         float(lengths.window_s),
         bool(lengths.per_prefix),
-        MODES[overhead.mode],
+        mode,
+        prediction_s,
         float(overhead.decision_s),
         overhead.unit_s,
         QUEUES.index(engine.queue),
@@ -212,6 +219,7 @@ def _outcome(sim: Sim, kv_tokens: int) -> Outcome:
     return Outcome(
         gpu=jobs.gpu.astype(np.int32),
         state=jobs.state.astype(np.int8),
+        told_output=np.where(jobs.gpu >= 0, sim.requests.expected_output, np.nan),
         overhead_s=jobs.overhead_s.copy(),
         router_wait_s=jobs.router_wait_s.copy(),
         ttft_s=jobs.ttft_s.copy(),

@@ -12,7 +12,7 @@ from prebleexp.sim.engine import NEW_TOKEN_RATIO
 from prebleexp.sim.events import ARRIVE, KIND_BITS, STEP, encode, push
 from prebleexp.sim.memory import NO_COST, memory, slots
 from prebleexp.sim.records import Batches, Cache, Events, Means, Prompts, Scratch, Sim, Window
-from prebleexp.sim.types import Floats, Workload
+from prebleexp.sim.types import Floats, Ints, Workload
 
 NONE = -1
 MOST_PREFILL_SHARE = 6
@@ -31,13 +31,17 @@ def allocate(
     expected_output: Floats | None = None,
     groups: int = 0,
     slack: int = 0,
+    delay_s: float = 0.0,
+    refined: tuple[Ints, Floats] | None = None,
 ) -> Sim:
-    """State at time 0: all arrivals and every GPU's first step in the event queue, as the release pushes them."""
+    """State at time 0: all arrivals and every GPU's first step in the event queue, as the release pushes them. The
+    router hears of an arrival `delay_s` later. `refined` is each request's length class, and what is left by class and
+    tokens produced."""
     n = len(workload)
     rows = min(max(16, 2 * n // gpus), 2048)
     control = _records(1, records.CONTROL)[0]
     control.unfinished, control.events, control.request, control.parking = n, n + gpus, NONE, 1
-    times = np.concatenate([workload.arrival_s, np.zeros(2 * gpus + 3)])
+    times = np.concatenate([workload.arrival_s + delay_s, np.zeros(2 * gpus + 3)])
     codes = np.zeros(len(times), np.int64)
     codes[:n] = np.arange(n) << KIND_BITS | ARRIVE
     sim = Sim(
@@ -53,10 +57,13 @@ def allocate(
         ),
         window=Window(np.zeros(gpus * rows), np.zeros(gpus * rows, np.int64), np.zeros(gpus * rows, np.int64)),
         means=_means(workload),
+        left=np.zeros((0, 0)) if refined is None else np.ascontiguousarray(refined[1]),
         turns=np.zeros((gpus + 1, groups + 1), np.int64),
         scratch=Scratch(*(np.zeros(n, np.int32) for _ in Scratch._fields)),
     )
     sim.gpus.slack = slack
+    if refined is not None:
+        sim.requests.length_class = refined[0]
     _push_steps(sim, gpus)
     return sim
 

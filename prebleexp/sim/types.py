@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -55,14 +56,16 @@ class Workload:
     """(s,) not negative"""
     segment_tokens: Ints
     """(s,) at least 1"""
+    predictions: Mapping[str, Floats] = field(default_factory=dict)
+    """(n,) each: tokens that a predictor of this name expects the model to generate"""
 
     def __post_init__(self) -> None:
         kinds = {"arrival_s": np.float64, "segment_offsets": np.int64}
-        for field in fields(self):
-            column = np.ascontiguousarray(getattr(self, field.name), dtype=kinds.get(field.name, np.int32))
+        for name in COLUMNS:
+            column = np.ascontiguousarray(getattr(self, name), dtype=kinds.get(name, np.int32))
             if column.ndim != 1:
-                raise InvalidInput(f"workload column {field.name} has {column.ndim} dimensions; it must have 1")
-            object.__setattr__(self, field.name, column)
+                raise InvalidInput(f"workload column {name} has {column.ndim} dimensions; it must have 1")
+            object.__setattr__(self, name, column)
         self._check_lengths()
         self._check_values()
 
@@ -72,12 +75,13 @@ class Workload:
     def _check_lengths(self) -> None:
         n, s = len(self.arrival_s), len(self.segment_ids)
         expected = {"segment_offsets": n + 1, "segment_ids": s, "segment_tokens": s}
-        for field in fields(self):
-            length = len(getattr(self, field.name))
-            if length != expected.get(field.name, n):
-                raise InvalidInput(
-                    f"workload column {field.name} has {length} rows; {expected.get(field.name, n)} were expected"
-                )
+        for name in COLUMNS:
+            length = len(getattr(self, name))
+            if length != expected.get(name, n):
+                raise InvalidInput(f"workload column {name} has {length} rows; {expected.get(name, n)} were expected")
+        for name, told in self.predictions.items():
+            if told.shape != (n,):
+                raise InvalidInput(f"predictions of {name} have shape {told.shape}; ({n},) was expected")
 
     def _check_values(self) -> None:
         _refuse("arrival_s", self.arrival_s, ~(np.isfinite(self.arrival_s) & (self.arrival_s >= 0)), "finite and >= 0")
@@ -86,6 +90,8 @@ class Workload:
             column = getattr(self, name)
             _refuse(name, column, column < 1, ">= 1")
         _refuse("segment_ids", self.segment_ids, self.segment_ids < 0, ">= 0")
+        for name, told in self.predictions.items():
+            _refuse(f"predictions of {name}", told, ~(np.isfinite(told) & (told > 0)), "finite and > 0")
         sizes = np.diff(self.segment_offsets)
         _refuse("segment_offsets", self.segment_offsets[1:], sizes < 1, "greater than the offset before it")
         if self.segment_offsets[0] != 0 or self.segment_offsets[-1] != len(self.segment_ids):
@@ -116,6 +122,10 @@ class Workload:
                     f"workload column {name}, row {wrong[0]}: segment {ids[wrong[0]]} {what} than elsewhere; "
                     "an id must stand for one path from the root"
                 )
+
+
+COLUMNS = tuple(one.name for one in fields(Workload) if one.name != "predictions")
+"""the arrays that make a stream"""
 
 
 def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], valid: str) -> None:
@@ -154,6 +164,8 @@ class Outcome:
     """the GPU it was sent to; -1 if the run ended first"""
     state: npt.NDArray[np.int8]
     """a `State`"""
+    told_output: Floats
+    """(n,) output tokens that the policy was told to expect; NaN if it does not read that, or there was no decision"""
     overhead_s: Floats
     """what the decision took; NaN if that is not counted, or if there was none"""
     router_wait_s: Floats

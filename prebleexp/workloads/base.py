@@ -17,6 +17,13 @@ class WorkloadSource(ABC):
 
     synthetic: ClassVar[bool] = True
     """false: the stream is recorded, so rate, duration and output lengths asked for do not matter"""
+    own_outputs: ClassVar[bool] = False
+    """true: its output lengths are its own, so those asked for do not matter"""
+
+    @property
+    def predictors(self) -> tuple[str, ...]:
+        """Whose predictions of output lengths its requests carry."""
+        return ()
 
     @abstractmethod
     def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim.types import Workload
+from prebleexp.sim.types import COLUMNS, Workload
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
 
-COLUMNS = tuple(field.name for field in fields(Workload))
 KINDS: dict[str, type[Any]] = {"arrival_s": np.float64, "segment_offsets": np.int64}
 """of the others: int32"""
 LISTS = ("segment_ids", "segment_tokens")

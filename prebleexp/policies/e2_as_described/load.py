@@ -68,7 +68,9 @@ def window_s(memory: Memory, gpus: Any, gpu: int) -> float:
     if memory.ints[DECODE] == NO_DECODE:
         return seconds
     if memory.ints[DECODE] == REMAINING:
-        output = max(0.0, memory.ints[column(count, UNFINISHED) + gpu] / OUTPUT_UNIT - gpus[gpu].generated)
+        output = max(
+            0.0, memory.ints[column(count, UNFINISHED) + gpu] / OUTPUT_UNIT - gpus[gpu].generated - gpus[gpu].ahead
+        )
     else:
         output = memory.ints[column(count, OUTPUT) + gpu] / OUTPUT_UNIT
     return seconds + output * tpot_s(memory, count, gpu)

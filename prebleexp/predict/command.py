@@ -1,0 +1,152 @@
+"""`python -m prebleexp predict train|evaluate …`: predictors of output length."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from prebleexp.errors import InvalidInput, unknown
+from prebleexp.launch import tables
+from prebleexp.launch.progress import Progress
+from prebleexp.predict import data, evaluate, train
+from prebleexp.predict.predictor import ENDING, MODELS, Predictor
+from prebleexp.predict.scores import PUBLISHED
+
+SHOWN = {
+    "accuracy": "accuracy",
+    "times_random": "× random",
+    "f1_macro": "F1",
+    "precision_macro": "precision",
+    "recall_macro": "recall",
+    "auroc": "AUROC",
+    "mcc": "MCC",
+    "mae_tokens": "MAE, tokens",
+    "rank_correlation": "rank corr.",
+}
+"""scores in the terminal, and what they are called there"""
+MOST_THREADS = 1024
+
+
+def run(arguments: Sequence[str], command: str) -> int:
+    """Do what the arguments say and return the exit code. Raises InvalidInput for what is not valid, libraries that
+    are not installed included."""
+    if not arguments or arguments[0] not in COMMANDS:
+        raise unknown("predict command", arguments[0] if arguments else "", COMMANDS)
+    for word in arguments[1:]:
+        if "=" not in word:
+            raise InvalidInput(f"predict {arguments[0]} does not know {word!r}; settings are written key=value")
+    return COMMANDS[arguments[0]](dict(one.split("=", 1) for one in arguments[1:]), command)
+
+
+def _train(given: dict[str, str], command: str) -> int:
+    source, threads = _required(given, "data"), _threads(given)
+    out = given.pop("out", "")
+    settings = train.Settings(**_typed(given))
+    if settings.model not in MODELS:
+        raise unknown("model", settings.model, MODELS)
+    name = settings.model if settings.edges == "frequency" else f"{settings.model}-{settings.edges}"
+    path = Path(out or f"predictors/{name}{ENDING}").expanduser()
+    rows = data.read(source)
+    _say_of(rows)
+    epochs = settings.epochs if settings.model == "minilm" else 1
+    with Progress(round(len(rows) * data.SHARES[data.TRAIN]) * epochs, "rows") as progress:
+        made = train.train(rows, settings, path, threads, progress.advance)
+    _table([_line(made, None)])
+    training = made.card.training
+    print(
+        f"{training['rows_per_s']:,.0f} rows/s over {training['seconds']:,.1f} s with {threads} threads, "
+        f"{training['peak_memory_bytes'] / 2**20:,.0f} MiB at most",
+        file=sys.stderr,
+    )
+    print(path, file=sys.stderr)
+    return 0
+
+
+def _evaluate(given: dict[str, str], command: str) -> int:
+    from prebleexp.report import frame, predictors_page
+
+    source, threads = _required(given, "data"), _threads(given)
+    names = given.pop("predictors", "")
+    folder = Path(given.pop("out", "reports/predictors")).expanduser()
+    output = given.pop("output", "table")
+    if output not in ("table", "json", "csv"):
+        raise InvalidInput(f"output={output} is not valid; it must be table, json or csv")
+    _refuse(given, ("data", "predictors", "out", "output", "threads"))
+    paths = [Path(one).expanduser() for one in names.strip("[]").split(",") if one]
+    if not paths:
+        raise InvalidInput(f"predictors= is missing; give files that predict train made, as predictors/minilm{ENDING}")
+    rows = data.read(source)
+    _say_of(rows)
+    found = evaluate.evaluate(rows, paths, threads)
+    evaluate.write(folder, found)
+    page = frame.write(folder / "index.html", predictors_page.render(evaluate.numbers(found), PUBLISHED, command))
+    lines = [
+        {"predictor": one.name, **one.scores, **(one.speed or {})} for one in (*found.predictors, *found.baselines)
+    ]
+    if output == "table":
+        _table(lines)
+    else:
+        tables.write_rows(lines, output)
+    print(f"{len(found):,} rows that no predictor has seen", file=sys.stderr)
+    print(page, file=sys.stderr)
+    return 0
+
+
+def _line(made: Predictor, speed: Mapping[str, float] | None) -> dict[str, Any]:
+    return {"predictor": made.name, **made.card.scores, **(speed or {})}
+
+
+def _table(lines: Sequence[Mapping[str, Any]]) -> None:
+    costs = {"ms_batch_1": "ms", "ms_batch_32": "ms of 32"} if any("ms_batch_1" in line for line in lines) else {}
+    names = SHOWN | costs
+    rows = [[str(line["predictor"]), *(tables.number(line.get(name), 3) for name in names)] for line in lines]
+    if costs:
+        rows.append(["Arango et al., table 1", *(tables.number(PUBLISHED.get(name), 3) for name in names)])
+    tables.show(["predictor", *names.values()], rows)
+
+
+def _say_of(rows: data.Instructions) -> None:
+    left_out = f", {rows.left_out:,} without an output left out" if rows.left_out else ""
+    print(f"{len(rows):,} rows{left_out}", file=sys.stderr)
+
+
+def _typed(given: Mapping[str, str]) -> dict[str, Any]:
+    kinds: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
+    valid = {one.name: kinds[str(one.type)] for one in fields(train.Settings)}
+    _refuse(given, ("data", "out", "threads", *valid))
+    return {name: _as(name, text, valid[name]) for name, text in given.items()}
+
+
+def _as(name: str, text: str, kind: Callable[[str], Any]) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        what = "an integer" if kind is int else "a number"
+        raise InvalidInput(f"{name}={text} is not valid; it must be {what}") from None
+
+
+def _required(given: dict[str, str], name: str) -> Path:
+    if not given.get(name):
+        raise InvalidInput(f"{name}=FILE is missing: JSON lines, or a JSON list, of instruction, input and output")
+    return Path(given.pop(name)).expanduser()
+
+
+def _threads(given: dict[str, str]) -> int:
+    text = given.pop("threads", str(os.cpu_count() or 1))
+    threads = _as("threads", text, int)
+    if not 1 <= threads <= MOST_THREADS:
+        raise InvalidInput(f"threads={text} is not valid; it must be an integer from 1 to {MOST_THREADS}")
+    return int(threads)
+
+
+def _refuse(given: Mapping[str, str], valid: Sequence[str]) -> None:
+    for name in given:
+        if name not in valid:
+            raise unknown("setting", name, valid)
+
+
+COMMANDS: dict[str, Callable[[dict[str, str], str], int]] = {"evaluate": _evaluate, "train": _train}

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str], command: str) -> int:
 
 
 def _job(arguments: Sequence[str]) -> configure.Job:
-    from prebleexp.launch.recall import overrides_of
+    from prebleexp.launch import recall
 
     keys = [one for one in arguments if "=" not in one and one[0] not in "+~-"]
     settings = [one for one in arguments if one not in keys]
@@ -69,7 +69,10 @@ def _job(arguments: Sequence[str]) -> configure.Job:
     folder = Path(given.get("cache_dir", "cache")).expanduser()
     if not folder.is_dir():
         raise InvalidInput(f"cache_dir={folder} is not a folder")
-    return _one([*overrides_of(keys[0], Cache(folder, make=False), loader), *settings], loader)
+    key, content = recall.content_of(keys[0], Cache(folder, make=False))
+    job = _one([*recall.overrides_of(key, content, loader), *settings], loader)
+    recall.check_files(key, content, job.cells[0])
+    return job
 
 
 def _one(overrides: Sequence[str], loader: Any) -> configure.Job:

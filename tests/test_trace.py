@@ -19,6 +19,7 @@ from prebleexp.report.perfetto import events
 from prebleexp.report.timelines import BINS, QUANTILES, assignment, envelope, quantiles, timelines
 from prebleexp.sim.steps import Steps
 from tests.sampled import sampled
+from tests.test_prediction import parquet
 from tests.test_report import HOSTILE, Page
 
 SMALL = ["gpus=3", "rps=24", "duration_s=6", "hardware=a6000_mistral_7b_monotone", "hardware.kv_tokens=9000"]
@@ -152,6 +153,26 @@ def test_a_run_is_traced_by_its_configuration_or_by_its_key(
     before = Path(first["page"]).read_bytes()
     assert main(["trace", row["key"][:10], "output=json"]) == 0
     assert Path(first["page"]).read_bytes() == before
+
+
+def test_a_run_that_read_files_is_traced_by_its_key_if_they_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What comes with the package is known by name; of other files the key knows a hash, and nothing else is taken."""
+    monkeypatch.chdir(tmp_path)
+    paths = [parquet(tmp_path / "a.parquet"), parquet(tmp_path / "b.parquet", mine=[1.0, 2.0, 3.0])]
+    packaged = ["workload=instructions", "lengths=binned", "lengths.predictor=tfidf", "lengths.refine=true"]
+    own = ["workload=instructions", f"workload.path={paths[0]}", "lengths=predicted", "lengths.predictor=mine"]
+    keys = []
+    for chosen in (packaged, own):
+        assert main(["gpus=2", "rps=2", "duration_s=3", "policy=least_work", *chosen, "output=json"]) == 0
+        keys.append(json.loads(capsys.readouterr().out)[0]["key"])
+    assert main(["trace", keys[0], "output=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["key"] == keys[0]
+    assert main(["trace", keys[1], f"workload.path={paths[0]}", "output=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["key"] == keys[1]
+    assert main(["trace", keys[1], f"workload.path={paths[1]}"]) == 2
+    assert "had read another file; say which, as workload.path=FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

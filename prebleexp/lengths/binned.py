@@ -68,7 +68,8 @@ class Binned(Lengths):
 
     def identity(self) -> dict[str, object]:
         """The file's contents stand for it."""
-        return {"sha256": hashlib.sha256(self._bytes()).hexdigest(), "refine": self.refine}
+        known = {"predictor": self.predictor} if self.predictor else {}
+        return {**known, "sha256": hashlib.sha256(self._bytes()).hexdigest(), "refine": self.refine}
 
     def expected(self, workload: Workload, seed: int) -> Floats:
         edges, matrix, values = self._read()

@@ -376,6 +376,7 @@ def test_train_and_evaluate_on_the_command_line(
         (("train", "data=D", "epoch=3"), "unknown setting 'epoch'"),
         (("train", "data=D", "threads=0"), "threads=0 is not valid"),
         (("train", "data=D", "model=tfidf", "out=p.bin"), "p.bin is not valid; a predictor is a file NAME.safetensors"),
+        (("train", "data=D", "model=tfidf", "out=rows.jsonl/p.safetensors"), "rows.jsonl cannot be written"),
         (("train", "data=D", "model=tfidf", "bins=500"), "rows; there must be 500 at least"),
         (("train", "data=D", "pretrained=/nowhere"), "/nowhere has no pretrained model"),
         (("evaluate", "data=D"), "predictors= is missing"),

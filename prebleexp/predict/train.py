@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 import time
@@ -77,6 +78,7 @@ def train(
     settings that the data do not allow, PrebleexpError if the disk refuses or the numbers diverge.
     """
     name = predictor.name_of(path)
+    _check_writable(path.parent)
     split = data.split(settings.seed)
     parts = {part: data.take(np.flatnonzero(split == part)) for part in (TRAIN, VALIDATION, TEST)}
     for part, label in ((TRAIN, "train"), (VALIDATION, "validation"), (TEST, "test")):
@@ -196,6 +198,13 @@ def _named(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of(arrays: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {name.removeprefix(f"{kind}/"): one for name, one in arrays.items() if name.startswith(f"{kind}/")}
+
+
+def _check_writable(folder: Path) -> None:
+    """Now, and not after a training."""
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise InvalidInput(f"{folder} cannot be written")
 
 
 def _licence(settings: Settings) -> str:

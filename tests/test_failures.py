@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -87,6 +87,21 @@ class Greedy(First):
         np.empty(1 << 60, np.int8)
 
 
+@dataclass(frozen=True)
+class Growing(First):
+    """Never gives memory back."""
+
+    seen: str = ""
+    """folder for the numbers of the processes"""
+    kept: ClassVar[list[Any]] = []
+
+    def start(self, workload: Any, gpus: int, seed: int) -> Any:
+        (Path(self.seen) / str(os.getpid())).touch()
+        self.kept.append(np.ones(400 << 20, np.int8))
+        time.sleep(1.1)  # a worker's memory is looked at no more often than that
+        return memory([0], [0.0])
+
+
 def cells(count: int, policy: Policy | None = None) -> list[Cell]:
     made = configure.cells(["gpus=2", "rps=4", "duration_s=3", f"replications={count}"])
     return made if policy is None else [replace(one, policy=policy) for one in made]
@@ -155,6 +170,16 @@ def test_a_worker_that_dies_takes_one_run_with_it(tmp_path: Path, how: str) -> N
     assert kept is not None
     assert kept.error["type"] == "WorkerDied"
     assert all(one.cached for one in run_all(good, cache)), "finished runs were kept"
+
+
+@pytest.mark.slow
+def test_a_worker_that_stops_by_itself_is_replaced(tmp_path: Path) -> None:
+    """Joblib stops one that has grown or was idle, and warns of it in the thread that is to replace it; warnings are
+    errors here."""
+    (tmp_path / "seen").mkdir()
+    results = run_all(cells(8, Growing(str(tmp_path / "seen"))), Cache(tmp_path / "cache"), workers=2)
+    assert kinds(results) == [None] * 8
+    assert len(list((tmp_path / "seen").iterdir())) > 2
 
 
 @pytest.mark.slow

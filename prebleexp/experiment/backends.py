@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import warnings
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -186,6 +187,9 @@ def _in_threads(calls: Iterable[Call], at_once: int) -> Iterator[Done]:
 
 
 def _in_processes(calls: Iterable[Call], at_once: int) -> Iterator[Done]:
+    # a worker that stops because it was idle or has grown is replaced. Where warnings are errors, saying so would end
+    # the thread that replaces it, and the sweep would wait for ever
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
     return _by_joblib(calls, max(at_once, 2), "loky")  # it would do the work of a single process in this one
 
 

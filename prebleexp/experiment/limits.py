@@ -9,11 +9,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import TypeVar
 
 GIB = 1 << 30
+RING_AGAIN_S = 0.1
+NOT_INTERRUPTED = {"importlib", "_frozen_importlib", "_frozen_importlib_external", "numba", "llvmlite"}
+"""packages whose functions leave something half done if an exception comes out of nowhere: a module that lacks what
+its last lines define, a compiler that does not know its own types. Once they are through is soon enough."""
+T = TypeVar("T")
 
 
 class TimeLimitExceeded(Exception):
@@ -24,9 +31,9 @@ class Stopped(BaseException):
     """The sweep was ended while a run went on in a thread. No failure of the run."""
 
 
-@contextmanager
-def limited(seconds: float | None, stop: threading.Event | None = None) -> Iterator[Callable[[], None]]:
-    """Gives what a run is to call now and then: it raises once the time is over, or when `stop` is set.
+def limited(run: Callable[[Callable[[], None]], T], seconds: float | None, stop: threading.Event | None = None) -> T:
+    """What `run` returns. It is given what it is to call now and then: that raises TimeLimitExceeded once the time is
+    over, and Stopped when `stop` is set.
 
     In a main thread a signal interrupts plain Python that never calls. Compiled code that never returns is beyond
     reach.
@@ -39,19 +46,31 @@ def limited(seconds: float | None, stop: threading.Event | None = None) -> Itera
         if end is not None and time.monotonic() > end:
             raise TimeLimitExceeded(f"it took longer than time_limit_s={seconds:g}")
 
-    def ring(signum: int, frame: object) -> None:
-        check()
+    def body() -> T:
+        return run(check)
 
-    alarm = seconds is not None and threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGALRM, ring) if alarm else None
-    if alarm and seconds is not None:
-        signal.setitimer(signal.ITIMER_REAL, seconds + 0.01, 1.0)
+    def ring(signum: int, frame: FrameType | None) -> None:
+        if _may_be_interrupted(frame, body.__code__):
+            check()
+
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        return body()
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 0.01, RING_AGAIN_S)
     try:
-        yield check
-    finally:
-        if alarm:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+        return body()
+    finally:  # no ring comes between: it interrupts nothing but the body
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _may_be_interrupted(frame: FrameType | None, body: CodeType) -> bool:
+    """Whether a frame is in the body, and nothing on the way to it would be left half done."""
+    while frame is not None and frame.f_code is not body:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in NOT_INTERRUPTED:
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 def peak_memory_bytes() -> int:

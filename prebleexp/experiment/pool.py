@@ -16,7 +16,7 @@ from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.backends import Backend, Call, Crew, Done
 from prebleexp.experiment.limits import memory_note
 from prebleexp.experiment.provenance import provenance
-from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep, work
+from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep, ready, work
 
 BATCHES_PER_WORKER = 8
 """so that no worker is left with much when the others are done"""
@@ -50,9 +50,7 @@ def _stopping() -> Iterator[threading.Event]:
 def _prepare(tasks: Sequence[Task]) -> None:
     if sys.stderr.isatty() and machine_code.is_missing():
         print("compiling the simulator, once: about half a minute", file=sys.stderr)
-    from prebleexp.sim import simulate
-
-    simulate.prepare({type(task.cell.policy) for task in tasks if task.cell.policy.compiled})
+    ready(tasks)
 
 
 @dataclass

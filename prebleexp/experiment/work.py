@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from prebleexp.experiment.cache import Cache, Entry, FailedRun
@@ -14,7 +15,8 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, differences, digest
 from prebleexp.experiment.limits import TimeLimitExceeded, limited, memory_note
 from prebleexp.experiment.provenance import provenance
-from prebleexp.experiment.runs import draw, requests_parquet, run
+from prebleexp.experiment.runs import Run, draw, requests_parquet, run
+from prebleexp.sim.types import Workload
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,19 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
         strange = _strange(tasks)
         if strange is not None:
             return [Attempt(task.key, None, strange, provenance()) for task in tasks]
+    ready(tasks)
     attempts = []
-    workload = None
+    workload: Workload | None = None
+
+    def compute(cell: Cell, check: Callable[[], None]) -> Run:
+        nonlocal workload
+        check()
+        workload = draw(cell) if workload is None else workload
+        return run(cell, workload, check)
+
     for task in tasks:
         try:
-            with limited(orders.time_limit_s, stop) as check:
-                check()
-                workload = draw(task.cell) if workload is None else workload
-                finished = run(task.cell, workload, check)
+            finished = limited(partial(compute, task.cell), orders.time_limit_s, stop)
             requests = requests_parquet(finished) if task.keep_requests else None
         except (Exception, SystemExit) as error:  # a policy may call sys.exit
             attempt = Attempt(task.key, None, _failure(error, orders), provenance())
@@ -87,6 +94,14 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
             attempt = keep(attempt, task, orders.cache)
         attempts.append(attempt)
     return attempts
+
+
+def ready(tasks: Sequence[Task]) -> None:
+    """Load what these runs need, or compile it: no run's time goes on that, and no threads or processes after this
+    would all do so."""
+    from prebleexp.sim import simulate  # numba: nothing that is cached needs it
+
+    simulate.prepare({type(task.cell.policy) for task in tasks if task.cell.policy.compiled})
 
 
 def keep(attempt: Attempt, task: Task, cache: Cache) -> Attempt:

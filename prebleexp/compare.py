@@ -15,22 +15,15 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
+from prebleexp.launch.given import Given
 from prebleexp.report import compare_page, frame
 from prebleexp.report.wording import percent_difference, plain, short, slug
 
 METRIC = "norm_latency_mean_s"
 Run = tuple[Measured, Mapping[str, str]]
 """with its columns as texts"""
-OPTIONS = {
-    "metric": "",
-    "fail_if": "",
-    "sweep": "",
-    "cache_dir": "cache",
-    "reports_dir": "reports",
-    "report": "html",
-    "output": "table",
-}
 OUTPUTS = ("table", "csv", "json")
+REPORTS = ("html", "none")
 OF_RUNS = ("replications", "workers", "backend", "max_replications", "ci", "keep_requests")
 """what people set for a sweep, and compare does not do"""
 LABELS = ("part", "variant")
@@ -42,34 +35,35 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     Raises InvalidInput if a side does not exist, or nothing can be compared.
     """
     sides = [one for one in arguments if "=" not in one or _is_file(one)]
-    given = dict(one.split("=", 1) for one in arguments if one not in sides)
-    options = {name: given.pop(name, default) for name, default in OPTIONS.items()}
+    given = Given(one for one in arguments if one not in sides)
+    output = given.choice("output", OUTPUTS)
+    report = given.choice("report", REPORTS)
+    fail_if, metric_name, sweep = (given.text(name) or "" for name in ("fail_if", "metric", "sweep"))
+    folder, pages = given.path("cache_dir", "cache"), given.path("reports_dir", "reports")
     if len(sides) != 2:
         raise InvalidInput("compare takes two of: a policy, a line, a sweep, the file of an export")
-    if options["output"] not in OUTPUTS:
-        raise InvalidInput(f"output={options['output']} is not valid; it must be one of {', '.join(OUTPUTS)}")
-    limit = limit_of(options["fail_if"]) if options["fail_if"] else None
-    metric = metric_of(options["metric"] or (limit.metric if limit else METRIC))
-    folder = Path(options["cache_dir"]).expanduser()
-    labels = {name: given.pop(name) for name in LABELS if name in given}
-    if labels and not options["sweep"]:
+    limit = limit_of(fail_if) if fail_if else None
+    metric = metric_of(metric_name or (limit.metric if limit else METRIC))
+    labels = given.texts(LABELS)
+    if labels and not sweep:
         raise InvalidInput(f"{', '.join(labels)} belong to a sweep of several parts; say which, as sweep=paper")
-    found_a, found_b = (_side(name, folder, database, options["sweep"], labels) for name in sides)
-    _refuse_unknown(given, [*found_a, *found_b])
-    a, b = _chosen(found_a, given), _chosen(found_b, given)
+    known, filters = sorted(given.known), given.rest()
+    found_a, found_b = (_side(name, folder, database, sweep, labels) for name in sides)
+    _refuse_unknown(filters, [*found_a, *found_b], known)
+    a, b = _chosen(found_a, filters), _chosen(found_b, filters)
     found = compare(a, b, metric)
     judged = found if limit is None or limit.metric == metric else compare(a, b, limit.metric)
     broken = _broken(judged, limit)
-    _print(found, options["output"])
-    if options["report"] != "none":
-        path = Path(options["reports_dir"]).expanduser() / slug(f"compare-{sides[0]}-{sides[1]}")
-        page = compare_page.render(found, sides[0], sides[1], command, options["fail_if"], broken)
+    _print(found, output)
+    if report != "none":
+        path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
+        page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken)
         print(frame.write(path / "index.html", page), file=sys.stderr)
     print(_account(found), file=sys.stderr)
     for line in broken:
-        print(f"fail_if={options['fail_if']}: {line}", file=sys.stderr)
+        print(f"fail_if={fail_if}: {line}", file=sys.stderr)
     if limit is not None and not broken:
-        print(f"fail_if={options['fail_if']}: passed{_unsure(judged, limit)}", file=sys.stderr)
+        print(f"fail_if={fail_if}: passed{_unsure(judged, limit)}", file=sys.stderr)
     return 1 if broken else 0
 
 
@@ -121,7 +115,7 @@ def _measured(entry: Entry) -> Run:
     return Measured(place, columns.get("seed"), entry.metrics, str(entry.provenance.get("finished", ""))), asked
 
 
-def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run]) -> None:
+def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run], known: Sequence[str]) -> None:
     columns = dict.fromkeys(name for _, asked in runs for name in asked)
     for name in filters:
         if name in OF_RUNS:
@@ -129,7 +123,7 @@ def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run]) -> None:
                 f"{name}= is for sweeps: compare takes the runs that are there; run what is missing first"
             )
         if name not in columns:
-            raise unknown("key", name, [*OPTIONS, *LABELS, *columns])
+            raise unknown("key", name, [*known, *columns])
 
 
 def _chosen(side: Sequence[Run], filters: Mapping[str, str]) -> list[Measured]:

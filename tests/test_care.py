@@ -315,7 +315,7 @@ BAD = {
     "": "unknown cache command ''; valid: export, gc, import, ls, show, verify, why",
     "list": "unknown cache command 'list'",
     "ls cache_dir=none": "cache_dir=none is not a folder",
-    "ls colour=red": "cache ls does not know colour=",
+    "ls colour=red": "unknown setting 'colour'; valid: cache_dir, code,",
     "ls all": "cache ls does not know 'all'",
     "ls sort=name": "sort=name is not valid; it must be one of age, size, seconds",
     "ls limit=-1": "limit=-1 is not valid",

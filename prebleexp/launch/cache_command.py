@@ -18,6 +18,7 @@ from prebleexp.experiment.cache import Cache, Entry, FailedRun
 from prebleexp.experiment.care import Item
 from prebleexp.experiment.key import differences
 from prebleexp.launch import tables
+from prebleexp.launch.given import Given
 
 SORTS = ("age", "size", "seconds")
 COLUMNS = (
@@ -52,26 +53,27 @@ def run(arguments: Sequence[str]) -> int:
         raise unknown("cache command", arguments[0] if arguments else "", COMMANDS)
     words = [one for one in arguments[1:] if "=" not in one]
     _count(arguments[0], words)
-    options = dict(one.split("=", 1) for one in arguments[1:] if "=" in one)
-    folder = Path(options.pop("cache_dir", "cache")).expanduser()
+    given = Given(one for one in arguments[1:] if "=" in one)
+    folder = given.path("cache_dir", "cache")
     if not folder.is_dir() and arguments[0] != "import":
         raise InvalidInput(f"cache_dir={folder} is not a folder")
     try:
         cache = Cache(folder, make=arguments[0] in ("gc", "import", "verify"))
-        return COMMANDS[arguments[0]](cache, words, options)
+        return COMMANDS[arguments[0]](cache, words, given)
     except BrokenPipeError:  # of who reads our output
         raise
     except OSError as error:
         raise PrebleexpError(f"cache folder {folder} cannot be written: {error.strerror}") from error
 
 
-def list_(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
+def list_(cache: Cache, words: Sequence[str], given: Given) -> int:
     """A line for each run."""
-    output = _choice(options, "output", ("table", "json", "csv"))
-    sort = _choice(options, "sort", SORTS)
-    limit = _integer(options, "limit")
-    _refuse("ls", options, FILTERS)
-    found = _matching(cache, options)
+    output = given.choice("output", ("table", "json", "csv"))
+    sort = given.choice("sort", SORTS)
+    limit = given.integer("limit", least=0)
+    filters = given.texts(FILTERS)
+    given.end()
+    found = _matching(cache, filters)
     orders: Mapping[str, Callable[[Item], float]] = {
         "age": lambda item: item.written,
         "size": lambda item: -item.bytes,
@@ -88,9 +90,9 @@ def list_(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
     return 0
 
 
-def show(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
+def show(cache: Cache, words: Sequence[str], given: Given) -> int:
     """Everything about a run."""
-    _refuse("show", options)
+    given.end()
     item = _item(cache, words[0])
     run = item.run
     about: dict[str, Any] = {"key": item.key, "configuration": run.content["cell"]}
@@ -106,10 +108,10 @@ def show(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
     return 0
 
 
-def verify(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
+def verify(cache: Cache, words: Sequence[str], given: Given) -> int:
     """Check everything; 1 if something is wrong."""
-    repair = _flag(options, "repair")
-    _refuse("verify", options)
+    repair = given.flag("repair")
+    given.end()
     if repair:
         _writable(cache)
     start = time.perf_counter()
@@ -125,20 +127,20 @@ def verify(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
     return 1 if faults else 0
 
 
-def collect(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
+def collect(cache: Cache, words: Sequence[str], given: Given) -> int:
     """Remove what may go; without a choice say what there is."""
-    dry = _flag(options, "dry")
-    code = options.pop("code", None)
+    dry = given.flag("dry")
+    code = given.text("code")
     if code not in (None, "unused"):
         raise InvalidInput(f"code={code} is not valid; it must be unused")
     wanted: dict[str, Any] = {
-        "older_than_s": _quantity(options, "older_than", _DURATIONS, "30d, 12h or 90s"),
-        "keep_bytes": _quantity(options, "keep", _SIZES, "10GB, 500MB or 1GiB"),
+        "older_than_s": _quantity(given, "older_than", _DURATIONS, "30d, 12h or 90s"),
+        "keep_bytes": _quantity(given, "keep", _SIZES, "10GB, 500MB or 1GiB"),
         "unused_code": code is not None,
-        "failed": _flag(options, "failed"),
-        "bad": _flag(options, "bad"),
+        "failed": given.flag("failed"),
+        "bad": given.flag("bad"),
     }
-    _refuse("gc", options)
+    given.end()
     nothing = {"older_than_s": math.inf, "keep_bytes": math.inf, "unused_code": False, "failed": False, "bad": False}
     if wanted == nothing:
         removals = care.waste(cache, unused_code=True, failed=True, bad=True)
@@ -161,11 +163,11 @@ def collect(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
     return 0
 
 
-def export(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
+def export(cache: Cache, words: Sequence[str], given: Given) -> int:
     """Runs to an archive: those of a list of keys, or those that match."""
-    keys = options.pop("keys", None)
-    _refuse("export", options, FILTERS)
-    wanted = [item.run for item in _matching(cache, options) if isinstance(item.run, Entry)]
+    keys, filters = given.text("keys"), given.texts(FILTERS)
+    given.end()
+    wanted = [item.run for item in _matching(cache, filters) if isinstance(item.run, Entry)]
     if keys is not None:
         wanted = [entry for entry in wanted if entry.key in _keys(keys)]
     if not wanted:
@@ -175,9 +177,9 @@ def export(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
     return 0
 
 
-def import_(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
+def import_(cache: Cache, words: Sequence[str], given: Given) -> int:
     """Runs from an archive; 1 if some were refused."""
-    _refuse("import", options)
+    given.end()
     _writable(cache)
     done = archive.take_in(cache, Path(words[0]))
     for line in done.refused:
@@ -187,16 +189,16 @@ def import_(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
     return 1 if done.refused else 0
 
 
-def why(cache: Cache, words: Sequence[str], options: dict[str, str]) -> int:
+def why(cache: Cache, words: Sequence[str], given: Given) -> int:
     """The fields in which what two keys stand for differs."""
-    _refuse("why", options)
+    given.end()
     first, second = (_item(cache, word).run.content for word in words)
     lines = [f"{path}: {json.dumps(a)} and {json.dumps(b)}" for path, a, b in differences(first, second)]
     print("\n".join(lines) or "nothing differs")
     return 0
 
 
-COMMANDS: dict[str, Callable[[Cache, Sequence[str], dict[str, str]], int]] = {
+COMMANDS: dict[str, Callable[[Cache, Sequence[str], Given], int]] = {
     "ls": list_,
     "show": show,
     "verify": verify,
@@ -265,33 +267,8 @@ def _count(name: str, words: Sequence[str]) -> None:
         raise InvalidInput(f"{name} needs {what}" if count else f"cache {name} does not know {words[0]!r}")
 
 
-def _refuse(name: str, options: Mapping[str, str], valid: Sequence[str] = ()) -> None:
-    """Raises InvalidInput for options that are left and not valid."""
-    for option in options:
-        if option not in valid:
-            raise InvalidInput(f"cache {name} does not know {option}=; see docs/cache.md")
-
-
-def _choice(options: dict[str, str], name: str, valid: Sequence[str]) -> str:
-    value = options.pop(name, valid[0])
-    if value not in valid:
-        raise InvalidInput(f"{name}={value} is not valid; it must be one of {', '.join(valid)}")
-    return value
-
-
-def _flag(options: dict[str, str], name: str) -> bool:
-    return _choice({name: options.pop(name, "false")}, name, ("false", "true")) == "true"
-
-
-def _integer(options: dict[str, str], name: str) -> int | None:
-    value = options.pop(name, None)
-    if value is not None and not re.fullmatch("[0-9]{1,9}", value):
-        raise InvalidInput(f"{name}={value} is not valid; it must be an integer of 0 or more")
-    return None if value is None else int(value)
-
-
-def _quantity(options: dict[str, str], name: str, units: Mapping[str, float], like: str) -> float:
-    value = options.pop(name, None)
+def _quantity(given: Given, name: str, units: Mapping[str, float], like: str) -> float:
+    value = given.text(name)
     if value is None:
         return math.inf
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-zA-Z]+)", value)

@@ -11,6 +11,7 @@ from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.launch import tables
+from prebleexp.launch.given import Given
 from prebleexp.launch.progress import Progress
 from prebleexp.predict import data, evaluate, train
 from prebleexp.predict.predictor import ENDING, MODELS, Predictor
@@ -19,15 +20,11 @@ from prebleexp.predict.scores import PUBLISHED
 SHOWN = {
     "accuracy": "accuracy",
     "times_random": "× random",
-    "f1_macro": "F1",
-    "precision_macro": "precision",
-    "recall_macro": "recall",
     "auroc": "AUROC",
-    "mcc": "MCC",
-    "mae_tokens": "MAE, tokens",
+    "mae_tokens": "MAE",
     "rank_correlation": "rank corr.",
 }
-"""scores in the terminal, and what they are called there"""
+"""scores in the terminal, as many as 80 columns hold, and what they are called there; the page has all"""
 MOST_THREADS = 1024
 
 
@@ -39,13 +36,14 @@ def run(arguments: Sequence[str], command: str) -> int:
     for word in arguments[1:]:
         if "=" not in word:
             raise InvalidInput(f"predict {arguments[0]} does not know {word!r}; settings are written key=value")
-    return COMMANDS[arguments[0]](dict(one.split("=", 1) for one in arguments[1:]), command)
+    return COMMANDS[arguments[0]](Given(arguments[1:]), command)
 
 
-def _train(given: dict[str, str], command: str) -> int:
-    source, threads = _required(given, "data"), _threads(given)
-    out = given.pop("out", "")
-    settings = train.Settings(**_typed(given))
+def _train(given: Given, command: str) -> int:
+    source, threads = _data(given), _threads(given)
+    out = given.text("out")
+    settings = _settings(given)
+    given.end()
     if settings.model not in MODELS:
         raise unknown("model", settings.model, MODELS)
     name = settings.model if settings.edges == "frequency" else f"{settings.model}-{settings.edges}"
@@ -66,16 +64,14 @@ def _train(given: dict[str, str], command: str) -> int:
     return 0
 
 
-def _evaluate(given: dict[str, str], command: str) -> int:
+def _evaluate(given: Given, command: str) -> int:
     from prebleexp.report import frame, predictors_page
 
-    source, threads = _required(given, "data"), _threads(given)
-    names = given.pop("predictors", "")
-    folder = Path(given.pop("out", "reports/predictors")).expanduser()
-    output = given.pop("output", "table")
-    if output not in ("table", "json", "csv"):
-        raise InvalidInput(f"output={output} is not valid; it must be table, json or csv")
-    _refuse(given, ("data", "predictors", "out", "output", "threads"))
+    source, threads = _data(given), _threads(given)
+    names = given.text("predictors") or ""
+    folder = given.path("out", "reports/predictors")
+    output = given.choice("output", ("table", "json", "csv"))
+    given.end()
     paths = [Path(one).expanduser() for one in names.strip("[]").split(",") if one]
     if not paths:
         raise InvalidInput(f"predictors= is missing; give files that predict train made, as predictors/minilm{ENDING}")
@@ -101,11 +97,11 @@ def _line(made: Predictor, speed: Mapping[str, float] | None) -> dict[str, Any]:
 
 
 def _table(lines: Sequence[Mapping[str, Any]]) -> None:
-    costs = {"ms_batch_1": "ms", "ms_batch_32": "ms of 32"} if any("ms_batch_1" in line for line in lines) else {}
+    costs = {"ms_batch_1": "ms"} if any("ms_batch_1" in line for line in lines) else {}
     names = SHOWN | costs
     rows = [[str(line["predictor"]), *(tables.number(line.get(name), 3) for name in names)] for line in lines]
     if costs:
-        rows.append(["Arango et al., table 1", *(tables.number(PUBLISHED.get(name), 3) for name in names)])
+        rows.append(["Arango et al.", *(tables.number(PUBLISHED.get(name), 3) for name in names)])
     tables.show(["predictor", *names.values()], rows)
 
 
@@ -114,39 +110,22 @@ def _say_of(rows: data.Instructions) -> None:
     print(f"{len(rows):,} rows{left_out}", file=sys.stderr)
 
 
-def _typed(given: Mapping[str, str]) -> dict[str, Any]:
-    kinds: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
-    valid = {one.name: kinds[str(one.type)] for one in fields(train.Settings)}
-    _refuse(given, ("data", "out", "threads", *valid))
-    return {name: _as(name, text, valid[name]) for name, text in given.items()}
+def _settings(given: Given) -> train.Settings:
+    readers: dict[str, Callable[[str], Any]] = {"int": given.integer, "float": given.number, "str": given.text}
+    found = {one.name: readers[str(one.type)](one.name) for one in fields(train.Settings)}
+    return train.Settings(**{name: value for name, value in found.items() if value is not None})
 
 
-def _as(name: str, text: str, kind: Callable[[str], Any]) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        what = "an integer" if kind is int else "a number"
-        raise InvalidInput(f"{name}={text} is not valid; it must be {what}") from None
+def _data(given: Given) -> Path:
+    name = given.text("data")
+    if not name:
+        raise InvalidInput("data=FILE is missing: JSON lines, or a JSON list, of instruction, input and output")
+    return Path(name).expanduser()
 
 
-def _required(given: dict[str, str], name: str) -> Path:
-    if not given.get(name):
-        raise InvalidInput(f"{name}=FILE is missing: JSON lines, or a JSON list, of instruction, input and output")
-    return Path(given.pop(name)).expanduser()
+def _threads(given: Given) -> int:
+    threads = given.integer("threads", least=1, most=MOST_THREADS)
+    return (os.cpu_count() or 1) if threads is None else threads
 
 
-def _threads(given: dict[str, str]) -> int:
-    text = given.pop("threads", str(os.cpu_count() or 1))
-    threads = _as("threads", text, int)
-    if not 1 <= threads <= MOST_THREADS:
-        raise InvalidInput(f"threads={text} is not valid; it must be an integer from 1 to {MOST_THREADS}")
-    return int(threads)
-
-
-def _refuse(given: Mapping[str, str], valid: Sequence[str]) -> None:
-    for name in given:
-        if name not in valid:
-            raise unknown("setting", name, valid)
-
-
-COMMANDS: dict[str, Callable[[dict[str, str], str], int]] = {"evaluate": _evaluate, "train": _train}
+COMMANDS: dict[str, Callable[[Given, str], int]] = {"evaluate": _evaluate, "train": _train}

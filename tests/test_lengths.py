@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -280,23 +281,50 @@ def test_what_is_left_is_that_of_every_running_request(policy: Policy, tmp_path:
     assert known is not None
     classes, left = known
     expected = lengths.expected(workload, 0)
-    seen, busiest = 0, 0
+
+    def ahead(running: Any, output: Any) -> Any:
+        return expected[running] - output - left[classes[running], np.minimum(output, left.shape[1] - 1)]
+
+    assert_followed(workload, lengths, policy, ahead)
+
+
+@pytest.mark.parametrize(
+    "lengths", [Noisy(sigma=1.0), Max(), Oracle()], ids=lambda lengths: type(lengths).__name__.lower()
+)
+def test_who_is_beyond_what_was_expected_has_nothing_left_not_less(lengths: Lengths) -> None:
+    """Otherwise what some produce too much would be taken off what others still have to."""
+    workload = stream(120, 3)
+    expected = lengths.expected(workload, 0)
+    expected = workload.max_new_tokens if expected is None else expected
+    least = assert_followed(workload, lengths, LeastWork(), lambda running, output: -excess(expected[running], output))
+    assert (least < -20) == isinstance(lengths, Noisy)
+    assert assert_followed(workload, lengths, E2(), lambda running, output: 0 * output) == 0, "it does not ask"
+
+
+def excess(expected: Any, output: Any) -> Any:
+    return np.maximum(0, output - expected)
+
+
+def assert_followed(workload: Workload, lengths: Lengths, policy: Policy, ahead: Callable[[Any, Any], Any]) -> float:
+    """After every decision, `gpus.ahead` is the sum of `ahead` of the running requests and what each has produced.
+    Returns the least."""
+    seen, busiest, least = 0, 0, 0.0
 
     def look(sim: Any) -> None:
-        nonlocal seen, busiest
+        nonlocal seen, busiest, least
         if sim.control.taken_up == seen:
             return
         seen = int(sim.control.taken_up)
         for g, gpu in enumerate(sim.gpus):
             running = np.flatnonzero((sim.jobs.gpu == g) & (sim.jobs.state == State.RUNNING))
             output = 1 + gpu.decode_steps - sim.jobs.joined_step[running]
-            ahead = expected[running] - output - left[classes[running], np.minimum(output, left.shape[1] - 1)]
-            assert gpu.ahead == pytest.approx(ahead.sum(), abs=1e-9)
-            busiest = max(busiest, len(running))
+            assert gpu.ahead == pytest.approx(ahead(running, output).sum(), abs=1e-9)
+            busiest, least = max(busiest, len(running)), min(least, float(gpu.ahead))
 
     listen(workload, lengths, policy=policy, on_event=look)
     assert seen == len(workload)
     assert busiest > 3
+    return least
 
 
 def test_where_bins_are_single_lengths_there_is_nothing_to_refine(tmp_path: Path) -> None:

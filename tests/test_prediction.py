@@ -265,6 +265,19 @@ def test_recorded_predictions_are_recorded_alone() -> None:
     assert key(replace(cell(), overhead=Overhead("none", prediction_s=1))) == key(cell())
 
 
+# ---------------------------------------------------------------- what comes of it
+def test_least_work_told_the_truth_keeps_gpus_free_for_short_outputs() -> None:
+    """As docs/predictors.md has it: with GPUs to spare, one token takes a third of its time with lor_tokens."""
+    seconds = {}
+    for policy in ("least_work", "lor_tokens"):
+        common = ["+variant=described", "gpus=16", "rps=32", "overhead=serial_compiled", "lengths=oracle"]
+        finished = runs.run(configure.cells([*common, f"policy={policy}", "replications=1"])[0])
+        short = finished.workload.output_tokens == 1
+        seconds[policy] = finished.outcome.latency_s[short].mean()
+    print(f"\none token: {seconds['least_work']:.3f} s, with lor_tokens {seconds['lor_tokens']:.3f} s")
+    assert seconds["least_work"] < 0.5 * seconds["lor_tokens"]
+
+
 # ---------------------------------------------------------------- the figure
 def test_latency_is_against_the_oracle_over_the_same_requests() -> None:
     common = {"part": "p", "policy": "e2", "gpus": 8, "rps": 64}

@@ -31,8 +31,7 @@ class Policy:
 
     `gpus` is a record array, one record a GPU: `gpus[g].outstanding`, `queued`, `running` (requests), `kv_free`,
     `evictable` (tokens), `window_hit_tokens`, `window_prompt_tokens` (of prefills in the last 30 s), `generated`
-    (output tokens of the running requests), `ahead` (where lengths are refined: how much less these have left than was
-    expected), `requests` (ever routed there).
+    (output tokens of the running requests), `ahead` (see `follows_running`), `requests` (ever routed there).
     `request` is a record: `index`, `arrival_s`, `prompt_tokens`, `max_new_tokens`, `prefix_group`, `expected_output`
     (tokens; what `lengths` tells), and its prompt as rows first_segment … first_segment + segments of `prompts.ids` and
     `prompts.ends`:
@@ -44,6 +43,10 @@ class Policy:
     compiled: ClassVar[bool] = False
     reads_lengths: ClassVar[bool] = True
     """whether `request.expected_output` can change what it does; if not, `lengths` is not part of a run's key"""
+    follows_running: ClassVar[bool] = False
+    """whether each running request is looked at before every decision: `gpus[g].ahead` is then by how much they have
+    less to come than what was expected of all less `generated`. It is below zero where some are beyond what was
+    expected of them, since these have nothing left, not less than nothing. Refined lengths are always followed"""
 
     def start(self, workload: Workload, gpus: int, seed: int) -> Any:
         """The policy's state at the beginning of a run, handed back to `route` and `finish`. Randomness comes from

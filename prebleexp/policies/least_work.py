@@ -19,9 +19,13 @@ NS = 1e-9
 class LeastWork(Policy):
     """The GPU that would have the least to do, in GPU seconds: prefills of its unfinished requests (as many of them as
     still wait, on average), their output to come at its share of a decode step, and the same of this request; the first
-    of several."""
+    of several.
+
+    A token that many share a step for is cheap, so long outputs are sent where many run, and short ones find a GPU to
+    themselves while there are any."""
 
     compiled: ClassVar[bool] = True
+    follows_running: ClassVar[bool] = True
 
     def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
         return memory([0] * (2 * gpus), [0.0] * gpus, tree_for=len(workload))

@@ -79,6 +79,8 @@ class Rules(NamedTuple):
     """over which the mean length of finished outputs is what is expected of the next; 0: what is expected is known
     from the start"""
     mean_per_prefix: bool
+    follow: bool
+    """tell the router what each running request has left, whenever it takes a request up"""
     overhead: int
     """`NO_OVERHEAD`, `RECORDED` or `SERIAL`"""
     prediction_s: float
@@ -97,7 +99,7 @@ class Rules(NamedTuple):
     """events after which to return for a moment, so that Python can look at signals"""
 
 
-_EXAMPLE_RULES = Rules(1.0, 1.0, 1.0, True, False, 0.0, False, 0, 0.0, 0.0, (0.0, 0.0, 0.0, 0.0), 0, 0, 0, 1, 1)
+_EXAMPLE_RULES = Rules(1.0, 1.0, 1.0, True, False, 0.0, False, False, 0, 0.0, 0.0, (0.0, 0.0, 0.0, 0.0), 0, 0, 0, 1, 1)
 
 
 @compiled
@@ -108,7 +110,7 @@ def _take_up(sim: Sim, rules: Rules) -> None:
     control.taken_up += 1
     if rules.mean_window_s > 0:
         expect(sim, rules, control.request)
-    if len(sim.left) > 0:
+    if rules.follow:
         refine(sim)
 
 

@@ -32,7 +32,7 @@ GPU = np.dtype(
         # What a router may look at
         ("outstanding", np.int64),  # requests routed here and not reported finished
         ("generated", np.int64),  # output tokens of the requests in the batch
-        ("ahead", np.float64),  # of these: how much less they have left than was expected, where lengths are refined
+        ("ahead", np.float64),  # of these: how much less they have left than was expected, if that is followed
         ("queued", np.int64),  # of these, waiting
         ("running", np.int64),  # of these, in the batch
         ("kv_free", np.int64),  # tokens of KV memory that hold nothing

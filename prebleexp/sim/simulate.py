@@ -29,6 +29,8 @@ class Router(Protocol):
 
     @property
     def compiled(self) -> bool: ...
+    @property
+    def follows_running(self) -> bool: ...
     def start(self, workload: Workload, gpus: int, seed: int) -> Any: ...
     def route(self, state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int: ...
     def finish(
@@ -98,6 +100,7 @@ def simulate(
     Raises PrebleexpError if the policy names a GPU that does not exist.
     """
     mode, prediction_s = MODES[overhead.mode], float(overhead.prediction_s)
+    refined = lengths.refined(workload, seed)
     sim = state.allocate(
         workload,
         gpus,
@@ -107,7 +110,7 @@ def simulate(
         engine.groups,
         engine.block_tokens - 1,
         prediction_s if mode == loop.SERIAL else 0.0,
-        lengths.refined(workload, seed),
+        refined,
     )
     rules = loop.Rules(
         engine.step_cost_s,
@@ -117,6 +120,7 @@ def simulate(
         bool(stepwise),
         float(lengths.window_s),
         bool(lengths.per_prefix),
+        bool(policy.follows_running) or refined is not None,
         mode,
         prediction_s,
         float(overhead.decision_s),

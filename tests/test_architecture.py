@@ -10,6 +10,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "prebleexp"
 LEVELS = {
     "errors": 0,
+    "evaluated": 0,
     "machine_code": 0,
     "intervals": 0,
     "precision": 1,

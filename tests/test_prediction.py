@@ -149,6 +149,10 @@ def test_predictions_are_part_of_the_key(tmp_path: Path) -> None:
         (("lengths=predicted", "workload=react"), "lengths=predicted needs a workload with predictions"),
         (("lengths=binned", "lengths.predictor=gpt"), "unknown lengths.predictor 'gpt'; valid: minilm, minilm-width"),
         (("lengths=binned", "lengths.predictor=minilm", "lengths.path=c.json"), "exclude each other"),
+        (
+            ("lengths=binned", "lengths.predictor=minilm", "lengths.bins=10"),
+            "lengths.predictor=minilm: edges must be 11 numbers",
+        ),
         (("lengths=binned",), "or lengths.predictor=minilm or minilm-width or prompt_features"),
         (("overhead=serial", "overhead.prediction_s=-1"), "overhead.prediction_s=-1 is not valid"),
     ],

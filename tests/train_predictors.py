@@ -11,11 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from prebleexp import evaluated
+
 MODELS = ("minilm", "tfidf", "prompt_features")
 EDGES = ("frequency", "width")
 LEAST = {"times_random": 4.8, "auroc": 0.85}
 """of minilm, over 20 bins of equal frequency"""
-EVALUATED = Path(__file__).resolve().parent.parent / "prebleexp" / "evaluated"
 
 
 def run(data: str, folder: Path, *rest: str) -> int:
@@ -30,7 +31,7 @@ def run(data: str, folder: Path, *rest: str) -> int:
     predict("evaluate", f"data={data}", f"predictors={','.join(paths)}", f"out={out}", *rest)
     for file in out.iterdir():
         if file.suffix != ".html":
-            (EVALUATED / file.name).write_bytes(file.read_bytes())
+            (evaluated.FOLDER / file.name).write_bytes(file.read_bytes())
     return check()
 
 
@@ -41,7 +42,7 @@ def predict(*arguments: str) -> None:
 
 def check() -> int:
     """Print what MiniLM must reach and does."""
-    scores = json.loads((EVALUATED / "evaluation.json").read_text())["predictors"]["minilm"]["scores"]
+    scores = json.loads((evaluated.FOLDER / "evaluation.json").read_text())["predictors"]["minilm"]["scores"]
     for name, least in LEAST.items():
         print(f"minilm, {name}: at least {least}, reached {scores[name]:.3f}")
     return int(any(scores[name] < least for name, least in LEAST.items()))

@@ -6,19 +6,20 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.evaluated import FOLDER
 from prebleexp.lengths.base import Lengths, actual
 from prebleexp.lengths.refine import LEAST, remaining
 from prebleexp.sim.types import Floats, Ints, Workload
 
 STREAM = 101
 """of random numbers, apart from the workload's"""
-PACKAGED = Path(__file__).resolve().parent.parent / "evaluated"
 ENDING = ".confusion.json"
 MOST_REFINED = 100_000
 """tokens; what is left does not change from there on"""
@@ -64,78 +65,87 @@ class Binned(Lengths):
             raise InvalidInput("lengths.path and lengths.predictor exclude each other")
         if self.predictor is not None and self.predictor not in packaged():
             raise unknown("lengths.predictor", str(self.predictor), packaged())
-        self._read()
+        self._read  # noqa: B018 (raises what is wrong with the file)
 
     def identity(self) -> dict[str, object]:
         """The file's contents stand for it."""
         known = {"predictor": self.predictor} if self.predictor else {}
-        return {**known, "sha256": hashlib.sha256(self._bytes()).hexdigest(), "refine": self.refine}
+        return {**known, "sha256": hashlib.sha256(self._bytes).hexdigest(), "refine": self.refine}
 
     def expected(self, workload: Workload, seed: int) -> Floats:
-        edges, matrix, values = self._read()
-        return np.asarray(values[self._told(workload, seed, edges, matrix)], np.float64)
+        return np.asarray(self._read[2][self._told(workload, seed)], np.float64)
 
     def refined(self, workload: Workload, seed: int) -> tuple[Ints, Floats] | None:
         if not self.refine:
             return None
-        edges, matrix, values = self._read()
+        edges, matrix, values = self._read
         likely = matrix.T + LEAST  # of the true bin, by the one that was told
         longest = min(int(actual(workload).max(initial=0)), MOST_REFINED) + 1
         left = [remaining(likely, edges, values, produced) for produced in range(longest)]
-        return self._told(workload, seed, edges, matrix), np.stack(left, axis=1)
+        return self._told(workload, seed), np.stack(left, axis=1)
 
-    def _told(self, workload: Workload, seed: int, edges: Floats, matrix: Floats) -> Ints:
+    def _told(self, workload: Workload, seed: int) -> Ints:
         """(n,) the bin that each request is told to be in."""
+        edges, matrix, _ = self._read
         seen = np.clip(np.searchsorted(edges, actual(workload), side="right") - 1, 0, self.bins - 1)
         draws = np.random.default_rng([seed, STREAM]).random(len(workload))
         told = (np.cumsum(matrix, axis=1)[seen] <= draws[:, None]).sum(axis=1).clip(max=self.bins - 1)
         return np.asarray(told, np.int32)
 
+    @cached_property
     def _read(self) -> tuple[Floats, Floats, Floats]:
         try:
-            content = json.loads(self._bytes())
+            content = json.loads(self._bytes)
         except ValueError as error:  # also what is not UTF-8
-            raise InvalidInput(f"{self.path}: not JSON: {str(error).splitlines()[0]}") from None
+            raise InvalidInput(f"{self._place}: not JSON: {str(error).splitlines()[0]}") from None
         if not isinstance(content, dict):
-            raise InvalidInput(f"{self.path}: not a JSON object with edges and matrix")
+            raise InvalidInput(f"{self._place}: not a JSON object with edges and matrix")
         edges = self._numbers(content, "edges", (self.bins + 1,))
         matrix = self._numbers(content, "matrix", (self.bins, self.bins))
         if not (np.diff(edges) > 0).all():
-            raise InvalidInput(f"{self.path}: edges must ascend")
+            raise InvalidInput(f"{self._place}: edges must ascend")
         if (matrix < 0).any():
-            raise InvalidInput(f"{self.path}: matrix has a negative probability in row {np.argwhere(matrix < 0)[0][0]}")
+            raise InvalidInput(
+                f"{self._place}: matrix has a negative probability in row {np.argwhere(matrix < 0)[0][0]}"
+            )
         sums = matrix.sum(axis=1)
         for row in np.flatnonzero(abs(sums - 1) > TOLERANCE):
-            raise InvalidInput(f"{self.path}: row {row} of matrix sums to {sums[row]:.6g}; it must sum to 1")
+            raise InvalidInput(f"{self._place}: row {row} of matrix sums to {sums[row]:.6g}; it must sum to 1")
         if "values" not in content:
             return edges, matrix, (edges[:-1] + edges[1:]) / 2
         values = self._numbers(content, "values", (self.bins,))
         if (values <= 0).any():
-            raise InvalidInput(f"{self.path}: values must be > 0")
+            raise InvalidInput(f"{self._place}: values must be > 0")
         return edges, matrix, values
 
     def _numbers(self, content: dict[str, Any], name: str, shape: tuple[int, ...]) -> Floats:
         if name not in content:
-            raise InvalidInput(f"{self.path}: there is no {name}")
+            raise InvalidInput(f"{self._place}: there is no {name}")
         rows = content[name] if len(shape) == 2 else [content[name]]
         sizes = {len(row) if isinstance(row, list) else -1 for row in rows} if isinstance(rows, list) else {-1}
         wanted = " x ".join(map(str, shape))
         if sizes != {shape[-1]} or (len(shape) == 2 and len(rows) != shape[0]):
-            raise InvalidInput(f"{self.path}: {name} must be {wanted} numbers (lengths.bins={self.bins})")
+            raise InvalidInput(f"{self._place}: {name} must be {wanted} numbers (lengths.bins={self.bins})")
         if not all(_is_number(value) for row in rows for value in row):
-            raise InvalidInput(f"{self.path}: {name} has a value that is not a finite number")
+            raise InvalidInput(f"{self._place}: {name} has a value that is not a finite number")
         return np.array(content[name], np.float64)
 
+    @property
+    def _place(self) -> str:
+        return f"lengths.predictor={self.predictor}" if self.predictor else f"lengths.path={self.path}"
+
+    @cached_property
     def _bytes(self) -> bytes:
         try:
-            return (PACKAGED / f"{self.predictor}{ENDING}" if self.predictor else Path(str(self.path))).read_bytes()
-        except OSError as error:
-            raise InvalidInput(f"lengths.path={self.path} cannot be read: {error.strerror}") from None
+            return (FOLDER / f"{self.predictor}{ENDING}" if self.predictor else Path(str(self.path))).read_bytes()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InvalidInput(f"{self._place} cannot be read: {reason}") from None
 
 
 def packaged() -> tuple[str, ...]:
     """The predictors whose matrices come with the package."""
-    return tuple(sorted(file.name.removesuffix(ENDING) for file in PACKAGED.glob(f"*{ENDING}")))
+    return tuple(sorted(file.name.removesuffix(ENDING) for file in FOLDER.glob(f"*{ENDING}")))
 
 
 def _is_number(value: object) -> bool:

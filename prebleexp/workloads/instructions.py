@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.errors import InvalidInput
+from prebleexp.evaluated import FOLDER
 from prebleexp.sim.types import Floats, Ints
 from prebleexp.workloads.few_shot import LONGEST, QUESTIONS, FewShot, Questions, random
 from prebleexp.workloads.output_length import OutputLength
 
 LENGTHS = ("prompt_tokens", "output_tokens")
-PACKAGED = Path(__file__).resolve().parent.parent / "evaluated" / "predictions.parquet"
+PACKAGED = FOLDER / "predictions.parquet"
 """of data/instructions.jsonl.gz; evaluation.json beside it says more"""
 
 

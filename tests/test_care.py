@@ -315,6 +315,7 @@ BAD = {
     "": "unknown cache command ''; valid: export, gc, import, ls, show, verify, why",
     "list": "unknown cache command 'list'",
     "ls cache_dir=none": "cache_dir=none is not a folder",
+    "gc cache_dir= keep=0GB": "cache_dir= is not valid; it must be a path",
     "ls colour=red": "unknown setting 'colour'; valid: cache_dir, code,",
     "ls all": "cache ls does not know 'all'",
     "ls sort=name": "sort=name is not valid; it must be one of age, size, seconds",

@@ -299,6 +299,14 @@ def test_who_is_beyond_what_was_expected_has_nothing_left_not_less(lengths: Leng
     least = assert_followed(workload, lengths, LeastWork(), lambda running, output: -excess(expected[running], output))
     assert (least < -20) == isinstance(lengths, Noisy)
     assert assert_followed(workload, lengths, E2(), lambda running, output: 0 * output) == 0, "it does not ask"
+    assert assert_followed(workload, lengths, Deaf(), lambda running, output: 0 * output) == 0, "it may not know"
+
+
+class Deaf(Listener):
+    """Lengths are no part of the key of its runs."""
+
+    reads_lengths: ClassVar[bool] = False
+    follows_running: ClassVar[bool] = True
 
 
 def excess(expected: Any, output: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The evaluation that comes with the package: what came of what `python -m tests.train_predictors` trains."""
+"""Predictions, scores and confusion matrices that come with the package, as tests/train_predictors.py writes them."""
 
 from pathlib import Path
 

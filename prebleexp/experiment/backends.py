@@ -188,7 +188,7 @@ def _in_threads(calls: Iterable[Call], at_once: int) -> Iterator[Done]:
 
 def _in_processes(calls: Iterable[Call], at_once: int) -> Iterator[Done]:
     # a worker that stops because it was idle or has grown is replaced. Where warnings are errors, saying so would end
-    # the thread that replaces it, and the sweep would wait for ever
+    # the thread that replaces it, and the sweep would wait for ever. For good: that thread outlives the sweep
     warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
     return _by_joblib(calls, max(at_once, 2), "loky")  # it would do the work of a single process in this one
 

@@ -36,7 +36,7 @@ def limited(run: Callable[[Callable[[], None]], T], seconds: float | None, stop:
     over, and Stopped when `stop` is set.
 
     In a main thread a signal interrupts plain Python that never calls. Compiled code that never returns is beyond
-    reach.
+    reach, and a module that never ends while it is loaded.
     """
     end = time.monotonic() + seconds if seconds is not None else None
 

@@ -50,7 +50,7 @@ def _stopping() -> Iterator[threading.Event]:
 def _prepare(tasks: Sequence[Task]) -> None:
     if sys.stderr.isatty() and machine_code.is_missing():
         print("compiling the simulator, once: about half a minute", file=sys.stderr)
-    ready(tasks)
+    ready(tasks)  # before there are threads or processes that all would do so
 
 
 @dataclass

@@ -72,7 +72,6 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
         strange = _strange(tasks)
         if strange is not None:
             return [Attempt(task.key, None, strange, provenance()) for task in tasks]
-    ready(tasks)
     attempts = []
     workload: Workload | None = None
 
@@ -84,6 +83,7 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
 
     for task in tasks:
         try:
+            ready([task])
             finished = limited(partial(compute, task.cell), orders.time_limit_s, stop)
             requests = requests_parquet(finished) if task.keep_requests else None
         except (Exception, SystemExit) as error:  # a policy may call sys.exit
@@ -97,8 +97,7 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
 
 
 def ready(tasks: Sequence[Task]) -> None:
-    """Load what these runs need, or compile it: no run's time goes on that, and no threads or processes after this
-    would all do so."""
+    """Load the simulator and compiled policies, or compile them: no run's time goes on that."""
     from prebleexp.sim import simulate  # numba: nothing that is cached needs it
 
     simulate.prepare({type(task.cell.policy) for task in tasks if task.cell.policy.compiled})

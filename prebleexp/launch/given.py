@@ -1,4 +1,4 @@
-"""The `key=value` settings that a command other than a sweep was given."""
+"""The `key=value` settings that `cache`, `compare` and `predict` were given."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ class Given:
         return self._left.pop(name, None)
 
     def path(self, name: str, default: str) -> Path:
-        """`~` stands for the home folder."""
-        return Path(self.text(name) or default).expanduser()
+        """`~` stands for the home folder. An empty one, as an unset variable leaves it, is not the default."""
+        value = self.text(name)
+        if value == "":
+            raise _not_valid(name, value, "a path")
+        return Path(default if value is None else value).expanduser()
 
     def choice(self, name: str, valid: Sequence[str]) -> str:
         """One of `valid`, the first of which is the default."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp import evaluated
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.evaluated import FOLDER
 from prebleexp.lengths.base import Lengths, actual
 from prebleexp.lengths.refine import LEAST, remaining
 from prebleexp.sim.types import Floats, Ints, Workload
@@ -65,7 +65,7 @@ class Binned(Lengths):
             raise InvalidInput("lengths.path and lengths.predictor exclude each other")
         if self.predictor is not None and self.predictor not in packaged():
             raise unknown("lengths.predictor", str(self.predictor), packaged())
-        self._read  # noqa: B018 (raises what is wrong with the file)
+        self._content  # noqa: B018 (raises what is wrong with the file)
 
     def identity(self) -> dict[str, object]:
         """The file's contents stand for it."""
@@ -73,12 +73,13 @@ class Binned(Lengths):
         return {**known, "sha256": hashlib.sha256(self._bytes).hexdigest(), "refine": self.refine}
 
     def expected(self, workload: Workload, seed: int) -> Floats:
-        return np.asarray(self._read[2][self._told(workload, seed)], np.float64)
+        _, _, values = self._content
+        return np.asarray(values[self._told(workload, seed)], np.float64)
 
     def refined(self, workload: Workload, seed: int) -> tuple[Ints, Floats] | None:
         if not self.refine:
             return None
-        edges, matrix, values = self._read
+        edges, matrix, values = self._content
         likely = matrix.T + LEAST  # of the true bin, by the one that was told
         longest = min(int(actual(workload).max(initial=0)), MOST_REFINED) + 1
         left = [remaining(likely, edges, values, produced) for produced in range(longest)]
@@ -86,14 +87,14 @@ class Binned(Lengths):
 
     def _told(self, workload: Workload, seed: int) -> Ints:
         """(n,) the bin that each request is told to be in."""
-        edges, matrix, _ = self._read
+        edges, matrix, _ = self._content
         seen = np.clip(np.searchsorted(edges, actual(workload), side="right") - 1, 0, self.bins - 1)
         draws = np.random.default_rng([seed, STREAM]).random(len(workload))
         told = (np.cumsum(matrix, axis=1)[seen] <= draws[:, None]).sum(axis=1).clip(max=self.bins - 1)
         return np.asarray(told, np.int32)
 
     @cached_property
-    def _read(self) -> tuple[Floats, Floats, Floats]:
+    def _content(self) -> tuple[Floats, Floats, Floats]:
         try:
             content = json.loads(self._bytes)
         except ValueError as error:  # also what is not UTF-8
@@ -137,7 +138,8 @@ class Binned(Lengths):
     @cached_property
     def _bytes(self) -> bytes:
         try:
-            return (FOLDER / f"{self.predictor}{ENDING}" if self.predictor else Path(str(self.path))).read_bytes()
+            packed = evaluated.FOLDER / f"{self.predictor}{ENDING}"
+            return (packed if self.predictor else Path(str(self.path))).read_bytes()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InvalidInput(f"{self._place} cannot be read: {reason}") from None
@@ -145,7 +147,7 @@ class Binned(Lengths):
 
 def packaged() -> tuple[str, ...]:
     """The predictors whose matrices come with the package."""
-    return tuple(sorted(file.name.removesuffix(ENDING) for file in FOLDER.glob(f"*{ENDING}")))
+    return tuple(sorted(file.name.removesuffix(ENDING) for file in evaluated.FOLDER.glob(f"*{ENDING}")))
 
 
 def _is_number(value: object) -> bool:

@@ -44,9 +44,10 @@ class Policy:
     reads_lengths: ClassVar[bool] = True
     """whether `request.expected_output` can change what it does; if not, `lengths` is not part of a run's key"""
     follows_running: ClassVar[bool] = False
-    """whether each running request is looked at before every decision: `gpus[g].ahead` is then by how much they have
-    less to come than what was expected of all less `generated`. It is below zero where some are beyond what was
-    expected of them, since these have nothing left, not less than nothing. Refined lengths are always followed"""
+    """whether each running request is looked at before every decision. What unfinished requests have to come is the sum
+    of their `expected_output`, less `generated`, less `ahead`: that is zero, or less where some are beyond what was
+    expected of them, since these have nothing to come, not less than nothing. Where lengths are refined it is told
+    anyway, and may be above zero. Always zero for policies that do not read lengths"""
 
     def start(self, workload: Workload, gpus: int, seed: int) -> Any:
         """The policy's state at the beginning of a run, handed back to `route` and `finish`. Randomness comes from

@@ -30,6 +30,8 @@ class Router(Protocol):
     @property
     def compiled(self) -> bool: ...
     @property
+    def reads_lengths(self) -> bool: ...
+    @property
     def follows_running(self) -> bool: ...
     def start(self, workload: Workload, gpus: int, seed: int) -> Any: ...
     def route(self, state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int: ...
@@ -120,7 +122,7 @@ def simulate(
         bool(stepwise),
         float(lengths.window_s),
         bool(lengths.per_prefix),
-        bool(policy.follows_running) or refined is not None,
+        bool(policy.reads_lengths and (policy.follows_running or refined is not None)),
         mode,
         prediction_s,
         float(overhead.decision_s),

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp import evaluated
 from prebleexp.errors import InvalidInput
-from prebleexp.evaluated import FOLDER
 from prebleexp.sim.types import Floats, Ints
 from prebleexp.workloads.few_shot import LONGEST, QUESTIONS, FewShot, Questions, random
 from prebleexp.workloads.output_length import OutputLength
 
 LENGTHS = ("prompt_tokens", "output_tokens")
-PACKAGED = FOLDER / "predictions.parquet"
+PACKAGED = evaluated.FOLDER / "predictions.parquet"
 """of data/instructions.jsonl.gz; evaluation.json beside it says more"""
 
 

@@ -345,7 +345,7 @@ def test_train_and_evaluate_on_the_command_line(
     given = "predictors=predictors/tfidf.safetensors,predictors/prompt_features.safetensors"
     code, out, err = run("evaluate", f"data={data}", given, "threads=1")
     assert code == 0
-    assert "Arango et al." in out
+    assert "Arango et al., table 1" in out
     assert "majority class" in out
     assert "rows that no predictor has seen" in err
     page = Path("reports/predictors/index.html").read_text()

@@ -101,7 +101,7 @@ def _table(lines: Sequence[Mapping[str, Any]]) -> None:
     names = SHOWN | costs
     rows = [[str(line["predictor"]), *(tables.number(line.get(name), 3) for name in names)] for line in lines]
     if costs:
-        rows.append(["Arango et al.", *(tables.number(PUBLISHED.get(name), 3) for name in names)])
+        rows.append(["Arango et al., table 1", *(tables.number(PUBLISHED.get(name), 3) for name in names)])
     tables.show(["predictor", *names.values()], rows)
 
 

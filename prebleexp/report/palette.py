@@ -48,7 +48,7 @@ OF_POLICY = {
     "least work, lengths known": 7,
     "least_work": 7,
 }
-"""names of which a figure mostly has only one share a look"""
+"""names of which a figure mostly has only one share a look; where it has several, the first here gets it"""
 INK = ("#4e4d49", "figure-ink")
 GRID = ("#e3e1db", "figure-grid")
 
@@ -58,9 +58,10 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     so that it mostly keeps its colour whichever other names are there."""
     names = sorted(set(names))
     taken: dict[str, int] = {}
-    for name in names:
-        if name in OF_POLICY and OF_POLICY[name] not in taken.values():
-            taken[name] = OF_POLICY[name]
+    for name, slot in OF_POLICY.items():
+        if name in names and slot not in taken.values():
+            taken[name] = slot
+    taken = dict(sorted(taken.items()))  # legends go by the alphabet
     reserved = set(OF_POLICY.values())
     for name in names:
         if name in taken:

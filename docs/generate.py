@@ -5,18 +5,24 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import textwrap
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from prebleexp.experiment.runs import GIVEN
 from prebleexp.launch import configs, options, specs
 from prebleexp.launch.configure import GROUPS
-from prebleexp.metrics import METRICS, QUANTITIES
+from prebleexp.metrics import DECLARED, QUANTITIES, Metric
 from prebleexp.report.meanings import meanings
+from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
 
 HERE = Path(__file__).parent
 READING = {
+    "n": "What became of the requests: each is in exactly one of the last five. Averages are over those that reported: refused requests are in none of them, unfinished ones as of "
+    "their last report. So the terminal, the tables and the pages say who was refused or not finished, and [compare](compare.md) calls a cell *incomparable* where what looks better "
+    "has lost requests that the other side served. With `horizon=stop` unfinished requests are normal, with `drain` they would have waited for ever.",
     "ttft": "What a person waits for before anything appears. The tail (`p99`) shows hot spots long before the mean does. Beware of `horizon=stop`: requests "
     "that never got a token are not in it, so an overloaded cluster can look good; look at `n_queued`.",
     "tpot": "How fast text flows once it does. It grows with the batch: a policy that piles requests onto one GPU raises it there. Requests of a single token have "
@@ -56,22 +62,53 @@ def configuration() -> str:
 
 def metrics() -> str:
     """Every metric with its meaning, and how to read each quantity."""
-    found = meanings()
     parts = [
         "# Metrics",
-        "A run has one row of metrics: columns of the table `runs`, of `output=csv` and of the explorer. Times are in seconds of simulated time. "
-        "This page is made from the code.",
+        "A run has one row of metrics: columns of the table `runs`, of `output=csv` and of the explorer. Times are in seconds of simulated time; *better* is what "
+        "[compare](compare.md) calls so. This page is made from the code.",
     ]
-    for quantity in (*QUANTITIES, "overhead"):
-        names = [name for name in METRICS if name.startswith(f"{quantity}_")]
-        parts += [
-            f"## {quantity}",
-            READING[quantity],
-            _table(("metric", "meaning"), [(f"`{n}`", found[n]) for n in names]),
-        ]
-    rest = [name for name in found if not name.startswith(tuple(f"{one}_" for one in (*QUANTITIES, "overhead")))]
-    parts += ["## Everything else", _table(("metric", "meaning"), [(f"`{name}`", found[name]) for name in rest])]
+    groups: dict[str, list[Metric]] = {}
+    for one in DECLARED.values():
+        groups.setdefault(_group(one.name), []).append(one)
+    groups[""] = groups.pop("")  # the rest comes last
+    for group, members in groups.items():
+        rows = [(f"`{one.name}`", one.unit, one.better, one.meaning) for one in members]
+        parts += [f"## {group if group != 'n' else 'requests'}", READING[group]] if group else ["## Everything else"]
+        parts.append(_table(("metric", "unit", "better", "meaning"), rows))
+    parts.append(f"The column `seconds` of a run is no metric: {meanings()['seconds']}")
     return "\n\n".join(parts) + "\n"
+
+
+def _group(metric: str) -> str:
+    return next((name for name in READING if metric.startswith(f"{name}_")), "")
+
+
+def tables() -> str:
+    """The page as it is, with the columns that are declared in the code."""
+    text = (HERE / "tables.md").read_text(encoding="utf-8")
+    metrics = dict.fromkeys(f"`{group}_*`" if (group := _group(name)) else f"`{name}`" for name in DECLARED)
+    text = _with_rows(
+        text,
+        "n_*",
+        "end_s",
+        [(", ".join(metrics), "its [metrics](metrics.md), in simulated seconds, tokens and requests")],
+    )
+    given, made = _attribute_docs(Workload), _attribute_docs(Outcome)
+    columns = {name: given[name].removeprefix("(n,) ") for name in GIVEN}
+    columns |= {name: made[name] for name in OF_REQUESTS}
+    columns |= {name: one.meaning for one in QUANTITIES if (name := f"{one.name}_s") not in columns}
+    columns["state"] = ", ".join(f"{state.value} {state.name.lower()}" for state in State)
+    return _with_rows(text, "arrival_s", "norm_latency_s", [(f"`{name}`", about) for name, about in columns.items()])
+
+
+def _with_rows(text: str, first: str, last: str, rows: list[tuple[str, ...]]) -> str:
+    """A page whose table rows from the one of column `first` to that of column `last` are these."""
+    lines = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    made, count = re.subn(
+        rf"^\| `{re.escape(first)}`(?:.*\n)*?.*`{last}`.*$", lambda _: lines, text, flags=re.MULTILINE
+    )
+    assert count == 1, f"tables.md has no rows {first} to {last}"
+    return made
 
 
 def _of_class(group: str, kind: type, names: list[str]) -> list[str]:
@@ -111,7 +148,7 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-PAGES = {"configuration.md": configuration, "metrics.md": metrics}
+PAGES = {"configuration.md": configuration, "metrics.md": metrics, "tables.md": tables}
 
 if __name__ == "__main__":
     for name, make in PAGES.items():

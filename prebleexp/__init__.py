@@ -12,15 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from prebleexp import machine_code
-
 if TYPE_CHECKING:
     import pandas as pd
 
     from prebleexp.experiment.cell import Cell
     from prebleexp.experiment.runs import Run
-
-machine_code.use_own_folder()
 
 __all__ = ["Result", "run"]
 
@@ -60,7 +56,8 @@ def run(**settings: Any) -> Result:
     from prebleexp.policies.base import Policy
 
     policy = settings.pop("policy") if isinstance(settings.get("policy"), Policy) else None
-    cell = configure.cells([f"{key}={'null' if value is None else value}" for key, value in settings.items()])[0]
+    job = configure.job([f"{key}={'null' if value is None else value}" for key, value in settings.items()])
+    cell = job.cells[0]
     if policy is not None:
         cell = replace(cell, policy=policy, names={**cell.names, "policy": type(policy).__name__})
-    return Result(cell, runs.run(cell))
+    return Result(cell, runs.run(cell, check=job.settings.check))

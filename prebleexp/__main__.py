@@ -77,6 +77,8 @@ def _simulate(arguments: list[str], survey: bool = False) -> int:
     from prebleexp.launch.messages import MULTIRUN, understood
 
     loader = configs.loader()
+    if not (survey or given.dry or given.cfg or given.multirun) and not any(map(_may_ask_for_more, given.overrides)):
+        return _run(loader, given.overrides, _line(arguments))
     lines = [*given.overrides, MULTIRUN] if given.multirun else given.overrides
     with understood(loader, lines):
         if given.cfg:
@@ -88,6 +90,11 @@ def _simulate(arguments: list[str], survey: bool = False) -> int:
     if sweep:
         return _sweep(loader, master, _line(arguments))
     return _run(loader, given.overrides, _line(arguments))
+
+
+def _may_ask_for_more(override: str) -> bool:
+    """Whether an override can make a sweep of a single run: to know it for sure takes as long as a run."""
+    return override[:1] in ("+", "~") or override.startswith("hydra")
 
 
 def _version() -> str:
@@ -141,6 +148,7 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
 
     with understood(loader, []):
         session = Session(settings_of(plain(master)))
+    print(f"prebleexp: composing the jobs of sweep {session.settings.sweep}", file=sys.stderr, flush=True)
     _launch(loader, master, session)
     if session.settings.output == "table":
         tables.summary(session.axes, session.results, session.places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,26 +33,32 @@ SECONDS = (15, 60, 240, 960)
 def main(arguments: Sequence[str]) -> None:
     """Print a line a policy, or with `scaling` one for each size of the cluster and each length of the run.
 
-    `output=json` prints a list of rows. Raises InvalidInput for other arguments.
+    `policy=NAME[,NAME…]`: these, one's own too; `output=json` prints a list of rows. Raises InvalidInput for other
+    arguments and policies that do not exist.
     """
-    output, rows_of = "table", throughput
+    output, scaled, policies = "table", False, None
     for argument in arguments:
         if argument in ("output=table", "output=json"):
             output = argument.removeprefix("output=")
         elif argument == "scaling":
-            rows_of = scaling
+            scaled = True
+        elif argument.removeprefix("policy=") not in (argument, ""):
+            policies = argument.removeprefix("policy=").split(",")
         else:
-            raise InvalidInput(f"bench does not know {argument!r}; valid: scaling, output=table, output=json")
-    rows = rows_of()
+            raise InvalidInput(
+                f"bench does not know {argument!r}; valid: scaling, policy=NAME,…, output=table, output=json"
+            )
+    print("prebleexp: measuring, on one core; a minute or two", file=sys.stderr, flush=True)
+    rows = scaling(policies or SCALED) if scaled else throughput(policies or POLICIES)
     if output == "json":
         print(json.dumps(rows, indent=1))
         return
     tables.show(list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
 
 
-def throughput() -> list[dict[str, Any]]:
+def throughput(policies: Sequence[str] = POLICIES) -> list[dict[str, Any]]:
     """Simulated requests per second of CPU."""
-    return [measure(configure.cells([*CASE, f"policy={policy}"])[0]) for policy in POLICIES]
+    return [measure(configure.cells([*CASE, f"policy={policy}"])[0]) for policy in policies]
 
 
 def measure(cell: Cell) -> dict[str, Any]:
@@ -65,11 +72,11 @@ def measure(cell: Cell) -> dict[str, Any]:
     }
 
 
-def scaling() -> list[dict[str, Any]]:
+def scaling(policies: Sequence[str] = SCALED) -> list[dict[str, Any]]:
     """Microseconds of CPU a decision, by GPUs and by requests."""
     sizes = [(gpus, 8 * gpus, 15) for gpus in GPUS] + [(8, 64, seconds) for seconds in SECONDS[1:]]
     rows = []
-    for policy in SCALED:
+    for policy in policies:
         for gpus, rps, seconds in sizes:
             (cell,) = configure.cells([f"policy={policy}", f"gpus={gpus}", f"rps={rps}", f"duration_s={seconds}"])
             workload = runs.draw(cell)

@@ -16,8 +16,9 @@ from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
 from prebleexp.launch.given import Given
+from prebleexp.losses import lost, sentences
 from prebleexp.report import compare_page, frame
-from prebleexp.report.wording import percent_difference, plain, short, slug
+from prebleexp.report.wording import percent, percent_difference, plain, short, slug
 
 METRIC = "norm_latency_mean_s"
 Run = tuple[Measured, Mapping[str, str]]
@@ -54,12 +55,14 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     found = compare(a, b, metric)
     judged = found if limit is None or limit.metric == metric else compare(a, b, limit.metric)
     broken = _broken(judged, limit)
+    losses = _losses(found)
     _print(found, output)
     if report != "none":
         path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
-        page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken)
+        page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
         print(frame.write(path / "index.html", page), file=sys.stderr)
-    print(_account(found), file=sys.stderr)
+    for line in (_account(found), *(f"prebleexp: {one}" for one in losses)):
+        print(line, file=sys.stderr)
     for line in broken:
         print(f"fail_if={fail_if}: {line}", file=sys.stderr)
     if limit is not None and not broken:
@@ -146,11 +149,24 @@ def _broken(found: Comparison, limit: Limit | None) -> list[str]:
     """A line for every cell that is beyond the limit."""
     if limit is None:
         return []
-    return [
+    lines = [
         f"{limit.metric} {percent_difference(cell.difference, cell.half_width)} at {_where(cell.place)}"
         for cell in found.cells
         if limit.broken_by(cell)
     ]
+    if found.silent[1] > found.silent[0]:
+        lines.append(f"B has no {limit.metric} in {_cells(found.silent[1])}, A in {found.silent[0]}")
+    return lines + [
+        f"B does not serve {lost(cell.runs[1]):,} requests, A {lost(cell.runs[0]):,}, at {_where(cell.place)}"
+        for cell in found.cells
+        if limit.evaded_by(cell)
+    ]
+
+
+def _losses(found: Comparison) -> list[str]:
+    """Sentences: which requests each side did not serve."""
+    of_sides = ([(_where(cell.place), cell.runs[side]) for cell in found.cells] for side in (0, 1))
+    return [f"{name}: {one}" for name, cells in zip("AB", of_sides, strict=True) for one in sentences(cells)]
 
 
 def _unsure(found: Comparison, limit: Limit) -> str:
@@ -172,7 +188,9 @@ def _where(place: Mapping[str, Any]) -> str:
 def _print(found: Comparison, output: str) -> None:
     names = list(dict.fromkeys(name for cell in found.cells for name in cell.place))
     if output == "table":
-        heads = [*names, f"{found.metric} of A", "of B", "difference", "seeds", "B is"]
+        lossy = compare_page.lossy(found)
+        heads = [*names, f"{found.metric} of A", "of B", "difference", "seeds"]
+        heads += [*(("finished of A", "of B") if lossy else ()), "B is"]
         lines = [
             [
                 *(short(cell.place.get(name)) for name in names),
@@ -180,6 +198,7 @@ def _print(found: Comparison, output: str) -> None:
                 tables.number(cell.b),
                 percent_difference(cell.difference, cell.half_width),
                 str(cell.seeds),
+                *(map(percent, cell.finished) if lossy else ()),
                 cell.verdict.value,
             ]
             for cell in found.cells
@@ -195,6 +214,8 @@ def _print(found: Comparison, output: str) -> None:
             "difference": cell.difference,
             "half_width_95": cell.half_width,
             "seeds": cell.seeds,
+            "finished_a": cell.finished[0],
+            "finished_b": cell.finished[1],
             "verdict": cell.verdict.value,
         }
         for cell in found.cells
@@ -209,4 +230,6 @@ def _print(found: Comparison, output: str) -> None:
 def _account(found: Comparison) -> str:
     counts = [f"{found.count(verdict)} {verdict.value}" for verdict in Verdict if found.count(verdict)]
     rest = f"; {found.left_out} only on one side" if found.left_out else ""
+    for name, count in zip("AB", found.silent, strict=True):
+        rest += f"; {name} has no value in {_cells(count)}" if count else ""
     return f"{_cells(len(found.cells))}: B is {', '.join(counts)}{rest}"

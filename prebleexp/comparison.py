@@ -11,11 +11,12 @@ from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.intervals import CONFIDENCE, mean_interval
-from prebleexp.metrics import METRICS
+from prebleexp.losses import Row, lost, sentences
+from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER
 
 Value = int | float | str | bool | None
 Place = tuple[tuple[str, Value], ...]
-HIGHER_IS_BETTER = ("n_finished", "hit_ratio", "output_tokens_per_s", "requests_per_s")
+COUNTS = ("n_finished", "n_requests")
 
 
 class Verdict(Enum):
@@ -25,6 +26,10 @@ class Verdict(Enum):
     WORSE = "worse"
     UNDECIDED = "undecided"
     EQUAL = "equal"
+    DIFFERENT = "different"
+    """surely, but neither more nor less of the metric is better"""
+    INCOMPARABLE = "incomparable"
+    """what looks better has lost requests that the other served, and the metric is of the others"""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,14 @@ class Cell:
     """the half-width with which the intervals of all cells hold at once, with 95 % probability"""
     seeds: int
     verdict: Verdict
+    runs: tuple[Sequence[Row], Sequence[Row]]
+    """those of A and of B with a seed that both have"""
+
+    @property
+    def finished(self) -> list[float | None]:
+        """The shares of requests that A and B finished."""
+        counts = ([sum(int(row.get(name) or 0) for row in side) for name in COUNTS] for side in self.runs)
+        return [part / whole if whole else None for part, whole in counts]
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,8 @@ class Comparison:
     """the same in all cells"""
     left_out: int
     """configurations that only one side has"""
+    silent: tuple[int, int]
+    """those of both in which A, and in which B, has no value: nothing was served"""
 
     def count(self, verdict: Verdict) -> int:
         return sum(cell.verdict is verdict for cell in self.cells)
@@ -92,6 +107,10 @@ class Limit:
             return False
         return cell.difference is None or cell.together is None or abs(cell.difference) > cell.together
 
+    def evaded_by(self, cell: Cell) -> bool:
+        """Whether B did not serve requests that A did, and so is not measured by them."""
+        return _loses_more(cell.runs[1], cell.runs[0], self.metric)
+
 
 def flattened(content: Mapping[str, Any]) -> dict[str, Value]:
     """What a key is a hash of, as columns: "gpus", "policy" (its class), "policy.window_s" …"""
@@ -117,16 +136,18 @@ def compare(a: Sequence[Measured], b: Sequence[Measured], metric: str) -> Compar
             raise InvalidInput(f"{name} has no runs")
     differs = _differing(a, b)
     ones, others = _by_place(a, differs), _by_place(b, differs)
-    pairs = {place: _values(ones[place], others[place], metric) for place in ones if place in others}
-    common = {place: values for place, values in pairs.items() if values}
+    pairs = {place: _pairs(ones[place], others[place]) for place in ones if place in others}
+    common = {place: runs for place, runs in pairs.items() if _values(runs, metric)}
     if not common:
         raise InvalidInput(_why_nothing(a, b, differs, bool(pairs), metric))
     places = [dict(place) for place in common]
     names = dict.fromkeys(name for place in places for name in place)
     fixed = {name: places[0].get(name) for name in names if len({place.get(name) for place in places}) == 1}
-    cells = [_cell(place, values, metric, len(common), fixed) for place, values in common.items()]
+    cells = [_cell(place, runs, metric, len(common), fixed) for place, runs in common.items()]
     order = sorted(cells, key=lambda cell: [_rank(value) for value in cell.place.values()])
-    return Comparison(metric, tuple(order), differs, fixed, len(ones) + len(others) - 2 * len(common))
+    left_out = len(ones) + len(others) - 2 * len(pairs)
+    silent = [[all(pair[i].metrics.get(metric) is None for pair in runs) for runs in pairs.values()] for i in (0, 1)]
+    return Comparison(metric, tuple(order), differs, fixed, left_out, (sum(silent[0]), sum(silent[1])))
 
 
 def _differing(a: Sequence[Measured], b: Sequence[Measured]) -> dict[str, tuple[Value, Value]]:
@@ -149,21 +170,31 @@ def _by_place(side: Sequence[Measured], without: Mapping[str, object]) -> dict[P
     return found
 
 
-def _values(one: Mapping[Value, Measured], other: Mapping[Value, Measured], metric: str) -> list[tuple[float, float]]:
+def _pairs(one: Mapping[Value, Measured], other: Mapping[Value, Measured]) -> list[tuple[Measured, Measured]]:
     seeds = sorted((seed for seed in one if seed in other), key=_rank)
-    pairs = [(one[seed].metrics.get(metric), other[seed].metrics.get(metric)) for seed in seeds]
+    return [(one[seed], other[seed]) for seed in seeds]
+
+
+def _values(runs: Sequence[tuple[Measured, Measured]], metric: str) -> list[tuple[float, float]]:
+    pairs = [(one.metrics.get(metric), other.metrics.get(metric)) for one, other in runs]
     return [(float(x), float(y)) for x, y in pairs if x is not None and y is not None]
 
 
 def _cell(
-    place: Place, pairs: Sequence[tuple[float, float]], metric: str, cells: int, fixed: Mapping[str, object]
+    place: Place, runs: Sequence[tuple[Measured, Measured]], metric: str, cells: int, fixed: Mapping[str, object]
 ) -> Cell:
+    pairs = _values(runs, metric)
     count = len(pairs)
     a, b = (math.fsum(side) / count for side in zip(*pairs, strict=True))
     differences = [y - x for x, y in pairs]
     mean, half = mean_interval(differences)
     together = mean_interval(differences, 1 - (1 - CONFIDENCE) / cells)[1]
     scale = abs(a)
+    of_a, of_b = ([{**one.place, **one.metrics} for one in side] for side in zip(*runs, strict=True))
+    verdict = _verdict(pairs, mean, half, metric)
+    flattered = {Verdict.BETTER: (of_b, of_a), Verdict.WORSE: (of_a, of_b)}.get(verdict)
+    if flattered and _loses_more(*flattered, metric):
+        verdict = Verdict.INCOMPARABLE
     return Cell(
         place={name: value for name, value in place if name not in fixed},
         a=a,
@@ -172,23 +203,34 @@ def _cell(
         half_width=None if half is None or not scale else half / scale,
         together=None if together is None or not scale else together / scale,
         seeds=count,
-        verdict=_verdict(pairs, mean, half, metric),
+        verdict=verdict,
+        runs=(of_a, of_b),
     )
 
 
 def _verdict(pairs: Sequence[tuple[float, float]], mean: float, half: float | None, metric: str) -> Verdict:
+    better = DECLARED[metric].better
     if all(x == y for x, y in pairs):
         return Verdict.EQUAL
     if half is None or abs(mean) <= half:
         return Verdict.UNDECIDED
-    return Verdict.BETTER if (mean > 0) == (metric in HIGHER_IS_BETTER) else Verdict.WORSE
+    if better == NEITHER:
+        return Verdict.DIFFERENT
+    return Verdict.BETTER if (mean > 0) == (better == HIGHER) else Verdict.WORSE
+
+
+def _loses_more(one: Sequence[Row], other: Sequence[Row], metric: str) -> bool:
+    """Whether a metric, unless it is a count of requests, is of fewer on one side, since it lost the others."""
+    return not metric.startswith("n_") and lost(one) > lost(other)
 
 
 def _why_nothing(
     a: Sequence[Measured], b: Sequence[Measured], differs: Mapping[str, object], paired: bool, metric: str
 ) -> str:
     if paired:
-        return f"A and B have no seed in common for which both have {metric}"
+        served = ((name, [{**run.place, **run.metrics} for run in side]) for name, side in (("A", a), ("B", b)))
+        said = (f"{name}: {one}" for name, rows in served for one in sentences([(name, rows)]))
+        return "; ".join([f"A and B have no seed in common for which both have {metric}", *said])
     for name in dict.fromkeys(name for run in (*a, *b) for name in run.place):
         of_a, of_b = ({run.place.get(name) for run in side} for side in (a, b))
         if name not in differs and not of_a & of_b:
@@ -218,11 +260,10 @@ def limit_of(text: str) -> Limit:
     if not share.strip().endswith("%") or not math.isfinite(value) or number[:1] not in "+-":
         raise InvalidInput(f"fail_if={text} is not valid; it is like p99_ttft:+5% or hit_ratio:-2%")
     metric, sign = metric_of(name.strip()), -1 if number[0] == "-" else 1
-    worse = -1 if metric in HIGHER_IS_BETTER else 1
-    if sign != worse:
-        better = "higher" if worse < 0 else "lower"
+    better = DECLARED[metric].better
+    if better == (HIGHER if sign > 0 else LOWER):
         raise InvalidInput(
-            f"fail_if={text} would fail what is better: of {metric} {better} is; write {name}:{'+-'[worse < 0]}…%"
+            f"fail_if={text} would fail what is better: of {metric} {better} is; write {name}:{'+-'[sign > 0]}…%"
         )
     return Limit(metric, math.copysign(value, sign))
 

@@ -1,57 +1,88 @@
-"""Where numba keeps this package's machine code: a folder of its own for every state of the sources.
+"""Where numba keeps machine code: a folder for every state of the sources that it was made from.
 
-numba notices an edit only in the file of the function itself, not in the functions that it calls: with one folder
-for all states it would go on running old code.
+numba notices an edit only in the file of the function itself, not in the functions that it calls. So every module's
+code has a folder named by a digest of the module and of all that it imports: sim's as a whole, any other's with sim's.
+An edited router is compiled alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-_PACKAGE = Path(__file__).resolve().parent
-COMPILED = ("sim", "policies")
-"""parts of the package that hold functions numba compiles"""
+from prebleexp import sources
 
-
-def use_own_folder() -> None:
-    """Point numba at the folder. To be called before anything of this package is compiled; worker processes
-    inherit it."""
-    folder = str(_folder())
-    os.environ["NUMBA_CACHE_DIR"] = folder
-    if "numba" in sys.modules:
-        sys.modules["numba"].config.CACHE_DIR = folder
+_LOCK = threading.RLock()
 
 
-def is_missing() -> bool:
-    """Whether nothing was ever compiled from these sources."""
-    folder = _folder()
-    return not (folder.is_dir() and any(folder.iterdir()))
+@contextmanager
+def folder(file: str, module: str | None = None, variant: str = "") -> Iterator[None]:
+    """What numba is asked to keep within, it keeps in the folder of this source file."""
+    from numba import config
 
-
-def _folder() -> Path:
-    name = Path("prebleexp") / _digest()
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    if given and Path(given).name == name.name:
-        return Path(given)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    for base in (given or home, tempfile.gettempdir()):
-        folder = Path(base) / name
+    with _LOCK:
+        settings: Any = config
+        before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder_of(file, module, variant))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            yield
+        finally:
+            settings.CACHE_DIR = before
+
+
+def variant_of(file: str, check: bool) -> str:
+    """Code that is not the package's looks at every index, unless it is told not to."""
+    return "" if check or sources.is_own(file) else "-unchecked"
+
+
+def folder_of(file: str, module: str | None = None, variant: str = "") -> Path:
+    """That folder. `variant`: of code that is compiled otherwise."""
+    return _base() / (_digest(Path(file).resolve(), module)[:16] + variant)
+
+
+def is_missing(file: str, module: str | None = None, check: bool = True) -> bool:
+    """Whether nothing was ever compiled from this file as it is."""
+    place = folder_of(file, module, variant_of(file, check))
+    return not (place.is_dir() and any(place.iterdir()))
+
+
+def _digest(file: Path, module: str | None) -> str:
+    core = _core()
+    if not sources.is_own(file):
+        # Its own files may change while Python runs: a new module of that name is new code.
+        return _both(sources.digest(sources.with_imports(file, module)), core)
+    return core if file.is_relative_to(sources.PACKAGE / "sim") else _digest_of_part(file, core)
+
+
+@cache
+def _digest_of_part(file: Path, core: str) -> str:
+    return _both(sources.digest(sources.own_imports(file)), core)
+
+
+def _both(one: str, other: str) -> str:
+    return hashlib.sha256(f"{one} {other}".encode()).hexdigest()
+
+
+@cache
+def _core() -> str:
+    return sources.digest((sources.PACKAGE / "sim").rglob("*.py"))
+
+
+@cache
+def _base() -> Path:
+    home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    for place in (home, tempfile.gettempdir()):
+        made = Path(place) / "prebleexp"
+        try:
+            made.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue
-        if os.access(folder, os.W_OK):
-            return folder
-    return Path(tempfile.mkdtemp()) / name
-
-
-def _digest() -> str:
-    digest = hashlib.sha256()
-    for file in sorted(path for part in COMPILED for path in (_PACKAGE / part).rglob("*.py")):
-        digest.update(file.relative_to(_PACKAGE).as_posix().encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+        if os.access(made, os.W_OK):
+            return made
+    return Path(tempfile.mkdtemp())

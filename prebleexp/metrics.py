@@ -1,109 +1,178 @@
 """Outcome arrays to one flat row: the numbers that tables, figures and comparisons are made of.
 
-Definitions are those of the released simulator (spec: e2-as-released, Q9): averages are over every request that
-reported, unfinished ones as of their last report (of latency itself, the release averages only what finished by the
-duration). `n_finished` and its neighbours say how many there are of each.
+Each metric is declared here and nowhere else: rows, comparisons, the words of reports and docs/metrics.md are made from
+the declaration. Definitions are those of the released simulator (spec: e2-as-released, Q9): averages are over every
+request that reported, unfinished ones as of their last report (of latency itself, the release averages only what
+finished by the duration). `n_finished` and its neighbours say how many there are of each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.sim.types import Floats, Outcome, State, Workload
+from prebleexp.sim.types import Floats, Ints, Outcome, State, Workload
 
-Metric = int | float | None
+Number = int | float | None
+LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
+"""what is better"""
+STATISTICS = {"mean": "Mean", "p50": "Median", "p90": "90th percentile", "p99": "99th percentile"}
 
-QUANTITIES = ("ttft", "tpot", "latency", "norm_latency")
-STATISTICS = ("mean", "p50", "p90", "p99")
-METRICS = (
-    "n_requests",
-    "n_finished",
-    "n_running",
-    "n_queued",
-    "n_unrouted",
-    *(f"{quantity}_{statistic}_s" for quantity in QUANTITIES for statistic in STATISTICS),
-    *(f"overhead_{statistic}_s" for statistic in STATISTICS),
-    "router_wait_mean_s",
-    "hit_ratio",
-    "output_tokens_per_s",
-    "requests_per_s",
-    "output_tokens_mean",
-    "output_tokens_variance",
-    "told_error_tokens",
-    "told_rank_correlation",
-    "evicted_tokens",
-    "retracted",
-    "peak_kv_tokens",
-    "requests_max_over_mean",
-    "end_s",
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that each request has one of, or none (NaN): its `STATISTICS` are metrics."""
+
+    name: str
+    of: Callable[[Outcome], Floats]
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a run."""
+
+    name: str
+    of: Callable[[Served], Number]
+    unit: str
+    better: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Served:
+    """A run, and what several metrics need of it."""
+
+    workload: Workload
+    made: Outcome
+
+    @cached_property
+    def states(self) -> list[int]:
+        """Requests by `State`."""
+        return [int(count) for count in np.bincount(self.made.state, minlength=len(State))]
+
+    def total(self, *names: str) -> int:
+        """Over all GPUs."""
+        return sum(int(getattr(self.made, f"gpu_{name}").sum()) for name in names)
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Output tokens of each request when it is finished."""
+        return np.minimum(self.workload.output_tokens, self.workload.max_new_tokens)
+
+    @cached_property
+    def statistics(self) -> dict[str, tuple[float | None, ...]]:
+        return {one.name: _statistics(one.of(self.made)) for one in QUANTITIES}
+
+    @cached_property
+    def told(self) -> tuple[float | None, float | None]:
+        """How good what the policy was told of output lengths is: mean absolute error, and Spearman's rank correlation,
+        which is 0 where all were told the same."""
+        heard = ~np.isnan(self.made.told_output)
+        if not heard.any():
+            return None, None
+        told, lengths = self.made.told_output[heard], self.lengths[heard]
+        error = float(np.abs(told - lengths).mean())
+        if told.min() == told.max():
+            return error, 0.0
+        ranks = [_ranks(side) for side in (told, lengths)]
+        spread = float(ranks[0].std() * ranks[1].std())
+        covariance = float(((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())).mean())
+        return error, covariance / spread if spread else 0.0
+
+
+def _each(seconds: Floats, tokens: Ints) -> Floats:
+    """Seconds a token; NaN where there is none."""
+    found: Floats = np.divide(seconds, tokens, out=np.full(len(tokens), np.nan), where=tokens > 0)
+    return found
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _count(state: State, better: str, meaning: str) -> Metric:
+    return Metric(f"n_{state.name.lower()}", lambda run: run.states[state], "requests", better, meaning)
+
+
+def _statistic(one: Quantity, i: int, name: str) -> Metric:
+    in_unit = "in seconds per token" if one.unit == "s/token" else "in seconds"
+    meaning = f"{STATISTICS[name]} over the requests that have one, {in_unit}, of the {one.meaning}."
+    return Metric(f"{one.name}_{name}_s", lambda run: run.statistics[one.name][i], one.unit, LOWER, meaning)
+
+
+# fmt: off
+QUANTITIES = (
+    Quantity("ttft", lambda made: made.ttft_s, "s", "time to first token: first token − arrival"),
+    Quantity("tpot", lambda made: _each(made.latency_s - made.ttft_s, made.output_seen - 1), "s/token",
+             "time per output token: (latency − time to first token) / (output tokens − 1)"),
+    Quantity("latency", lambda made: made.latency_s, "s",
+             "latency: last token − arrival; of unfinished requests as of their last report"),
+    Quantity("norm_latency", lambda made: _each(made.latency_s, made.output_seen), "s/token",
+             "normalised latency: latency / output tokens"),
+    Quantity("overhead", lambda made: made.overhead_s, "s",
+             "time that the routing decision took, by the overhead model; nothing with overhead=none"),
 )
+_METRICS = (
+    Metric("n_requests", lambda run: len(run.made), "requests", NEITHER, "Requests that arrived."),
+    _count(State.FINISHED, HIGHER, "Requests whose last token came."),
+    _count(State.RUNNING, LOWER, "Requests that were in a batch when the run ended."),
+    _count(State.QUEUED, LOWER, "Requests that waited on a GPU when the run ended."),
+    _count(State.UNROUTED, LOWER, "Requests that no GPU had been chosen for when the run ended."),
+    _count(State.REFUSED, LOWER, "Requests that were refused: by the router, or since no GPU can hold them."),
+    *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
+    Metric("router_wait_mean_s", lambda run: _statistics(run.made.router_wait_s)[0], "s", LOWER,
+           "Mean time from a request's arrival until the router took it up, in seconds; above zero only where one "
+           "router serves decisions in turn (overhead=serial)."),
+    # every admitted prompt token was either found or computed; the rest of what was forwarded is decoding
+    Metric("hit_ratio", lambda run: _ratio(run.total("hit_tokens"), run.total("hit_tokens", "prefilled_tokens")),
+           "share", HIGHER,
+           "Prompt tokens found in a GPU's prefix cache over all prompt tokens of all prefills, from 0 to 1."),
+    Metric("output_tokens_per_s", lambda run: _ratio(int(run.made.output_seen.sum()), run.made.end_s), "tokens/s",
+           HIGHER, "Output tokens reported, over the length of the run."),
+    Metric("requests_per_s", lambda run: _ratio(run.states[State.FINISHED], run.made.end_s), "requests/s", HIGHER,
+           "Finished requests over the length of the run."),
+    Metric("output_tokens_mean", lambda run: float(run.lengths.mean()) if len(run.lengths) else None, "tokens", NEITHER,
+           "Mean of the output lengths that requests have, whether or not they were served."),
+    Metric("output_tokens_variance", lambda run: float(run.lengths.var()) if len(run.lengths) else None, "tokens²",
+           NEITHER, "Their variance, in tokens²."),
+    Metric("told_error_tokens", lambda run: run.told[0], "tokens", LOWER,
+           "Mean absolute difference of the output length that the policy was told and the true one, in tokens; of "
+           "policies that read lengths alone."),
+    Metric("told_rank_correlation", lambda run: run.told[1], "−1 to 1", HIGHER,
+           "Spearman's rank correlation of the two: 1 for an oracle, 0 where all were told the same."),
+    Metric("evicted_tokens", lambda run: run.total("evicted_tokens"), "tokens", LOWER,
+           "Tokens of KV that prefix caches dropped for want of memory."),
+    Metric("retracted", lambda run: run.total("retracted"), "times", LOWER,
+           "How often a running request was sent back to its queue for want of memory."),
+    Metric("peak_kv_tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
+           "The most tokens of KV that any GPU held at a time."),
+    Metric("requests_max_over_mean",
+           lambda run: _ratio(int(run.made.gpu_requests.max()) * len(run.made.gpu_requests), run.total("requests")),
+           "ratio", LOWER, "Requests sent to the busiest GPU over the mean of all GPUs: 1 is perfect balance."),
+    Metric("end_s", lambda run: run.made.end_s, "s", LOWER, "When the run ended, in simulated seconds from its start."),
+)
+# fmt: on
+DECLARED = {one.name: one for one in _METRICS}
+METRICS = tuple(DECLARED)
 """the names of a row's metrics, in order"""
 
 
-def per_request(outcome: Outcome) -> dict[str, Floats]:
-    """TPOT = (latency − TTFT)/(output − 1) and normalised latency = latency/output in seconds; NaN where there is
-    none."""
-    output = outcome.output_seen.astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tpot = np.where(output > 1, (outcome.latency_s - outcome.ttft_s) / (output - 1), np.nan)
-        norm_latency = np.where(output > 0, outcome.latency_s / output, np.nan)
-    return {"tpot_s": tpot, "norm_latency_s": norm_latency}
-
-
-def measure(workload: Workload, outcome: Outcome) -> dict[str, Metric]:
+def measure(workload: Workload, outcome: Outcome) -> dict[str, Number]:
     """One row: `METRICS` by name, seconds and tokens; None where there is nothing to average."""
-    states = np.bincount(outcome.state, minlength=len(State))
-    row: dict[str, Metric] = {"n_requests": len(outcome)}
-    for state in (State.FINISHED, State.RUNNING, State.QUEUED, State.UNROUTED):
-        row[f"n_{state.name.lower()}"] = int(states[state])
-    derived = per_request(outcome)
-    columns = (outcome.ttft_s, derived["tpot_s"], outcome.latency_s, derived["norm_latency_s"])
-    for quantity, column in zip(QUANTITIES, columns, strict=True):
-        for statistic, value in zip(STATISTICS, _statistics(column), strict=True):
-            row[f"{quantity}_{statistic}_s"] = value
-    for statistic, value in zip(STATISTICS, _statistics(outcome.overhead_s), strict=True):
-        row[f"overhead_{statistic}_s"] = value
-    row["router_wait_mean_s"] = _statistics(outcome.router_wait_s)[0]
-    lengths = np.minimum(workload.output_tokens, workload.max_new_tokens)
-    # Every admitted prompt token was either found or computed; the rest of what was forwarded is decoding.
-    hit, looked_up = (
-        int(outcome.gpu_hit_tokens.sum()),
-        int((outcome.gpu_hit_tokens + outcome.gpu_prefilled_tokens).sum()),
-    )
-    routed = outcome.gpu_requests
-    row |= {
-        "hit_ratio": _ratio(hit, looked_up),
-        "output_tokens_per_s": _ratio(int(outcome.output_seen.sum()), outcome.end_s),
-        "requests_per_s": _ratio(int(states[State.FINISHED]), outcome.end_s),
-        "output_tokens_mean": float(lengths.mean()) if len(lengths) else None,
-        "output_tokens_variance": float(lengths.var()) if len(lengths) else None,
-        **_told(outcome.told_output, lengths),
-        "evicted_tokens": int(outcome.gpu_evicted_tokens.sum()),
-        "retracted": int(outcome.gpu_retracted.sum()),
-        "peak_kv_tokens": int(outcome.gpu_peak_kv_tokens.max()),
-        "requests_max_over_mean": _ratio(int(routed.max()) * len(routed), int(routed.sum())),
-        "end_s": outcome.end_s,
-    }
-    return row
+    run = Served(workload, outcome)
+    return {name: one.of(run) for name, one in DECLARED.items()}
 
 
-def _told(told: Floats, lengths: npt.NDArray[np.integer]) -> dict[str, Metric]:
-    """How good what the policy was told of output lengths is: mean absolute error, and Spearman's rank correlation,
-    which is 0 where all were told the same."""
-    heard = ~np.isnan(told)
-    if not heard.any():
-        return dict.fromkeys(("told_error_tokens", "told_rank_correlation"))
-    told, lengths = told[heard], lengths[heard]
-    error = float(np.abs(told - lengths).mean())
-    if told.min() == told.max():
-        return {"told_error_tokens": error, "told_rank_correlation": 0.0}
-    ranks = [_ranks(side) for side in (told, lengths)]
-    spread = float(ranks[0].std() * ranks[1].std())
-    covariance = float(((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())).mean())
-    return {"told_error_tokens": error, "told_rank_correlation": covariance / spread if spread else 0.0}
+def per_request(outcome: Outcome) -> dict[str, Floats]:
+    """Each of `QUANTITIES` as a column, in seconds; NaN where there is none."""
+    return {f"{one.name}_s": one.of(outcome) for one in QUANTITIES}
 
 
 def _ranks(values: npt.NDArray[Any]) -> Floats:
@@ -111,10 +180,6 @@ def _ranks(values: npt.NDArray[Any]) -> Floats:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[place], np.float64)
-
-
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
 
 
 def _statistics(column: Floats) -> tuple[float | None, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from prebleexp import losses
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable, runs
 from prebleexp.experiment.cache import Cache
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str], command: str) -> int:
         key=key,
         configuration=configuration,
         files={"Every step, for ui.perfetto.dev": TRACE},
+        host_s=float(getattr(cell.engine, "step_cost_s", 0.0)),
     )
     with frame.into(folder), durable.writing(folder / TRACE) as file:
         count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
@@ -52,6 +54,9 @@ def main(arguments: Sequence[str], command: str) -> int:
     else:
         print(path, folder / TRACE, sep="\n")
     print(f"{run.metrics['n_requests']:,} requests, {count:,} events", file=sys.stderr)
+    horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s}
+    for sentence in losses.sentences([("", [run.metrics | horizon])]):
+        print(f"prebleexp: {sentence}", file=sys.stderr)
     return 0
 
 

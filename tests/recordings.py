@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from prebleexp.engines.released.engine import Released
 from prebleexp.hardware.model import Hardware
 from prebleexp.lengths.known import Max, Oracle
 from prebleexp.overhead.model import Overhead
@@ -22,7 +23,6 @@ from prebleexp.policies.e2_released import ReleasedE2
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.random import Random
 from prebleexp.policies.round_robin import RoundRobin
-from prebleexp.sim.engine import Engine
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Workload
 
@@ -66,13 +66,12 @@ def rerun(case: str, *, stepwise: bool = False, folder: Path = FOLDER) -> tuple[
         gpus=config["num_gpus"],
         policy=OWN[config["scheduler"]],
         hardware=replace(A6000, kv_tokens=config["kv_tokens_effective"], context_length=config["context_len"]),
-        engine=Engine(config.get("step_cost_s", 0.0006), config.get("output_step_cost_s", 0.03)),
+        engine=Released(config.get("step_cost_s", 0.0006), config.get("output_step_cost_s", 0.03), stepwise=stepwise),
         lengths=Oracle() if config["scheduler"] == "empanada" else Max(),
         overhead=Overhead(),
         duration_s=config["duration"],
         horizon=config.get("horizon", "stop"),
         seed=0,
-        stepwise=stepwise,
     )
     return recorded, outcome
 

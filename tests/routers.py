@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
-
-import numpy as np
 
 from prebleexp.hardware.model import Hardware
 from prebleexp.policies.base import Policy
-from prebleexp.sim import state
-from prebleexp.sim.memory import NONE, Memory
-from prebleexp.sim.records import GPU, Prompts
-from prebleexp.sim.room import lacks_room, with_more_room
-from prebleexp.sim.types import Floats, Workload
+from prebleexp.sim import world
+from prebleexp.sim.handles import Block
+from prebleexp.sim.plug import Plug
+from prebleexp.sim.records import COST, NONE, REPORT, View
+from prebleexp.sim.simulate import COST as COSTS
+from prebleexp.sim.types import Floats, Setup, Workload, records
 
 
 def cost_of_a_token(ms: float = 1.0, kv_tokens: int = 1 << 30) -> Hardware:
@@ -21,48 +21,96 @@ def cost_of_a_token(ms: float = 1.0, kv_tokens: int = 1 << 30) -> Hardware:
 
 
 class Router:
-    """Holds the policy's memory, the GPUs' records, and what was routed where."""
+    """Holds what the policy remembers, what it sees, and what was routed where."""
 
     def __init__(
         self, policy: Policy, workload: Workload, gpus: int, hardware: Hardware, expected: Floats | None = None
     ) -> None:
         self.policy, self.workload = policy, workload
-        self.memory: Memory = policy.start(workload, gpus, 0)._replace(cost=hardware.step_cost())
-        self.gpus = np.zeros(gpus, GPU).view(np.recarray)
-        self.gpus.kv_free = hardware.kv_tokens
-        self.requests = state._requests(workload, expected)
-        self.prompts: Prompts = state._prompts(workload)
+        setup = Setup(gpus, 0, len(workload), hardware.kv_tokens, hardware.context_length, workload)
+        cache = world.told(world.made_cache(setup, gpus), expected)
+        reports = records(gpus, REPORT)
+        reports.kv_free = hardware.kv_tokens
+        self._cost = Plug(hardware, hardware.kernels(), hardware.start(), COST, COSTS)
+        self._view = Block(world.made_view(cache.requests, cache.prompts, reports, self._cost.repeated(gpus)))
+        self._memory = Block(policy.start(setup))
         self.routed: list[int] = []
         """the GPU of each request so far"""
         self.unfinished: list[int] = []
 
+    def __deepcopy__(self, memo: Any) -> Router:
+        """With arrays of its own."""
+        other = copy.copy(self)
+        other._view = Block(_copied(self._view.value._replace(costs=NONE))._replace(costs=self._view.value.costs))
+        other._memory = Block(_copied(self._memory.value))
+        other.routed, other.unfinished = list(self.routed), list(self.unfinished)
+        return other
+
+    @property
+    def memory(self) -> Any:
+        return self._memory.value
+
+    @property
+    def seen(self) -> View:
+        view: View = self._view.value
+        return view
+
+    @property
+    def gpus(self) -> Any:
+        """What GPUs report."""
+        return self.seen.gpus
+
+    @property
+    def sent(self) -> Any:
+        return self.seen.sent
+
+    @property
+    def requests(self) -> Any:
+        return self.seen.requests
+
+    @property
+    def handles(self) -> tuple[Any, Any]:
+        """What compiled functions are given: the policy's memory, and the view."""
+        return self._memory.handle, self._view.handle
+
     def route(self, now: float) -> int:
         """Route the next request."""
-        request = self.requests[len(self.routed)]
-        if lacks_room(self.memory, len(self.gpus), int(request.segments)):
-            self.memory = with_more_room(self.memory, len(self.gpus), int(request.segments))
-        gpu = int(self.policy.route(self.memory, self.gpus, request, self.prompts, now))
-        self.unfinished.append(len(self.routed))
+        request, kind = len(self.routed), type(self.policy)
+        if hasattr(kind, "lacks_room") and kind.lacks_room(self.policy, *self.handles, request):
+            self._memory = Block(kind.with_more_room(self.policy, *self.handles, request))
+        gpu = int(self.policy.route(*self.handles, request, now))
+        assert gpu in self.seen.candidates
+        self.unfinished.append(request)
         self.routed.append(gpu)
-        self.gpus[gpu].outstanding += 1
+        self.requests[request].gpu = gpu
+        self.sent[gpu].outstanding += 1
         return gpu
 
     def finish(self, request: int, now: float, ttft_s: float = 0.0, tpot_s: float = 0.0) -> None:
-        gpu = self.routed[request]
+        """`tpot_s`: (latency − TTFT) / output tokens."""
+        row = self.requests[request]
         self.unfinished.remove(request)
-        self.gpus[gpu].outstanding -= 1
-        self.policy.finish(self.memory, self.gpus, self.requests[request], self.prompts, gpu, ttft_s, tpot_s, now)
+        self.sent[row.gpu].outstanding -= 1
+        row.ttft_s, row.latency_s, row.output_seen = ttft_s, ttft_s + tpot_s, 1
+        self.policy.finished(*self.handles, request, now)
 
     def evicted(self, request: int, gpu: int, tokens: int, now: float = 0.0) -> None:
-        self.policy.evicted(self.memory, self.gpus, self.requests[request], self.prompts, gpu, tokens, now)
+        if hasattr(self.policy, "evicted"):
+            self.policy.evicted(*self.handles, request, gpu, tokens, now)
+
+
+def _copied(value: Any) -> Any:
+    if hasattr(value, "_fields"):
+        return type(value)(*map(_copied, value))
+    return value.copy() if hasattr(value, "copy") else value
 
 
 def links_of(tree: Any, node: int) -> list[int]:
     """The links of a node."""
-    found, link = [], int(tree.nodes[node].links)
-    while link != NONE:
+    found, link = [], node
+    while link != NONE and tree.rows[link].gpu != NONE:
         found.append(link)
-        link = int(tree.links[link].next)
+        link = int(tree.rows[link].next)
     return found
 
 
@@ -71,14 +119,14 @@ def path_of(tree: Any, leaf: int) -> list[int]:
     found = []
     while leaf != 0:
         found.append(leaf)
-        leaf = int(tree.nodes[leaf].parent)
+        leaf = int(tree.rows[leaf].parent)
     return found
 
 
-def free_rows(rows: Any, field: str, head: int, count: int) -> list[int]:
-    """The rows of a free list of so many."""
+def free_rows(rows: Any, field: str, head: int, used: int) -> list[int]:
+    """The rows of a free list, and those that were never used."""
     found = []
-    for _ in range(count):
+    while head != NONE:
         found.append(head)
         head = int(rows[field][head])
-    return found
+    return [*found, *range(used, len(rows))]

@@ -1,27 +1,34 @@
-"""Imports point downwards only, and heavy libraries stay where they belong."""
+"""Imports point downwards only, the simulator knows of none of its plugs, and heavy libraries stay where they
+belong."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "prebleexp"
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "prebleexp"
 LEVELS = {
     "errors": 0,
     "evaluated": 0,
-    "machine_code": 0,
+    "sources": 0,
     "intervals": 0,
+    "losses": 0,
+    "machine_code": 1,
     "precision": 1,
-    "sim": 1,
-    "policies": 2,
-    "workloads": 2,
-    "hardware": 2,
-    "lengths": 2,
-    "overhead": 2,
+    "sim": 2,
+    "hardware": 3,
+    "engines": 3,
+    "policies": 3,
+    "workloads": 3,
+    "lengths": 3,
+    "overhead": 3,
     "metrics": 3,
     "comparison": 4,
+    "testing": 4,
     "experiment": 4,
     "launch": 5,
     "store": 5,
@@ -44,7 +51,8 @@ HOMES = {
     "matplotlib": {"report"},
     "jinja2": {"report"},
     "vl_convert": {"report"},
-    "numba": {"sim"},
+    "numba": {"sim", "engines", "machine_code"},
+    "llvmlite": {"sim"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -79,3 +87,69 @@ def test_imports_point_downwards(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_a_file_holds_one_idea(file: Path) -> None:
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 350
+
+
+# ---------------------------------------------------------------- the general core
+SIM = sorted((PACKAGE / "sim").rglob("*.py"))
+PLUGS = ("policy", "engine", "hardware")
+ORDINARY = {"random", "replay"}
+"""names that are words too"""
+
+
+def plug_names() -> set[str]:
+    """Of every policy, engine and hardware model there is, as YAML and as class; and of what they are made of."""
+    found = {"mistral", "llama", "qwen", "a6000", "a100", "h100", "h200", "empanada"}
+    for group in PLUGS:
+        for file in (ROOT / "conf" / group).glob("*.yaml"):
+            target = re.search(r"^_target_: (\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            found |= {file.stem.lower()} | ({target[1].rpartition(".")[2].lower()} if target else set())
+    return found - ORDINARY - {"hardware"}
+
+
+@pytest.mark.parametrize("file", SIM, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_the_simulator_names_no_policy_no_engine_and_no_hardware(file: Path) -> None:
+    """But for references to the specification, and for what a Python file that would be one is called."""
+    text = re.sub(r"\((?:see )?(?:spec:|`prebleexp\.)[^)]*\)", "", file.read_text(encoding="utf-8")).lower()
+    assert len(plug_names()) > 15
+    for name in sorted(plug_names()):
+        whole = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)
+        assert whole is None, f"{name}, line {text[: whole.start()].count(chr(10)) + 1}"
+    for module in imports(file):
+        assert module.split(".")[0] != "prebleexp" or part_of(module) in {"sim", "errors", "sources", "machine_code"}
+
+
+# ---------------------------------------------------------------- the release, which is frozen
+RELEASED = PACKAGE / "engines" / "released"
+OF_THE_GENERAL_LOOP = {
+    *("prebleexp.sim.loop", "prebleexp.sim.router", "prebleexp.sim.events"),
+    *(f"prebleexp.engines.{name}" for name in ("batching", "admission", "continuous", "queue", "records")),
+    *(f"prebleexp.engines.{name}" for name in ("rooms", "serving")),
+}
+LEAVES = {
+    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "handles", "outcome")),
+    *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
+    *("prebleexp.engines.base", "prebleexp.engines.batch", "prebleexp.errors", "prebleexp.sim"),
+}
+"""what it may share: none of them chooses when or in which order anything happens"""
+
+
+@pytest.mark.parametrize("file", sorted(RELEASED.rglob("*.py")), ids=lambda file: file.name)
+def test_the_release_takes_leaves_of_the_core_and_nothing_of_its_loop(file: Path) -> None:
+    for module in imports(file):
+        if module.split(".")[0] == "prebleexp" and not module.startswith("prebleexp.engines.released"):
+            assert module not in OF_THE_GENERAL_LOOP, module
+            assert module in LEAVES, module
+
+
+def test_the_general_loop_takes_nothing_of_the_release() -> None:
+    others = [file for file in FILES if file.is_relative_to(PACKAGE / "sim") or file.parent == PACKAGE / "engines"]
+    for file in others:
+        assert not any("released" in module for module in imports(file)), file
+
+
+def test_what_both_share_knows_neither_loop() -> None:
+    """But for `simulate`, with which both begin, and the kinds of events."""
+    for module in sorted(LEAVES - {"prebleexp.sim", "prebleexp.sim.simulate", "prebleexp.errors"}):
+        file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        assert not OF_THE_GENERAL_LOOP & set(imports(file)) - {"prebleexp.sim.events"}, module
+        assert not any("released" in one for one in imports(file)), module

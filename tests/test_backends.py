@@ -82,8 +82,7 @@ from prebleexp.policies.base import Policy
 
 @dataclass(frozen=True)
 class Mine(Policy):
-    @staticmethod
-    def route(state, gpus, request, prompts, now):
+    def route(self, mine, view, request, now):
         return {gpu}
 """
 

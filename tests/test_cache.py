@@ -251,16 +251,16 @@ def test_a_thousand_entries_are_read_quickly(tmp_path: Path) -> None:
 
 def test_a_new_folder_says_its_format_and_an_unmarked_one_is_of_the_first(tmp_path: Path) -> None:
     Cache(tmp_path)
-    assert json.loads((tmp_path / "format.json").read_bytes()) == {"files": 1, "keys": 1}
+    assert json.loads((tmp_path / "format.json").read_bytes()) == {"files": 1, "keys": 2}
     (tmp_path / "format.json").unlink()
     Cache(tmp_path)
     assert (tmp_path / "format.json").exists()
 
 
-@pytest.mark.parametrize("format", [{"files": 2, "keys": 1}, {"files": 1, "keys": 2}])
+@pytest.mark.parametrize("format", [{"files": 2, "keys": 2}, {"files": 1, "keys": 3}])
 def test_a_folder_of_a_later_program_is_left_alone(tmp_path: Path, format: dict[str, int]) -> None:
     (tmp_path / "format.json").write_text(json.dumps(format))
-    with pytest.raises(InvalidInput, match=r"was written by a later prebleexp \(format .*this one knows 1\.1\); use"):
+    with pytest.raises(InvalidInput, match=r"was written by a later prebleexp \(format .*this one knows 1\.2\); use"):
         Cache(tmp_path)
     assert json.loads((tmp_path / "format.json").read_text()) == format
 
@@ -269,10 +269,10 @@ def test_a_folder_of_an_older_program_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Cache(tmp_path).put(entry(), REQUESTS)
-    monkeypatch.setattr(cache_module, "FORMATS", (1, 2))
+    monkeypatch.setattr(cache_module, "FORMATS", (1, 3))
     newer = Cache(tmp_path)
     said = capsys.readouterr().err
-    assert f"cache folder {tmp_path} was of an older format (1.1, now 1.2); its runs are not found any more" in said
+    assert f"cache folder {tmp_path} was of an older format (1.2, now 1.3); its runs are not found any more" in said
     assert newer.read_only is None
     Cache(tmp_path)
     assert capsys.readouterr().err == ""

@@ -186,7 +186,7 @@ def test_an_archive_brings_the_same_bytes_elsewhere(cache: Cache, capsys: pytest
 
 
 def crafted(path: Path, *members: tuple[tarfile.TarInfo, bytes], runs: int = 1) -> None:
-    manifest = json.dumps({"files": 1, "keys": 1, "runs": runs}).encode()
+    manifest = json.dumps({"files": 1, "keys": 2, "runs": runs}).encode()
     first = tarfile.TarInfo(archive.MANIFEST)
     with tarfile.open(path, "w") as tar:
         for member, data in ((first, manifest), *members):
@@ -291,7 +291,7 @@ def test_a_truncated_archive_gives_what_it_has(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize(
-    ("formats", "says"), [((2, 1), "a later prebleexp"), ((1, 2), "a later"), ((1, 0), "an older prebleexp")]
+    ("formats", "says"), [((2, 2), "a later prebleexp"), ((1, 3), "a later"), ((1, 1), "an older prebleexp")]
 )
 def test_archives_of_other_formats_say_so(
     cache: Cache, formats: tuple[int, int], says: str, monkeypatch: pytest.MonkeyPatch

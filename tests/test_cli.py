@@ -23,6 +23,7 @@ from prebleexp.errors import PrebleexpError
 from prebleexp.launch import configure
 from prebleexp.metrics import METRICS
 from prebleexp.sim.types import Outcome, State, Workload
+from tests.said import after_first_words
 from tests.sampled import sampled
 
 ROOT = Path(__file__).parent.parent
@@ -69,7 +70,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     def command(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)
         printed = capsys.readouterr()
-        return code, printed.out, printed.err
+        return code, printed.out, after_first_words(printed.err)
 
     return command
 
@@ -356,7 +357,7 @@ def test_a_fully_cached_sweep_imports_nothing_slow(run: Run, tmp_path: Path) -> 
     assert run("-m", "gpus=2,4", "rps=1", "duration_s=5", "report=none")[0] == 0
     done = python("-c", CACHED, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("2 runs, all from the cache")
+    assert after_first_words(done.stderr).startswith("2 runs, all from the cache")
 
 
 def test_whoever_reads_the_output_may_stop_reading(run: Run, tmp_path: Path) -> None:

@@ -194,7 +194,8 @@ def test_policies_sweeps_and_exports_are_compared_on_the_command_line(
     for policy in ("lor", "random"):
         assert main(["cache", "export", f"{policy}.tar", f"policy={policy}"]) == 0
     capsys.readouterr()
-    arguments = ["compare", "lor.tar", "random.tar", "engine=engine", "engine.queue=lpm", "report=none", "output=json"]
+    engine = ["engine=continuous", "engine.queue=lpm"]
+    arguments = ["compare", "lor.tar", "random.tar", *engine, "report=none", "output=json"]
     assert main(arguments) == 0
     assert [cell["a"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [
         cell["a"] for cell in found["cells"]

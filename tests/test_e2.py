@@ -14,8 +14,6 @@ import pytest
 
 from prebleexp.errors import InvalidInput
 from prebleexp.policies.e2 import E2
-from prebleexp.policies.e2_as_described.layout import LOAD_S, scratch
-from prebleexp.sim.memory import NONE
 from prebleexp.sim.types import Workload
 from tests.routers import Router, cost_of_a_token, links_of
 
@@ -46,7 +44,7 @@ def router(policy: E2, *prompts: str, gpus: int = 2, outputs: list[float] | floa
 
 def loads(of: Router) -> Any:
     """Seconds, as last summed for each GPU."""
-    return of.memory.floats[scratch(len(of.gpus), LOAD_S) :][: len(of.gpus)]
+    return of.memory.gpus.load_s
 
 
 # ---------------------------------------------------------------- exploit or explore
@@ -206,8 +204,9 @@ REDIRECTED = ("S600 a100", "T300 a100", "T300 b100", "T300 c100", "T300 d100", "
 def successors(of: Router, prefix: int) -> dict[int, int]:
     """Who serves a prefix in whose place."""
     tree = of.memory.tree
-    found = [tree.links[link] for link in links_of(tree, int(tree.prefixes[prefix].node))]
-    return {int(link.gpu): int(link.successor) for link in found if link.successor != NONE}
+    links = links_of(tree, int(tree.prefixes[prefix].node))
+    accounts = {int(tree.rows[link].gpu): tree.accounts[link] for link in links}
+    return {gpu: int(account.successor) for gpu, account in accounts.items() if account.relieved}
 
 
 @pytest.mark.parametrize(("threshold", "gpus"), [(1.5, [0, 0, 0, 1, 1, 0]), (None, [0] * 6)])
@@ -224,7 +223,7 @@ def test_a_prefix_is_redirected_to_the_least_loaded_once(threshold: float | None
     made, moved = [], []
     for i in range(6):
         made.append(one.route(i))
-        moved.append(successors(one, int(one.memory.tree.routed[1 if i else 0].prefix)))
+        moved.append(successors(one, int(one.memory.routed[1 if i else 0].prefix)))
     assert made == gpus
     assert moved == ([{}] * 2 + [{0: 1}] * 4 if threshold else [{}] * 6)
 
@@ -233,7 +232,7 @@ def test_a_prefix_is_not_redirected_if_that_turned_the_two_around() -> None:
     """S600 a100 and S600 b100 are all that GPU 0 has: moved, GPU 1 would have what GPU 0 had."""
     one = router(E2(), "S600 a100", "S600 b100", "S600 c100")
     assert [one.route(i) for i in range(3)] == [0, 0, 0]
-    assert successors(one, int(one.memory.tree.routed[0].prefix)) == {}
+    assert successors(one, int(one.memory.routed[0].prefix)) == {}
 
 
 @pytest.mark.parametrize(("threshold", "moves"), [(1.2, True), (3.0, False)])

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import prebleexp
+from prebleexp.engines.released.engine import Released
 from prebleexp.errors import InvalidInput
 from prebleexp.lengths.known import Max, Oracle
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.e2_released import QUIRKS, ReleasedE2
-from prebleexp.sim.engine import Engine
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import COLUMNS, Outcome, Workload
 from tests import make_recordings
@@ -33,18 +33,18 @@ PAIRS = [(case, scheduler) for case in make_recordings.CASES for scheduler in ma
 
 def serve(case: str, scheduler: str, workload: dict[str, Any], quirks: tuple[str, ...] = QUIRKS) -> Outcome:
     told = make_recordings.config(case, scheduler)
+    stepwise = "every" in make_recordings.CASES[case]  # short cuts order simultaneous arrivals otherwise
     return simulate(
         Workload(**workload),
         gpus=told["num_gpus"],
         policy=ReleasedE2(quirks),
         hardware=replace(A6000, kv_tokens=told["kv_tokens_effective"], context_length=told["context_len"]),
-        engine=Engine(told["step_cost_s"], told["output_step_cost_s"]),
+        engine=Released(told["step_cost_s"], told["output_step_cost_s"], stepwise=stepwise),
         lengths=Oracle() if scheduler == "empanada" else Max(),
         overhead=Overhead(),
         duration_s=told["duration"],
         horizon="stop",
         seed=0,
-        stepwise="every" in make_recordings.CASES[case],  # short cuts order simultaneous arrivals otherwise
     )
 
 

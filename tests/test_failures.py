@@ -21,21 +21,24 @@ from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, look_up, run_all
 from prebleexp.launch import configure
-from prebleexp.policies.base import Policy, memory
+from prebleexp.policies.base import Policy
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Setup
 
 
 @dataclass(frozen=True)
 class First(Policy):
     """Plain Python."""
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
+    compiled: ClassVar[bool] = False
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
         return 0
 
 
 @dataclass(frozen=True)
 class CompiledFirst(First):
-    compiled = True
+    compiled: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,9 @@ class Broken(First):
 
     switch: str = ""
 
-    def start(self, workload: Any, gpus: int, seed: int) -> Any:
+    def start(self, setup: Setup) -> Any:
         if Path(self.switch).exists():
             raise RuntimeError("the switch\nis on")
-        return memory([0], [0.0])
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Deadly(First):
     spared: int = 0
     how: str = "exit"
 
-    def start(self, workload: Any, gpus: int, seed: int) -> Any:
+    def start(self, setup: Setup) -> Any:
         if self.how == "sys.exit":
             raise SystemExit(3)
         assert os.getpid() != self.spared
@@ -68,22 +70,21 @@ class Deadly(First):
 
 @dataclass(frozen=True)
 class Endless(First):
-    def start(self, workload: Any, gpus: int, seed: int) -> Any:
+    def start(self, setup: Setup) -> Any:
         while True:
             pass
 
 
 @dataclass(frozen=True)
 class Slow(First):
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
         time.sleep(0.02)
         return 0
 
 
 @dataclass(frozen=True)
 class Greedy(First):
-    def start(self, workload: Any, gpus: int, seed: int) -> Any:
+    def start(self, setup: Setup) -> Any:
         np.empty(1 << 60, np.int8)
 
 
@@ -95,11 +96,10 @@ class Growing(First):
     """folder for the numbers of the processes"""
     kept: ClassVar[list[Any]] = []
 
-    def start(self, workload: Any, gpus: int, seed: int) -> Any:
+    def start(self, setup: Setup) -> Any:
         (Path(self.seen) / str(os.getpid())).touch()
         self.kept.append(np.ones(400 << 20, np.int8))
         time.sleep(1.1)  # a worker's memory is looked at no more often than that
-        return memory([0], [0.0])
 
 
 def cells(count: int, policy: Policy | None = None) -> list[Cell]:
@@ -118,8 +118,9 @@ def test_a_failure_is_kept_beside_where_the_result_would_be(tmp_path: Path) -> N
     (failed,) = run_all(cells(1, policy), cache)
     kept = cache.failure(failed.key)
     assert kept is not None
-    assert kept.error["type"] == "RuntimeError"
-    assert kept.error["message"] == "the switch\nis on"
+    assert kept.error["type"] == "PrebleexpError"
+    assert kept.error["message"].startswith(f"policy Broken, {__file__}, line ")
+    assert kept.error["message"].endswith(": RuntimeError: the switch\nis on")
     assert "in start" in kept.error["traceback"]
     assert kept.content["cell"]["policy"]["switch"] == policy.switch
     assert cache.failure_path(failed.key).parent == cache.path(failed.key).parent
@@ -134,11 +135,12 @@ def test_what_failed_is_tried_again_or_taken_as_failed_as_one_likes(tmp_path: Pa
     run_all(all_cells, cache)
     switch.unlink()
     again = run_all(all_cells, cache, retry="none")
-    assert kinds(again) == ["RuntimeError", None, None]
+    assert kinds(again) == ["PrebleexpError", None, None]
     assert all(one.cached for one in again)
     plan = look_up(all_cells, cache)
     assert len(plan.missing) == 1
-    assert [one.message for one in plan.failed_before.values()] == ["the switch\nis on"]
+    (before,) = plan.failed_before.values()
+    assert before.message.endswith(": RuntimeError: the switch\nis on")
     assert kinds(run_all(all_cells, cache, retry="failed")) == [None, None, None]
     assert cache.failure(again[0].key) is None, "it has succeeded"
 

@@ -1,11 +1,11 @@
-"""Jumping over idle steps gives what stepping gives, bit for bit."""
+"""In the release, jumping over idle steps gives what stepping gives, bit for bit."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prebleexp.sim.idle import next_idle_step
+from prebleexp.engines.released.idle import next_idle_step
 
 
 @settings(max_examples=400, deadline=None)

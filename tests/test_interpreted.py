@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.recordings import ROOT
+from tests.sampled import sampled
 
 SCRIPT = """
 import sys
@@ -41,16 +42,31 @@ print(hashlib.sha256(b"".join(bytes(memoryview(getattr(result, field.name))) if 
 """
 
 
+def digests(*settings: str) -> set[str]:
+    """Of a run interpreted and compiled."""
+    found = set()
+    for disabled in "01":
+        environment = os.environ | {"NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-W", "error", "-c", DIGEST, *settings]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found.add(done.stdout)
+    return found
+
+
+SCARCE = ("hardware.kv_tokens=6000", "gpus=3", "rps=8", "duration_s=3")
+
+
+@pytest.mark.parametrize("engine", sampled(["vllm", "sglang", "preble", "released"], 4))
+def test_engines_do_the_same_interpreted(engine: str) -> None:
+    """Also running means and evictions."""
+    assert len(digests("policy=lor", "lengths=mean", f"engine={engine}", *SCARCE)) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["e2", "e2_released", "lor_tokens", "least_work"])
 def test_policies_that_keep_a_tree_do_the_same_interpreted(policy: str) -> None:
-    """Also running means, a router that takes time, chunked prefills, fair queues and evictions."""
-    settings = [f"policy={policy}", "lengths=mean", "overhead=serial", "engine=preble", "hardware.kv_tokens=6000"]
-    digests = set()
-    for disabled in "01":
-        environment = os.environ | {"NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-W", "error", "-c", DIGEST, *settings, "gpus=3", "rps=8", "duration_s=3"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        digests.add(done.stdout)
-    assert len(digests) == 1
+    """Also running means, a router that takes time, reports now and then, chunked prefills, fair queues and
+    evictions."""
+    settings = (f"policy={policy}", "lengths=mean", "overhead=serial", "engine=preble", "reports_ms=20")
+    assert len(digests(*settings, *SCARCE)) == 1

@@ -33,10 +33,10 @@ DEFAULT = replace(cell(), overhead=Overhead("serial", 1.0, 1.0, 1.0, 1.0, 1.0, 1
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "c135002758650985283af643cf017b59a5f99fcf64ab5430f72dbdb6e7e3894f"),
+        ((), "b39266a012ba665ce7ae3fe6e175f4354d309203d02556e40d4ea5db38720b2e"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
-            "c58f80cf6d1055337a8f43e6b4d9cb44ad194432c0998f04cdca984a7252048b",
+            "0dff578a066e170b5f1e4c88de924dc920fdce0fffe0156927e47482be0c7497",
         ),
     ],
 )
@@ -57,8 +57,14 @@ def test_keys_do_not_change_by_accident(
         "horizon=stop",
         "seed=1",
         "policy=random",
+        "reports_ms=50",
         "engine=released",
+        "engine=vllm",
+        "engine=preble",
         "engine.step_cost_s=0.0007",
+        "engine.queue=fcfs",
+        "engine.prefill=chunked",
+        "engine.decode_steps=1",
         "hardware.kv_tokens=1000",
         "workload.groups=9",
         "workload.max_new_tokens=301",
@@ -100,8 +106,13 @@ def test_texts_are_equal_where_numbers_are(a: float, b: float) -> None:
 
 def test_what_cannot_change_a_result_does_not_change_the_key() -> None:
     plain = key(cell())
-    for override in ("workers=1", "cache_dir=elsewhere", "hardware.source=hearsay", "rps=64.0", "keep_requests=all"):
+    for override in (
+        *("workers=1", "cache_dir=elsewhere", "hardware.source=hearsay", "rps=64.0", "keep_requests=all"),
+        *("check=false", "reports_ms=0.0"),
+    ):
         assert key(cell(override)) == plain
+    released = cell("engine=released")
+    assert key(replace(released, engine=replace(released.engine, stepwise=True))) == key(released)
     assert key(replace(cell(), names={"policy": "another name"})) == plain
 
 
@@ -129,7 +140,7 @@ def test_a_policy_of_ones_own_counts_with_the_modules_beside_it(
     text = (
         "from dataclasses import dataclass\nfrom own_helper import ANSWER\nfrom prebleexp.policies.base import Policy\n"
         "@dataclass(frozen=True)\nclass Own(Policy):\n"
-        "    @staticmethod\n    def route(state, gpus, request, prompts, now):\n        return ANSWER\n"
+        "    def route(self, mine, view, request, now):\n        return ANSWER\n"
     )
     found = []
     for helper, extra in (("ANSWER = 0\n", ""), ("ANSWER = 1\n", ""), ("ANSWER = 1\n", "# edited\n")):

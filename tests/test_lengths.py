@@ -13,6 +13,9 @@ import pytest
 
 import prebleexp
 from prebleexp.__main__ import main
+from prebleexp.engines.base import Engine
+from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.released.engine import Released
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.key import key
@@ -27,9 +30,9 @@ from prebleexp.policies.base import Policy
 from prebleexp.policies.e2 import E2
 from prebleexp.policies.least_work import LeastWork
 from prebleexp.policies.lor_tokens import LeastOutstandingTokens
-from prebleexp.sim.engine import Engine
+from prebleexp.sim.records import STEPPING, View
 from prebleexp.sim.simulate import simulate
-from prebleexp.sim.types import State, Workload
+from prebleexp.sim.types import Setup, State, Workload
 from tests.recordings import A6000, ROOT
 from tests.sampled import sampled
 
@@ -38,21 +41,19 @@ from tests.sampled import sampled
 class Listener(Policy):
     """Writes down what it is told, and when; GPU 0 serves all."""
 
-    def start(self, workload: Workload, gpus: int, seed: int) -> Any:
+    compiled: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> Any:
         told.clear()
         finished.clear()
-        return None
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        told.append((float(now), float(request.expected_output), bool(request.informed)))
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        seen = view.requests[request]
+        told.append((now, float(seen.expected_output), bool(seen.informed)))
         return 0
 
-    @staticmethod
-    def finish(
-        state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, ttft_s: float, tpot_s: float, now: float
-    ) -> None:
-        finished.append((float(now), int(request.index)))
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        finished.append((now, request))
 
 
 told: list[tuple[float, float, bool]] = []
@@ -73,13 +74,24 @@ def stream(n: int, seconds: float, most: int = 50, groups: int = 2) -> Workload:
     )
 
 
-def listen(workload: Workload, lengths: Lengths, seed: int = 0, policy: Policy | None = None, **rest: Any) -> Any:
+CONTINUOUS, RELEASED = Continuous(), Released(output_step_cost_s=0.0006)
+ON_BOTH = pytest.mark.parametrize("engine", [CONTINUOUS, RELEASED], ids=["continuous", "released"])
+
+
+def listen(
+    workload: Workload,
+    lengths: Lengths,
+    seed: int = 0,
+    policy: Policy | None = None,
+    engine: Engine = CONTINUOUS,
+    **rest: Any,
+) -> Any:
     return simulate(
         workload,
         gpus=2,
         policy=policy or Listener(),
         hardware=A6000,
-        engine=Engine(),
+        engine=engine,
         lengths=lengths,
         overhead=Overhead(),
         duration_s=1.0,
@@ -126,9 +138,8 @@ def test_every_policy_is_told_the_same() -> None:
     """By chance too: the noise is not the policy's."""
 
     class Second(Listener):
-        @staticmethod
-        def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-            return Listener.route(state, gpus, request, prompts, now) + 1
+        def route(self, mine: Any, view: View, request: int, now: float) -> int:
+            return super().route(mine, view, request, now) + 1
 
     workload, heard = stream(50, 10), []
     for policy in (Listener(), Second()):
@@ -139,10 +150,11 @@ def test_every_policy_is_told_the_same() -> None:
 
 
 # ---------------------------------------------------------------- mean
+@ON_BOTH
 @pytest.mark.parametrize(("window", "over"), [(180, "all"), (2, "all"), (2, "prefix"), (0.5, "prefix")])
-def test_the_mean_is_of_what_finished_in_the_window(window: float, over: str) -> None:
+def test_the_mean_is_of_what_finished_in_the_window(window: float, over: str, engine: Engine) -> None:
     workload = stream(120, 30)
-    listen(workload, Mean(window, over))
+    listen(workload, Mean(window, over), engine=engine)
     assert len(told) == 120
     uninformed = 0
     for i, (now, mean, informed) in enumerate(told):
@@ -272,8 +284,9 @@ def refined(tmp_path: Path, **changed: Any) -> Binned:
     return Binned(str(tmp_path / "c.json"), 3, refine=True)
 
 
+@ON_BOTH
 @pytest.mark.parametrize("policy", [LeastWork(), E2(), Listener()], ids=lambda policy: type(policy).__name__)
-def test_what_is_left_is_that_of_every_running_request(policy: Policy, tmp_path: Path) -> None:
+def test_what_is_left_is_that_of_every_running_request(policy: Policy, engine: Engine, tmp_path: Path) -> None:
     """After every decision, against a recount: of a request in bin b that has produced so much, column b of the matrix
     says which lengths are still possible."""
     lengths, workload = refined(tmp_path), stream(120, 3)
@@ -285,21 +298,28 @@ def test_what_is_left_is_that_of_every_running_request(policy: Policy, tmp_path:
     def ahead(running: Any, output: Any) -> Any:
         return expected[running] - output - left[classes[running], np.minimum(output, left.shape[1] - 1)]
 
-    assert_followed(workload, lengths, policy, ahead)
+    assert_followed(workload, lengths, policy, ahead, engine)
 
 
+@ON_BOTH
 @pytest.mark.parametrize(
     "lengths", [Noisy(sigma=1.0), Max(), Oracle()], ids=lambda lengths: type(lengths).__name__.lower()
 )
-def test_who_is_beyond_what_was_expected_has_nothing_left_not_less(lengths: Lengths) -> None:
+def test_who_is_beyond_what_was_expected_has_nothing_left_not_less(lengths: Lengths, engine: Engine) -> None:
     """Otherwise what some produce too much would be taken off what others still have to."""
     workload = stream(120, 3)
     expected = lengths.expected(workload, 0)
     expected = workload.max_new_tokens if expected is None else expected
-    least = assert_followed(workload, lengths, LeastWork(), lambda running, output: -excess(expected[running], output))
+
+    def none(running: Any, output: Any) -> Any:
+        return 0 * output
+
+    least = assert_followed(
+        workload, lengths, LeastWork(), lambda running, output: -excess(expected[running], output), engine
+    )
     assert (least < -20) == isinstance(lengths, Noisy)
-    assert assert_followed(workload, lengths, E2(), lambda running, output: 0 * output) == 0, "it does not ask"
-    assert assert_followed(workload, lengths, Deaf(), lambda running, output: 0 * output) == 0, "it may not know"
+    assert assert_followed(workload, lengths, E2(), none, engine) == 0, "it does not ask"
+    assert assert_followed(workload, lengths, Deaf(), none, engine) == 0, "it may not know"
 
 
 class Deaf(Listener):
@@ -313,24 +333,43 @@ def excess(expected: Any, output: Any) -> Any:
     return np.maximum(0, output - expected)
 
 
-def assert_followed(workload: Workload, lengths: Lengths, policy: Policy, ahead: Callable[[Any, Any], Any]) -> float:
-    """After every decision, `gpus.ahead` is the sum of `ahead` of the running requests and what each has produced.
-    Returns the least."""
-    seen, busiest, least = 0, 0, 0.0
+def assert_followed(
+    workload: Workload, lengths: Lengths, policy: Policy, ahead: Callable[[Any, Any], Any], engine: Engine
+) -> float:
+    """After every decision, `ahead` of every GPU is the sum of `ahead` of the running requests and what each has
+    produced: one token when it joined, and one with every decode step since. Returns the least."""
+    taken_up, busiest, least = 0, 0, 0.0
+    joined = np.full(len(workload), -1)
+    begun, counted, ended = np.full(2, -1.0), np.zeros(2, int), np.zeros(2, int)
 
-    def look(sim: Any) -> None:
-        nonlocal seen, busiest, least
-        if sim.control.taken_up == seen:
+    def look(state: Any) -> None:
+        nonlocal taken_up, busiest, least
+        jobs, steps = (state.made, state.gpus.decode_steps) if engine == RELEASED else (state.jobs, ended)
+        runs = jobs.state == State.RUNNING
+        if engine == RELEASED:
+            joined[runs] = state.jobs.joined_step[runs]
+            taken = int(state.control.taken_up)
+        else:  # steps are counted when they begin
+            new = state.servers.begun_s != begun
+            idle = ~new & (state.servers.stage != STEPPING)
+            ended[new], ended[idle] = counted[new], state.totals.decode_steps[idle]
+            begun[:], counted[:] = state.servers.begun_s, state.totals.decode_steps
+            new = runs & (joined < 0)
+            joined[new] = ended[state.seen.requests.gpu[new]]
+            joined[~runs] = -1
+            taken = int((state.seen.requests.gpu >= 0).sum()) + int(state.control.request >= 0)
+        if taken == taken_up:
             return
-        seen = int(sim.control.taken_up)
-        for g, gpu in enumerate(sim.gpus):
-            running = np.flatnonzero((sim.jobs.gpu == g) & (sim.jobs.state == State.RUNNING))
-            output = 1 + gpu.decode_steps - sim.jobs.joined_step[running]
-            assert gpu.ahead == pytest.approx(ahead(running, output).sum(), abs=1e-9)
-            busiest, least = max(busiest, len(running)), min(least, float(gpu.ahead))
+        taken_up = taken
+        for g, seen in enumerate(state.seen.gpus):
+            running = np.flatnonzero(runs & (state.seen.requests.gpu == g))
+            output = 1 + steps[g] - joined[running]
+            assert seen.ahead == pytest.approx(ahead(running, output).sum(), abs=1e-9)
+            assert seen.generated == output.sum()
+            busiest, least = max(busiest, len(running)), min(least, float(seen.ahead))
 
-    listen(workload, lengths, policy=policy, on_event=look)
-    assert seen == len(workload)
+    listen(workload, lengths, policy=policy, engine=engine, on_event=look)
+    assert taken_up == len(workload)
     assert busiest > 3
     return least
 
@@ -403,9 +442,8 @@ class Liar(Listener):
 
     reads_lengths: ClassVar[bool] = True
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        return int(request.expected_output > 20)
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return int(view.requests[request].expected_output > 20)
 
 
 def test_the_gpus_do_what_they_do_whatever_is_told() -> None:

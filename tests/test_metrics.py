@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import fields
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prebleexp.metrics import METRICS, _statistics, measure
-from prebleexp.sim.types import State
+from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER, _statistics, measure
+from prebleexp.sim.types import OF_REQUESTS, Outcome, State
 from tests.recordings import CASES, COMMITTED, load, rerun
 
 # Its latencies and num_finished_requests have a test of their own: they leave out what ended after the horizon.
@@ -124,3 +126,27 @@ def test_measuring_takes_milliseconds() -> None:
     milliseconds = (time.perf_counter() - start) * 100
     print(f"{milliseconds:.2f} ms for {len(workload)} requests")
     assert milliseconds < 30
+
+
+def test_every_metric_is_declared_whole() -> None:
+    for one in DECLARED.values():
+        assert one.meaning.endswith("."), one.name
+        assert one.unit, one.name
+        assert one.better in (LOWER, HIGHER, NEITHER), one.name
+    assert {name for name, one in DECLARED.items() if one.better == HIGHER} == {
+        *("n_finished", "hit_ratio", "output_tokens_per_s", "requests_per_s", "told_rank_correlation")
+    }
+    states = [f"n_{state.name.lower()}" for state in State]
+    assert sorted(states) == sorted(name for name in METRICS if name.startswith("n_") and name != "n_requests")
+
+
+def test_what_comes_out_of_a_run_has_the_declared_columns_and_types() -> None:
+    made = rerun("round_robin_g4_r32_d30_o1x150_kv12000_s2333", folder=COMMITTED)[1]
+    hints = get_type_hints(Outcome)
+    for field in fields(Outcome):
+        column = getattr(made, field.name)
+        if field.name in OF_REQUESTS:
+            assert len(column) == len(made)
+        elif field.name != "end_s":
+            assert len(column) == 4
+        assert isinstance(column, float) if field.name == "end_s" else f"numpy.{column.dtype}" in str(hints[field.name])

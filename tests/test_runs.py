@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +18,7 @@ from prebleexp.experiment.key import digest
 from prebleexp.experiment.results import Result, run_all
 from prebleexp.launch import configure
 from prebleexp.policies.base import Policy
+from prebleexp.sim.records import View
 from tests.recordings import ROOT
 
 
@@ -27,20 +28,20 @@ class Last(Policy):
 
     gpu: int = 1
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        return len(gpus) - 1
+    compiled: ClassVar[bool] = False
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return len(view.sent) - 1
 
 
 @dataclass(frozen=True)
 class CompiledLast(Last):
-    compiled = True
+    compiled: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class Nowhere(Last):
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
         return 99
 
 
@@ -152,8 +153,9 @@ from prebleexp.policies.base import Policy
 
 @dataclass(frozen=True)
 class Mine(Policy):
-    @staticmethod
-    def route(state, gpus, request, prompts, now):
+    compiled = False
+
+    def route(self, mine, view, request, now):
         return 1
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def test_a_million_requests_on_256_gpus() -> None:
     print(f"{finished:.0f} requests in {seconds:.1f} s and {gib:.2f} GiB")
     assert finished == 1_000_000
     assert seconds < 30
-    assert gib < 2
+    assert gib < 0.7
 
 
 @pytest.mark.slow
@@ -198,23 +198,96 @@ def test_the_conversation_trace_on_16_gpus_takes_less_than_a_cpu_second(tmp_path
 
 
 FIRST = """
+import sys
 import time
-start = time.perf_counter()
+start = time.process_time()
 from prebleexp.launch import configure
 from prebleexp.experiment import runs
 from prebleexp.sim import simulate
-cell = configure.cells(["gpus=8", "rps=64"])[0]
+cell = configure.cells(["gpus=8", "rps=64", *sys.argv[1:]])[0]
 workload = runs.draw(cell)
-called = time.perf_counter() - start
+called = time.process_time() - start
 runs.simulate_cell(cell, workload)
-print(called, time.perf_counter() - start)
+print(called, time.process_time() - start)
+"""
+"""CPU seconds until the simulator is called, and until the run is over"""
+
+
+def first_run(folder: Path, *arguments: str, path: Path | None = None) -> tuple[float, float]:
+    variables = os.environ | {"PYTHONPATH": f"{ROOT}:{path or ROOT}", "NUMBA_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-c", FIRST, *arguments]
+    done = subprocess.run(command, cwd=path or folder, env=variables, capture_output=True, text=True, check=True)
+    called, over = map(float, done.stdout.split())
+    return called, over
+
+
+@pytest.mark.slow
+def test_cold_start_compiles_in_seconds_of_cpu_and_a_second_process_starts_in_one(
+    tmp_path: Path, slowness: float
+) -> None:
+    """The commit before took 52 CPU-seconds for the first run of lor and 35 for the first of e2 after it, on a machine
+    half as fast as the one that limits are for."""
+    _, lor = first_run(tmp_path)
+    _, e2 = first_run(tmp_path, "policy=e2")
+    warm = min(first_run(tmp_path)[1] for _ in range(3))
+    print(
+        f"CPU: first lor {lor:.1f} s, first e2 after it {e2:.1f} s, a second process {warm:.2f} s to the end of a run"
+    )
+    assert lor < 15 * slowness
+    assert e2 < 12 * slowness
+    assert warm < 1.5 * slowness
+
+
+EDITED = """
+from dataclasses import dataclass
+from prebleexp.policies.base import Policy
+
+@dataclass(frozen=True)
+class Edited(Policy):
+    reads_lengths = False
+
+    def route(self, mine, view, request, now):
+        return view.candidates[(request + {number}) % len(view.candidates)]
 """
 
 
 @pytest.mark.slow
-def test_cold_start_compiles_in_40_seconds_and_a_second_process_starts_in_one(tmp_path: Path, slowness: float) -> None:
-    cold = float(python(FIRST, NUMBA_CACHE_DIR=str(tmp_path)).split()[1])
-    warm = min(float(python(FIRST, NUMBA_CACHE_DIR=str(tmp_path)).split()[0]) for _ in range(3))
-    print(f"cold: {cold:.1f} s; second process: {warm:.2f} s to the first simulated request")
-    assert cold < 40 * slowness
-    assert warm < 1 * slowness
+def test_an_edited_router_compiles_itself_alone_in_three_seconds(tmp_path: Path, slowness: float) -> None:
+    (tmp_path / "conf" / "policy").mkdir(parents=True)
+    (tmp_path / "conf" / "policy" / "edited.yaml").write_text("_target_: edited.Edited\n")
+    seconds = []
+    for number in range(3):
+        (tmp_path / "edited.py").write_text(EDITED.format(number=number))
+        seconds.append(first_run(tmp_path / "numba", "policy=edited", path=tmp_path)[1])
+    warm = min(first_run(tmp_path / "numba", "policy=edited", path=tmp_path)[1] for _ in range(3))
+    print(f"CPU: first {seconds[0]:.1f} s, after edits {seconds[1]:.2f} and {seconds[2]:.2f} s, warm {warm:.2f} s")
+    assert max(seconds[1:]) - warm < 3 * slowness
+
+
+@pytest.mark.slow
+def test_a_warm_command_takes_two_seconds(tmp_path: Path, slowness: float) -> None:
+    """The commit before took 1.4 times as long: `python -m prebleexp gpus=2 rps=1`, everything compiled."""
+    cpu = []
+    for seed in range(4):
+        command = [sys.executable, "-m", "prebleexp", "gpus=2", "rps=1", f"seed={seed}"]
+        before = os.times()
+        subprocess.run(
+            command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+        )
+        after = os.times()
+        cpu.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    print(f"a warm command takes {min(cpu):.2f} CPU-seconds")
+    assert min(cpu) < 2 * slowness
+
+
+@pytest.mark.slow
+def test_a_swamped_cluster_of_256_gpus() -> None:
+    """A million requests at 4,096/s, twice what they can serve: a request that waits is not looked up anew at every
+    step. The commit before took 57 CPU-seconds on a machine half as fast."""
+    finished, seconds, gib = map(
+        float, python(MILLION.replace("2048", "4096").replace("488.28125", "244.140625")).split()
+    )
+    print(f"{finished:.0f} requests in {seconds:.1f} s and {gib:.2f} GiB")
+    assert finished == 1_000_000
+    assert seconds < 30
+    assert gib < 0.7

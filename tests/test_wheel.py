@@ -78,8 +78,7 @@ def test_own_policies_in_the_current_folder_are_found(installed: Path, tmp_path:
         "from prebleexp.policies.base import Policy\n"
         "@dataclass(frozen=True)\n"
         "class First(Policy):\n"
-        "    @staticmethod\n"
-        "    def route(state, gpus, request, prompts, now):\n"
+        "    def route(self, mine, view, request, now):\n"
         "        return 0\n"
     )
     line = ("policy=first", "gpus=2", "rps=2", "duration_s=3", "output=json", "workers=1")

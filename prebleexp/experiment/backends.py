@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import SPECS
-from prebleexp.experiment.key import PACKAGE
 from prebleexp.experiment.work import Attempt, Task
+from prebleexp.sources import PACKAGE
 
 PATIENCE_S = 24 * 3600
 """for the first worker of a queue of jobs"""
@@ -183,6 +183,8 @@ class Slurm(Cluster):
 
 
 def _in_threads(calls: Iterable[Call], at_once: int) -> Iterator[Done]:
+    if at_once == 1:
+        return (function(*arguments) for function, arguments in calls)
     return _by_joblib(calls, at_once, "threading")
 
 

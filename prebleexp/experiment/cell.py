@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.model import Hardware
 from prebleexp.lengths.base import Lengths
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
-from prebleexp.sim.engine import Engine
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
 
 MOST_GPUS = 4096
 HORIZONS = ("drain", "stop")
 SPECS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead")
-NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed")
+NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "reports_ms")
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Cell:
     hardware: Hardware
     engine: Engine
     overhead: Overhead
+    reports_ms: float = 0.0
+    """how often routers hear of the GPUs' state; 0: they see that as it is"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +58,8 @@ class Cell:
             _check(name, getattr(self, name), _is_positive(getattr(self, name)), "a finite number > 0")
         _check("horizon", self.horizon, self.horizon in HORIZONS, " or ".join(HORIZONS))
         _check("seed", self.seed, _is_integer(self.seed, 0, 2**63 - 1), "an integer from 0 to 2^63 - 1")
+        valid = _is_positive(self.reports_ms) or self.reports_ms == 0
+        _check("reports_ms", self.reports_ms, valid and self.reports_ms is not False, "a number of milliseconds >= 0")
         if self.policy.reads_lengths:
             self.lengths.check(self.workload.predictors)
 

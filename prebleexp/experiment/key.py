@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from prebleexp import sources
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import SPECS, Cell, spec_identity
 
-FORMAT = 1
-PACKAGE = Path(__file__).resolve().parent.parent
-COMPUTES = ("sim", "policies", "workloads", "lengths", "overhead", "hardware", "metrics.py")
+FORMAT = 2
+COMPUTES = ("sim", "engines", "policies", "workloads", "lengths", "overhead", "hardware", "metrics.py")
 """the parts of the package that determine results"""
 
 
@@ -67,9 +65,8 @@ def code() -> dict[str, str]:
 
 @cache
 def sources_digest() -> str:
-    places = [PACKAGE / name for name in COMPUTES]
-    files = [file for place in places for file in ([place] if place.is_file() else place.rglob("*.py"))]
-    return _digest(files, PACKAGE)
+    places = [sources.PACKAGE / name for name in COMPUTES]
+    return sources.digest(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
 
 
 def canonical(value: Any) -> str:
@@ -113,49 +110,5 @@ def _own_source(kind: type[Any]) -> str | None:
             return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
         except (OSError, TypeError):
             raise InvalidInput(f"{kind.__qualname__} has no source; define it in a Python file") from None
-    path = Path(file).absolute()
-    return None if path.resolve().is_relative_to(PACKAGE) else _digest(*_with_imports(module, path))
-
-
-def _with_imports(module: ModuleType | None, path: Path) -> tuple[set[Path], Path]:
-    """The file of a module with those that it imports, they in turn and so on, from the folder on Python's path that
-    it is in; and that folder. Of an installation's folder, only its own package."""
-    spec = getattr(module, "__spec__", None)
-    name = spec.name if spec else path.stem
-    root = path.parents[name.count(".") + (path.name == "__init__.py")]
-    installed = root.name in ("site-packages", "dist-packages")
-    found, waiting = set[Path](), [path]
-    while waiting:
-        one = waiting.pop()
-        found.add(one)
-        for folder, imported in _imports(one, root):
-            if folder == root and installed and imported[0] != name.split(".")[0]:
-                continue
-            for depth in range(1, len(imported) + 1):
-                place = folder.joinpath(*imported[:depth])
-                waiting += [
-                    file
-                    for file in (place.with_name(f"{place.name}.py"), place / "__init__.py")
-                    if file not in found and file.is_file() and not file.resolve().is_relative_to(PACKAGE)
-                ]
-    return found, root
-
-
-def _imports(file: Path, root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """What a file imports: the folder from which names are looked up, and the name's parts."""
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from ((root, alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            folder = file.parents[node.level - 1] if node.level else root
-            module = node.module.split(".") if node.module else []
-            yield from ((folder, [*module, alias.name]) for alias in node.names)
-
-
-def _digest(files: Iterable[Path], root: Path) -> str:
-    found = hashlib.sha256()
-    for file in sorted(files):
-        text = file.read_bytes()
-        found.update(f"{file.relative_to(root).as_posix()} {len(text)}\n".encode())
-        found.update(text)
-    return found.hexdigest()
+    name = module.__spec__.name if module is not None and module.__spec__ else None
+    return None if sources.is_own(file) else sources.digest(sources.with_imports(Path(file).resolve(), name))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from prebleexp import machine_code
 from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.backends import Backend, Call, Crew, Done
+from prebleexp.experiment.compiling import compiling, missing
 from prebleexp.experiment.limits import memory_note
 from prebleexp.experiment.provenance import provenance
 from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep, ready, work
@@ -32,7 +31,7 @@ def compute(
     workers cannot be reached.
     """
     with _stopping() as stop, backend.engaged(tasks, orders.workers) as crews:
-        _prepare(tasks)
+        _prepare(tasks, orders.check)
         for crew in crews:
             yield from _Handover(crew, orders, admit, stop).results()
 
@@ -47,10 +46,10 @@ def _stopping() -> Iterator[threading.Event]:
         stop.set()
 
 
-def _prepare(tasks: Sequence[Task]) -> None:
-    if sys.stderr.isatty() and machine_code.is_missing():
-        print("compiling the simulator, once: about half a minute", file=sys.stderr)
-    ready(tasks)  # before there are threads or processes that all would do so
+def _prepare(tasks: Sequence[Task], check: bool) -> None:
+    """Before there are threads or processes that all would do so."""
+    with compiling(missing([task.cell for task in tasks], check)):
+        ready(tasks, check)
 
 
 @dataclass

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from prebleexp.experiment.key import PACKAGE
 from prebleexp.experiment.limits import peak_memory_bytes
+from prebleexp.sources import PACKAGE
 
 LIBRARIES = ("numpy", "numba", "pyarrow")
 PATIENCE_S = 5.0

@@ -97,14 +97,18 @@ def run_all(
     keep_requests: str = "first",
     retry: str = "failed",
     time_limit_s: float | None = None,
+    check: bool = True,
+    on_plan: Callable[[int, int], object] = lambda runs, missing: None,
     on_done: Callable[[], object] = lambda: None,
 ) -> list[Result]:
     """One result a cell, in order; the cache is asked first (see `look_up`), equal cells are computed once, a failure
     does not stop the rest.
 
-    Runs that another process is computing are waited for. `time_limit_s` is for each run. `on_done` is called in the
-    calling thread whenever a run is finished. Raises InvalidInput, before anything is computed, for cells that have no
-    key and for a cache that could not keep the results; PrebleexpError if the disk refuses them or no worker answers.
+    Runs that another process is computing are waited for. `time_limit_s` is for each run. `check`: plugs that are not
+    the package's look at every index. `on_plan` is told how many runs there are, and how many of them are to be
+    computed; `on_done` is called in the calling thread whenever a run is finished. Raises InvalidInput, before anything
+    is computed, for cells that have no key and for a cache that could not keep the results; PrebleexpError if the disk
+    refuses them or no worker answers.
     """
     plan = look_up(cells, cache, keep_requests=keep_requests, retry=retry)
     if plan.missing and cache.read_only:
@@ -112,12 +116,13 @@ def run_all(
             f"{len(plan.missing)} of {len(set(plan.keys))} runs are not in the cache folder {cache.folder}, and it "
             f"cannot be written: {cache.read_only}; choose another with cache_dir="
         )
+    on_plan(len(set(plan.keys)), len(plan.missing))
     if plan.missing:
         for _ in plan.found:
             on_done()
         backend = backend or Threads()
         workers = workers or os.cpu_count() or 1
-        orders = Orders(None if backend.elsewhere else cache, time_limit_s, workers)
+        orders = Orders(None if backend.elsewhere else cache, time_limit_s, workers, check)
         cell_of = {task.key: task.cell for task in plan.missing}
         for result in _compute(plan.missing, cache, backend, orders, again=retry == "all"):
             plan.found[result.key] = replace(result, cell=cell_of[result.key])

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from prebleexp.experiment.cell import Cell
-from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.types import COLUMNS, OF_REQUESTS, OPTIONAL, Outcome, Workload
+
+_NONE = np.zeros(0, np.int32)
+NOTHING = Workload(np.zeros(0), _NONE, _NONE, _NONE, _NONE, np.zeros(1, np.int64), _NONE, _NONE)
+"""a stream of no requests: to serve it takes no more than to compile what serves"""
+GIVEN = tuple(name for name in (*COLUMNS, *OPTIONAL) if "segment" not in name)
+"""what is kept of requests as they arrived: all but their prompts"""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ def run(
     workload: Workload | None = None,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[Any], object] | None = None,
+    check: bool = True,
 ) -> Run:
     """Compute a cell, without the cache. `workload` spares drawing its stream again; `on_pause` and `on_event` as in
     `simulate`."""
@@ -42,7 +49,7 @@ def run(
 
     workload = draw(cell) if workload is None else workload
     start = time.perf_counter()
-    outcome = simulate_cell(cell, workload, on_pause, on_event)
+    outcome = simulate_cell(cell, workload, on_pause, on_event, check)
     seconds = time.perf_counter() - start
     return Run(dict(measure(workload, outcome)), workload, outcome, seconds)
 
@@ -52,6 +59,7 @@ def simulate_cell(
     workload: Workload,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[Any], object] | None = None,
+    check: bool = True,
 ) -> Outcome:
     """Serve a request stream as the cell says."""
     from prebleexp.sim import simulate  # numba: nothing that is cached needs it
@@ -67,6 +75,8 @@ def simulate_cell(
         duration_s=cell.duration_s,
         horizon=cell.horizon,
         seed=cell.seed,
+        reports_ms=cell.reports_ms,
+        check=check,
         on_pause=on_pause,
         on_event=on_event,
     )
@@ -79,22 +89,17 @@ def requests_columns(finished: Run) -> dict[str, Any]:
     from prebleexp.metrics import per_request
 
     workload, outcome = finished.workload, finished.outcome
-    given = ("arrival_s", "prompt_tokens", "output_tokens", "max_new_tokens", "prefix_group")
-    made = (
-        "gpu",
-        "state",
-        "told_output",
-        "overhead_s",
-        "router_wait_s",
-        "ttft_s",
-        "latency_s",
-        "finish_s",
-        "output_seen",
-        "hit_tokens",
-        "prefilled_tokens",
-    )
-    columns = {name: getattr(workload, name) for name in given} | {name: getattr(outcome, name) for name in made}
-    return columns | per_request(outcome)
+    given = {name: getattr(workload, name) for name in GIVEN}
+    return given | {name: getattr(outcome, name) for name in OF_REQUESTS} | per_request(outcome)
+
+
+def _arrow(column: np.ndarray[Any, Any]) -> Any:
+    """Not by `pa.array`, which imports pandas: that takes longer than a run."""
+    import pyarrow as pa
+
+    missing = column != column  # NaN is not itself
+    valid = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+    return pa.Array.from_buffers(pa.from_numpy_dtype(column.dtype), len(column), [valid, pa.py_buffer(column)])
 
 
 def requests_parquet(finished: Run) -> bytes:
@@ -103,7 +108,7 @@ def requests_parquet(finished: Run) -> bytes:
     import pyarrow.parquet as pq
 
     columns = requests_columns(finished)
-    arrays = {name: pa.array(column, mask=column != column) for name, column in columns.items()}  # NaN is not itself
+    arrays = {name: _arrow(np.ascontiguousarray(column)) for name, column in columns.items()}
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(arrays), sink, compression="zstd", use_dictionary=False)  # hardly a value comes twice
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

@@ -6,7 +6,8 @@ import hashlib
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,11 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, differences, digest
 from prebleexp.experiment.limits import TimeLimitExceeded, limited, memory_note
 from prebleexp.experiment.provenance import provenance
-from prebleexp.experiment.runs import Run, draw, requests_parquet, run
+from prebleexp.experiment.runs import NOTHING, Run, draw, requests_parquet, run, simulate_cell
 from prebleexp.sim.types import Workload
+
+PLUGS = ("policy", "engine", "hardware")
+"""the parts of a cell that are compiled"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Orders:
     """for each run"""
     workers: int
     """how many work at a time on this machine"""
+    check: bool = True
+    """whether plugs that are not the package's look at every index"""
 
 
 def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = None) -> list[Attempt]:
@@ -79,11 +85,11 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
         nonlocal workload
         check()
         workload = draw(cell) if workload is None else workload
-        return run(cell, workload, check)
+        return run(cell, workload, check, check=orders.check)
 
     for task in tasks:
         try:
-            ready([task])
+            ready([task], orders.check)
             finished = limited(partial(compute, task.cell), orders.time_limit_s, stop)
             requests = requests_parquet(finished) if task.keep_requests else None
         except (Exception, SystemExit) as error:  # a policy may call sys.exit
@@ -96,11 +102,18 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
     return attempts
 
 
-def ready(tasks: Sequence[Task]) -> None:
+def ready(tasks: Sequence[Task], check: bool) -> None:
     """Load the simulator and compiled policies, or compile them: no run's time goes on that."""
-    from prebleexp.sim import simulate  # numba: nothing that is cached needs it
+    for task in tasks:
+        plugs = tuple(type(getattr(task.cell, name)) for name in PLUGS)
+        if (plugs, check) not in _READY:
+            with suppress(Exception):  # a run says itself what is wrong with it
+                simulate_cell(replace(task.cell, horizon="stop"), NOTHING, check=check)
+            _READY.add((plugs, check))
 
-    simulate.prepare({type(task.cell.policy) for task in tasks if task.cell.policy.compiled})
+
+_READY: set[tuple[tuple[type[Any], ...], bool]] = set()
+"""what is loaded in this process"""
 
 
 def keep(attempt: Attempt, task: Task, cache: Cache) -> Attempt:

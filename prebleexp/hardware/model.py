@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import StepCost
+
+if TYPE_CHECKING:
+    from prebleexp.hardware.fitted import StepCost
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Hardware:
 
     Raises InvalidInput, naming the field, for values that cannot be a cost.
     """
+
+    compiles: ClassVar[str] = "prebleexp.hardware.fitted"
 
     linear: tuple[tuple[float, float, float, float], ...]
     """rows (from, constant, per token, per token²): linear layers for this many tokens in the batch or more; from
@@ -62,7 +67,17 @@ class Hardware:
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
                 raise InvalidInput(f"hardware.{name}={value} is not valid; it must be a positive number of tokens")
 
-    def step_cost(self) -> StepCost:
+    def kernels(self) -> Any:
+        """What a step costs, as `prebleexp.sim.cost` asks it. Not imported before it is needed: it imports numba."""
+        return importlib.import_module(self.compiles)
+
+    def numbers(self) -> None:
+        """The kernels read what `start` returns."""
+
+    def start(self) -> StepCost:
+        """The coefficients as the kernels read them."""
+        from prebleexp.hardware.fitted import StepCost
+
         return StepCost(
             np.array(self.linear, dtype=np.float64),
             *self.attention,

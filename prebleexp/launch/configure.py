@@ -22,7 +22,18 @@ from prebleexp.metrics import METRICS
 from prebleexp.precision import Precision
 
 GROUPS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead")
-NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "replications", "ci", "ci_metric", "max_replications")
+NUMBERS = (
+    "gpus",
+    "rps",
+    "duration_s",
+    "horizon",
+    "seed",
+    "reports_ms",
+    "replications",
+    "ci",
+    "ci_metric",
+    "max_replications",
+)
 CHOICES = {
     "keep_requests": ("first", "all", "none"),
     "retry": RETRIES,
@@ -35,6 +46,7 @@ KEYS = (
     "workers",
     "backend",
     "time_limit_s",
+    "check",
     "cache_dir",
     "reports_dir",
     *CHOICES,
@@ -54,6 +66,8 @@ class Settings:
     backend: Backend
     time_limit_s: float | None
     """for each run"""
+    check: bool
+    """whether plugs that are not the package's look at every index"""
     retry: str
     """what is computed although there is a result"""
     precision: Precision | None
@@ -122,7 +136,7 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
             raise InvalidInput(f"{group} is a list of options; it must be one")
     names = {group: str(choices[group]) for group in GROUPS}
     built = {group: specs.build(group, names[group], values[group]) for group in GROUPS}
-    same = {key: values[key] for key in ("gpus", "rps", "duration_s", "horizon")} | built
+    same = {key: values[key] for key in ("gpus", "rps", "duration_s", "horizon", "reports_ms")} | built
     first = Cell(seed=values["seed"], names=names, **same)
     return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
 
@@ -157,6 +171,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         workers=None if workers is None else _integer("workers", workers, 1, 4096),
         backend=_backend(values["backend"]),
         time_limit_s=None if values["time_limit_s"] is None else _seconds("time_limit_s", values["time_limit_s"]),
+        check=_boolean("check", values["check"]),
         retry=values["retry"],
         cache_dir=_folder("cache_dir", values["cache_dir"]),
         precision=precision_of(values),

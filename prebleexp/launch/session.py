@@ -12,6 +12,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from prebleexp import losses
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import filesystem
 from prebleexp.experiment.cache import Cache
@@ -23,6 +24,14 @@ from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row, stored
 from prebleexp.precision import Precision
+
+
+def say_plan(runs: int, missing: int) -> None:
+    """The first words of a command: what will be done, and what is there."""
+    if missing:
+        print(
+            f"prebleexp: {runs - missing:,} of {runs:,} runs are in the cache, {missing:,} to compute", file=sys.stderr
+        )
 
 
 class Session:
@@ -97,6 +106,8 @@ class Session:
                 keep_requests=keep_requests,
                 retry=self.settings.retry,
                 time_limit_s=self.settings.time_limit_s,
+                check=self.settings.check,
+                on_plan=say_plan,
                 on_done=progress.advance,
             )
 
@@ -168,7 +179,26 @@ class Session:
         return columns, list(named.values())
 
     def account(self) -> str:
-        """How much was computed, in a line."""
+        """How much was computed, in a line; in further ones, which requests were not served."""
+        return "\n".join([self._computed(), *(f"prebleexp: {one}" for one in losses.sentences(self._cells()))])
+
+    def _cells(self) -> list[tuple[str, list[Row]]]:
+        """The metrics of each distinct configuration; those that lost requests with their place on the axes."""
+        found: dict[str, tuple[str, list[Row]]] = {}
+        for i, results in enumerate(self.results):
+            cell = results[0].cell
+            about = {"horizon": cell.horizon, "duration_s": cell.duration_s}
+            rows = [one.metrics | about for one in results if one.metrics is not None]
+            name = self._place(i) if any(losses.unserved(rows).values()) else ""
+            found.setdefault(results[0].key, (name, rows))
+        return list(found.values())
+
+    def _place(self, i: int) -> str:
+        columns = self.results[i][0].cell.columns() | (asdict(self.places[i]) if self.places else {})
+        axes = [axis for axis in self.axes if axis in columns] or ["gpus", "rps", "policy"]
+        return " ".join(f"{axis}={columns[axis]}" for axis in axes)
+
+    def _computed(self) -> str:
         cached = sum(result.cached and result.error is None for result in self.runs)
         computed = len(self.runs) - cached - len(self.failed)
         failed = f", {len(self.failed):,} failed" if self.failed else ""

@@ -12,6 +12,7 @@ from typing import IO, Any
 from prebleexp.experiment.results import Result
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import failure, means
+from prebleexp.losses import unserved
 
 NOTHING = "–"
 SHOWN_FAILURES = 20
@@ -54,14 +55,14 @@ def metrics(results: Sequence[Result]) -> None:
 
 def summary(axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = ()) -> None:
     """A line per configuration of a sweep, with its place on the axes; in a sweep of several parts, with what each job
-    is called there."""
+    is called there. Who was refused, or not finished, has a column where there are any."""
     named = [asdict(place) for place in places] or [{} for _ in jobs]
     columns = {name for results in jobs for name in results[0].cell.columns()}
     axes = [axis for axis in axes if axis in columns | {"part", "line"}]
     if not places:
         axes = [axis for axis in axes if axis in columns and axis != "seed"] or ["gpus", "rps", "policy"]
     heads = [*axes, "norm_latency_mean_s", "ttft_p99_s", "hit_ratio", "finished"]
-    lines = []
+    lines, others = [], []
     for results, name in zip(jobs, named, strict=True):
         rows = [result.metrics for result in results if result.metrics is not None]
         at = results[0].cell.columns() | name
@@ -72,6 +73,12 @@ def summary(axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Seque
         shown = [_interval(of.get("norm_latency_mean_s")), number(tail), number(ratio, 3)]
         shown.append(f"{finished:,}/{requests:,}" if rows else NOTHING)
         lines.append([*(number(at.get(axis)) for axis in axes), *shown])
+        others.append(unserved(rows))
+    for what in unserved(()):
+        if any(one[what] for one in others):
+            heads.append(what)
+            for line, one in zip(lines, others, strict=True):
+                line.append(number(one[what]))
     show(heads, lines)
 
 

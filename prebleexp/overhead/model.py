@@ -57,5 +57,5 @@ class Overhead:
 
     @property
     def unit_s(self) -> tuple[float, float, float, float]:
-        """In the order of `prebleexp.sim.memory.NODES` … `GPUS`."""
+        """In the order of `prebleexp.sim.records.NODES` … `GPUS`."""
         return (self.node_s, self.segment_s, self.entry_s, self.gpu_s)

@@ -1,60 +1,110 @@
-"""What was sent to each GPU and is not finished, for policies that balance tokens or work.
-
-Layout for G GPUs: ints: columns of G; floats: leading tokens of the prompt in hand that each GPU holds.
-"""
+"""What was sent to each GPU and is not finished, for policies that balance tokens or work."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from prebleexp.policies.prefix_tree import fill_held, find, insert, link_to, lost_link, serve, units
+import numpy as np
+
+from prebleexp.policies import prefix_records
+from prebleexp.policies.prefix_records import Tree
+from prebleexp.policies.prefix_tree import fill_held, find_link, insert, lost_link, serve, units
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import GPUS, NONE, Memory
-from prebleexp.sim.records import Prompts
+from prebleexp.sim.records import GPUS, NONE, View
+from prebleexp.sim.types import Setup, records
+
+ROW = prefix_records.dtype(prefix_records.NODE + prefix_records.LINK)
+CONTROL = prefix_records.dtype(prefix_records.CONTROL)
+
+ROUTED = np.dtype(
+    [
+        ("prefill", np.int64),  # what its GPU had to compute of its prompt, as the policy counts it
+        ("output", np.int64),  # expected, in units of `OUTPUT_UNIT`
+        ("leaf", np.int64),  # node in which its prompt ends
+    ],
+    align=True,
+)
+"""A request that was routed, by its number."""
+
+
+class Backlog(NamedTuple):
+    tree: Tree
+    routed: Any
+    prefill: Any
+    """(GPUs,) sums over unfinished requests"""
+    output: Any
+    held: Any
+    """(GPUs,) leading tokens of the prompt in hand that each holds"""
+
+
+def backlog(setup: Setup) -> Backlog:
+    """Nothing yet."""
+    tree = prefix_records.tree(setup.requests, ROW, CONTROL)
+    return Backlog(tree, records(setup.requests, ROUTED), *np.zeros((3, setup.gpus), np.int64))
 
 
 @compiled
-def take_up(memory: Memory, gpus: int, request: Any, prompts: Prompts) -> int:
+def lacks_room(mine: Backlog, view: View, request: int) -> int:
+    """Whether routing the request may need more rows than there are."""
+    return prefix_records.lacks_room(mine.tree, _rows(view, request))
+
+
+@compiled
+def _rows(view: View, request: int) -> int:
+    """What routing it takes at most: two nodes, and links for each of its path, and for each that a split copies."""
+    return view.requests[request].segments + 4 + len(view.sent)
+
+
+def with_more_room(mine: Any, view: Any, request: int) -> Backlog:
+    value: Backlog = getattr(mine, "value", mine)
+    return value._replace(tree=prefix_records.with_more_room(value.tree, _rows(view, request)))
+
+
+@compiled
+def take_up(mine: Backlog, view: View, request: int) -> int:
     """Find what each GPU holds of the prompt; returns the node in which it ends."""
-    leaf, _ = insert(memory, request, prompts)
-    fill_held(memory, 0, gpus, leaf)
-    memory.work[GPUS] += gpus
+    leaf, _ = insert(mine.tree, view, request)
+    fill_held(mine.tree, mine.held, leaf)
+    view.work[GPUS] += len(view.candidates)
     return leaf
 
 
 @compiled
-def missing(memory: Memory, request: Any, gpu: int) -> int:
+def missing(mine: Backlog, view: View, request: int, gpu: int) -> int:
     """Prompt tokens that the GPU does not hold; one at least is computed."""
-    return max(1, int(request.prompt_tokens - memory.floats[gpu]))
+    return max(1, view.requests[request].prompt_tokens - mine.held[gpu])
 
 
 @compiled
-def add(memory: Memory, leaf: int, request: Any, gpu: int, prefill: int) -> None:
-    """The request is sent to a GPU, which from now on holds its prompt. `prefill` is kept with it."""
-    tree, node = memory.tree, leaf
-    row = tree.routed[request.index]
-    row.leaf, row.prefill_ns, row.output = leaf, prefill, units(request)
+def add(mine: Backlog, view: View, leaf: int, request: int, gpu: int, prefill: int) -> None:
+    """The request is sent to a GPU, which from now on holds its prompt."""
+    tree, node, row = mine.tree, leaf, mine.routed[request]
+    row.leaf, row.prefill, row.output = leaf, prefill, units(view.requests[request])
+    mine.prefill[gpu] += row.prefill
+    mine.output[gpu] += row.output
     while node != 0:
-        tree.links[serve(tree, node, gpu)].active += 1
-        node = int(tree.nodes[node].parent)
+        tree.rows[serve(tree, node, gpu)].active += 1
+        node = int(tree.rows[node].parent)
 
 
 @compiled
-def finish(memory: Memory, request: Any, gpu: int) -> None:
-    tree = memory.tree
-    node = int(tree.routed[request.index].leaf)
+def finish(mine: Backlog, view: View, request: int) -> None:
+    tree, row, gpu = mine.tree, mine.routed[request], view.requests[request].gpu
+    mine.prefill[gpu] -= row.prefill
+    mine.output[gpu] -= row.output
+    node = int(row.leaf)
     while node != 0:
-        tree.links[link_to(tree, node, gpu)].active -= 1
-        node = int(tree.nodes[node].parent)
+        tree.rows[find_link(tree, node, gpu)].active -= 1
+        node = int(tree.rows[node].parent)
 
 
 @compiled
-def evicted(memory: Memory, request: Any, prompts: Prompts, gpu: int, tokens: int) -> None:
+def evicted(mine: Backlog, request: int, gpu: int, tokens: int) -> None:
     """The GPU dropped what lies beyond so many tokens of the request's context."""
-    node = find(memory, 0, request, prompts)
-    while node != NONE:
-        link = lost_link(memory, node, gpu, tokens)
+    tree, node = mine.tree, int(mine.routed[request].leaf)
+    while node != 0 and tree.rows[node].tokens > tokens:
+        link = lost_link(tree, node, gpu, tokens)
         if link != NONE:
-            memory.tree.links[link].serves = 0
-            memory.tree.nodes[node].serving -= 1
-        node = find(memory, node, request, prompts)
+            tree.rows[link].serves = 0
+            tree.rows[node].serving -= 1
+        node = int(tree.rows[node].parent)

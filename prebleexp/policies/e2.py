@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from prebleexp.errors import InvalidInput
-from prebleexp.policies import tpot
-from prebleexp.policies.base import Policy, memory
-from prebleexp.policies.e2_as_described import holdings, layout, rules
-from prebleexp.sim.memory import Memory
-from prebleexp.sim.types import Workload
+from prebleexp.policies.base import Policy
+from prebleexp.policies.e2_as_described import holdings, rules
+from prebleexp.policies.e2_as_described.memory import Memory, Settings, lacks_room, memory, with_more_room
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Setup
 
 DECODES = ("none", "remaining", "total")
 
@@ -45,8 +45,6 @@ class E2(Policy):
     recompute: bool = False
     """sum the window anew for every load: slow, the same results (a check)"""
 
-    compiled: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         if not _is_number(self.window_s) or self.window_s <= 0:
             raise InvalidInput(f"policy.window_s={self.window_s} is not valid; it must be a number of seconds > 0")
@@ -65,27 +63,28 @@ class E2(Policy):
         if self.decode not in DECODES:
             raise InvalidInput(f"policy.decode={self.decode} is not valid; it must be one of {', '.join(DECODES)}")
 
-    def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
-        ints, floats = tpot.seeded(gpus, 0.0)
-        switches = [self.eviction_cost, self.request_cost, self.recompute, DECODES.index(self.decode)]
-        columns = [0] * ((layout.COLUMNS - 2) * gpus) + [-1] * (2 * gpus)  # the last two are ends of empty lists
+    def start(self, setup: Setup) -> Memory:
         limits = (self.window_s, self.rebalance_threshold, self.replicate_factor, self.decode_heavy_hit_ratio)
-        thresholds = [math.inf if limit is None else float(limit) for limit in limits]
-        return memory([*switches, *columns, *ints], [*thresholds, *[0.0] * (2 * gpus), *floats], tree_for=len(workload))
+        window_s, *others = (math.inf if limit is None else float(limit) for limit in limits)
+        threshold, replicate, hit_ratio = others
+        switches = (self.eviction_cost, self.request_cost, self.recompute)
+        decode = DECODES.index(self.decode)
+        return memory(setup, Settings(window_s, threshold, replicate, hit_ratio, *switches, decode))
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        return rules.route(state, gpus, request, prompts, now)
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return lacks_room(mine, view, request)
 
-    @staticmethod
-    def finish(
-        state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, ttft_s: float, tpot_s: float, now: float
-    ) -> None:
-        rules.finish(state, len(gpus), request.index, gpu, ttft_s, tpot_s, now)
+    def with_more_room(self, mine: Any, view: View, request: int) -> Memory:
+        return with_more_room(mine, view, request)
 
-    @staticmethod
-    def evicted(state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, tokens: int, now: float) -> None:
-        holdings.evicted(state, len(gpus), request, prompts, gpu, tokens)
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return rules.route(mine, view, request, now)
+
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        rules.finish(mine, view, request, now)
+
+    def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
+        holdings.evicted(mine, view, request, gpu, tokens)
 
 
 def _is_number(value: object) -> bool:

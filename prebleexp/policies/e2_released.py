@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.policies import tpot
-from prebleexp.policies.base import Policy, memory
-from prebleexp.policies.e2_as_released import loads, rules
-from prebleexp.sim.memory import Memory
-from prebleexp.sim.types import Workload
+from prebleexp.policies.base import Policy
+from prebleexp.policies.e2_as_released import rules
+from prebleexp.policies.e2_as_released.memory import Memory, Quirks, lacks_room, memory, with_more_room
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Setup
 
-QUIRKS = ("candidate_position", "inert_oracle", "last_decode_length", "no_request_cost")
+QUIRKS = Quirks._fields
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,6 @@ class ReleasedE2(Policy):
     length is the last request's; without, the mean of those of its window. no_request_cost (Q6): the load leaves out
     what the request itself would cost"""
 
-    compiled: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         if isinstance(self.quirks, str) or not isinstance(self.quirks, tuple | list):
             raise InvalidInput(f"policy.quirks={self.quirks} is not valid; it must be a list, such as [{QUIRKS[0]}]")
@@ -40,17 +38,17 @@ class ReleasedE2(Policy):
                 raise unknown("quirk", str(name), QUIRKS)
         object.__setattr__(self, "quirks", tuple(name for name in QUIRKS if name in self.quirks))
 
-    def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
-        ints, floats = tpot.seeded(gpus, loads.FIRST_TPOT_S)
-        kept = [int(name in self.quirks) for name in QUIRKS]
-        return memory([*kept, *range(gpus), *[0] * gpus, *ints], [*[0.0] * (2 * gpus), *floats], tree_for=len(workload))
+    def start(self, setup: Setup) -> Memory:
+        return memory(setup, Quirks(*(name in self.quirks for name in QUIRKS)))
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        return rules.route(state, gpus, request, prompts, now)
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return lacks_room(mine, view, request)
 
-    @staticmethod
-    def finish(
-        state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, ttft_s: float, tpot_s: float, now: float
-    ) -> None:
-        rules.finish(state, len(gpus), request, gpu, ttft_s, tpot_s, now)
+    def with_more_room(self, mine: Any, view: View, request: int) -> Memory:
+        return with_more_room(mine, view, request)
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return rules.route(mine, view, request, now)
+
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        rules.finish(mine, view, request, now)

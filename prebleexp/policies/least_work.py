@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from prebleexp.policies import backlog
-from prebleexp.policies.base import Policy, memory
+from prebleexp.policies.backlog import Backlog
+from prebleexp.policies.base import Policy
+from prebleexp.policies.prefix_records import OUTPUT_UNIT
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.cost import decode_s, linear_s, prefill_s, request_ms
-from prebleexp.sim.memory import OUTPUT_UNIT, Memory
-from prebleexp.sim.types import Workload
+from prebleexp.sim.cost import decode_s, prefill_s
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Setup
 
 NS = 1e-9
 
@@ -24,49 +26,44 @@ class LeastWork(Policy):
     A token that many share a step for is cheap, so long outputs are sent where many run, and short ones find a GPU to
     themselves while there are any."""
 
-    compiled: ClassVar[bool] = True
     follows_running: ClassVar[bool] = True
 
-    def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
-        return memory([0] * (2 * gpus), [0.0] * gpus, tree_for=len(workload))
+    def start(self, setup: Setup) -> Backlog:
+        return backlog.backlog(setup)
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        leaf = backlog.take_up(state, len(gpus), request, prompts)
-        best, least, best_prefill = 0, -1.0, 0.0
-        for g in range(len(gpus)):
-            new, length = backlog.missing(state, request, g), request.prompt_tokens
-            prefill = prefill_s(state.cost, 1, new, length, new, request_ms(state.cost, new, length))
-            work = _work_s(state, gpus[g], g, len(gpus), request, prefill)
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return backlog.lacks_room(mine, view, request)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Backlog:
+        return backlog.with_more_room(mine, view, request)
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        leaf = backlog.take_up(mine, view, request)
+        length = view.requests[request].prompt_tokens
+        best, least, best_prefill = view.candidates[0], -1.0, 0.0
+        for g in view.candidates:
+            prefill = prefill_s(view.costs[g], backlog.missing(mine, view, request, g), length)
+            work = work_s(mine, view, g, request, prefill)
             if least < 0.0 or work < least:
                 best, least, best_prefill = g, work, prefill
-        backlog.add(state, leaf, request, best, round(best_prefill / NS))
-        row = state.tree.routed[request.index]
-        state.ints[best] += row.prefill_ns
-        state.ints[len(gpus) + best] += row.output
+        backlog.add(mine, view, leaf, request, best, round(best_prefill / NS))
         return best
 
-    @staticmethod
-    def finish(
-        state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, ttft_s: float, tpot_s: float, now: float
-    ) -> None:
-        row = state.tree.routed[request.index]
-        state.ints[gpu] -= row.prefill_ns
-        state.ints[len(gpus) + gpu] -= row.output
-        backlog.finish(state, request, gpu)
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        backlog.finish(mine, view, request)
 
-    @staticmethod
-    def evicted(state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, tokens: int, now: float) -> None:
-        backlog.evicted(state, request, prompts, gpu, tokens)
+    def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
+        backlog.evicted(mine, request, gpu, tokens)
 
 
 @compiled
-def _work_s(memory: Memory, gpu: Any, g: int, gpus: int, request: Any, prefill: float) -> float:
+def work_s(mine: Backlog, view: View, g: int, request: int, prefill: float) -> float:
     """What GPU g would have to do. An output token costs its share of a step that decodes what runs there and one
     more request, each with a context like this one's."""
-    waiting = gpu.queued / gpu.outstanding if gpu.outstanding > 0 else 0.0
+    gpu, row, outstanding = view.gpus[g], view.requests[request], view.sent[g].outstanding
+    waiting = gpu.queued / outstanding if outstanding > 0 else 0.0
     batch = gpu.running + 1
-    context = batch * request.prompt_tokens
-    token_s = decode_s(memory.cost, batch, context, context, linear_s(memory.cost, batch)) / batch
-    to_come = max(0.0, memory.ints[gpus + g] / OUTPUT_UNIT - gpu.generated - gpu.ahead) + request.expected_output
-    return memory.ints[g] * NS * waiting + prefill + to_come * token_s
+    context = batch * row.prompt_tokens
+    token_s = decode_s(view.costs[g], batch, context, context, 1) / batch
+    to_come = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead) + row.expected_output
+    return mine.prefill[g] * NS * waiting + prefill + to_come * token_s

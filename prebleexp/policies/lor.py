@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from prebleexp.policies.base import Policy
-from prebleexp.sim.memory import GPUS
+from prebleexp.sim.records import GPUS, View
 
 
 @dataclass(frozen=True)
 class LeastOutstanding(Policy):
     """The GPU with the fewest requests that were sent to it and are not finished; the first of several."""
 
-    compiled: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        best = 0
-        for g in range(1, len(gpus)):
-            if gpus[g].outstanding < gpus[best].outstanding:
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        best = view.candidates[0]
+        for g in view.candidates:
+            if view.sent[g].outstanding < view.sent[best].outstanding:
                 best = g
-        state.work[GPUS] += len(gpus)
+        view.work[GPUS] += len(view.candidates)
         return best

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from prebleexp.policies import backlog
-from prebleexp.policies.base import Policy, memory
-from prebleexp.sim.memory import OUTPUT_UNIT, Memory
-from prebleexp.sim.types import Workload
+from prebleexp.policies.backlog import Backlog
+from prebleexp.policies.base import Policy
+from prebleexp.policies.prefix_records import OUTPUT_UNIT
+from prebleexp.sim.records import NONE, View
+from prebleexp.sim.types import Setup
 
 
 @dataclass(frozen=True)
@@ -16,32 +18,28 @@ class LeastOutstandingTokens(Policy):
     """The GPU with the fewest tokens to come, this request's among them: of all unfinished requests the prompt tokens
     that it did not hold when they were sent there, and their expected output; the first of several."""
 
-    compiled: ClassVar[bool] = True
+    def start(self, setup: Setup) -> Backlog:
+        return backlog.backlog(setup)
 
-    def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
-        return memory([0] * gpus, [0.0] * gpus, tree_for=len(workload))
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return backlog.lacks_room(mine, view, request)
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        leaf = backlog.take_up(state, len(gpus), request, prompts)
-        best, least = 0, -1
-        for gpu in range(len(gpus)):
-            tokens = state.ints[gpu] + backlog.missing(state, request, gpu) * OUTPUT_UNIT
-            if least < 0 or tokens < least:
-                best, least = gpu, tokens
-        own = backlog.missing(state, request, best) * OUTPUT_UNIT
-        backlog.add(state, leaf, request, best, own)
-        state.ints[best] += own + state.tree.routed[request.index].output
+    def with_more_room(self, mine: Any, view: View, request: int) -> Backlog:
+        return backlog.with_more_room(mine, view, request)
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        leaf = backlog.take_up(mine, view, request)
+        best, least, best_new = NONE, 0, 0
+        for g in view.candidates:
+            new = backlog.missing(mine, view, request, g)
+            tokens = (mine.prefill[g] + new) * OUTPUT_UNIT + mine.output[g]
+            if best == NONE or tokens < least:
+                best, least, best_new = g, tokens, new
+        backlog.add(mine, view, leaf, request, best, best_new)
         return best
 
-    @staticmethod
-    def finish(
-        state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, ttft_s: float, tpot_s: float, now: float
-    ) -> None:
-        row = state.tree.routed[request.index]
-        state.ints[gpu] -= row.prefill_ns + row.output
-        backlog.finish(state, request, gpu)
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        backlog.finish(mine, view, request)
 
-    @staticmethod
-    def evicted(state: Any, gpus: Any, request: Any, prompts: Any, gpu: int, tokens: int, now: float) -> None:
-        backlog.evicted(state, request, prompts, gpu, tokens)
+    def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
+        backlog.evicted(mine, request, gpu, tokens)

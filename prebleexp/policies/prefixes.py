@@ -6,30 +6,34 @@ calls it the important node.
 
 from __future__ import annotations
 
+from typing import Any
+
 from prebleexp.policies.prefix_tree import own_tokens
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import NONE, Tree
+from prebleexp.sim.records import NONE
 
 
 @compiled
-def is_large(tree: Tree, node: int) -> bool:
+def is_large(tree: Any, node: int) -> bool:
     """Whether the node has more tokens than lie before it."""
     own = own_tokens(tree, node)
-    return own > tree.nodes[node].tokens - own
+    return own > tree.rows[node].tokens - own
 
 
 @compiled
-def prefix_node(tree: Tree, node: int) -> int:
+def prefix_node(tree: Any, node: int) -> int:
     """The node itself or its nearest ancestor that is large. What hangs below the root always is."""
     while not is_large(tree, node):
-        node = int(tree.nodes[node].parent)
+        node = int(tree.rows[node].parent)
     return node
 
 
 @compiled
-def append(tree: Tree, prefix: int) -> None:
+def append(tree: Any, prefix: int) -> None:
     """Put an entry at the end of the order."""
     control, entry = tree.control, tree.prefixes[prefix]
+    control.clock += 1
+    entry.entered = control.clock
     entry.before, entry.behind = control.last_prefix, NONE
     if control.last_prefix == NONE:
         control.first_prefix = prefix
@@ -40,7 +44,7 @@ def append(tree: Tree, prefix: int) -> None:
 
 
 @compiled
-def unlink(tree: Tree, prefix: int) -> None:
+def unlink(tree: Any, prefix: int) -> None:
     """Take an entry out of the order."""
     control, entry = tree.control, tree.prefixes[prefix]
     if entry.before == NONE:
@@ -55,48 +59,49 @@ def unlink(tree: Tree, prefix: int) -> None:
 
 
 @compiled
-def entry_of(tree: Tree, node: int) -> int:
-    """The node's entry, made if there is none."""
-    prefix = int(tree.nodes[node].prefix)
+def entry_of(tree: Any, node: int) -> int:
+    """The node's entry, made if there is none: then its count is 0, and what is a policy's own in it is as it was
+    left."""
+    prefix = int(tree.rows[node].prefix)
     if prefix == NONE:
         control = tree.control
         prefix = int(control.free_prefix)
-        entry = tree.prefixes[prefix]
-        control.free_prefix = int(entry.behind)
+        if prefix == NONE:
+            prefix = int(control.prefix_rows)
+            control.prefix_rows += 1
+        else:
+            control.free_prefix = tree.prefixes[prefix].behind
         control.free_prefixes -= 1
-        entry.node = node
-        entry.count = entry.prompt = entry.hit = entry.output_sum = entry.early = entry.late = 0
-        entry.miss = entry.output = entry.early_s = entry.late_s = 0.0
-        control.clock += 1
-        entry.epoch = control.clock
-        tree.nodes[node].prefix = prefix
+        entry = tree.prefixes[prefix]
+        entry.node, entry.count = node, 0
+        tree.rows[node].prefix = prefix
         append(tree, prefix)
     return prefix
 
 
 @compiled
-def remove(tree: Tree, prefix: int) -> None:
+def remove(tree: Any, prefix: int) -> None:
     unlink(tree, prefix)
     control, entry = tree.control, tree.prefixes[prefix]
-    tree.nodes[entry.node].prefix = NONE
+    tree.rows[entry.node].prefix = NONE
     entry.behind = control.free_prefix
     control.free_prefix = prefix
     control.free_prefixes += 1
 
 
 @compiled
-def inherits(tree: Tree, lower: int) -> bool:
+def inherits(tree: Any, lower: int) -> bool:
     """Whether the upper part of a node that was cut is large and it itself no longer is: then what counted for the
     node counts for the upper part."""
-    return is_large(tree, int(tree.nodes[lower].parent)) and not is_large(tree, lower)
+    return is_large(tree, int(tree.rows[lower].parent)) and not is_large(tree, lower)
 
 
 @compiled
-def move_entry(tree: Tree, lower: int) -> None:
+def move_entry(tree: Any, lower: int) -> None:
     """Let the node's entry, if any, be that of its parent, at the end of the order."""
-    prefix, upper = int(tree.nodes[lower].prefix), int(tree.nodes[lower].parent)
+    prefix, upper = int(tree.rows[lower].prefix), int(tree.rows[lower].parent)
     if prefix != NONE:
         unlink(tree, prefix)
         append(tree, prefix)
         tree.prefixes[prefix].node = upper
-        tree.nodes[upper].prefix, tree.nodes[lower].prefix = prefix, NONE
+        tree.rows[upper].prefix, tree.rows[lower].prefix = prefix, NONE

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prebleexp.errors import InvalidInput
-from prebleexp.policies.base import Policy, memory
-from prebleexp.sim.memory import Memory
-from prebleexp.sim.types import Longs, Workload
+from prebleexp.policies.base import Policy
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Longs, Setup
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,6 @@ class Random(Policy):
     seed: int | None = None
     """None: the run's seed"""
 
-    compiled: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -33,14 +32,13 @@ class Random(Policy):
                 f"policy.seed={self.seed} is not valid; it must be an integer >= 0, or null for the run's seed"
             )
 
-    def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
-        draws = python_randints(seed if self.seed is None else self.seed, gpus, len(workload))
-        return memory(np.concatenate([[0], draws]))
+    def start(self, setup: Setup) -> Longs:
+        draws = python_randints(setup.seed if self.seed is None else self.seed, setup.gpus, setup.requests)
+        return np.concatenate([[0], draws])
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        state.ints[0] += 1
-        return state.ints[state.ints[0]]
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        mine[0] += 1
+        return view.candidates[mine[mine[0]]]
 
 
 def python_randints(seed: int, below: int, count: int) -> Longs:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prebleexp.errors import InvalidInput
-from prebleexp.policies.base import Policy, memory
-from prebleexp.sim.memory import Memory
-from prebleexp.sim.types import Longs, Workload
+from prebleexp.policies.base import Policy
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Longs, Setup
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ class Replay(Policy):
     path: str | None = None
     """relative to the current folder"""
 
-    compiled: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -40,15 +39,16 @@ class Replay(Policy):
         """The file's contents stand for it."""
         return {"sha256": hashlib.sha256(self._bytes()).hexdigest()}
 
-    def start(self, workload: Workload, gpus: int, seed: int) -> Memory:
+    def start(self, setup: Setup) -> Longs:
         assignments = self.assignments()
-        if len(assignments) < len(workload):
-            raise InvalidInput(f"{self.path}: column gpu has {len(assignments)} rows; the workload has {len(workload)}")
-        return memory(assignments)
+        if len(assignments) < setup.requests:
+            raise InvalidInput(
+                f"{self.path}: column gpu has {len(assignments)} rows; the workload has {setup.requests}"
+            )
+        return assignments
 
-    @staticmethod
-    def route(state: Any, gpus: Any, request: Any, prompts: Any, now: float) -> int:
-        return state.ints[request.index]
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return mine[request]
 
     def assignments(self) -> Longs:
         """(n,) GPUs; -1 where the recording ended before the request was sent."""

@@ -1,68 +1,94 @@
-"""A GPU's seconds per output token as a router sees them: the median of the last 200 finished requests.
-
-Numbers for GPU g of n are kept in a policy's flat arrays: a ring in order of arrival and the same values sorted.
-"""
+"""A GPU's seconds per output token as a router sees them: the median of the last 200 finished requests."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import Memory
+from prebleexp.sim.types import records
 
 KEPT = 200
-INTS, FLOATS = 2, 2 * KEPT
-"""numbers a GPU takes in `Memory.ints` and `Memory.floats`"""
 
 
-def seeded(gpus: int, tpot_s: float) -> tuple[list[int], list[float]]:
-    """(ints, floats) for so many GPUs, each with one observation."""
-    return [1, 1] * gpus, ([tpot_s, *[0.0] * (KEPT - 1)] * 2) * gpus
+STATE = np.dtype([("place", np.int64), ("count", np.int64), ("median_s", np.float64)], align=True)
 
 
-@compiled
-def median(memory: Memory, ints: int, floats: int, gpu: int) -> float:
-    """`ints` and `floats` say where these numbers begin in the policy's arrays."""
-    count, values = memory.ints[ints + INTS * gpu], floats + FLOATS * gpu + KEPT
-    middle = memory.floats[values + count // 2]
-    if count % 2:
-        return middle
-    return (memory.floats[values + count // 2 - 1] + middle) / 2
+class Tpots(NamedTuple):
+    """One row a GPU."""
+
+    ring: Any
+    """(GPUs, `KEPT`) in order of arrival"""
+    values: Any
+    """(GPUs, `KEPT`) the same, sorted"""
+    state: Any
+    """where the next one goes in the ring, how many there are, and their median"""
 
 
-@compiled
-def observe(memory: Memory, ints: int, floats: int, gpu: int, tpot_s: float) -> None:
-    """Add an observation; beyond `KEPT` the oldest leaves."""
-    at = ints + INTS * gpu
-    ring = floats + FLOATS * gpu
-    count, place = memory.ints[at], memory.ints[at + 1]
-    values = memory.floats[ring + KEPT : ring + 2 * KEPT]
-    if count == KEPT:
-        _remove(values, memory.floats[ring + place])
-    else:
-        memory.ints[at] = count + 1
-        count += 1
-    memory.floats[ring + place] = tpot_s
-    memory.ints[at + 1] = (place + 1) % KEPT
-    row = count - 1
-    while row > 0 and values[row - 1] > tpot_s:
-        values[row] = values[row - 1]
-        row -= 1
-    values[row] = tpot_s
+def seeded(gpus: int, tpot_s: float) -> Tpots:
+    """Each GPU with one observation."""
+    ring, state = np.zeros((2, gpus, KEPT)), records(gpus, STATE)
+    ring[:, :, 0] = state.median_s = tpot_s
+    state.place = state.count = 1
+    return Tpots(*ring, state)  # type: ignore[call-arg]
 
 
 @compiled
-def _remove(values: Any, value: float) -> None:
-    """Close the gap that `value` leaves in KEPT sorted values."""
-    row = 0
-    while values[row] != value:
-        row += 1
-    for other in range(row, KEPT - 1):
-        values[other] = values[other + 1]
+def median_s(tpots: Tpots, gpu: int) -> float:
+    return tpots.state[gpu].median_s
 
 
 @compiled
-def seed(memory: Memory, ints: int, floats: int, gpu: int, tpot_s: float) -> None:
+def seed(tpots: Tpots, gpu: int, tpot_s: float) -> None:
     """Put another value in the place of the first observation."""
-    ring = floats + FLOATS * gpu
-    memory.floats[ring] = memory.floats[ring + KEPT] = tpot_s
+    tpots.ring[gpu, 0] = tpots.values[gpu, 0] = tpots.state[gpu].median_s = tpot_s
+
+
+@compiled
+def observe(tpots: Tpots, gpu: int, tpot_s: float) -> float:
+    """Add an observation; beyond `KEPT` the oldest leaves. Returns the median."""
+    state, ring, values = tpots.state[gpu], tpots.ring[gpu], tpots.values[gpu]
+    gap = state.count
+    if gap < KEPT:
+        state.count += 1
+    else:
+        gap = _rank(values, KEPT, ring[state.place])
+    ring[state.place] = tpot_s
+    state.place = (state.place + 1) % KEPT
+    last = state.count - 1
+    rank = _rank(values, gap, tpot_s)
+    if rank < gap:
+        _shift_up(values[rank : gap + 1])
+    else:  # what lies between the gap and the new value is smaller than that
+        rank = gap + _rank(values[gap + 1 : last + 1], last - gap, tpot_s)
+        _shift_down(values[gap : rank + 1])
+    values[rank] = tpot_s
+    middle = (last + 1) // 2
+    state.median_s = values[middle] if last % 2 == 0 else (values[middle - 1] + values[middle]) / 2
+    return state.median_s
+
+
+@compiled
+def _rank(values: Any, count: int, value: float) -> int:
+    """How many of the first `count` sorted values are smaller."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _shift_up(values: Any) -> None:
+    for row in range(len(values) - 1, 0, -1):
+        values[row] = values[row - 1]
+
+
+@compiled
+def _shift_down(values: Any) -> None:
+    for row in range(len(values) - 1):
+        values[row] = values[row + 1]

@@ -6,18 +6,29 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prebleexp.comparison import HIGHER_IS_BETTER, Comparison, Verdict
+from prebleexp.comparison import Comparison, Verdict
+from prebleexp.losses import as_text
+from prebleexp.metrics import DECLARED, NEITHER
 from prebleexp.report import frame
 from prebleexp.report.figures import Column, Table
-from prebleexp.report.meanings import meanings
-from prebleexp.report.wording import number, percent_difference, plain, short
+from prebleexp.report.wording import number, percent, percent_difference, plain, short
 
 
-def render(found: Comparison, a: str, b: str, command: str, fail_if: str, broken: Sequence[str]) -> str:
-    """The page's HTML; `broken` says which cells are beyond the limit `fail_if`."""
+def lossy(found: Comparison) -> bool:
+    """Whether any side did not finish a request."""
+    return any(share is not None and share < 1 for cell in found.cells for share in cell.finished)
+
+
+def render(
+    found: Comparison, a: str, b: str, command: str, fail_if: str, broken: Sequence[str], losses: Sequence[str] = ()
+) -> str:
+    """The page's HTML; `broken` says which cells are beyond the limit `fail_if`, `losses` which requests were not
+    served."""
+    metric, shares = DECLARED[found.metric], lossy(found)
     names = list(dict.fromkeys(name for cell in found.cells for name in cell.place))
     columns = [Column(name, all(not isinstance(cell.place.get(name), str) for cell in found.cells)) for name in names]
     columns += [Column("A", True), Column("B", True), Column("difference", True), Column("seeds", True)]
+    columns += [Column(f"finished of {side}", True) for side in "AB" if shares]
     rows = [
         (
             *(short(cell.place.get(name)) for name in names),
@@ -25,6 +36,7 @@ def render(found: Comparison, a: str, b: str, command: str, fail_if: str, broken
             number(cell.b, 4),
             percent_difference(cell.difference, cell.half_width),
             str(cell.seeds),
+            *(map(percent, cell.finished) if shares else ()),
             cell.verdict.value,
         )
         for cell in found.cells
@@ -36,12 +48,15 @@ def render(found: Comparison, a: str, b: str, command: str, fail_if: str, broken
         a=a,
         b=b,
         metric=found.metric,
-        meaning=meanings()[found.metric],
-        better="higher" if found.metric in HIGHER_IS_BETTER else "lower",
+        meaning=metric.meaning,
+        better="neither more nor less" if metric.better == NEITHER else metric.better,
+        losses=[as_text([line]) for line in losses],
         counts=[(verdict.value, found.count(verdict)) for verdict in Verdict],
         differs=[(name, plain(of_a), plain(of_b)) for name, (of_a, of_b) in found.differs.items()],
         common={name: plain(value) for name, value in found.common.items() if value is not None},
         left_out=found.left_out,
+        silent=[(name, count) for name, count in zip("AB", found.silent, strict=True) if count],
+        incomparable=found.count(Verdict.INCOMPARABLE),
         table=Table((*columns, Column("B is", False)), tuple(rows)),
         command=command,
         fail_if=fail_if,

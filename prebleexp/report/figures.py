@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from prebleexp import losses
 from prebleexp.errors import unknown
 from prebleexp.report.draw import Line, Scales
 from prebleexp.report.drawings import Drawings
@@ -61,6 +62,8 @@ class Figure:
     x: str
     y: str
     headline: str
+    losses: str
+    """which requests the averages leave out; empty where there are none"""
     panels: tuple[Panel, ...]
     paired: bool
     """two variants side by side"""
@@ -123,6 +126,7 @@ def figure(
         x=axis_label(where.x),
         y=measure.label,
         headline=drawing.headline(found, where, measure.words.removeprefix("average "), measure.unit),
+        losses=losses.as_text(losses.sentences([(_named(point, where), point.rows) for point in found])),
         panels=tuple(panels),
         paired="variant" in where.panels,
         left_out=max(0, len(by_panel) - MOST_PANELS),
@@ -140,6 +144,10 @@ def _lines(members: Sequence[Point], where: Layout, looks: dict[str, Style]) -> 
         triples = ((float(p.at[where.x] or 0), *(p.interval or (None, None))) for p in line)
         lines.append(Line(name, looks[name], tuple(triples)))
     return lines
+
+
+def _named(point: Point, where: Layout) -> str:
+    return f"{plain(point.at[where.line])}, {conditions(point.at, (*where.panels, where.x))}"
 
 
 def _caption(found: Sequence[Point], scales: Scales | None) -> str:

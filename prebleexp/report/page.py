@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from prebleexp.losses import unserved
 from prebleexp.report import export, frame
 from prebleexp.report.explorer import packed
 from prebleexp.report.figures import Column, Figure, Table
@@ -100,6 +101,7 @@ def _facts(rows: Sequence[Row], failures: Sequence[Row]) -> list[tuple[str, str]
     seconds = [float(value) for row in rows if (value := row.get("seconds")) is not None]
     if seconds:
         facts.append(("time in the simulator", f"{number(sum(seconds))} s"))
+    facts += [(f"requests {what}", f"{count:,}") for what, count in unserved(rows).items() if count]
     if failures:
         facts.append(("runs failed", f"{len(failures):,}"))
     return facts

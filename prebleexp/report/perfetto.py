@@ -55,12 +55,12 @@ def _steps(steps: Steps, kv_tokens: int) -> Iterator[Event]:
             "name": " + ".join(kind for kind, tokens in kinds.items() if tokens),
             "args": args,
         }
-        yield {"ph": "C", **of_gpu, "ts": end, "name": "running", "args": {"requests": row["running"]}}
+        yield {"ph": "C", **of_gpu, "ts": start, "name": "running", "args": {"requests": row["running"]}}
         used = {
             "running requests": kv_tokens - row["kv_free"] - row["evictable"],
             "prefix cache alone": row["evictable"],
         }
-        yield {"ph": "C", **of_gpu, "ts": end, "name": "KV tokens", "args": used}
+        yield {"ph": "C", **of_gpu, "ts": start, "name": "KV tokens", "args": used}
 
 
 def _queues(steps: Steps) -> Iterator[Event]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp import losses
 from prebleexp.experiment.runs import Run
 from prebleexp.report import frame
 from prebleexp.report.figures import Column, Table
@@ -42,8 +43,9 @@ def render(
     key: str,
     configuration: Mapping[str, str],
     files: Mapping[str, str],
+    host_s: float = 0.0,
 ) -> str:
-    """The page's HTML. `files` are links by what they are."""
+    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time."""
     return frame.render(
         "run.html.j2",
         scripts=("tables.js", "run.js"),
@@ -54,7 +56,8 @@ def render(
         configuration=configuration,
         files=files,
         facts=_facts(run),
-        note=_note(steps),
+        losses=losses.as_text(losses.sentences([("", [{**run.metrics, **configuration}])])),
+        note=_note(steps, host_s),
         metrics=Table(
             (Column("metric", False), Column("value", True), Column("meaning", False)),
             tuple((name, _exact(run.metrics[name]), text) for name, text in meanings().items() if name in run.metrics),
@@ -81,15 +84,17 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def _note(steps: Steps) -> str:
+def _note(steps: Steps, host_s: float) -> str:
     """What a reader must know of the steps' times."""
     columns = steps.columns()
-    backwards = int((columns["end_s"] < columns["start_s"]).sum())
+    computed = columns["prefilled_tokens"] + columns["generated_tokens"] > 0
+    backwards = int((computed & (columns["end_s"] - columns["start_s"] < host_s + 1e-9)).sum())
     if not backwards:
         return ""
     return (
-        f"{backwards} of {len(columns['gpu'])} steps took less than no time: what this hardware's steps cost is a fit "
-        "that falls below zero there. hardware=a6000_mistral_7b_monotone is without that."
+        f"{backwards} of {len(columns['gpu'])} steps took less than no time on the GPU: what the hardware costs "
+        "is a fit that falls below zero there, where they are taken to cost nothing. "
+        "hardware=a6000_mistral_7b_monotone is without that."
     )
 
 

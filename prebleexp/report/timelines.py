@@ -41,11 +41,11 @@ def timelines(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> list[Series]
     of_gpu = [{name: column[columns["gpu"] == g] for name, column in columns.items()} for g in range(gpus)]
     times, queues = steps.queues()
     queues = queues if len(times) else np.zeros((0, gpus), np.int64)
-    held = [(one["end_s"], (kv_tokens - one["kv_free"]) / kv_tokens) for one in of_gpu]
-    used = [(one["end_s"], (kv_tokens - one["kv_free"] - one["evictable"]) / kv_tokens) for one in of_gpu]
+    held = [(one["start_s"], (kv_tokens - one["kv_free"]) / kv_tokens) for one in of_gpu]
+    used = [(one["start_s"], (kv_tokens - one["kv_free"] - one["evictable"]) / kv_tokens) for one in of_gpu]
     return [
         _series("queue", "Requests waiting", [(times, queues[:, g]) for g in range(gpus)], bins),
-        _series("running", "Requests in the batch", [(one["end_s"], one["running"]) for one in of_gpu], bins),
+        _series("running", "Requests in the batch", [(one["start_s"], one["running"]) for one in of_gpu], bins),
         _series("outstanding", "Requests outstanding", _outstanding(run, gpus), bins),
         _series("kv_held", "KV memory held, the prefix cache included (share)", held, bins),
         _series("kv_used", "KV memory of running requests (share)", used, bins),

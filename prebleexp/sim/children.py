@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.sim.compiled import compiled
+import numpy as np
 
-NONE = -1
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE
+
+
+def slots(nodes: int) -> tuple[Any, Any]:
+    """An empty table for the children of this many nodes: (keys, nodes), at most half full."""
+    size = 1 << (2 * nodes).bit_length()
+    return np.full(size, NONE, np.int64), np.zeros(size, np.int32)
 
 
 @compiled

@@ -1,10 +1,9 @@
-"""How the simulator's functions are compiled.
+"""How functions are compiled.
 
 Without the GIL, so that runs go on side by side in threads; kept on disk; and without numba's reference counts. A
-function here is handed some thirty arrays, and two atomic operations for each, in every call, took more than half of a
-run's time.
-None of them allocates an array, so nothing is there to be counted: the arrays belong to Python, which outlives the
-call.
+function here is handed many arrays, and two atomic operations for each, in every call, took more than half of a run's
+time. None of them allocates an array, so nothing is there to be counted: the arrays belong to Python, which outlives
+the call.
 """
 
 from __future__ import annotations
@@ -12,13 +11,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from numba import njit
+from numba import config, njit, types
+
+from prebleexp import machine_code, sources
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
+"""whether all of it runs as plain Python (NUMBA_DISABLE_JIT)"""
 
 OPTIONS: Any = {"nogil": True, "cache": True, "_nrt": False}
 
 
 def compiled(function: F) -> F:
-    """Decorator: compile for the types of the arguments when first called."""
-    return njit(**OPTIONS)(function)
+    """Decorator: compile for the types of the arguments when first called.
+
+    One that is not the package's may allocate; it is checked, and kept, with the plug that calls it."""
+    file = function.__code__.co_filename
+    if not sources.is_own(file):
+        return njit(nogil=True)(function)  # type: ignore[return-value]
+    with machine_code.folder(file):
+        return _wide(njit(**OPTIONS)(function))
+
+
+def _wide(dispatcher: Any) -> Any:
+    """Let all integers be of 64 bits: fields of records are narrower here and there, and numba would compile the
+    function, and all that it calls, once for each."""
+    if INTERPRETED:
+        return dispatcher
+    template = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda arguments, named: template(
+        tuple(types.int64 if isinstance(one, types.Integer) else one for one in arguments), named
+    )
+    return dispatcher

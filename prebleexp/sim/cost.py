@@ -1,61 +1,41 @@
-"""What a model step costs in GPU seconds: the fitted equations of the PREBLE release (spec: engine-as-released,
-Cost)."""
+"""What a model step costs on a GPU: the face of whatever cost model is plugged in there.
+
+`cost` is a record of `View.costs`; engines and routers call it alike. A cost model is a plug with these three
+functions (see `prebleexp.hardware.model`).
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.types import StepCost
-
-# The order of operations is the release's: with another, times would differ in the last bit.
+from prebleexp.sim.plug import call_float
 
 
 @compiled
-def linear_s(cost: StepCost, tokens: int) -> float:
-    """Linear layers for `tokens` tokens in the batch."""
-    row = 0
-    while tokens < cost.linear[row, 0]:
-        row += 1
-    ms = cost.linear[row, 1] + cost.linear[row, 2] * tokens + cost.linear[row, 3] * (tokens * tokens)
-    return ms / 1e3
+def request_ms(cost: Any, new: int, length: int) -> float:
+    """What a request adds to a step that prefills `new` tokens of it, up to `length`: milliseconds."""
+    return call_float(cost.request_ms, cost.own, new, length)
 
 
 @compiled
-def attention_s(cost: StepCost, requests: int, context: int, unique_kv: int) -> float:
-    """Memory-bound attention of `requests` requests over `context` tokens, `unique_kv` of them distinct."""
-    if context <= cost.attention_flat_tokens:
-        return cost.attention_flat / 1e3
-    ms = cost.attention_per_token * context + cost.attention_constant
-    if (
-        unique_kv / requests <= cost.shared_unique_per_request
-        and requests * unique_kv <= cost.shared_unique_times_requests
-    ):
-        ms /= 2
-    return ms / 1e3
+def step_s(
+    cost: Any, prefills: int, new: int, length: int, running: int, context: int, unique: int, requests_ms: float
+) -> float:
+    """Seconds of a step that prefills `new` tokens of `prefills` requests, which are `length` tokens long with them,
+    and decodes one token of each of `running` requests of `context` tokens; `unique` of all are distinct, and
+    `requests_ms` is the sum over prefills of `request_ms`."""
+    return call_float(cost.step_s, cost.own, prefills, new, length, running, context, unique, requests_ms)
 
 
 @compiled
-def request_ms(cost: StepCost, new: int, length: int) -> float:
-    """One request's own share of a prefill of `new` tokens up to `length`: compute-bound attention."""
-    product = new * length
-    if product < cost.request_from:
-        return 0.0
-    return (
-        cost.request_constant
-        + cost.request_per_new * new
-        + cost.request_per_length * length
-        + cost.request_per_product * new * length
-    )
+def decode_s(cost: Any, running: int, context: int, unique: int, steps: int) -> float:
+    """Seconds of so many decode steps of `running` requests, which are `context` tokens long in the first (`unique` of
+    them distinct) and one token longer in each that follows."""
+    return call_float(cost.decode_s, cost.own, running, context, unique, steps)
 
 
 @compiled
-def prefill_s(cost: StepCost, requests: int, new: int, context: int, unique_kv: int, requests_ms: float) -> float:
-    batch = 0.0
-    if cost.prefill_batch > 0:
-        batch = linear_s(cost, new) + attention_s(cost, requests, context, unique_kv)
-    return (batch + requests_ms / 1e3) / cost.efficiency
-
-
-@compiled
-def decode_s(cost: StepCost, requests: int, context: int, unique_kv: int, linear: float) -> float:
-    """`linear` is `linear_s(cost, requests)`, which stays the same while the batch does."""
-    return (linear + attention_s(cost, requests, context, unique_kv)) / cost.efficiency
+def prefill_s(cost: Any, new: int, length: int) -> float:
+    """Seconds of a step that prefills `new` tokens of one request of `length` alone."""
+    return step_s(cost, 1, new, length, 0, 0, new, request_ms(cost, new, length))

@@ -1,8 +1,15 @@
-"""The event queue: a binary heap by time alone, in which equal times fall as they do in the released simulator.
+"""The event queue, in total order: by time, then by kind, then by subject.
 
-The released simulator keeps its events in Python's heapq and compares only times. So which of two simultaneous
-events comes first depends on how a binary heap lets them, and at time 0, when all GPUs step and the first request
-arrives, that decides results. The same sift operations, in the same order, give the same answer.
+| kind, in their order at one instant | subject | what happens |
+| --- | --- | --- |
+| END | GPU | the step in hand is over: its tokens exist, its requests finish, and now everybody hears of it |
+| REPORT | – | what routers see of the GPUs is refreshed |
+| SUBMIT | request | it reaches the router |
+| DECIDED | request | the router's decision has taken its time |
+| START | GPU | the engine chooses a batch, and how long that takes |
+
+Each subject has at most one event of a kind, so no order is left to chance. An idle GPU has none. Requests whose time
+is known from the start are not in the heap: they are an ascending array.
 """
 
 from __future__ import annotations
@@ -12,60 +19,60 @@ from typing import Any
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import Events
 
-ARRIVE, DISPATCH, TOKENIZE, ENQUEUE, STEP = range(5)
-KIND_BITS = 3
+END, REPORT, SUBMIT, DECIDED, START = range(5)
+KIND_BITS = 40
 
 
 @compiled
-def encode(kind: int, subject: int) -> int:
-    """An event's code: what happens, to which request (or GPU)."""
-    return subject << KIND_BITS | kind
+def key(kind: int, subject: int) -> int:
+    return kind << KIND_BITS | subject
 
 
 @compiled
-def decode(code: int) -> tuple[int, int]:
-    """(kind, subject)"""
-    return code & ((1 << KIND_BITS) - 1), code >> KIND_BITS
+def kind_of(a_key: int) -> int:
+    return a_key >> KIND_BITS
 
 
 @compiled
-def _rise(events: Events, start: int, position: int) -> None:
-    """Move the event at `position` towards the root until its parent is not later."""
-    time, code = events.times[position], events.codes[position]
-    while position > start:
-        parent = (position - 1) >> 1
-        if not time < events.times[parent]:
-            break
-        events.times[position], events.codes[position] = events.times[parent], events.codes[parent]
-        position = parent
-    events.times[position], events.codes[position] = time, code
+def subject_of(a_key: int) -> int:
+    return a_key & ((1 << KIND_BITS) - 1)
 
 
 @compiled
-def push(events: Events, control: Any, time: float, code: int) -> None:
+def _before(events: Events, time: float, a_key: int, position: int) -> bool:
+    other = events.times[position]
+    return time < other or (time == other and a_key < events.keys[position])
+
+
+@compiled
+def push(events: Events, control: Any, time: float, a_key: int) -> None:
     position = control.events
     control.events = position + 1
-    events.times[position], events.codes[position] = time, code
-    _rise(events, 0, position)
+    while position > 0:
+        parent = (position - 1) >> 1
+        if not _before(events, time, a_key, parent):
+            break
+        events.times[position], events.keys[position] = events.times[parent], events.keys[parent]
+        position = parent
+    events.times[position], events.keys[position] = time, a_key
 
 
 @compiled
 def pop(events: Events, control: Any) -> tuple[float, int]:
-    """Take the first event out; returns (time, code)."""
+    """Take the first event out; returns (time, key)."""
     last = control.events - 1
     control.events = last
-    time, code = events.times[0], events.codes[0]
-    if last > 0:
-        # The last event takes the root's place: all the way down along the earlier children, then up again.
-        moved_time, moved_code = events.times[last], events.codes[last]
-        position, child = 0, 1
-        while child < last:
-            right = child + 1
-            if right < last and not events.times[child] < events.times[right]:
-                child = right
-            events.times[position], events.codes[position] = events.times[child], events.codes[child]
-            position = child
-            child = 2 * position + 1
-        events.times[position], events.codes[position] = moved_time, moved_code
-        _rise(events, 0, position)
-    return time, code
+    time, a_key = events.times[0], events.keys[0]
+    moved_time, moved_key = events.times[last], events.keys[last]
+    position, child = 0, 1
+    while child < last:
+        right = child + 1
+        if right < last and _before(events, events.times[right], events.keys[right], child):
+            child = right
+        if not _before(events, events.times[child], events.keys[child], last):
+            break
+        events.times[position], events.keys[position] = events.times[child], events.keys[child]
+        position = child
+        child = 2 * position + 1
+    events.times[position], events.keys[position] = moved_time, moved_key
+    return time, a_key

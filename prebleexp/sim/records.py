@@ -1,7 +1,8 @@
-"""The state of a run: records for GPUs, requests, jobs and cache nodes, and the tuple of arrays that holds them all.
+"""The records of a run, and the tuples of arrays that hold them.
 
-Fields are 8 bytes wide (cache nodes: 4, there are many) and records are contiguous, so that one GPU, one job or
-one node is one or two cache lines. Compiled code and plain Python read them alike: `gpus[g].outstanding`.
+Records are contiguous, so that one GPU, one request or one node is one or two cache lines; fields are 8 bytes wide, but
+4 where there are millions of them and nobody multiplies them. Compiled code and plain Python read them alike:
+`view.sent[g].outstanding`.
 """
 
 from __future__ import annotations
@@ -10,142 +11,62 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+NONE = -1
+
+# ---------------------------------------------------------------- what a router sees
 REQUEST = np.dtype(
     [
-        ("index", np.int64),
         ("arrival_s", np.float64),
         ("prompt_tokens", np.int64),
         ("max_new_tokens", np.int64),
         ("expected_output", np.float64),  # tokens it is expected to generate
-        ("length_class", np.int64),  # its row of Sim.left
-        ("informed", np.int64),  # 0: that is max_new_tokens, since nothing else is known
-        ("prefix_group", np.int64),  # -1: not known
+        ("informed", np.int32),  # 0: that is max_new_tokens, since nothing else is known
+        ("prefix_group", np.int32),  # -1: not known
+        ("session", np.int32),  # -1: of none
+        ("turn", np.int32),  # in its session, from 0
+        ("slo_ttft_s", np.float32),  # what was promised; NaN: nothing
+        ("slo_tpot_s", np.float32),
         ("first_segment", np.int64),  # its prompt is rows first_segment … first_segment + segments of `Prompts`
-        ("segments", np.int64),
+        ("segments", np.int32),
+        ("answer_segment", np.int32),  # what a next turn's prompt calls the answer; -1: nobody does
+        ("gpu", np.int32),  # where it was sent; -1: not yet
+        ("output_seen", np.int32),  # output tokens, as of its first and its last
+        ("ttft_s", np.float64),  # from its arrival to its first token; NaN before
+        ("latency_s", np.float64),  # … to its last; NaN before
     ],
     align=True,
 )
-"""What a policy may know of a request. Its true output length is not here."""
+"""What a router may know of a request. Its true output length is not here."""
 
-GPU = np.dtype(
+SENT = np.dtype(
     [
-        # What a router may look at
-        ("outstanding", np.int64),  # requests routed here and not reported finished
-        ("generated", np.int64),  # output tokens of the requests in the batch
-        ("ahead", np.float64),  # of these: how much less they have left than was expected, if that is followed
-        ("queued", np.int64),  # of these, waiting
-        ("running", np.int64),  # of these, in the batch
-        ("kv_free", np.int64),  # tokens of KV memory that hold nothing
-        ("evictable", np.int64),  # tokens of KV memory that only the prefix cache holds
+        ("outstanding", np.int64),  # requests sent to the GPU of which it has not heard the end
+        ("tokens", np.int64),  # their prompt tokens
+        ("requests", np.int64),  # requests ever sent
+    ],
+    align=True,
+)
+"""The router's own book of a GPU: always fresh."""
+
+REPORT = np.dtype(
+    [
+        ("queued", np.int64),  # requests that wait on the GPU
+        ("running", np.int64),  # requests in its batch
+        ("waiting_tokens", np.int64),  # prompt tokens to compute before all have their first token, as far as it knows
+        ("kv_tokens", np.int64),  # tokens of KV memory: all of it, …
+        ("kv_free", np.int64),  # … what holds nothing, …
+        ("evictable", np.int64),  # … and what only the prefix cache holds
         ("window_hit_tokens", np.int64),  # prompt tokens found in the cache, over the prefills of the hit window
         ("window_prompt_tokens", np.int64),  # prompt tokens of these prefills
-        ("requests", np.int64),  # requests ever routed here
-        # The engine's own
-        ("clock", np.float64),
-        ("new_token_ratio", np.float64),
-        ("decode_steps", np.int64),
-        ("report_clock", np.float64),  # of the last decode step at which all running requests reported
-        ("report_step", np.int64),  # its number in decode_steps
-        ("slack", np.int64),  # KV tokens that a running request holds besides its context
-        ("partial", np.int64),  # first of the requests part-way through their prefill, linked by `next`; -1: none
-        ("parked", np.int64),  # idle, and not in the event queue
-        ("fruitless", np.int64),  # steps in a row that admitted nothing and decoded nothing
-        ("max_prefill", np.int64),
-        ("queue_head", np.int64),
-        ("queue_tail", np.int64),
-        ("context", np.int64),  # running batch: sum of context tokens
-        ("node_depth", np.int64),  # running batch: sum of tokens from the root to each request's locked node
-        ("budget", np.int64),  # running batch: sum of max_new_tokens − output, as of decode step 0
-        ("locked", np.int64),  # tokens in locked cache nodes
-        ("lru", np.int64),  # root of the heap of eviction candidates
-        ("batch_offset", np.int64),  # its rows of Batches
-        ("batch_capacity", np.int64),
-        ("batch_rows", np.int64),  # rows of `order` in use, holes included
-        ("joined", np.int64),  # requests that ever joined the batch
-        ("window_offset", np.int64),  # its rows of Window
-        ("window_capacity", np.int64),
-        ("window_first", np.int64),
-        ("window_rows", np.int64),
-        ("hit_tokens", np.int64),
-        ("prefilled_tokens", np.int64),
-        ("forwarded_tokens", np.int64),
-        ("recomputed_tokens", np.int64),
-        ("evicted_tokens", np.int64),
-        ("retracted", np.int64),
-        ("least_kv_free", np.int64),
+        ("generated", np.int64),  # output tokens of the requests in the batch
+        ("ahead", np.float64),  # of these: how much less they have left than was expected, if that is followed
     ],
     align=True,
 )
+"""What a GPU tells of itself."""
 
-JOB = np.dtype(
-    [
-        ("gpu", np.int64),
-        ("state", np.int64),
-        ("target", np.int64),  # output tokens after which it is finished
-        ("node", np.int64),  # deepest cache node of its context
-        ("cached", np.int64),  # prompt tokens found in the cache
-        ("new", np.int64),  # prompt tokens to prefill
-        ("computed", np.int64),  # of these, so far, where prefills are chunked
-        ("rank", np.int64),  # the queue is sorted by it
-        ("next", np.int64),  # behind it in the queue
-        ("joined_step", np.int64),  # decode_steps when it had its first token
-        ("row", np.int64),  # where it stands in the batch's `order`
-        ("output_seen", np.int64),
-        ("hit_tokens", np.int64),
-        ("prefilled_tokens", np.int64),
-        ("overhead_s", np.float64),  # what routing it took
-        ("router_wait_s", np.float64),  # from its arrival until the router took it up
-        ("ttft_s", np.float64),
-        ("latency_s", np.float64),
-        ("finish_s", np.float64),
-    ],
-    align=True,
-)
-
-NODE = np.dtype(
-    [
-        ("accessed", np.int64),  # when it was last touched: a counter, only its order matters
-        ("heap_key", np.int64),  # `accessed` when it was put on the heap of eviction candidates
-        ("parent", np.int32),  # -1: a root. In the free list: the next free node
-        ("owner", np.int32),  # a request whose context goes through the node
-        ("segment", np.int32),  # the node ends behind this many segments of the owner's prompt …
-        ("outputs", np.int32),  # … and this many output tokens
-        ("depth", np.int32),  # tokens from the root to its end
-        ("first", np.int32),  # segment id its edge begins with; -1: an output token
-        ("locks", np.int32),  # running requests whose context goes through it
-        ("children", np.int32),
-        ("heap_left", np.int32),
-        ("heap_right", np.int32),
-        ("in_heap", np.int32),
-        ("unique_stamp", np.int32),  # last prefill that counted its tokens
-    ],
-    align=True,
-)
-
-CONTROL = np.dtype(
-    [
-        ("clock", np.float64),  # the largest clock seen
-        ("now", np.float64),  # time of the event in hand
-        ("unfinished", np.int64),
-        ("events", np.int64),  # in the queue
-        ("touches", np.int64),  # of cache nodes, so far
-        ("free_node", np.int64),  # head of the free list
-        ("free_nodes", np.int64),
-        ("stamp", np.int64),  # prefills so far
-        ("request", np.int64),  # waits for a route: the router is plain Python
-        ("answer", np.int64),  # the GPU it chose
-        ("arrived", np.int64),  # requests so far
-        ("taken_up", np.int64),  # of these, by the router, first come, first served
-        ("deciding", np.int64),  # whether it is busy
-        ("mean_first", np.int64),  # first row of Means that is in the window
-        ("mean_rows", np.int64),
-        ("finished", np.int64),  # requests in Scratch.finished
-        ("evicted", np.int64),  # rows of Cache.evicted_… in use
-        ("gpu", np.int64),  # which GPU lacks room, or had finished requests
-        ("parking", np.int64),  # whether idle GPUs may leave the event queue
-    ],
-    align=True,
-)
+NODES, SEGMENTS, ENTRIES, GPUS = range(4)
+"""what `View.work` counts of a decision: tree nodes visited, segments compared, window entries read, GPUs scored"""
 
 
 class Prompts(NamedTuple):
@@ -157,42 +78,187 @@ class Prompts(NamedTuple):
     """(s,) int32, tokens from the prompt's beginning to the segment's end"""
 
 
-class Events(NamedTuple):
-    """The event queue: a binary heap by time."""
+class View(NamedTuple):
+    """What a router sees. It writes to `work` alone."""
 
-    times: Any
-    codes: Any
+    requests: Any
+    """(n,) `REQUEST`"""
+    prompts: Prompts
+    sent: Any
+    """(GPUs,) `SENT`"""
+    gpus: Any
+    """(GPUs,) `REPORT`, as of the GPUs' last reports"""
+    candidates: Any
+    """GPUs that may get the request in hand, ascending"""
+    costs: Any
+    """(GPUs,) what a step costs there (see `prebleexp.sim.cost`)"""
+    work: Any
+    """(4,) what the decision in hand has cost so far: `NODES` … `GPUS`"""
+
+
+# ---------------------------------------------------------------- prefix caches
+ROOT = np.dtype(
+    [
+        ("evictable", np.int64),  # tokens of unlocked nodes
+        ("locked", np.int64),  # tokens of locked ones
+        ("lru", np.int64),  # root of the heap of eviction candidates
+        ("changes", np.int64),  # of nodes, so far
+    ],
+    align=True,
+)
+
+NODE = np.dtype(
+    [
+        ("accessed", np.int64),  # when it was last touched: a counter, only its order matters
+        ("heap_key", np.int64),  # `accessed` when it was put on the heap of eviction candidates
+        ("parent", np.int32),  # -1: a root. In the free list: the next free node
+        ("owner", np.int32),  # a request whose context goes through the node
+        ("segment", np.int32),  # the node ends behind this many segments of the owner's prompt …
+        ("beyond", np.int32),  # … and this many tokens of what its context goes on with there
+        ("depth", np.int32),  # tokens from the root to its end
+        ("first", np.int32),  # segment id its edge begins with; -1: an anonymous output token
+        ("locks", np.int32),  # running requests whose context goes through it
+        ("children", np.int32),
+        ("heap_left", np.int32),
+        ("heap_right", np.int32),
+        ("in_heap", np.int32),
+        ("unique_stamp", np.int32),  # last prefill that counted its tokens
+    ],
+    align=True,
+)
+
+SHELF = np.dtype(
+    [
+        ("touches", np.int64),  # of nodes, so far
+        ("stamp", np.int64),  # prefills so far
+        ("free_node", np.int64),  # head of the free list
+        ("free_nodes", np.int64),
+        ("evicted", np.int64),  # rows of Cache.evicted_… in use
+    ],
+    align=True,
+)
+
+CHANGE = np.dtype([("parent", np.int64), ("first", np.int64), ("node", np.int64)], align=True)
+"""A child of `parent`, whose edge begins with segment `first`, was made, cut or dropped; `node` is gone (-1: none)."""
+
+REMEMBERED = 16
+"""changes of a root that are remembered; a power of two"""
 
 
 class Cache(NamedTuple):
-    """The prefix caches of all GPUs. Nodes 0 … gpus − 1 are their roots."""
+    """Prefix caches, each below a root. Nodes 0 … roots − 1 are the roots."""
 
+    control: Any
+    roots: Any
     nodes: Any
     slot_keys: Any
     """children by (parent, segment id): see `sim.children`"""
     slot_nodes: Any
     evicted_owner: Any
-    """what the step in hand evicted: a request, …"""
+    """what was evicted and not told yet: a request, …"""
     evicted_beyond: Any
     """… of whose context it was what lies beyond this many tokens"""
+    changes: Any
+    """(roots · `REMEMBERED`,) the last `CHANGE`s of each"""
+    requests: Any
+    prompts: Prompts
 
 
-class Batches(NamedTuple):
-    """Running batches: per GPU a heap by (decode step at which it finishes, order of joining), and the order of
-    joining."""
+# ---------------------------------------------------------------- the world
+JOB = np.dtype(
+    [
+        ("state", np.int32),
+        ("target", np.int32),  # output tokens after which it is finished
+        ("length_class", np.int32),  # its row of World.left
+        ("answer", np.int32),  # where the router sends it, while its decision takes time
+        ("next", np.int32),  # behind it in the router's queue
+        ("output_seen", np.int32),
+        ("hit_tokens", np.int32),
+        ("prefilled_tokens", np.int32),
+        ("overhead_s", np.float64),  # what routing it took
+        ("router_wait_s", np.float64),  # from its arrival until the router took it up
+        ("ttft_s", np.float64),
+        ("latency_s", np.float64),
+        ("finish_s", np.float64),
+    ],
+    align=True,
+)
+"""What becomes of a request."""
 
-    keys: Any
-    jobs: Any
-    order: Any
-    """job numbers, -1 where one has left"""
+SERVER = np.dtype(
+    [
+        ("stage", np.int64),  # IDLE, AWAKE or STEPPING
+        ("begun_s", np.float64),  # the step in hand
+        ("ends_s", np.float64),
+    ],
+    align=True,
+)
+IDLE, AWAKE, STEPPING = range(3)
+
+TOTALS = np.dtype(
+    [
+        ("hit_tokens", np.int64),
+        ("prefilled_tokens", np.int64),
+        ("forwarded_tokens", np.int64),
+        ("recomputed_tokens", np.int64),
+        ("evicted_tokens", np.int64),
+        ("retracted", np.int64),
+        ("peak_kv_tokens", np.int64),
+        ("decode_steps", np.int64),
+    ],
+    align=True,
+)
+"""A GPU's running totals (see `Outcome`)."""
+
+CONTROL = np.dtype(
+    [
+        ("now", np.float64),  # time of the event in hand
+        ("clock", np.float64),  # when the run ended
+        ("kind", np.int64),  # of the event in hand, …
+        ("subject", np.int64),  # … and its GPU or request
+        ("events", np.int64),  # in the queue
+        ("arrived", np.int64),  # requests so far
+        ("unfinished", np.int64),
+        ("most", np.int64),  # requests that were ever outstanding on one GPU
+        ("request", np.int64),  # waits for a route, or -1
+        ("answer", np.int64),
+        ("answered", np.int64),  # whether Python has answered
+        ("deciding", np.int64),  # whether the router is busy, …
+        ("missed", np.int64),  # … and something has ended since
+        ("queue_head", np.int64),  # requests that the router has not taken up, linked by `next`
+        ("queue_tail", np.int64),
+        ("held_head", np.int64),  # requests it holds, likewise
+        ("held_tail", np.int64),
+        ("starting", np.int64),  # GPU whose step begins now, or -1
+        ("lacking", np.int64),  # GPU whose engine lacks room, or -1
+        ("news", np.int64),  # rows of World.news in use
+        ("mean_first", np.int64),  # first row of Means that is in the window
+        ("mean_rows", np.int64),
+    ],
+    align=True,
+)
+
+NEWS = np.dtype([("kind", np.int64), ("request", np.int64), ("gpu", np.int64), ("tokens", np.int64)], align=True)
+FIRST_TOKEN, STORED, EVICTED, FINISHED = range(4)
+
+ROUTER = np.dtype(
+    [
+        (name, np.int64)
+        for name in ("own", "route", "first_token", "stored", "evicted", "finished", "lacks_room", "compiled")
+    ],
+    align=True,
+)
+"""A router's functions as addresses, 0 where it gives none (see `prebleexp.sim.plug`)."""
+
+ENGINE = np.dtype([(name, np.int64) for name in ("own", "submit", "begin", "end", "settle", "lacks_room")], align=True)
+COST = np.dtype([(name, np.int64) for name in ("own", "request_ms", "step_s", "decode_s")], align=True)
 
 
-class Window(NamedTuple):
-    """Per GPU a ring of its prefills of the hit window."""
+class Events(NamedTuple):
+    """The event queue: a binary heap by (time, kind, subject)."""
 
     times: Any
-    hits: Any
-    prompts: Any
+    keys: Any
 
 
 class Means(NamedTuple):
@@ -204,32 +270,53 @@ class Means(NamedTuple):
     counts: Any
 
 
-class Scratch(NamedTuple):
-    """Lists of requests: in order of arrival, and room for those of one step."""
+class Rules(NamedTuple):
+    """What stays the same during a run."""
 
-    arrived: Any
+    end_s: float
+    """nothing happens after it"""
+    reports_s: float
+    """between two reports of the GPUs; 0: what routers see of them is what is"""
+    pause: int
+    """events after which to return for a moment, so that Python can look at signals"""
+    mean_window_s: float
+    """over which the mean length of finished outputs is what is expected of the next; 0: what is expected is known
+    from the start"""
+    mean_per_prefix: bool
+    follow: bool
+    """whether engines report what each running request has left"""
+    overhead: int
+    """`NO_OVERHEAD`, `RECORDED` or `SERIAL`"""
+    prediction_s: float
+    """what the router waits for before it can take a request up"""
+    decision_s: float
+    """what each decision takes, and on top of it …"""
+    unit_s: Any
+    """… each unit of what `View.work` counts"""
 
-    batch: Any
-    queue: Any
-    merge: Any
-    finished: Any
+
+NO_OVERHEAD, RECORDED, SERIAL = range(3)
 
 
-class Sim(NamedTuple):
-    """All state of a run."""
+class World(NamedTuple):
+    """All state of a run but what plugs remember."""
 
     control: Any
-    gpus: Any
-    requests: Any
-    prompts: Prompts
+    rules: Rules
+    seen: View
+    live: Any
+    """(GPUs,) `REPORT`, as of now: the array that routers see, if nothing delays reports"""
     jobs: Any
+    servers: Any
+    totals: Any
+    arrivals: Any
+    """(n,) when the router hears of each request, ascending"""
     events: Events
     cache: Cache
-    batches: Batches
-    window: Window
     means: Means
     left: Any
     """(length classes, tokens) output still to come of a request that has produced so much; (0, 0): not known"""
-    turns: Any
-    """(GPUs + 1, groups + 1) what each priority group had of the round; the last row is scratch"""
-    scratch: Scratch
+    news: Any
+    router: Any
+    engines: Any
+    """(GPUs,) `ENGINE`"""

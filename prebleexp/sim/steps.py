@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.sim.records import GPU, Sim
+from prebleexp.sim.records import REPORT, TOTALS
+from prebleexp.sim.types import records
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -16,43 +17,45 @@ class Steps:
     """An observer of `simulate` (its `on_event`): it looks at the cluster after every event, and changes nothing."""
 
     def __init__(self) -> None:
-        self._gpus: list[int] = []
-        self._starts: list[float] = []
-        self._states: list[tuple[Any, ...]] = []
-        self._forwarded: npt.NDArray[np.int64] | None = None
-        self._queued: npt.NDArray[np.int64] | None = None
+        self._rows: list[tuple[int, float, float]] = []
+        self._totals: list[Any] = []
+        self._states: list[Any] = []
+        self._ends: npt.NDArray[np.float64] = np.zeros(0)
+        self._queued: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._queue_times: list[float] = []
         self._queues: list[npt.NDArray[np.int64]] = []
 
-    def __call__(self, sim: Sim) -> None:
-        gpus, control = sim.gpus, sim.control
-        if self._forwarded is None or self._queued is None:
-            self._forwarded, self._queued = np.zeros(len(gpus), np.int64), np.zeros(len(gpus), np.int64)
-        g = int(control.gpu)
-        if gpus[g].forwarded_tokens != self._forwarded[g]:
-            self._forwarded[g] = gpus[g].forwarded_tokens
-            self._gpus.append(g)
-            self._starts.append(float(control.now))
-            self._states.append(gpus[g].item())
-        if (gpus.queued != self._queued).any():
-            self._queued = gpus.queued.copy()
-            self._queue_times.append(float(control.now))
+    def __call__(self, world: Any) -> None:
+        """`world`: any with `servers`, `totals`, `live` and `control`."""
+        servers, live = world.servers, world.live
+        if not len(self._ends):
+            self._ends, self._queued = np.zeros(len(servers)), np.zeros(len(servers), np.int64)
+        for g in np.flatnonzero(servers.ends_s != self._ends).tolist():
+            self._rows.append((g, float(servers[g].begun_s), float(servers[g].ends_s)))
+            self._totals.append(world.totals[g].copy())
+            self._states.append(live[g].copy())
+        self._ends = servers.ends_s.copy()
+        if (live.queued != self._queued).any():
+            self._queued = live.queued.copy()
+            self._queue_times.append(float(world.control.now))
             self._queues.append(self._queued)
 
     def columns(self) -> Columns:
-        """A row for every step that computed a token, in order of their starts.
+        """A row for every step, in order of their starts.
 
         `gpu`; `start_s` and `end_s`, between which the step kept it; `prefilled_tokens`, `generated_tokens`,
         `hit_tokens`, `evicted_tokens` and `retracted` (requests), of this step alone; `decode_steps`, which one step of
-        the event loop may bundle; and, at its end, `running` (requests), `kv_free` and `evictable` (tokens).
+        the event loop may bundle; and, once it has begun, `running` (requests), `kv_free` and `evictable` (tokens).
         """
-        gpu = np.array(self._gpus, np.int64)
-        states = np.array(self._states, GPU) if self._states else np.zeros(0, GPU)
-        columns: Columns = {"gpu": gpu, "start_s": np.array(self._starts), "end_s": states["clock"].copy()}
+        gpu = np.array([row[0] for row in self._rows], np.int64)
+        starts, ends = (np.array([row[column] for row in self._rows], np.float64) for column in (1, 2))
+        totals, states = records(len(gpu), TOTALS), records(len(gpu), REPORT)
+        for row, (total, state) in enumerate(zip(self._totals, self._states, strict=True)):
+            totals[row], states[row] = total, state
+        columns: Columns = {"gpu": gpu, "start_s": starts, "end_s": ends}
         for name in ("prefilled_tokens", "hit_tokens", "evicted_tokens", "retracted", "decode_steps"):
-            columns[name] = _since_the_last(states[name], gpu)
-        forwarded = _since_the_last(states["forwarded_tokens"], gpu)
-        columns["generated_tokens"] = forwarded - columns["prefilled_tokens"]
+            columns[name] = _since_the_last(totals[name], gpu)
+        columns["generated_tokens"] = _since_the_last(totals["forwarded_tokens"], gpu) - columns["prefilled_tokens"]
         for name in ("running", "kv_free", "evictable"):
             columns[name] = states[name].copy()
         return columns

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,18 @@ class State(IntEnum):
     RUNNING = 2
     """in its GPU's batch"""
     FINISHED = 3
+    REFUSED = 4
+    """by the router, or because no GPU could ever serve it"""
+
+
+def records(rows: int, dtype: np.dtype[Any]) -> Any:
+    """Zeroed records: `rows[i].field`, `rows.field`."""
+    return np.zeros(rows, dtype).view(np.recarray)
+
+
+def _absent(value: float) -> Any:
+    """A column that need not be given."""
+    return field(default=None, metadata={"absent": value})
 
 
 @dataclass(frozen=True)
@@ -58,9 +71,24 @@ class Workload:
     """(s,) at least 1"""
     predictions: Mapping[str, Floats] = field(default_factory=dict)
     """(n,) each: tokens that a predictor of this name expects the model to generate"""
+    session: Ints = _absent(-1)  # noqa: RUF009
+    """(n,) to which session it belongs; -1: to none"""
+    turn: Ints = _absent(0)  # noqa: RUF009
+    """(n,) in its session, from 0"""
+    slo_ttft_s: Floats = _absent(math.nan)  # noqa: RUF009
+    """(n,) the time to its first token that was promised; NaN: none was"""
+    slo_tpot_s: Floats = _absent(math.nan)  # noqa: RUF009
+    """(n,) the time per further token, likewise"""
+    answer_segment: Ints = _absent(-1)  # noqa: RUF009
+    """(n,) the segment id that its answer has in the prompts of later turns, so that they find what was generated in
+    the cache; -1: none"""
 
     def __post_init__(self) -> None:
         kinds = {"arrival_s": np.float64, "segment_offsets": np.int64}
+        for name, absent in OPTIONAL.items():
+            given, kind = getattr(self, name), type(absent)
+            column = np.full(len(self.arrival_s), absent) if given is None else given
+            object.__setattr__(self, name, np.ascontiguousarray(column, np.int32 if kind is int else np.float64))
         for name in COLUMNS:
             column = np.ascontiguousarray(getattr(self, name), dtype=kinds.get(name, np.int32))
             if column.ndim != 1:
@@ -79,6 +107,9 @@ class Workload:
             length = len(getattr(self, name))
             if length != expected.get(name, n):
                 raise InvalidInput(f"workload column {name} has {length} rows; {expected.get(name, n)} were expected")
+        for name in OPTIONAL:
+            if getattr(self, name).shape != (n,):
+                raise InvalidInput(f"workload column {name} has shape {getattr(self, name).shape}; ({n},) was expected")
         for name, told in self.predictions.items():
             if told.shape != (n,):
                 raise InvalidInput(f"predictions of {name} have shape {told.shape}; ({n},) was expected")
@@ -92,6 +123,10 @@ class Workload:
         _refuse("segment_ids", self.segment_ids, self.segment_ids < 0, ">= 0")
         for name, told in self.predictions.items():
             _refuse(f"predictions of {name}", told, ~(np.isfinite(told) & (told > 0)), "finite and > 0")
+        for name, least in (("session", -1), ("turn", 0), ("answer_segment", -1)):
+            _refuse(name, getattr(self, name), getattr(self, name) < least, f">= {least}")
+        for name in ("slo_ttft_s", "slo_tpot_s"):
+            _refuse(name, getattr(self, name), ~(np.isnan(getattr(self, name)) | (getattr(self, name) > 0)), "> 0")
         sizes = np.diff(self.segment_offsets)
         _refuse("segment_offsets", self.segment_offsets[1:], sizes < 1, "greater than the offset before it")
         if self.segment_offsets[0] != 0 or self.segment_offsets[-1] != len(self.segment_ids):
@@ -110,6 +145,7 @@ class Workload:
         before = np.empty_like(ids)
         before[1:] = ids[:-1]
         before[self.segment_offsets[:-1]] = -1
+        self._check_answers(before)
         for name, column in (("segment_ids", before), ("segment_tokens", self.segment_tokens)):
             if not len(ids):
                 return
@@ -123,9 +159,29 @@ class Workload:
                     "an id must stand for one path from the root"
                 )
 
+    def _check_answers(self, before: Ints) -> None:
+        """An answer's segment must come behind the last segment of its prompt, wherever it is part of another."""
+        named = np.flatnonzero(self.answer_segment >= 0)
+        behind = self.segment_ids[self.segment_offsets[1:][named] - 1]
+        size = 1 + max(self.segment_ids.max(initial=-1), self.answer_segment.max(initial=-1))
+        known = np.full(size, -2)
+        known[self.segment_ids] = before
+        answers = self.answer_segment[named]
+        first = known.copy()
+        first[answers[::-1]] = behind[::-1]
+        wrong = (first[answers] != behind) | ((known[answers] != -2) & (known[answers] != behind))
+        if wrong.any():
+            row = int(named[np.flatnonzero(wrong)[0]])
+            raise InvalidInput(
+                f"workload column answer_segment, row {row}: segment {self.answer_segment[row]} comes behind another "
+                "segment than elsewhere; an id must stand for one path from the root"
+            )
 
-COLUMNS = tuple(one.name for one in fields(Workload) if one.name != "predictions")
+
+COLUMNS = tuple(one.name for one in fields(Workload) if one.default is MISSING and one.default_factory is MISSING)
 """the arrays that make a stream"""
+OPTIONAL = {one.name: one.metadata["absent"] for one in fields(Workload) if "absent" in one.metadata}
+"""further ones, and what stands there if they are not given"""
 
 
 def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], valid: str) -> None:
@@ -134,42 +190,43 @@ def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], v
         raise InvalidInput(f"workload column {name}, row {row}: {column[row]} is not valid; it must be {valid}")
 
 
-class StepCost(NamedTuple):
-    """Coefficients of a model step's cost, milliseconds and tokens; see `prebleexp.hardware.model.Hardware` for
-    their meaning."""
+@dataclass(frozen=True)
+class Setup:
+    """What a plug may know when a run begins."""
 
-    linear: Any
-    """(k, 4): from this many tokens, constant, per token, per token²; in descending order of the first"""
-    attention_flat_tokens: float
-    attention_flat: float
-    attention_constant: float
-    attention_per_token: float
-    shared_unique_per_request: float
-    shared_unique_times_requests: float
-    request_from: float
-    request_constant: float
-    request_per_new: float
-    request_per_length: float
-    request_per_product: float
-    prefill_batch: float
-    """1 if a prefill pays the batch's linear layers and attention, 0 if the sum over requests is all of it"""
-    efficiency: float
+    gpus: int
+    seed: int
+    requests: int
+    """how many there will be"""
+    kv_tokens: int
+    """that fit on a GPU"""
+    context_length: int
+    workload: Workload
+    """for engines: a router that looks into it is an oracle"""
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of the run's seed, from its beginning."""
+        return np.random.default_rng(self.seed)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of every request (arrays of shape (n,)) and of every GPU (shape (gpus,))."""
+    """What became of every request (arrays of shape (n,)) and of every GPU (`gpu_…`, of shape (gpus,)).
+
+    A column is declared here and nowhere else: kept requests and docs/tables.md are made from these lines.
+    """
 
     gpu: Ints
-    """the GPU it was sent to; -1 if the run ended first"""
+    """where it was sent; -1: nowhere, since it was refused or the run ended first"""
     state: npt.NDArray[np.int8]
     """a `State`"""
     told_output: Floats
-    """(n,) output tokens that the policy was told to expect; NaN if it does not read that, or there was no decision"""
+    """output tokens that the policy was told to expect; NaN if it does not read that, or there was no decision"""
     overhead_s: Floats
-    """what the decision took; NaN if that is not counted, or if there was none"""
+    """what its routing decision took; NaN if that is not counted, or if there was none"""
     router_wait_s: Floats
-    """from arrival until the router took it up; likewise"""
+    """from its arrival until the router took it up; NaN likewise"""
     ttft_s: Floats
     """first token − arrival; NaN if there was none"""
     latency_s: Floats
@@ -198,7 +255,11 @@ class Outcome:
     gpu_peak_kv_tokens: Longs
     """most KV in use at any time"""
     end_s: float
-    """when the run ended: the largest clock of all GPUs"""
+    """when the run ended, in seconds from its start"""
 
     def __len__(self) -> int:
         return len(self.gpu)
+
+
+OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_")))
+"""the columns of an outcome with an element a request"""

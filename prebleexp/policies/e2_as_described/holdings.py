@@ -6,83 +6,125 @@ behind all that lie below it, so that the oldest are leaves.
 
 from __future__ import annotations
 
-from typing import Any
-
-from prebleexp.policies.e2_as_described.layout import NEWEST, OLDEST, column
-from prebleexp.policies.prefix_tree import find, find_link, lost_link, serve
+from prebleexp.policies.e2_as_described.memory import Memory
+from prebleexp.policies.prefix_tree import find_link, lost_link, next_on_path, node_of
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import NONE, Memory
-from prebleexp.sim.records import Prompts
+from prebleexp.sim.records import NONE, View
 
 
 @compiled
-def hold(memory: Memory, gpus: int, node: int, gpu: int) -> int:
-    """The GPU holds the node and has just used it; returns its link."""
-    tree = memory.tree
-    known = find_link(tree, node, gpu)
-    if known != NONE and tree.links[known].serves:
-        _unlink(memory, gpus, known)
-    link = serve(tree, node, gpu)
-    newest, oldest = column(gpus, NEWEST), column(gpus, OLDEST)
-    record = tree.links[link]
-    record.older, record.newer = memory.ints[newest + gpu], NONE
-    if memory.ints[newest + gpu] == NONE:
-        memory.ints[oldest + gpu] = link
-    else:
-        tree.links[memory.ints[newest + gpu]].newer = link
-    memory.ints[newest + gpu] = link
-    return link
-
-
-@compiled
-def _unlink(memory: Memory, gpus: int, link: int) -> None:
-    record, links = memory.tree.links[link], memory.tree.links
-    newest, oldest = column(gpus, NEWEST), column(gpus, OLDEST)
-    if record.newer == NONE:
-        memory.ints[newest + record.gpu] = record.older
-    else:
-        links[record.newer].older = record.older
-    if record.older == NONE:
-        memory.ints[oldest + record.gpu] = record.newer
-    else:
-        links[record.older].newer = record.newer
-
-
-@compiled
-def drop(memory: Memory, gpus: int, link: int) -> None:
-    """The GPU holds the node no more."""
-    record = memory.tree.links[link]
+def hold(mine: Memory, node: int, link: int) -> None:
+    """The GPU of the node's link holds the node and has just used it."""
+    rows, record = mine.tree.rows, mine.tree.rows[link]
+    book = mine.gpus[record.gpu]
     if record.serves:
-        _unlink(memory, gpus, link)
+        if record.newer == NONE:
+            return
+        _unlink(mine, link)
+    else:
+        record.serves = 1
+        rows[node].serving += 1
+        mine.tree.again_s[link] = 0.0
+    record.older, record.newer = book.newest, NONE
+    if book.newest == NONE:
+        book.oldest = link
+    else:
+        rows[book.newest].newer = link
+    book.newest = link
+
+
+@compiled
+def _unlink(mine: Memory, link: int) -> None:
+    rows, record = mine.tree.rows, mine.tree.rows[link]
+    if record.newer == NONE:
+        mine.gpus[record.gpu].newest = record.older
+    else:
+        rows[record.newer].older = record.older
+    if record.older == NONE:
+        mine.gpus[record.gpu].oldest = record.newer
+    else:
+        rows[record.older].newer = record.newer
+
+
+@compiled
+def drop(mine: Memory, link: int) -> None:
+    """The GPU holds the node no more."""
+    record = mine.tree.rows[link]
+    if record.serves:
+        _unlink(mine, link)
         record.serves = 0
-        memory.tree.nodes[record.node].serving -= 1
+        mine.tree.rows[node_of(mine.tree, link)].serving -= 1
 
 
 @compiled
-def copy_order(memory: Memory, gpus: int, lower: int) -> None:
-    """A node was cut: its upper part was last used when it itself was, and stands just behind it."""
-    tree, links = memory.tree, memory.tree.links
-    newest, upper = column(gpus, NEWEST), int(tree.nodes[lower].parent)
-    link = int(tree.nodes[upper].links)
-    while link != NONE:
-        record = links[link]
+def fill_held(mine: Memory, leaf: int) -> None:
+    """Look up how many leading tokens of the prompt that ends at `leaf` each GPU holds."""
+    rows, node = mine.tree.rows, leaf
+    for gpu in range(len(mine.gpus)):
+        mine.gpus[gpu].held = 0
+    while node != 0:
+        tokens, link = rows[node].tokens, node
+        while link != NONE:
+            record = rows[link]
+            if record.serves and mine.gpus[record.gpu].held == 0:
+                mine.gpus[record.gpu].held = tokens
+            link = record.next
+        node = rows[node].parent
+
+
+@compiled
+def look_up_held(mine: Memory, leaf: int, gpu: int) -> None:
+    """Look up how many leading tokens of the prompt that ends at `leaf` the GPU holds."""
+    rows, node = mine.tree.rows, leaf
+    while node != 0:
+        link = find_link(mine.tree, node, gpu)
+        if link != NONE and rows[link].serves:
+            break
+        node = rows[node].parent
+    mine.gpus[gpu].held = rows[node].tokens
+
+
+@compiled
+def copy_holdings(mine: Memory, lower: int) -> None:
+    """A node was cut: requests that go through it go through its upper part, which was last used when it itself was,
+    and stands just behind it."""
+    rows = mine.tree.rows
+    upper = rows[lower].parent
+    rows[upper].users = rows[lower].users
+    link = upper
+    while link != NONE and rows[link].gpu != NONE:
+        record = rows[link]
+        below = find_link(mine.tree, lower, record.gpu)
+        record.requests, record.up = rows[below].requests, rows[below].up
+        rows[below].up = link
         if record.serves:
-            below = find_link(tree, lower, int(record.gpu))
-            record.older, record.newer = below, links[below].newer
+            mine.tree.again_s[link] = mine.tree.again_s[below] = 0.0
+            record.older, record.newer = below, rows[below].newer
             if record.newer == NONE:
-                memory.ints[newest + record.gpu] = link
+                mine.gpus[record.gpu].newest = link
             else:
-                links[record.newer].older = link
-            links[below].newer = link
-        link = int(record.next)
+                rows[record.newer].older = link
+            rows[below].newer = link
+        link = record.next
 
 
 @compiled
-def evicted(memory: Memory, gpus: int, request: Any, prompts: Prompts, gpu: int, tokens: int) -> None:
+def evicted(mine: Memory, view: View, request: int, gpu: int, tokens: int) -> None:
     """A GPU dropped a part of a request's context: what lies beyond so many tokens."""
-    node = find(memory, 0, request, prompts)
-    while node != NONE:
-        link = lost_link(memory, node, gpu, tokens)
-        if link != NONE:
-            drop(memory, gpus, link)
-        node = find(memory, node, request, prompts)
+    tree, node = mine.tree, int(mine.leaves[request])
+    if node == NONE:  # its nodes are there for the sake of others, if at all
+        node = next_on_path(tree, view, 0, request)
+        while node != NONE:
+            _lose(mine, node, gpu, tokens)
+            node = next_on_path(tree, view, node, request)
+        return
+    while node != 0 and tree.rows[node].tokens > tokens:
+        _lose(mine, node, gpu, tokens)
+        node = tree.rows[node].parent
+
+
+@compiled
+def _lose(mine: Memory, node: int, gpu: int, tokens: int) -> None:
+    link = lost_link(mine.tree, node, gpu, tokens)
+    if link != NONE:
+        drop(mine, link)

@@ -3,122 +3,126 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from prebleexp.policies import tpot
-from prebleexp.policies.e2_as_described.holdings import copy_order
-from prebleexp.policies.e2_as_described.layout import (
-    COLUMNS,
-    HELD,
-    HIT_RATIO,
-    REPLICATE,
-    SWITCHES,
-    THRESHOLD,
-    THRESHOLDS,
-    observe_tpot_s,
-    scratch,
-)
-from prebleexp.policies.e2_as_described.load import NS, load_s, missing_s
-from prebleexp.policies.e2_as_described.rebalance import note_delay, rebalance, replicate, slide_delays
-from prebleexp.policies.e2_as_described.window import add, inherit, server_of, slide
+from prebleexp.policies.candidates import is_candidate, served_by_one
+from prebleexp.policies.e2_as_described.accounts import inherit, observe_tpot, server_of
+from prebleexp.policies.e2_as_described.delays import note_delay, slide_delays
+from prebleexp.policies.e2_as_described.holdings import copy_holdings, fill_held, look_up_held
+from prebleexp.policies.e2_as_described.load import load_s, missing_s
+from prebleexp.policies.e2_as_described.memory import NS, Memory
+from prebleexp.policies.e2_as_described.rebalance import rebalance, replicate
+from prebleexp.policies.e2_as_described.window import add, slide
 from prebleexp.policies.e2_as_described.window import finish as count_finished
-from prebleexp.policies.prefix_tree import fill_held, insert
+from prebleexp.policies.prefix_tree import insert
 from prebleexp.policies.prefixes import inherits, prefix_node
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.cost import decode_s, linear_s
-from prebleexp.sim.memory import GPUS, NONE, Memory
-from prebleexp.sim.records import Prompts
+from prebleexp.sim.cost import decode_s
+from prebleexp.sim.records import GPUS, NONE, View
 
 
 @compiled
-def route(memory: Memory, gpus: Any, request: Any, prompts: Prompts, now: float) -> int:
-    tree, count = memory.tree, len(gpus)
+def route(mine: Memory, view: View, request: int, now: float) -> int:
+    tree, settings = mine.tree, mine.settings
     if tree.control.routed == 0:
-        _seed_tpots(memory, count)
-    slide(memory, count, now)
-    slide_delays(memory, now)
-    leaf, cut = insert(memory, request, prompts)
+        _seed_tpots(mine, view)
+    slide(mine, view, now)
+    slide_delays(mine, now)
+    leaf, cut = insert(tree, view, request)
     if cut != NONE:
-        copy_order(memory, count, cut)
+        copy_holdings(mine, cut)
         if inherits(tree, cut):
-            inherit(memory, cut)
-    fill_held(memory, scratch(count, HELD), count, leaf)
-    matched = leaf
-    while matched != 0 and tree.nodes[matched].serving == 0:
-        matched = int(tree.nodes[matched].parent)
-    hit = int(tree.nodes[matched].tokens)
-    if hit > request.prompt_tokens - hit:
-        gpu = _exploit(memory, gpus, request, matched, prefix_node(tree, leaf), now)
-    else:
-        gpu = _explore(memory, gpus, request, now)
-    add(memory, count, leaf, request, gpu, round(missing_s(memory, count, request, gpu) / NS), now)
-    if memory.floats[THRESHOLD] < math.inf:
-        rebalance(memory, count)
-    if memory.floats[REPLICATE] < math.inf:
-        replicate(memory, gpus, int(tree.routed[request.index].prefix))
+            inherit(mine, cut)
+    prefix, matched = prefix_node(tree, leaf), served_by_one(tree, view.candidates, len(view.sent), leaf)
+    hit, gpu = tree.rows[matched].tokens, NONE
+    if hit > view.requests[request].prompt_tokens - hit:
+        gpu = _exploit(mine, view, request, leaf, matched, prefix, now)
+    if gpu == NONE:
+        gpu = _explore(mine, view, request, leaf, now)
+    seconds = mine.gpus[gpu].missing_s if settings.request_cost else missing_s(mine, view, request, gpu)
+    add(mine, view, leaf, prefix, request, gpu, round(seconds / NS), now)
+    if settings.threshold < math.inf:
+        rebalance(mine, view)
+    if settings.replicate < math.inf:
+        replicate(mine, view, mine.routed[request].prefix)
     return gpu
 
 
 @compiled
-def _seed_tpots(memory: Memory, gpus: int) -> None:
+def _seed_tpots(mine: Memory, view: View) -> None:
     """Until a GPU has finished something it is taken to decode as one request alone does."""
-    alone = decode_s(memory.cost, 1, 1, 1, linear_s(memory.cost, 1))
-    for gpu in range(gpus):
-        tpot.seed(memory, SWITCHES + COLUMNS * gpus, THRESHOLDS + 2 * gpus, gpu, alone)
+    for gpu in range(len(view.costs)):
+        mine.gpus[gpu].tpot_s = decode_s(view.costs[gpu], 1, 1, 1, 1)
+        tpot.seed(mine.tpots, gpu, mine.gpus[gpu].tpot_s)
 
 
 @compiled
-def _exploit(memory: Memory, gpus: Any, request: Any, matched: int, prefix: int, now: float) -> int:
+def _exploit(mine: Memory, view: View, request: int, leaf: int, matched: int, prefix: int, now: float) -> int:
     """Of the GPUs that hold the longest match, or serve the prefix in their place, or were told to cache it as well,
-    the one of least load."""
-    tree, best, least = memory.tree, NONE, 0.0
-    link = int(tree.nodes[matched].links)
+    the one of least load; -1 if none of them is a candidate."""
+    tree, best, least = mine.tree, NONE, 0.0
+    entry = tree.rows[prefix].prefix
+    apart = entry != NONE and tree.prefixes[entry].apart > 0
+    link = matched
     while link != NONE:
-        record = tree.links[link]
-        if record.serves:
-            best, least = _better(memory, gpus, request, server_of(memory, prefix, int(record.gpu)), now, best, least)
-        link = int(record.next)
-    link = int(tree.nodes[prefix].links)
+        if tree.rows[link].serves:
+            gpu = tree.rows[link].gpu
+            if apart:
+                gpu = server_of(mine, prefix, gpu)
+            best, least = _better_by(mine, view, request, leaf, gpu, now, best, least)
+        link = tree.rows[link].next
+    link = prefix if apart else NONE
     while link != NONE:
-        record = tree.links[link]
-        if record.replica:
-            best, least = _better(memory, gpus, request, int(record.gpu), now, best, least)
-        link = int(record.next)
+        if tree.accounts[link].replica:
+            best, least = _better_by(mine, view, request, leaf, tree.rows[link].gpu, now, best, least)
+        link = tree.rows[link].next
     return best
 
 
 @compiled
-def _explore(memory: Memory, gpus: Any, request: Any, now: float) -> int:
+def _better_by(
+    mine: Memory, view: View, request: int, leaf: int, gpu: int, now: float, best: int, least: float
+) -> tuple[int, float]:
+    """As `_better`, if the GPU is a candidate, of which it has not been looked up what it holds."""
+    if not is_candidate(view.candidates, gpu):
+        return best, least
+    look_up_held(mine, leaf, gpu)
+    return _better(mine, view, request, gpu, now, best, least)
+
+
+@compiled
+def _explore(mine: Memory, view: View, request: int, leaf: int, now: float) -> int:
     """The GPU of least load; of those whose recent work is mostly decoding, if there are any: a high share of their
     prompt tokens was cached."""
+    fill_held(mine, leaf)
     best, least, chosen = NONE, 0.0, False
-    for gpu in range(len(gpus)):
-        prompt = gpus[gpu].window_prompt_tokens
-        memory.work[GPUS] += 1
-        decodes = prompt > 0 and gpus[gpu].window_hit_tokens / prompt >= memory.floats[HIT_RATIO]
+    for gpu in view.candidates:
+        seen = view.gpus[gpu]
+        prompt = seen.window_prompt_tokens
+        view.work[GPUS] += 1
+        decodes = prompt > 0 and seen.window_hit_tokens / prompt >= mine.settings.hit_ratio
         if decodes and not chosen:
             best, chosen = NONE, True
         if decodes or not chosen:
-            best, least = _better(memory, gpus, request, gpu, now, best, least)
+            best, least = _better(mine, view, request, gpu, now, best, least)
     return best
 
 
 @compiled
-def _better(
-    memory: Memory, gpus: Any, request: Any, gpu: int, now: float, best: int, least: float
-) -> tuple[int, float]:
+def _better(mine: Memory, view: View, request: int, gpu: int, now: float, best: int, least: float) -> tuple[int, float]:
     """The better of `best`, whose load is `least`, and `gpu`: of equal loads the lower number."""
-    load = load_s(memory, gpus, request, gpu, now)
+    load = load_s(mine, view, request, gpu, now)
     if best == NONE or load < least or (load == least and gpu < best):
         return gpu, load
     return best, least
 
 
 @compiled
-def finish(memory: Memory, gpus: int, request: int, gpu: int, ttft_s: float, tpot_s: float, now: float) -> None:
-    slide_delays(memory, now)
-    delay = ttft_s - memory.tree.routed[request].prefill_ns * NS
-    note_delay(memory, request, max(0.0, delay), now)
-    count_finished(memory, gpus, request)
+def finish(mine: Memory, view: View, request: int, now: float) -> None:
+    seen = view.requests[request]
+    slide_delays(mine, now)
+    note_delay(mine, request, max(0.0, seen.ttft_s - mine.routed[request].prefill_ns * NS), now)
+    count_finished(mine, request)
+    tpot_s = (seen.latency_s - seen.ttft_s) / seen.output_seen
     if tpot_s != 0.0:  # an output of one token has none
-        observe_tpot_s(memory, gpus, gpu, tpot_s)
+        observe_tpot(mine, seen.gpu, tpot_s)

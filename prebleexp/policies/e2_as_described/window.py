@@ -6,157 +6,124 @@ forgotten that an unfinished request uses.
 
 from __future__ import annotations
 
-from typing import Any
-
+from prebleexp.policies.e2_as_described.accounts import count_one, serve_for_none, share
+from prebleexp.policies.e2_as_described.delays import begin_to_watch
 from prebleexp.policies.e2_as_described.holdings import drop, hold
-from prebleexp.policies.e2_as_described.layout import (
-    DECODE,
-    OUTPUT,
-    REQUESTS,
-    SHARE_NS,
-    SHARE_OUTPUT,
-    TOTAL,
-    UNFINISHED,
-    WINDOW_S,
-    WORK_NS,
-    column,
-)
-from prebleexp.policies.prefix_tree import find_link, link_to, remove_leaf, units
-from prebleexp.policies.prefixes import entry_of, move_entry, prefix_node, remove
+from prebleexp.policies.e2_as_described.memory import TOTAL, Memory
+from prebleexp.policies.prefix_tree import find_link, link_to, node_of, remove_leaf, units
+from prebleexp.policies.prefixes import entry_of, remove
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import ENTRIES, NONE, Memory
+from prebleexp.sim.records import ENTRIES, NONE, View
 
 
 @compiled
-def add(memory: Memory, gpus: int, leaf: int, request: Any, gpu: int, prefill_ns: int, now: float) -> None:
+def add(
+    mine: Memory, view: View, leaf: int, prefix_node: int, request: int, gpu: int, prefill_ns: int, now: float
+) -> None:
     """Count a request that is sent to `gpu`, which from now on holds its nodes."""
-    tree, control, output = memory.tree, memory.tree.control, units(request)
-    prefix = entry_of(tree, prefix_node(tree, leaf))
-    tree.prefixes[prefix].count += 1
-    row = tree.routed[request.index]
-    row.time, row.gpu, row.leaf, row.prefix = now, gpu, leaf, prefix
+    tree, control, output = mine.tree, mine.tree.control, units(view.requests[request])
+    prefix = entry_of(tree, prefix_node)
+    if tree.prefixes[prefix].count == 0:
+        tree.prefixes[prefix].apart = 0
+        begin_to_watch(mine, prefix)
+    count_one(mine, prefix, 1)
+    row = mine.routed[request]
+    row.time, row.gpu, row.prefix = now, gpu, prefix
     row.prefill_ns, row.output, row.epoch = prefill_ns, output, tree.prefixes[prefix].epoch
-    tree.routed[control.routed].turn = request.index
+    mine.leaves[request], mine.turns[control.routed] = leaf, request
     control.routed += 1
-    node = leaf
-    while node != 0:  # from the leaf up: what lies below is older
-        link = tree.links[hold(memory, gpus, node, gpu)]
-        link.active += 1
-        link.requests += 1
-        link.output += output
-        tree.nodes[node].users += 1
-        node = int(tree.nodes[node].parent)
-    memory.ints[column(gpus, REQUESTS) + gpu] += 1
-    memory.ints[column(gpus, WORK_NS) + gpu] += prefill_ns
-    memory.ints[column(gpus, OUTPUT) + gpu] += output
-    memory.ints[column(gpus, UNFINISHED) + gpu] += output
-    _share(memory, gpus, row, prefill_ns, output)
+    book = mine.gpus[gpu]
+    book.requests += 1
+    book.work_ns += prefill_ns
+    book.output += output
+    book.unfinished += output
+    share(mine, prefix, _hold_path(mine, leaf, prefix_node, gpu), prefill_ns, output)
 
 
 @compiled
-def _share(memory: Memory, gpus: int, row: Any, prefill_ns: int, output: int) -> None:
-    """Change the prefix's work, on the account of the GPU that serves it in place of the request's."""
-    tree, node = memory.tree, int(memory.tree.prefixes[row.prefix].node)
-    server = server_of(memory, node, int(row.gpu))
-    link = tree.links[link_to(tree, node, server)]
-    link.work_ns += prefill_ns
-    link.work_output += output
-    memory.ints[column(gpus, SHARE_NS) + server] += prefill_ns
-    memory.ints[column(gpus, SHARE_OUTPUT) + server] += output
+def _hold_path(mine: Memory, leaf: int, prefix_node: int, gpu: int) -> int:
+    """Let the GPU hold the nodes from `leaf` up, so that what lies below is older, and count one more request for them;
+    returns the prefix's link."""
+    rows, node, link, own = mine.tree.rows, leaf, link_to(mine.tree, leaf, gpu), NONE
+    while True:
+        hold(mine, node, link)
+        if node == prefix_node:
+            own = link
+        record, parent = rows[link], rows[node].parent
+        above = 0
+        if parent != 0:
+            above = record.up if record.active + record.requests > 0 else link_to(mine.tree, parent, gpu)
+        record.up = above
+        record.active += 1
+        record.requests += 1
+        rows[node].users += 1
+        if parent == 0:
+            return own
+        node, link = parent, above
 
 
 @compiled
-def server_of(memory: Memory, node: int, gpu: int) -> int:
-    """The GPU to which the prefix's requests for `gpu` are redirected, or `gpu` itself."""
-    link = find_link(memory.tree, node, gpu)
-    if link == NONE or memory.tree.links[link].successor == NONE:
-        return gpu
-    return int(memory.tree.links[link].successor)
-
-
-@compiled
-def slide(memory: Memory, gpus: int, now: float) -> None:
+def slide(mine: Memory, view: View, now: float) -> None:
     """Take out of the window what is older than H."""
-    tree, control = memory.tree, memory.tree.control
-    begin = now - memory.floats[WINDOW_S]
+    tree, control, begin = mine.tree, mine.tree.control, now - mine.settings.window_s
     while control.oldest < control.routed:
-        row = tree.routed[tree.routed[control.oldest].turn]
+        request = mine.turns[control.oldest]
+        row = mine.routed[request]
         if row.time >= begin:
             return
         control.oldest += 1
-        memory.work[ENTRIES] += 1
+        view.work[ENTRIES] += 1
         row.expired = 1
-        memory.ints[column(gpus, REQUESTS) + row.gpu] -= 1
-        memory.ints[column(gpus, WORK_NS) + row.gpu] -= row.prefill_ns
-        memory.ints[column(gpus, OUTPUT) + row.gpu] -= row.output
-        _share(memory, gpus, row, -row.prefill_ns, -row.output if memory.ints[DECODE] == TOTAL else 0)
-        node = int(row.leaf)
-        while node != 0:
-            tree.links[find_link(tree, node, int(row.gpu))].requests -= 1
-            node = int(tree.nodes[node].parent)
+        book = mine.gpus[row.gpu]
+        book.requests -= 1
+        book.work_ns -= row.prefill_ns
+        book.output -= row.output
+        prefix_node, own = tree.prefixes[row.prefix].node, NONE
+        link = find_link(tree, mine.leaves[request], row.gpu)
+        while link != 0:
+            tree.rows[link].requests -= 1
+            if node_of(tree, link) == prefix_node:
+                own = link
+            link = tree.rows[link].up
+        share(mine, row.prefix, own, -row.prefill_ns, -row.output if mine.settings.decode == TOTAL else 0)
         if row.finished:
-            _forget(memory, gpus, row)
+            _forget(mine, request)
 
 
 @compiled
-def finish(memory: Memory, gpus: int, request: int) -> None:
-    tree = memory.tree
-    row = tree.routed[request]
+def finish(mine: Memory, request: int) -> None:
+    tree, row = mine.tree, mine.routed[request]
     row.finished = 1
-    memory.ints[column(gpus, UNFINISHED) + row.gpu] -= row.output
-    if memory.ints[DECODE] != TOTAL:
-        _share(memory, gpus, row, 0, -row.output)
-    node = int(row.leaf)
-    while node != 0:
-        link = tree.links[find_link(tree, node, int(row.gpu))]
-        link.active -= 1
-        link.output -= row.output
-        node = int(tree.nodes[node].parent)
+    mine.gpus[row.gpu].unfinished -= row.output
+    prefix_node, own = tree.prefixes[row.prefix].node, NONE
+    link = find_link(tree, mine.leaves[request], row.gpu)
+    while link != 0:
+        tree.rows[link].active -= 1
+        if node_of(tree, link) == prefix_node:
+            own = link
+        link = tree.rows[link].up
+    if mine.settings.decode != TOTAL:
+        share(mine, row.prefix, own, 0, -row.output)
     if row.expired:
-        _forget(memory, gpus, row)
+        _forget(mine, request)
 
 
 @compiled
-def _forget(memory: Memory, gpus: int, row: Any) -> None:
+def _forget(mine: Memory, request: int) -> None:
     """The request counts no more: nodes that were its alone leave the tree."""
-    tree, node = memory.tree, int(row.leaf)
-    tree.prefixes[row.prefix].count -= 1
-    if tree.prefixes[row.prefix].count == 0:
-        _serve_for_none(memory, int(tree.prefixes[row.prefix].node))
-        remove(tree, int(row.prefix))
+    tree, node, prefix = mine.tree, mine.leaves[request], mine.routed[request].prefix
+    count_one(mine, prefix, -1)
+    if tree.prefixes[prefix].count == 0:
+        serve_for_none(mine, prefix)
+        remove(tree, prefix)
     while node != 0:
-        parent = int(tree.nodes[node].parent)
-        tree.nodes[node].users -= 1
-        if tree.nodes[node].users == 0:
-            link = int(tree.nodes[node].links)
+        parent = tree.rows[node].parent
+        tree.rows[node].users -= 1
+        if tree.rows[node].users == 0:
+            link = node
             while link != NONE:
-                drop(memory, gpus, link)
-                link = int(tree.links[link].next)
+                drop(mine, link)
+                link = tree.rows[link].next
             remove_leaf(tree, node)
         node = parent
-
-
-@compiled
-def _serve_for_none(memory: Memory, node: int) -> None:
-    """Forget who serves for whom: the prefix is forgotten, if the node, which longer ones may go through, is not."""
-    link = int(memory.tree.nodes[node].links)
-    while link != NONE:
-        memory.tree.links[link].successor, memory.tree.links[link].replica = NONE, 0
-        link = int(memory.tree.links[link].next)
-
-
-@compiled
-def inherit(memory: Memory, lower: int) -> None:
-    """The node was cut and its upper part is the prefix now: so are the accounts of the GPUs, and who serves for
-    whom."""
-    tree = memory.tree
-    upper, link = int(tree.nodes[lower].parent), int(tree.nodes[lower].links)
-    move_entry(tree, lower)
-    while link != NONE:
-        old = tree.links[link]
-        new = tree.links[find_link(tree, upper, int(old.gpu))]
-        new.work_ns, new.work_output = old.work_ns, old.work_output
-        new.successor, new.replica = old.successor, old.replica
-        old.work_ns = old.work_output = old.replica = 0
-        old.successor = NONE
-        link = int(old.next)
+    mine.leaves[request] = NONE

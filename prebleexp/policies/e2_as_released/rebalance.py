@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from prebleexp.policies.e2_as_released.loads import ORDER, cost_s, fill_loads, tpot_s
+from prebleexp.policies.e2_as_released.loads import cost_s, fill_loads
+from prebleexp.policies.e2_as_released.memory import Memory, Tree
+from prebleexp.policies.e2_as_released.tree import give_subtree, serve_alone
 from prebleexp.policies.e2_as_released.window import forget_samples, overloaded
-from prebleexp.policies.prefix_tree import find_link, give_subtree, serve, serve_alone, serves
+from prebleexp.policies.prefix_tree import find_link, serve, serves
 from prebleexp.policies.prefixes import is_large
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import ENTRIES, NONE, Memory, Tree
+from prebleexp.sim.records import ENTRIES, NONE, View
 
 THRESHOLD = 1.5
 """of the heaviest to the lightest load"""
 
 
 @compiled
-def rebalance(memory: Memory, gpus: int, now: float) -> None:
-    fill_loads(memory, gpus, 2)
-    loads, order = memory.floats[:gpus], memory.ints[ORDER : ORDER + gpus]
+def rebalance(mine: Memory, view: View, now: float) -> None:
+    fill_loads(mine, view, 2)
+    loads, order, gpus = mine.loads, mine.order, len(mine.loads)
     if max(loads) < THRESHOLD * min(loads):
         return
     _sort(loads, order)
@@ -25,8 +27,8 @@ def rebalance(memory: Memory, gpus: int, now: float) -> None:
         heavy = order[rank]
         if loads[heavy] < THRESHOLD * loads[light]:
             return
-        if memory.ints[ORDER + gpus + heavy] > 0:  # else there is nothing to move; shifts add to `light` alone
-            _shift(memory, gpus, heavy, light, now)
+        if mine.served[heavy] > 0:  # else there is nothing to move; shifts add to `light` alone
+            _shift(mine, view, heavy, light, now)
 
 
 @compiled
@@ -42,14 +44,14 @@ def _sort(loads, order) -> None:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _shift(memory: Memory, gpus: int, heavy: int, light: int, now: float) -> None:
+def _shift(mine: Memory, view: View, heavy: int, light: int, now: float) -> None:
     """One round: a single node is shared if it is overloaded; of several, the cheapest move until the loads are close.
     Loads change as the shifts say."""
-    tree, loads = memory.tree, memory.floats[:gpus]
-    found = _movable(memory, gpus, heavy)
+    tree, loads, routed = mine.tree, mine.loads, mine.routed
+    found = _movable(mine, view, heavy)
     if found == 1:
         cost, node = tree.costs[0], int(tree.prefixes[tree.order[0]].node)
-        if not serves(tree, node, light) and overloaded(tree, node, heavy, now):
+        if not serves(tree, node, light) and overloaded(tree, routed, node, heavy, now):
             loads[heavy] -= cost / 2
             loads[light] += cost / 2
             serve(tree, node, light)
@@ -69,18 +71,17 @@ def _shift(memory: Memory, gpus: int, heavy: int, light: int, now: float) -> Non
 
 
 @compiled
-def _movable(memory: Memory, gpus: int, heavy: int) -> int:
+def _movable(mine: Memory, view: View, heavy: int) -> int:
     """List the large nodes of several requests that `heavy` serves, with their costs; returns how many there are."""
-    tree, found = memory.tree, 0
-    seconds = tpot_s(memory, gpus, heavy)
+    tree, found = mine.tree, 0
     prefix = int(tree.control.first_prefix)
     while prefix != NONE:
         entry = tree.prefixes[prefix]
-        memory.work[ENTRIES] += 1
+        view.work[ENTRIES] += 1
         if entry.count > 1:
             link = find_link(tree, int(entry.node), heavy)
-            if link != NONE and tree.links[link].serves and is_large(tree, int(entry.node)):
-                tree.order[found], tree.costs[found] = prefix, cost_s(memory, prefix, tree.links[link], seconds)
+            if link != NONE and tree.rows[link].serves and is_large(tree, int(entry.node)):
+                tree.order[found], tree.costs[found] = prefix, cost_s(mine, view, prefix, tree.rows[link])
                 found += 1
         prefix = int(entry.behind)
     return found
@@ -104,19 +105,19 @@ def _comes_before(tree: Tree, one: int, other: int) -> bool:
     """Ties in cost are broken by the vectors of unfinished requests, then by last touch."""
     difference, at = 0, -1  # of the first GPU for which they differ
     for node, sign in ((one, 1), (other, -1)):
-        link = int(tree.nodes[node].links)
+        link = node
         while link != NONE:
-            record = tree.links[link]
+            record = tree.rows[link]
             gpu = int(record.gpu)
             if at == -1 or gpu < at:
                 theirs = find_link(tree, other if sign == 1 else one, gpu)
-                mine = int(record.active) - (int(tree.links[theirs].active) if theirs != NONE else 0)
+                mine = int(record.active) - (int(tree.rows[theirs].active) if theirs != NONE else 0)
                 if mine != 0:
                     difference, at = sign * mine, gpu
             link = int(record.next)
     if at != -1:
         return difference < 0
-    return bool(tree.nodes[one].accessed < tree.nodes[other].accessed)
+    return bool(tree.rows[one].accessed < tree.rows[other].accessed)
 
 
 @compiled
@@ -129,7 +130,7 @@ def _give(tree: Tree, node: int, gpu: int) -> None:
         below = int(tree.prefixes[prefix].node)
         above = below
         while above != NONE and above != node:
-            above = int(tree.nodes[above].parent)
+            above = int(tree.rows[above].parent)
         if above == node and below != node:
             serve_alone(tree, below, gpu, stamp)
         prefix = int(tree.prefixes[prefix].behind)

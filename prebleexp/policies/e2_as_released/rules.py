@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from prebleexp.policies.e2_as_released.loads import (
-    CANDIDATE_POSITION,
-    NO_REQUEST_COST,
-    add_request_cost,
-    fill_loads,
-    observe_tpot_s,
-)
+from prebleexp.policies import tpot
+from prebleexp.policies.candidates import is_candidate, served_by_one
+from prebleexp.policies.e2_as_released.loads import add_request_cost, fill_loads
+from prebleexp.policies.e2_as_released.memory import Memory
 from prebleexp.policies.e2_as_released.rebalance import rebalance
+from prebleexp.policies.e2_as_released.tree import insert, touch_path
 from prebleexp.policies.e2_as_released.window import inherit, record, sample
-from prebleexp.policies.prefix_tree import find_link, insert, own_tokens, serve, serves, touch_path, units
+from prebleexp.policies.prefix_tree import find_link, own_tokens, serve, serves, units
 from prebleexp.policies.prefixes import prefix_node
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import GPUS, NONE, Memory
-from prebleexp.sim.records import Prompts
+from prebleexp.sim.records import GPUS, NONE, View
 
 HIT_RATIO = 0.7
 """from which a GPU is chosen for it"""
@@ -28,95 +23,99 @@ NEAR = 3
 
 
 @compiled
-def route(memory: Memory, gpus: Any, request: Any, prompts: Prompts, now: float) -> int:
-    tree = memory.tree
-    leaf, cut = insert(memory, request, prompts)
-    if request.informed:
-        tree.nodes[leaf].expected_output = request.expected_output
+def route(mine: Memory, view: View, request: int, now: float) -> int:
+    tree, row = mine.tree, view.requests[request]
+    leaf, cut = insert(tree, view, request)
+    if row.informed:
+        tree.rows[leaf].expected_output = row.expected_output
     if cut != NONE:
         inherit(tree, cut)
     node = prefix_node(tree, leaf)
     own = own_tokens(tree, leaf)
-    shared = tree.nodes[leaf].tokens - own
-    gpu = _exploit(memory, len(gpus), leaf) if own < shared else _explore(memory, gpus, leaf)
-    _assign(memory, leaf, gpu, units(request))
-    record(memory, node, leaf, request, gpu, now)
-    if tree.nodes[leaf].depth - tree.nodes[node].depth < NEAR and tree.control.routed >= WARM_UP * len(gpus):
-        rebalance(memory, len(gpus), now)
+    shared = tree.rows[leaf].tokens - own
+    gpu = _exploit(mine, view, leaf) if own < shared else NONE
+    if gpu == NONE:
+        gpu = _explore(mine, view, leaf)
+    _assign(mine, leaf, gpu, units(row))
+    record(mine, view, node, leaf, request, now)
+    if tree.rows[leaf].depth - tree.rows[node].depth < NEAR and tree.control.routed >= WARM_UP * len(view.sent):
+        rebalance(mine, view, now)
     return gpu
 
 
 @compiled
-def _exploit(memory: Memory, gpus: int, leaf: int) -> int:
+def _exploit(mine: Memory, view: View, leaf: int) -> int:
     """Of the GPUs that serve the nearest node that any serves, the one of least load; or what stands where it does
-    (Q1)."""
-    tree, node = memory.tree, leaf
-    while tree.nodes[node].serving == 0:
-        node = int(tree.nodes[node].parent)
-    if tree.nodes[node].serving == 1:
-        link = int(tree.nodes[node].links)
-        while not tree.links[link].serves:
-            link = int(tree.links[link].next)
-        return int(tree.links[link].gpu)
-    _fill(memory, gpus, leaf)
+    (Q1). -1 if none of them is a candidate."""
+    tree, node = mine.tree, served_by_one(mine.tree, view.candidates, len(view.sent), leaf)
+    if tree.rows[node].serving == 1:
+        link = node
+        while not tree.rows[link].serves:
+            link = int(tree.rows[link].next)
+        gpu = int(tree.rows[link].gpu)
+        return gpu if is_candidate(view.candidates, gpu) else NONE
+    _fill(mine, view, leaf)
     best, best_position, position = NONE, 0, 0
-    for gpu in range(gpus):
+    for gpu in view.candidates:
         if serves(tree, node, gpu):
-            if best == NONE or memory.floats[gpu] < memory.floats[best]:
+            if best == NONE or mine.loads[gpu] < mine.loads[best]:
                 best, best_position = gpu, position
             position += 1
-    return best_position if memory.ints[CANDIDATE_POSITION] else best
+    if best != NONE and mine.quirks.candidate_position and is_candidate(view.candidates, best_position):
+        return best_position
+    return best
 
 
 @compiled
-def _explore(memory: Memory, gpus: Any, leaf: int) -> int:
+def _explore(mine: Memory, view: View, leaf: int) -> int:
     """The GPU of the highest hit ratio if that is high, else the one of least load."""
-    best, best_ratio = 0, -1.0
-    memory.work[GPUS] += len(gpus)
-    for gpu in range(len(gpus)):
-        prompt = gpus[gpu].window_prompt_tokens
-        ratio = gpus[gpu].window_hit_tokens / prompt if prompt > 0 else 0.0
+    best, best_ratio = view.candidates[0], -1.0
+    view.work[GPUS] += len(view.candidates)
+    for gpu in view.candidates:
+        prompt = view.gpus[gpu].window_prompt_tokens
+        ratio = view.gpus[gpu].window_hit_tokens / prompt if prompt > 0 else 0.0
         if ratio > best_ratio:
             best, best_ratio = gpu, ratio
     if best_ratio >= HIT_RATIO:
         return best
-    _fill(memory, len(gpus), leaf)
-    best = 0
-    for gpu in range(1, len(gpus)):
-        if memory.floats[gpu] < memory.floats[best]:
+    _fill(mine, view, leaf)
+    best = view.candidates[0]
+    for gpu in view.candidates:
+        if mine.loads[gpu] < mine.loads[best]:
             best = gpu
     return best
 
 
 @compiled
-def _fill(memory: Memory, gpus: int, leaf: int) -> None:
-    fill_loads(memory, gpus, 0)
-    if not memory.ints[NO_REQUEST_COST]:
-        add_request_cost(memory, gpus, leaf)
+def _fill(mine: Memory, view: View, leaf: int) -> None:
+    fill_loads(mine, view, 0)
+    if not mine.quirks.no_request_cost:
+        add_request_cost(mine, view, leaf)
 
 
 @compiled
-def _assign(memory: Memory, leaf: int, gpu: int, output: int) -> None:
+def _assign(mine: Memory, leaf: int, gpu: int, output: int) -> None:
     """The GPU serves the prompt's nodes from now on, and has one more unfinished request there (On arrival, 4)."""
-    tree, node = memory.tree, leaf
+    tree, node = mine.tree, leaf
     while node != NONE:
-        link = tree.links[serve(tree, node, gpu)]
+        link = tree.rows[serve(tree, node, gpu)]
         link.active += 1
         link.output += output
-        node = int(tree.nodes[node].parent)
+        node = int(tree.rows[node].parent)
 
 
 @compiled
-def finish(memory: Memory, gpus: int, request: Any, gpu: int, ttft_s: float, tpot_s: float, now: float) -> None:
-    tree = memory.tree
-    leaf, output = int(tree.routed[request.index].leaf), tree.routed[request.index].output
+def finish(mine: Memory, view: View, request: int, now: float) -> None:
+    tree, seen, row = mine.tree, view.requests[request], mine.routed[request]
+    leaf, output, gpu = int(row.leaf), row.output, int(seen.gpu)
     touch_path(tree, leaf)
-    sample(tree, prefix_node(tree, leaf), gpu, int(request.index), ttft_s, now)
+    sample(mine, prefix_node(tree, leaf), gpu, request, seen.ttft_s, now)
     node = leaf
     while node != NONE:
-        link = tree.links[find_link(tree, node, gpu)]
+        link = tree.rows[find_link(tree, node, gpu)]
         link.active -= 1
         link.output -= output
-        node = int(tree.nodes[node].parent)
+        node = int(tree.rows[node].parent)
+    tpot_s = (seen.latency_s - seen.ttft_s) / seen.output_seen
     if tpot_s != 0.0:  # an output of one token has none
-        observe_tpot_s(memory, gpus, gpu, tpot_s)
+        tpot.observe(mine.tpots, gpu, tpot_s)

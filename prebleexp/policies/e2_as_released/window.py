@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.policies.prefix_tree import find_link, own_tokens, serve_alone, units
+from prebleexp.policies.e2_as_released.memory import Memory, Tree
+from prebleexp.policies.e2_as_released.tree import next_stamp, serve_alone
+from prebleexp.policies.prefix_tree import find_link, own_tokens, units
 from prebleexp.policies.prefixes import entry_of, inherits, move_entry, remove
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.memory import ENTRIES, NONE, Memory, Tree
+from prebleexp.sim.records import ENTRIES, NONE, View
 
 WINDOW_S = 180.0
 OVERLOAD = 2.0
@@ -23,11 +25,11 @@ def inherit(tree: Tree, lower: int) -> None:
     if not inherits(tree, lower):
         return
     move_entry(tree, lower)
-    upper, link = int(tree.nodes[lower].parent), int(tree.nodes[lower].links)
+    upper, link = int(tree.rows[lower].parent), lower
     while link != NONE:
-        old = tree.links[link]
+        old = tree.rows[link]
         if old.serves and old.first_sample != NONE:
-            new = tree.links[find_link(tree, upper, int(old.gpu))]
+            new = tree.rows[find_link(tree, upper, int(old.gpu))]
             new.first_sample, new.last_sample, new.first_late = old.first_sample, old.last_sample, old.first_late
             new.early, new.late, new.early_s, new.late_s = old.early, old.late, old.early_s, old.late_s
             _clear(old)
@@ -35,35 +37,36 @@ def inherit(tree: Tree, lower: int) -> None:
 
 
 @compiled
-def record(memory: Memory, node: int, leaf: int, request: Any, gpu: int, now: float) -> None:
+def record(mine: Memory, view: View, node: int, leaf: int, request: int, now: float) -> None:
     """Add a request to the window of its important node; take out those older than H (On arrival, 5)."""
-    tree, control = memory.tree, memory.tree.control
-    prompt, hit = request.prompt_tokens, request.prompt_tokens - own_tokens(tree, leaf)
+    tree, control, seen = mine.tree, mine.tree.control, view.requests[request]
+    prompt, hit = seen.prompt_tokens, seen.prompt_tokens - own_tokens(tree, leaf)
     prefix = entry_of(tree, node)
     entry = tree.prefixes[prefix]
+    if entry.count == 0:
+        entry.prompt = entry.hit = entry.output_sum = 0
     entry.count += 1
     entry.prompt += prompt
     entry.hit += hit
-    entry.output = request.max_new_tokens
-    entry.output_sum += units(request)
+    entry.output = seen.max_new_tokens
+    entry.output_sum += units(seen)
     entry.miss = 1.0 - entry.hit / entry.prompt
-    row = tree.routed[request.index]
-    row.time, row.gpu, row.leaf, row.prefix = now, gpu, leaf, prefix
-    row.prompt, row.hit, row.output = prompt, hit, units(request)
-    tree.routed[control.routed].turn = request.index
+    row = mine.routed[request]
+    row.time, row.leaf, row.prefix, row.hit, row.output = now, leaf, prefix, hit, units(seen)
+    mine.turns[control.routed] = request
     control.routed += 1
-    while tree.routed[tree.routed[control.oldest].turn].time < now - WINDOW_S:
-        old = tree.routed[tree.routed[control.oldest].turn]
+    while mine.routed[mine.turns[control.oldest]].time < now - WINDOW_S:
+        turn = int(mine.turns[control.oldest])
+        old = mine.routed[turn]
         control.oldest += 1
-        memory.work[ENTRIES] += 1
+        view.work[ENTRIES] += 1
         entry = tree.prefixes[old.prefix]
         entry.count -= 1
-        entry.prompt -= old.prompt
+        entry.prompt -= view.requests[turn].prompt_tokens
         entry.hit -= old.hit
         entry.output_sum -= old.output
         if entry.prompt <= 0:
-            tree.control.clock += 1
-            serve_alone(tree, int(entry.node), NONE, tree.control.clock)
+            serve_alone(tree, int(entry.node), NONE, next_stamp(tree))
             remove(tree, int(old.prefix))
 
 
@@ -76,33 +79,33 @@ def _clear(link: Any) -> None:
 
 
 @compiled
-def sample(tree: Tree, node: int, gpu: int, request: int, ttft_s: float, now: float) -> None:
+def sample(mine: Memory, node: int, gpu: int, request: int, ttft_s: float, now: float) -> None:
     """Note the delay of a finished request's first token, and forget those older than H."""
-    link = tree.links[find_link(tree, node, gpu)]
-    row = tree.routed[request]
+    routed, link = mine.routed, mine.tree.rows[find_link(mine.tree, node, gpu)]
+    row = routed[request]
     row.sample_time, row.sample_s, row.next_sample = now, ttft_s, NONE
     if link.first_sample == NONE:
         link.first_sample = request
     else:
-        tree.routed[link.last_sample].next_sample = request
+        routed[link.last_sample].next_sample = request
     link.last_sample = request
     if link.first_late == NONE:
         link.first_late = request
     link.late += 1
     link.late_s += ttft_s
-    _look(tree, link, now)
-    while tree.routed[link.first_sample].sample_time < now - WINDOW_S:
-        oldest = tree.routed[link.first_sample]
+    _look(routed, link, now)
+    while routed[link.first_sample].sample_time < now - WINDOW_S:
+        oldest = routed[link.first_sample]
         link.early -= 1
         link.early_s -= oldest.sample_s
         link.first_sample = oldest.next_sample
 
 
 @compiled
-def _look(tree: Tree, link: Any, now: float) -> None:
+def _look(routed: Any, link: Any, now: float) -> None:
     """Count as early what is no longer late."""
-    while link.first_late != NONE and tree.routed[link.first_late].sample_time < now - WINDOW_S / 2:
-        row = tree.routed[link.first_late]
+    while link.first_late != NONE and routed[link.first_late].sample_time < now - WINDOW_S / 2:
+        row = routed[link.first_late]
         link.late -= 1
         link.late_s -= row.sample_s
         link.early += 1
@@ -111,13 +114,13 @@ def _look(tree: Tree, link: Any, now: float) -> None:
 
 
 @compiled
-def overloaded(tree: Tree, node: int, gpu: int, now: float) -> bool:
+def overloaded(tree: Tree, routed: Any, node: int, gpu: int, now: float) -> bool:
     """Whether the mean delay has doubled from the window's first half to the second (Rebalancing)."""
     number = find_link(tree, node, gpu)
     if number == NONE:
         return False
-    link = tree.links[number]
-    _look(tree, link, now)
+    link = tree.rows[number]
+    _look(routed, link, now)
     if link.early == 0 or link.late == 0:
         return False
     late, threshold = link.late_s / link.late, OVERLOAD * (link.early_s / link.early)
@@ -126,7 +129,7 @@ def overloaded(tree: Tree, node: int, gpu: int, now: float) -> bool:
     late_s, early_s = 0.0, 0.0  # too close to tell by sums that values were taken out of again
     request = int(link.first_sample)
     while request != NONE:
-        row = tree.routed[request]
+        row = routed[request]
         if row.sample_time < now - WINDOW_S / 2:
             early_s += row.sample_s
         else:
@@ -137,4 +140,4 @@ def overloaded(tree: Tree, node: int, gpu: int, now: float) -> bool:
 
 @compiled
 def forget_samples(tree: Tree, node: int, gpu: int) -> None:
-    _clear(tree.links[find_link(tree, node, gpu)])
+    _clear(tree.rows[find_link(tree, node, gpu)])

@@ -12,7 +12,8 @@
     const y = { field: "where", type: "nominal", sort: null, title: null, axis: { labelLimit: label - 10 } };
     const percent = { format: "+.1%" };
     const color = { field: "verdict", type: "nominal", title: "B is", legend: { orient: "top", columns: 2 },
-      scale: { domain: ["better", "worse", "undecided", "equal"], range: [ink("--green"), ink("--vermilion"), ink("--grey"), ink("--blue")] } };
+      scale: { domain: ["better", "worse", "undecided", "equal", "different", "incomparable"],
+        range: ["green", "vermilion", "grey", "blue", "purple", "amber"].map((name) => ink(`--${name}`)) } };
     const tooltip = [{ field: "where", title: "at" }, ...["difference", "low", "high"].map((field) => ({ field, title: field, ...percent })), { field: "verdict", title: "B is" }];
     return window.prebleexpChart(chart, {
       data: { values }, width: Math.max(120, Math.min(1000, chart.clientWidth - label - 20)), height: { step: 18 },

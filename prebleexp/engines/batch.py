@@ -7,12 +7,23 @@ simultaneous finishes, retraction.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import Batches, Sim
+from prebleexp.sim.records import NONE
 
-NONE = -1
+
+class Batches(NamedTuple):
+    """Running batches: per GPU a heap by (decode step at which it finishes, order of joining), and the order of
+    joining."""
+
+    keys: Any
+    jobs: Any
+    order: Any
+    """job numbers, -1 where one has left"""
+
+
+# `sim` is what an engine remembers: `gpus` and `jobs`, records of which the fields here are a part, and `batches`.
 
 
 @compiled
@@ -28,35 +39,35 @@ def first_finish(gpu: Any, batches: Batches) -> int:
 
 
 @compiled
-def join(sim: Sim, g: int, request: int) -> None:
+def join(sim: Any, nodes: Any, requests: Any, g: int, request: int) -> None:
     """Append a request that has its first token, and whose cache path is locked."""
     gpu, job, batches = sim.gpus[g], sim.jobs[request], sim.batches
     job.joined_step = gpu.decode_steps
     if gpu.batch_rows == gpu.batch_capacity:
         _close_holes(gpu, sim.jobs, batches)
-    _add(sim, gpu, request)
+    _add(sim, nodes, requests, gpu, request)
 
 
 @compiled
-def _add(sim: Sim, gpu: Any, request: int) -> None:
+def _add(sim: Any, nodes: Any, requests: Any, gpu: Any, request: int) -> None:
     """Put a request behind the others, and its share into the batch's sums."""
-    job, row = sim.jobs[request], sim.requests[request]
+    job, row = sim.jobs[request], requests[request]
     gpu.kv_free -= gpu.slack
     gpu.least_kv_free = min(gpu.least_kv_free, gpu.kv_free)
     gpu.budget += row.max_new_tokens - 1 + job.joined_step
     gpu.context += row.prompt_tokens + gpu.decode_steps - job.joined_step
     gpu.generated += output_of(gpu, job)
-    gpu.node_depth += int(sim.cache.nodes[job.node].depth)
+    gpu.node_depth += int(nodes[job.node].depth)
     job.row = gpu.batch_rows
     sim.batches.order[gpu.batch_offset + gpu.batch_rows] = request
     gpu.batch_rows += 1
-    _heap_push(gpu, sim.batches, (job.joined_step + job.target - 1) << 32 | gpu.joined, request)
+    _heap_push(gpu, sim.batches, int(job.joined_step + job.target - 1) << 32 | gpu.joined, request)
     gpu.joined += 1
     gpu.running += 1
 
 
 @compiled
-def leave_first(sim: Sim, g: int) -> int:
+def leave_first(sim: Any, nodes: Any, requests: Any, g: int) -> int:
     """Take out the request that finishes first; returns it."""
     gpu, batches = sim.gpus[g], sim.batches
     keys, jobs, offset = batches.keys, batches.jobs, gpu.batch_offset
@@ -75,12 +86,12 @@ def leave_first(sim: Sim, g: int) -> int:
         child = 2 * position + 1
     keys[offset + position], jobs[offset + position] = key, moved
     batches.order[offset + sim.jobs[request].row] = NONE
-    _forget(sim, gpu, request)
+    _forget(sim, nodes, requests, gpu, request)
     return request
 
 
 @compiled
-def in_order(sim: Sim, g: int, into: Any) -> int:
+def in_order(sim: Any, g: int, into: Any) -> int:
     """Write the batch in order of joining to `into`; returns its size."""
     gpu, size = sim.gpus[g], 0
     for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
@@ -91,27 +102,27 @@ def in_order(sim: Sim, g: int, into: Any) -> int:
 
 
 @compiled
-def replace(sim: Sim, g: int, requests: Any) -> None:
-    """Make `requests`, all of which are running, the whole batch, in this order."""
+def replace(sim: Any, nodes: Any, requests: Any, g: int, batch: Any) -> None:
+    """Make of the running requests those of `batch` the whole batch, in this order."""
     gpu, batches = sim.gpus[g], sim.batches
     for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
         request = int(batches.order[row])
         if request != NONE:
-            _forget(sim, gpu, request)
+            _forget(sim, nodes, requests, gpu, request)
     gpu.running = gpu.batch_rows = 0
-    for request in requests:
-        _add(sim, gpu, request)
+    for request in batch:
+        _add(sim, nodes, requests, gpu, request)
 
 
 @compiled
-def _forget(sim: Sim, gpu: Any, request: int) -> None:
+def _forget(sim: Any, nodes: Any, requests: Any, gpu: Any, request: int) -> None:
     """Take a request's share out of the batch's sums."""
-    job, row = sim.jobs[request], sim.requests[request]
+    job, row = sim.jobs[request], requests[request]
     gpu.kv_free += gpu.slack
     gpu.budget -= row.max_new_tokens - 1 + job.joined_step
     gpu.context -= row.prompt_tokens + gpu.decode_steps - job.joined_step
     gpu.generated -= output_of(gpu, job)
-    gpu.node_depth -= int(sim.cache.nodes[job.node].depth)
+    gpu.node_depth -= int(nodes[job.node].depth)
 
 
 @compiled

@@ -7,35 +7,42 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.sim.admission import enqueue
-from prebleexp.sim.batch import first_finish, in_order, join, leave_first, output_of, replace
+from prebleexp.engines.batch import first_finish, in_order, join, leave_first, output_of, replace
+from prebleexp.engines.released.admission import enqueue
+from prebleexp.engines.released.records import Sim
+from prebleexp.sim.caches import evict, insert, lock, match, unlock
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.engine import RATIO_DECAY, RATIO_GROWTH, RATIO_LEAST, RATIO_MOST, REPORT_INTERVAL
-from prebleexp.sim.prefix_cache import evict, insert, lock, match, unlock
-from prebleexp.sim.records import Sim
 from prebleexp.sim.types import State
 
 RUNNING, FINISHED = int(State.RUNNING), int(State.FINISHED)
+REPORT_INTERVAL = 8
+"""decode steps between two reports of running requests"""
+NEW_TOKEN_RATIO = 0.4
+"""of the tokens that running requests may still generate, the share that is kept free for them at first"""
+RATIO_DECAY, RATIO_LEAST = 0.0001, 0.2
+"""after each decode step that finds room"""
+RATIO_GROWTH, RATIO_MOST = 0.05, 1.0
+"""after one that does not"""
 
 
 @compiled
 def report(sim: Sim, gpu: Any, request: int, output: int) -> None:
     """`output` tokens of a request are reported at the GPU's clock."""
-    job = sim.jobs[request]
-    job.latency_s = gpu.clock - sim.requests[request].arrival_s
-    job.output_seen = output
-    if np.isnan(job.ttft_s):
-        job.ttft_s = job.latency_s
+    made = sim.made[request]
+    made.latency_s = gpu.clock - sim.seen.requests[request].arrival_s
+    made.output_seen = output
+    if np.isnan(made.ttft_s):
+        made.ttft_s = made.latency_s
 
 
 @compiled
 def settle(sim: Sim, g: int, request: int) -> None:
     """Give a running request what it last reported: its first token, or what the last report of all running
     requests said."""
-    gpu, job = sim.gpus[g], sim.jobs[request]
+    gpu, job, made = sim.gpus[g], sim.jobs[request], sim.made[request]
     if gpu.report_step > job.joined_step:
-        job.latency_s = gpu.report_clock - sim.requests[request].arrival_s
-        job.output_seen = 1 + gpu.report_step - job.joined_step
+        made.latency_s = gpu.report_clock - sim.seen.requests[request].arrival_s
+        made.output_seen = 1 + gpu.report_step - job.joined_step
 
 
 @compiled
@@ -43,8 +50,8 @@ def finish(sim: Sim, g: int, request: int) -> None:
     """Keep a finished request's context in the cache, unlocked."""
     job, control = sim.jobs[request], sim.control
     insert_context(sim, g, request, job.target)
-    unlock(sim, g, job.node)
-    job.state = FINISHED
+    unlock(sim.cache, g, job.node)
+    sim.made[request].state = FINISHED
     sim.scratch.finished[control.finished] = request
     control.finished += 1
 
@@ -52,37 +59,37 @@ def finish(sim: Sim, g: int, request: int) -> None:
 @compiled
 def insert_context(sim: Sim, g: int, request: int, output: int) -> None:
     """Insert prompt and output but the last token, whose KV is not computed yet; what was cached already is freed."""
-    known = insert(sim, g, request, output - 1)
+    known = insert(sim.cache, g, request, output - 1)
     sim.gpus[g].kv_free += max(0, known - sim.jobs[request].cached)
 
 
 @compiled
 def evict_kv(sim: Sim, g: int, wanted: int) -> None:
-    """Drop what the cache alone holds until so many tokens are free of it."""
-    freed = evict(sim, g, wanted)
-    sim.gpus[g].evicted_tokens += freed
+    """Drop what the cache alone holds until so many tokens are free of it. The release's router does not hear of it."""
+    sim.cache.control.evicted = 0
+    freed = evict(sim.cache, g, wanted)
+    sim.totals[g].evicted_tokens += freed
     sim.gpus[g].kv_free += freed
 
 
 @compiled
-def use_kv(gpu: Any, tokens: int) -> None:
+def use_kv(sim: Sim, g: int, tokens: int) -> None:
+    gpu = sim.gpus[g]
     gpu.kv_free -= tokens
-    gpu.forwarded_tokens += tokens
     gpu.least_kv_free = min(gpu.least_kv_free, gpu.kv_free)
+    sim.totals[g].forwarded_tokens += tokens
 
 
 @compiled
 def start_decoding(sim: Sim, g: int, request: int) -> None:
     """A request's prompt is computed and it has its first token: keep its context, and let it join the batch."""
-    gpu, job = sim.gpus[g], sim.jobs[request]
+    job = sim.jobs[request]
     insert_context(sim, g, request, 1)
-    matched, node = match(sim, g, request, 0)
-    unlock(sim, g, job.node)
-    lock(sim, g, node)
-    job.cached, job.node, job.state = matched, node, RUNNING
-    if gpu.kv_free < gpu.slack:
-        evict_kv(sim, g, gpu.slack)
-    join(sim, g, request)
+    matched, node = match(sim.cache, g, request, 0)
+    unlock(sim.cache, g, job.node)
+    lock(sim.cache, g, node)
+    job.cached, job.node, sim.made[request].state = matched, node, RUNNING
+    join(sim, sim.cache.nodes, sim.seen.requests, g, request)
 
 
 @compiled
@@ -99,12 +106,14 @@ def make_room(sim: Sim, g: int) -> None:
 
 
 @compiled
-def decode_token(sim: Sim, gpu: Any) -> None:
+def decode_token(sim: Sim, g: int) -> None:
     """Every running request takes a token of KV and gets a token."""
+    gpu = sim.gpus[g]
     gpu.decode_steps += 1
+    sim.totals[g].decode_steps += 1
     gpu.context += gpu.running
     gpu.generated += gpu.running
-    use_kv(gpu, gpu.running)
+    use_kv(sim, g, gpu.running)
 
 
 @compiled
@@ -113,7 +122,7 @@ def finish_decoded(sim: Sim, g: int) -> bool:
     gpu = sim.gpus[g]
     reported = gpu.running > 0 and gpu.decode_steps % REPORT_INTERVAL == 0
     while gpu.running > 0 and first_finish(gpu, sim.batches) == gpu.decode_steps:
-        finish(sim, g, leave_first(sim, g))
+        finish(sim, g, leave_first(sim, sim.cache.nodes, sim.seen.requests, g))
         reported = True
     return reported
 
@@ -130,14 +139,14 @@ def _retract(sim: Sim, g: int) -> None:
     while gpu.kv_free < wanted and kept > 0:
         kept -= 1
         request = int(batch[kept])
-        job = sim.jobs[request]
+        job, prompt = sim.jobs[request], sim.seen.requests[request].prompt_tokens
         settle(sim, g, request)
-        gpu.kv_free += sim.requests[request].prompt_tokens + output_of(gpu, job) - 1 - job.cached
-        unlock(sim, g, job.node)
-        gpu.recomputed_tokens += sim.requests[request].prompt_tokens
-        gpu.retracted += 1
+        gpu.kv_free += prompt + output_of(gpu, job) - 1 - job.cached
+        unlock(sim.cache, g, job.node)
+        sim.totals[g].recomputed_tokens += prompt
+        sim.totals[g].retracted += 1
         enqueue(sim, g, request)
-    replace(sim, g, batch[:kept])
+    replace(sim, sim.cache.nodes, sim.seen.requests, g, batch[:kept])
 
 
 @compiled
@@ -145,11 +154,11 @@ def _sort_by_arrival(sim: Sim, gpu: Any, batch: Any) -> None:
     """Earliest first, then shortest output; stable. By insertion: a batch is nearly in order of arrival."""
     for i in range(1, len(batch)):
         request = batch[i]
-        arrival, output = sim.requests[request].arrival_s, output_of(gpu, sim.jobs[request])
+        arrival, output = sim.seen.requests[request].arrival_s, output_of(gpu, sim.jobs[request])
         j = i - 1
         while j >= 0:
             other = batch[j]
-            other_arrival = sim.requests[other].arrival_s
+            other_arrival = sim.seen.requests[other].arrival_s
             if other_arrival < arrival:
                 break
             if other_arrival == arrival and output_of(gpu, sim.jobs[other]) <= output:

@@ -1,0 +1,122 @@
+"""Continuous batching: prefills whole or in chunks, one of three orders of the queue, KV in tokens or blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.engines.base import Engine
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.types import Setup
+
+QUEUES = ("lpm", "fcfs", "priority_groups")
+PREFILLS = ("whole", "chunked")
+MOST_GROUPS = 1000
+NEW_TOKEN_RATIO = 0.4
+"""of the tokens that running requests may still generate, the share that is kept free for them at first"""
+MOST_PREFILL_SHARE = 6
+"""a whole prefill may take this fraction of KV memory, or the context length if that is more"""
+
+
+class Numbers(NamedTuple):
+    step_cost_s: float
+    queue: int
+    groups: int
+    chunk_tokens: int
+    """0: prefills are whole"""
+    block_tokens: int
+    decode_steps: int
+
+
+@dataclass(frozen=True)
+class Continuous(Engine):
+    """How a GPU batches its requests. The defaults are SGLang's of early 2024.
+
+    queue: lpm takes the longest cached prefix first, and passes over what does not fit. fcfs takes requests in order of
+    arrival, those sent back for want of memory included. priority_groups (PREBLE, section 3.3) puts a request into
+    group floor(groups · cached share of its prompt) and takes, in rounds, up to i requests of group i, the highest
+    group first, and 1 of group 0; within a group in order of arrival. A round goes on over batches until no group has
+    both requests and turns left, so a request with k others before it in group i is admitted within k // max(1, i) + 2
+    rounds of at most groups (groups + 1) / 2 + 1 admissions each. fcfs and priority_groups wait for what does not fit.
+
+    prefill: whole computes all new tokens of all admitted requests in one step, apart from decoding. chunked computes
+    at most chunk_tokens a step, of which every running request takes one to decode; what is left goes to the requests
+    that are part-way, then to new ones.
+
+    block_tokens: KV is held in blocks. Cached prefixes count in whole blocks, and every running request holds
+    block_tokens − 1 tokens besides its context: what its last block may leave unused.
+
+    decode_steps: where nothing is to be prefilled, the queue is looked at, and tokens are reported, after every so many
+    decode steps of the GPU, and after one in which a request finishes.
+
+    A request is refused if its prompt is longer than the context, or if it would not fit on an empty GPU: its prompt,
+    of which one block is computed although all of it may be cached, and all that it may generate.
+    """
+
+    compiles: ClassVar[str] = "prebleexp.engines.batching"
+
+    step_cost_s: float = 0.0006
+    """of the host, for every step"""
+    queue: str = "lpm"
+    """lpm, fcfs or priority_groups"""
+    groups: int = 10
+    """of priority_groups"""
+    prefill: str = "whole"
+    """whole or chunked"""
+    chunk_tokens: int = 512
+    """the most that a step computes, where prefills are chunked"""
+    block_tokens: int = 1
+    """tokens of a block of KV"""
+    decode_steps: int = 8
+    """between two looks at the queue"""
+
+    def __post_init__(self) -> None:
+        cost = self.step_cost_s
+        if isinstance(cost, bool) or not isinstance(cost, int | float) or not 1e-7 <= cost < math.inf:
+            raise InvalidInput(f"engine.step_cost_s={cost} is not valid; it must be a number of seconds, at least 1e-7")
+        object.__setattr__(self, "step_cost_s", float(cost))
+        for name, valid in (("queue", QUEUES), ("prefill", PREFILLS)):
+            if getattr(self, name) not in valid:
+                raise InvalidInput(
+                    f"engine.{name}={getattr(self, name)} is not valid; it must be one of {', '.join(valid)}"
+                )
+        most_of = {"groups": MOST_GROUPS, "chunk_tokens": 2**24, "block_tokens": 2**16, "decode_steps": 1000}
+        for name, most in most_of.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise InvalidInput(f"engine.{name}={value} is not valid; it must be an integer from 1 to {most}")
+
+    def numbers(self) -> Numbers:
+        chunk_tokens = self.chunk_tokens if self.prefill == "chunked" else 0
+        queue = QUEUES.index(self.queue)
+        return Numbers(self.step_cost_s, queue, self.groups, chunk_tokens, self.block_tokens, self.decode_steps)
+
+    def start(self, setup: Setup) -> Any:
+        from prebleexp.engines import rooms
+
+        made = rooms.batching(setup, self.groups)
+        made.gpus.kv_free = made.gpus.least_kv_free = setup.kv_tokens
+        made.gpus.new_token_ratio = NEW_TOKEN_RATIO
+        made.gpus.max_prefill = _most_prefill(setup)
+        made.gpus.slack = self.block_tokens - 1
+        return made
+
+    def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
+        from prebleexp.engines import rooms
+
+        return rooms.with_more(mine, g, int(world.seen.sent[g].outstanding))
+
+    def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
+        workload, longest = setup.workload, setup.context_length
+        if self.prefill == "whole":
+            longest = min(longest, _most_prefill(setup) - 1)
+        held = workload.prompt_tokens.astype(np.int64) + workload.max_new_tokens + 2 * self.block_tokens - 1
+        return np.asarray((workload.prompt_tokens > longest) | (held >= setup.kv_tokens))
+
+
+def _most_prefill(setup: Setup) -> int:
+    return max(setup.context_length, setup.kv_tokens // MOST_PREFILL_SHARE)

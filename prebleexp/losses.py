@@ -1,0 +1,83 @@
+"""Requests that runs did not serve, in words: averages are over the others, and whoever shows them says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+"""a run's metrics, with its horizon and duration_s"""
+LEFT_OUT = "means leave them out"
+AS_REPORTED = "means have them as of their last report, or leave them out"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A way of not being served."""
+
+    metrics: tuple[str, ...]
+    """that count it"""
+    horizons: tuple[str, ...]
+    what: str
+    means: str
+
+    def of(self, row: Row) -> int:
+        applies = row.get("horizon", "drain") in self.horizons
+        return sum(int(row.get(name) or 0) for name in self.metrics) if applies else 0
+
+
+FOR_GOOD = (
+    Loss(
+        ("n_refused",),
+        ("drain", "stop"),
+        "refused (prompts or answers that no GPU can hold, or the router would not send them)",
+        LEFT_OUT,
+    ),
+    Loss(("n_unrouted",), ("drain",), "held at the router to the end", LEFT_OUT),
+    Loss(("n_queued",), ("drain",), "left waiting on a GPU for ever", AS_REPORTED),
+    Loss(("n_running",), ("drain",), "left running at the end", AS_REPORTED),
+)
+STOPPED = Loss(("n_unrouted", "n_queued", "n_running"), ("stop",), "unfinished at the end", AS_REPORTED)
+
+
+def lost(rows: Sequence[Row]) -> int:
+    """Requests that would not have been served however long one had waited."""
+    return sum(loss.of(row) for row in rows for loss in FOR_GOOD)
+
+
+def unserved(rows: Iterable[Row]) -> dict[str, int]:
+    """Requests that were refused, and those that were unfinished when their run ended."""
+    kinds = {"refused": ("n_refused",), "unfinished": STOPPED.metrics}
+    every = list(rows)
+    return {kind: sum(int(row.get(name) or 0) for row in every for name in names) for kind, names in kinds.items()}
+
+
+def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
+    """One for each way in which requests of these cells were not served. A cell is a name and the runs of its seeds;
+    of several, the one that lost the greatest share is named."""
+    return [says for loss in (*FOR_GOOD, STOPPED) if (says := _sentence(loss, cells))]
+
+
+def as_text(said: Sequence[str]) -> str:
+    """Sentences for a page."""
+    return " ".join(f"{one[0].upper()}{one[1:]}." for one in said)
+
+
+def _sentence(loss: Loss, cells: Sequence[tuple[str, Sequence[Row]]]) -> str:
+    counts = [
+        (sum(map(loss.of, rows)), sum(int(row["n_requests"]) for row in rows), name)
+        for name, rows in cells
+        if any(map(loss.of, rows))
+    ]
+    if not counts:
+        return ""
+    count, requests, name = max(counts, key=lambda one: one[0] / one[1])
+    what = loss.what
+    if loss is STOPPED:
+        ends = {f"{float(row['duration_s']):g} s" for _, rows in cells for row in rows if loss.of(row)}
+        what += f" of {ends.pop() if len(ends) == 1 else 'their runs'}"
+    if len(cells) == 1:
+        return f"{count:,} of {requests:,} requests {'was' if count == 1 else 'were'} {what}; {loss.means}"
+    where = f"in {len(counts):,} of {len(cells):,} cells, at worst {count:,} of {requests:,} ({name})"
+    return f"requests were {what} {where}; {loss.means}"

@@ -1,0 +1,190 @@
+"""What E2 remembers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.policies import prefix_records, tpot
+from prebleexp.policies.tpot import Tpots
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, View
+from prebleexp.sim.types import Setup, records
+
+NS = 1e-9
+NO_DECODE, REMAINING, TOTAL = range(3)
+"""what `Settings.decode` may be"""
+
+ROW = prefix_records.dtype(
+    [
+        ("users", np.int32),  # requests through the node that are in the window or unfinished
+        *prefix_records.NODE,
+        *prefix_records.LINK,
+        ("requests", np.int32),  # requests of the window that go through the node and to the GPU
+        ("up", np.int32),  # the GPU's link of the node's parent, as long as requests of the window or unfinished ones
+        # go through the node to the GPU; 0: the parent is the root
+        ("newer", np.int32),  # by last use on the GPU
+        ("older", np.int32),
+    ]
+)
+"""A cache line. Where a link serves, the GPU holds the node."""
+
+ACCOUNT = np.dtype(
+    [
+        ("work_ns", np.int64),  # prefills of the prefix in the window that count for this GPU
+        ("work_output", np.int64),  # likewise output, in units of `OUTPUT_UNIT`
+        ("sent_ns", np.int64),  # the same of those that were sent to this GPU
+        ("sent_output", np.int64),
+        ("before", np.int32),  # in the list of the GPU's shared prefixes: links
+        ("behind", np.int32),
+        ("listed", np.int32),  # it is in that list
+        ("relieved", np.int32),  # another GPU serves the prefix in place of this one: …
+        ("successor", np.int32),  # … this
+        ("replica", np.int32),  # the GPU was told to cache the prefix as well
+    ],
+    align=True,
+)
+"""Of a link: what the GPU has to do with the prefix that the node is; nothing, if it is none."""
+
+PREFIX = prefix_records.dtype(
+    [
+        *prefix_records.PREFIX,
+        ("apart", np.int32),  # accounts of GPUs that were relieved or are replicas
+        ("early", np.int32),  # delays noted in the first half of the window, …
+        ("late", np.int32),  # … in the second, …
+        ("early_s", np.float64),  # … and their sums
+        ("late_s", np.float64),
+        ("epoch", np.int64),  # delays noted in an earlier one do not count
+    ]
+)
+
+ROUTED = np.dtype(
+    [
+        ("time", np.float64),  # when it was routed
+        ("prefill_ns", np.int64),  # of what its GPU did not hold
+        ("output", np.int64),  # expected, in units of `OUTPUT_UNIT`
+        ("epoch", np.int64),
+        ("prefix", np.int32),
+        ("gpu", np.int32),
+        ("finished", np.int32),
+        ("expired", np.int32),  # no longer in the window
+    ],
+    align=True,
+)
+"""A request that was routed, by its number."""
+
+SAMPLE = np.dtype(
+    [("time", np.float64), ("delay_s", np.float64), ("epoch", np.int64), ("prefix", np.int64)],
+    align=True,
+)
+"""The queueing delay of a finished request, and whose it is."""
+
+GPU = np.dtype(
+    [
+        ("work_ns", np.int64),  # prefills of the window's requests that were sent to it, …
+        ("output", np.int64),  # … their expected output, …
+        ("requests", np.int64),  # … and how many there are
+        ("unfinished", np.int64),  # expected output of its unfinished requests
+        ("share_ns", np.int64),  # prefills of the prefixes that it serves from now on, …
+        ("share_output", np.int64),  # … and output
+        ("share_s", np.float64),  # … in seconds
+        ("tpot_s", np.float64),  # per output token, as observed
+        ("newest", np.int32),  # ends of the list of what it holds by last use: links; -1: it is empty
+        ("oldest", np.int32),
+        ("held", np.int64),  # tokens of the prompt in hand that it holds, if that was looked up
+        ("missing_s", np.float64),  # what the others take, …
+        ("load_s", np.float64),  # … and its load: as last summed
+        ("shared", np.int64),  # first of the shared prefixes that it has work of: a link
+    ],
+    align=True,
+)
+"""Sums are of whole numbers."""
+
+CONTROL = prefix_records.dtype(
+    [
+        *prefix_records.CONTROL,
+        ("routed", np.int64),  # requests so far
+        ("oldest", np.int64),  # of these, the first that is in the window
+        ("samples", np.int64),  # delays so far
+        ("first_early", np.int64),  # of these, the first that counts as early …
+        ("first_late", np.int64),  # … and as late
+    ]
+)
+
+
+class Settings(NamedTuple):
+    """The policy's fields; thresholds are infinite where one is switched off."""
+
+    window_s: float
+    threshold: float
+    replicate: float
+    hit_ratio: float
+    eviction_cost: bool
+    request_cost: bool
+    recompute: bool
+    decode: int
+
+
+class Tree(NamedTuple):
+    """See `prefix_records.Tree`."""
+
+    control: Any
+    rows: Any
+    slot_keys: Any
+    slot_nodes: Any
+    accounts: Any
+    """(rows,) `ACCOUNT`"""
+    again_s: Any
+    """(rows,) what it takes the GPU of a link, which holds the node, to compute it again; 0: not known"""
+    prefixes: Any
+
+
+class Memory(NamedTuple):
+    settings: Settings
+    tree: Tree
+    gpus: Any
+    routed: Any
+    leaves: Any
+    """(n,) the node in which a request's prompt ends; -1 when the request counts no more"""
+    turns: Any
+    """requests in the order in which they were routed; those of the window are turns oldest … routed − 1"""
+    samples: Any
+    """`SAMPLE`s in order of time"""
+    tpots: Tpots
+
+
+def memory(setup: Setup, settings: Settings) -> Memory:
+    """Nothing yet."""
+    n, rows = setup.requests, prefix_records.first_rows(setup.requests)
+    base = prefix_records.tree(n, ROW, CONTROL)
+    gpus = prefix_records.made(setup.gpus, GPU)
+    gpus.newest = gpus.oldest = gpus.shared = NONE
+    return Memory(  # type: ignore[call-arg]
+        settings,
+        Tree(*base, prefix_records.made(rows, ACCOUNT), np.zeros(rows), prefix_records.made(rows, PREFIX)),
+        gpus,
+        prefix_records.made(n, ROUTED),
+        *np.zeros((2, n), np.int32),
+        records(n, SAMPLE),
+        tpot.seeded(setup.gpus, 0.0),
+    )
+
+
+# ---------------------------------------------------------------- room
+@compiled
+def lacks_room(mine: Memory, view: View, request: int) -> int:
+    """Whether routing the request may need more rows or prefixes than there are."""
+    return prefix_records.lacks_room(mine.tree, _rows(mine, view, request))
+
+
+@compiled
+def _rows(mine: Memory, view: View, request: int) -> int:
+    """What routing it takes at most: two nodes, and links for each of its path, for each that a split copies, and for
+    each prefix that is redirected or replicated."""
+    return view.requests[request].segments + len(view.sent) + mine.tree.control.prefixes + 6
+
+
+def with_more_room(mine: Any, view: Any, request: int) -> Memory:
+    value: Memory = getattr(mine, "value", mine)
+    return value._replace(tree=prefix_records.with_more_room(value.tree, _rows(value, view, request)))

@@ -1,0 +1,6 @@
+"""What a policy may answer beside a GPU."""
+
+HOLD = -2
+"""ask again when something ends"""
+REFUSE = -3
+"""do not serve it"""

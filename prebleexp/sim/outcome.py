@@ -1,0 +1,30 @@
+"""What became of a run: the state in which it ended, as the columns of `Outcome`."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+
+from prebleexp.sim.records import World
+from prebleexp.sim.types import Outcome
+
+KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Outcome).items() if hint is not float}
+"""of each column's elements"""
+
+
+def outcome(world: World) -> Outcome:
+    """Copied from the state in which the run ended."""
+    return collected(world.seen.requests, world.jobs, world.totals, world.seen.sent, float(world.control.clock))
+
+
+def collected(requests: Any, jobs: Any, totals: Any, sent: Any, end_s: float) -> Outcome:
+    """Copies, by name: `gpu_…` are fields of `totals`, the others of `jobs`."""
+    made = {
+        "gpu": requests.gpu,
+        "told_output": np.where(requests.gpu >= 0, requests.expected_output, np.nan),
+        "gpu_requests": sent.requests,
+    }
+    for name in KINDS.keys() - made.keys():
+        made[name] = totals[name.removeprefix("gpu_")] if name.startswith("gpu_") else jobs[name]
+    return Outcome(**{name: np.array(column, KINDS[name]) for name, column in made.items()}, end_s=end_s)

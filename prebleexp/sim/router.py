@@ -1,0 +1,206 @@
+"""The router: requests wait for it in order, it takes one up, asks the policy, and sends, holds or refuses it."""
+
+from __future__ import annotations
+
+from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.events import DECIDED, START, key, push
+from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.records import (
+    AWAKE,
+    EVICTED,
+    FINISHED,
+    FIRST_TOKEN,
+    IDLE,
+    NO_OVERHEAD,
+    NONE,
+    SERIAL,
+    STORED,
+    World,
+)
+from prebleexp.sim.running_mean import expect, learn
+from prebleexp.sim.types import State
+
+REFUSED, UNROUTED = int(State.REFUSED), int(State.UNROUTED)
+
+
+DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE = range(4)
+
+
+# ---------------------------------------------------------------- the queue
+@compiled
+def submit(world: World, request: int) -> None:
+    """A request reaches the router."""
+    control, job = world.control, world.jobs[request]
+    if job.answer == REFUSE:  # no GPU could ever serve it
+        _refuse(world, request)
+        return
+    job.next = NONE
+    if control.queue_head == NONE:
+        control.queue_head = request
+    else:
+        world.jobs[control.queue_tail].next = request
+    control.queue_tail = request
+
+
+@compiled
+def _hold(world: World, request: int) -> None:
+    control = world.control
+    world.jobs[request].next = NONE
+    if control.held_head == NONE:
+        control.held_head = request
+    else:
+        world.jobs[control.held_tail].next = request
+    control.held_tail = request
+
+
+@compiled
+def release(world: World) -> None:
+    """Something has ended: what was held is asked for again, before what came later."""
+    control = world.control
+    control.missed = control.deciding
+    if control.held_head == NONE:
+        return
+    world.jobs[control.held_tail].next = control.queue_head
+    if control.queue_head == NONE:
+        control.queue_tail = control.held_tail
+    control.queue_head, control.held_head = control.held_head, NONE
+
+
+# ---------------------------------------------------------------- asking
+@compiled
+def serve(world: World) -> int:
+    """Decide on the requests that wait for the router, until none is left, it is busy, or Python is needed."""
+    control, router, rules = world.control, world.router, world.rules
+    while control.queue_head != NONE and control.deciding == 0 and control.lacking == NONE:
+        if control.request == NONE:
+            control.request = control.queue_head
+            if rules.mean_window_s > 0:
+                expect(world, control.request)
+        if control.answered == 0:
+            if router.lacks_room != 0 and call_int(router.lacks_room, router.own, world.seen, control.request) != 0:
+                return NEEDS_ROOM
+            if router.compiled == 0:
+                return NEEDS_ROUTE
+            control.answer = call_int(router.route, router.own, world.seen, control.request, control.now)
+        control.answered = 0
+        if not _decided(world, control.request, control.answer):
+            return BAD_ROUTE
+    return DONE
+
+
+@compiled
+def _decided(world: World, request: int, answer: int) -> bool:
+    """What becomes of a request, now or when the decision has taken its time; False if there is no such answer."""
+    control, rules, job = world.control, world.rules, world.jobs[request]
+    if answer not in (HOLD, REFUSE) and not _is_candidate(world, answer):
+        return False
+    control.queue_head, control.request = job.next, NONE
+    if rules.overhead == NO_OVERHEAD:
+        _carry_out(world, request, answer)
+        return True
+    seconds = rules.decision_s
+    for unit in range(4):
+        seconds += rules.unit_s[unit] * world.seen.work[unit]
+        world.seen.work[unit] = 0
+    waited = control.now - world.seen.requests[request].arrival_s
+    job.overhead_s = rules.prediction_s + seconds
+    if rules.overhead == SERIAL:
+        waited = max(0.0, waited - rules.prediction_s)
+        control.deciding, control.missed, job.answer = 1, 0, answer
+        push(world.events, control, control.now + seconds, key(DECIDED, request))
+    else:
+        _carry_out(world, request, answer)
+    job.router_wait_s = waited
+    return True
+
+
+@compiled
+def _is_candidate(world: World, answer: int) -> bool:
+    candidates = world.seen.candidates
+    if 0 <= answer < len(candidates) and candidates[answer] == answer:
+        return True
+    for candidate in candidates:  # noqa: SIM110  # numba has no any()
+        if candidate == answer:
+            return True
+    return False
+
+
+@compiled
+def decided(world: World, request: int) -> None:
+    """The decision has taken its time."""
+    world.control.deciding = 0
+    _carry_out(world, request, world.jobs[request].answer)
+    if world.control.missed:
+        release(world)
+
+
+@compiled
+def _carry_out(world: World, request: int, answer: int) -> None:
+    if answer == HOLD:
+        _hold(world, request)
+    elif answer == REFUSE:
+        _refuse(world, request)
+    else:
+        _send(world, request, answer)
+
+
+@compiled
+def _refuse(world: World, request: int) -> None:
+    world.jobs[request].state = REFUSED
+    world.control.unfinished -= 1
+
+
+@compiled
+def _send(world: World, request: int, g: int) -> None:
+    control, sent, engine = world.control, world.seen.sent[g], world.engines[g]
+    world.seen.requests[request].gpu = g
+    sent.outstanding += 1
+    sent.tokens += world.seen.requests[request].prompt_tokens
+    sent.requests += 1
+    control.most = max(control.most, sent.outstanding)
+    call_none(engine.submit, engine.own, world, request, control.now)
+    if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
+        control.lacking = g
+    wake(world, g)
+
+
+@compiled
+def wake(world: World, g: int) -> None:
+    """Let an idle GPU begin a step, when all else of this instant has happened."""
+    server = world.servers[g]
+    if server.stage == IDLE:
+        server.stage = AWAKE
+        push(world.events, world.control, world.control.now, key(START, g))
+
+
+# ---------------------------------------------------------------- hearing
+@compiled
+def hear(world: World, kind: int, request: int) -> None:
+    """The router's own book, before the policy hears of it."""
+    if kind == FINISHED:
+        sent = world.seen.sent[world.seen.requests[request].gpu]
+        sent.outstanding -= 1
+        sent.tokens -= world.seen.requests[request].prompt_tokens
+        world.control.unfinished -= 1
+        if world.rules.mean_window_s > 0:
+            learn(world, request)
+
+
+@compiled
+def tell_policy(world: World) -> None:
+    """Let a compiled policy hear what has happened."""
+    control, router, view = world.control, world.router, world.seen
+    for row in range(control.news):
+        news = world.news[row]
+        kind, request = int(news.kind), int(news.request)
+        hear(world, kind, request)
+        if kind == FINISHED and router.finished != 0:
+            call_none(router.finished, router.own, view, request, control.now)
+        elif kind == FIRST_TOKEN and router.first_token != 0:
+            call_none(router.first_token, router.own, view, request, control.now)
+        elif kind == STORED and router.stored != 0:
+            call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == EVICTED and router.evicted != 0:
+            call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
+    control.news = 0

@@ -1,0 +1,151 @@
+"""A policy in one run: compiled, or asked and told from Python; and what is said when it fails."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
+from numba import float64, int64, types
+from numba.core.errors import NumbaError
+from numba.core.ir import Loc
+
+from prebleexp import sources
+from prebleexp.errors import PrebleexpError
+from prebleexp.sim import records
+from prebleexp.sim.compiled import INTERPRETED
+from prebleexp.sim.handles import Block
+from prebleexp.sim.plug import Plug, Signatures, plain
+from prebleexp.sim.types import Setup
+from prebleexp.sim.world import EXAMPLE
+
+VIEW: Any = EXAMPLE.type if INTERPRETED else EXAMPLE.seen.type
+_SUBJECT = (int64, float64)
+FUNCTIONS: Signatures = {
+    "route": (int64, (VIEW, *_SUBJECT)),
+    "first_token": (types.none, (VIEW, *_SUBJECT)),
+    "finished": (types.none, (VIEW, *_SUBJECT)),
+    "stored": (types.none, (VIEW, int64, int64, int64, float64)),
+    "evicted": (types.none, (VIEW, int64, int64, int64, float64)),
+    "lacks_room": (int64, (VIEW, int64)),
+}
+OPTIONAL = tuple(name for name in FUNCTIONS if name != "route")
+HEARD = {records.FIRST_TOKEN: "first_token", records.FINISHED: "finished"}
+HEARD_WITH_TOKENS = {records.STORED: "stored", records.EVICTED: "evicted"}
+
+
+class Routing:
+    """The policy's record for compiled code, what it remembers, and both of what it is made of.
+
+    Raises PrebleexpError, with the policy's name, file and line, if it does not compile or `start` fails.
+    """
+
+    def __init__(self, policy: Any, setup: Setup, check: bool = True) -> None:
+        self._policy, self._kind = policy, type(policy)
+        mine = self._try(policy.start, setup)
+        if policy.compiled:
+            self._plug = self._try(Plug, policy, self._kind, mine, records.ROUTER, FUNCTIONS, OPTIONAL, check)
+            self.record = self._plug.record
+            self.record.compiled = 1
+        else:
+            self._plug, self._mine = None, mine
+            given = {name: int(hasattr(self._kind, name)) for name in OPTIONAL if name != "lacks_room"}
+            self.record = Plug(None, None, None, records.ROUTER, {}).record
+            for name, there in given.items():
+                setattr(self.record, name, there)
+
+    @property
+    def mine(self) -> Any:
+        if self._plug is None:
+            return self._mine
+        return self._plug.mine if INTERPRETED else self._plug.block.mine
+
+    # ---------------------------------------------------------------- from Python
+    def ask(self, view: Block, request: int, now: float) -> int:
+        """What a plain-Python policy answers. Raises PrebleexpError if that is no integer."""
+        self._make_room(view, request)
+        answer = self._try(self._kind.route, self._policy, self.mine, view, request, now)
+        try:
+            return int(answer.__index__())
+        except (AttributeError, TypeError):
+            raise PrebleexpError(self.bad_answer(view, request, now, answer)) from None
+
+    def tell(
+        self, view: Any, kind: int, request: int, gpu: int, tokens: int, now: float, form: Any = lambda one: one
+    ) -> None:
+        """Let a policy hear of something from Python, if it listens."""
+        if hasattr(self._kind, HEARD.get(kind, "")):
+            self._try(form(getattr(self._kind, HEARD[kind])), self._policy, self.mine, view, request, now)
+        elif hasattr(self._kind, HEARD_WITH_TOKENS.get(kind, "")):
+            function = form(getattr(self._kind, HEARD_WITH_TOKENS[kind]))
+            self._try(function, self._policy, self.mine, view, request, gpu, tokens, now)
+
+    def _make_room(self, view: Block, request: int) -> None:
+        lacks = getattr(self._kind, "lacks_room", None)
+        while lacks is not None and self._try(lacks, self._policy, self.mine, view, request):
+            self.with_more_room(view, request)
+
+    def with_more_room(self, view: Any, request: int) -> None:
+        """Let the policy remember more: it has said that it lacks room for the next decision."""
+        mine = self._try(self._policy.with_more_room, self.mine, view, request)
+        if self._plug is None:
+            self._mine = mine
+        else:
+            self._plug.replace(mine)
+
+    # ---------------------------------------------------------------- errors
+    def bad_answer(self, view: Any, request: int, now: float, answer: object) -> str:
+        gpus = len(view.sent)
+        return (
+            f"policy {self._kind.__name__} sent request {request} at {now:g} s to GPU {answer}; "
+            f"it must be an integer from 0 to {gpus - 1}"
+        )
+
+    def explained(self, error: Exception, view: Any, request: int, news: Any, now: float) -> PrebleexpError:
+        """What went wrong in compiled code, which says little: the same once more, in plain Python. `request`: the
+        policy was asked about it, or -1; `news`: rows of `records.NEWS` that it was told."""
+        try:
+            if request != records.NONE:
+                self._try(plain(self._kind.route), self._policy, self.mine, view, request, now)
+            for one in news:
+                self.tell(view, int(one.kind), int(one.request), int(one.gpu), int(one.tokens), now, plain)
+        except PrebleexpError as same:
+            return same
+        return PrebleexpError(f"policy {self._kind.__name__}: {type(error).__name__}: {error}")
+
+    def _try(self, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except PrebleexpError:
+            raise
+        except NumbaError as error:
+            raise PrebleexpError(f"policy {self._kind.__name__} does not compile: {_compile_error(error)}") from error
+        except Exception as error:
+            what = f"{_place(error)}{type(error).__name__}: {error}"
+            raise PrebleexpError(f"policy {self._kind.__name__}, {what}") from error
+
+
+def _place(error: Exception) -> str:
+    """The last line of somebody else's file that led to the error, or that numba was looking at."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        at = getattr(frame.f_locals.get("self"), "loc", None)
+        if isinstance(at, Loc):
+            return f"{at.filename}, line {at.line}: "
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).is_file()]
+    theirs = [one for one in frames if not sources.is_own(one.filename)] or frames
+    return f"{theirs[-1].filename}, line {theirs[-1].lineno}: " if theirs else ""
+
+
+def _compile_error(error: NumbaError) -> str:
+    """The place and the innermost cause, of numba's many lines."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
+    places = [found for line in lines if (found := re.match(r'File "([^"]+)", line (\d+)', line))]
+    theirs = [found for found in places if not sources.is_own(found[1])]
+    causes = [line for line in lines if not line.startswith(_NOISE)]
+    ours = ["it must return an integer"] if "intrinsic _whole" in str(error) else []
+    place = f"{Path(theirs[-1][1]).resolve()}, line {theirs[-1][2]}: " if theirs else ""
+    return f"{place}{(ours or causes or ['numba gives no reason'])[0]}; compiled = False runs it as plain Python"
+
+
+_NOISE = ("File", "During", "Failed in", "-", "[", "<", ">>>", "There are", "Overload", "With argument", "TypingError")

@@ -1,0 +1,165 @@
+"""The arrays of a run: made for a workload, and made larger when a run needs more than was guessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from prebleexp.sim import records as of
+from prebleexp.sim.answers import REFUSE
+from prebleexp.sim.children import copy_children, slots
+from prebleexp.sim.events import REPORT, key
+from prebleexp.sim.handles import Block
+from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, Rules, View, World
+from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
+
+
+def allocate(
+    setup: Setup,
+    rules: Rules,
+    refused: Any,
+    expected_output: Floats | None,
+    refined: tuple[Ints, Floats] | None,
+    plugs: tuple[Any, Any, Any],
+) -> World:
+    """The state at time 0. `refused`: (n,) which requests are refused when they arrive; `refined`: each request's
+    length class, and what is left by class and tokens produced; `plugs`: the router's record, and those of every GPU's
+    engine and cost."""
+    workload, gpus = setup.workload, setup.gpus
+    n = len(workload)
+    control = records(1, of.CONTROL)[0]
+    control.unfinished, control.events = n, int(rules.reports_s > 0)
+    for name in ("kind", "request", "queue_head", "held_head", "starting", "lacking"):
+        control[name] = NONE
+    live = records(gpus, of.REPORT)
+    live.kv_tokens = live.kv_free = setup.kv_tokens
+    jobs = made_jobs(workload)
+    jobs.answer[refused] = REFUSE
+    if refined is not None:
+        jobs.length_class = refined[0]
+    router, engines, costs = plugs
+    cache = made_cache(setup, gpus + min(4 * n, 1 << 16))
+    events = Events(np.zeros(2 * gpus + 4), np.full(2 * gpus + 4, key(REPORT, 0)))
+    return World(
+        control=control,
+        rules=rules,
+        seen=made_view(cache.requests, cache.prompts, live if rules.reports_s == 0 else live.copy(), costs),
+        live=live,
+        jobs=jobs,
+        servers=records(gpus, of.SERVER),
+        totals=records(gpus, of.TOTALS),
+        arrivals=workload.arrival_s + (rules.prediction_s if rules.overhead == of.SERIAL else 0.0),
+        events=events,
+        cache=told(cache, expected_output),
+        means=made_means(workload),
+        left=np.zeros((0, 0)) if refined is None else np.ascontiguousarray(refined[1]),
+        news=made_news(cache),
+        router=router,
+        engines=engines,
+    )
+
+
+# ---------------------------------------------------------------- parts that the loop of the release has too
+def made_view(requests: Any, prompts: Prompts, seen: Any, costs: Any) -> View:
+    gpus = len(seen)
+    candidates = np.arange(gpus)
+    return View(requests, prompts, records(gpus, of.SENT), seen, candidates, costs, np.zeros(4, np.int64))
+
+
+def made_cache(setup: Setup, rows: int) -> Cache:
+    """An empty one for every GPU, and the requests whose contexts it may hold."""
+    roots, nodes = records(setup.gpus, of.ROOT), records(rows, of.NODE)
+    nodes.parent[: setup.gpus] = nodes.owner[: setup.gpus] = roots.lru[:] = NONE
+    nodes.locks[: setup.gpus] = 1
+    control = records(1, of.SHELF)[0]
+    _add_free_nodes(control, nodes, setup.gpus)
+    changes = records(setup.gpus * of.REMEMBERED, of.CHANGE)
+    requests, prompts = _requests(setup.workload), _prompts(setup.workload)
+    return Cache(control, roots, nodes, *slots(rows), *_evictions(rows), changes, requests, prompts)
+
+
+def made_news(cache: Cache) -> Any:
+    """Room for what one event may bring: all that is cached dropped, all requests' first and last tokens."""
+    return records(len(cache.nodes) + 4 * len(cache.requests) + 4, of.NEWS)
+
+
+def told(cache: Cache, expected_output: Floats | None) -> Cache:
+    """The same, its requests with what is expected of their outputs."""
+    cache.requests.informed = expected_output is not None
+    cache.requests.expected_output = cache.requests.max_new_tokens if expected_output is None else expected_output
+    return cache
+
+
+def made_jobs(workload: Workload) -> Any:
+    jobs = records(len(workload), of.JOB)
+    jobs.target = np.minimum(workload.output_tokens, workload.max_new_tokens)
+    jobs.next = NONE
+    jobs.ttft_s = jobs.latency_s = jobs.finish_s = jobs.overhead_s = jobs.router_wait_s = np.nan
+    return jobs
+
+
+def made_means(workload: Workload) -> Means:
+    n, groups = len(workload), 2 + int(workload.prefix_group.max(initial=-1))
+    return Means(np.zeros(n), np.zeros(n, np.int32), np.zeros(groups, np.int64), np.zeros(groups, np.int64))
+
+
+def _requests(workload: Workload) -> Any:
+    requests = records(len(workload), of.REQUEST)
+    requests.first_segment = workload.segment_offsets[:-1]
+    requests.segments = np.diff(workload.segment_offsets)
+    requests.gpu, requests.ttft_s, requests.latency_s = NONE, np.nan, np.nan
+    for name in (
+        *("arrival_s", "prompt_tokens", "max_new_tokens", "prefix_group"),
+        *("session", "turn", "slo_ttft_s", "slo_tpot_s", "answer_segment"),
+    ):
+        requests[name] = getattr(workload, name)
+    return requests
+
+
+def _prompts(workload: Workload) -> Prompts:
+    ends = np.cumsum(workload.segment_tokens, dtype=np.int64)
+    first = workload.segment_offsets[:-1]
+    before = np.repeat(ends[first] - workload.segment_tokens[first], np.diff(workload.segment_offsets))
+    return Prompts(workload.segment_ids, (ends - before).astype(np.int32))
+
+
+def _add_free_nodes(control: Any, nodes: Any, first: int) -> None:
+    """Put the nodes from `first` on at the head of the free list."""
+    nodes.parent[first:] = np.arange(first + 1, len(nodes) + 1)
+    if len(nodes) > first:
+        nodes.parent[-1] = control.free_node if control.free_nodes else NONE
+        control.free_node = first
+        control.free_nodes += len(nodes) - first
+
+
+def _evictions(nodes: int) -> tuple[Any, Any]:
+    return np.zeros(nodes, np.int32), np.zeros(nodes, np.int32)
+
+
+def with_more_nodes(cache: Cache, wanted: int) -> Cache:
+    """Twice the nodes, or more if so many are wanted."""
+    old = len(cache.nodes)
+    nodes = records(max(2 * old, old + wanted), of.NODE)
+    nodes[:old] = cache.nodes
+    _add_free_nodes(cache.control, nodes, old)
+    slot_keys, slot_nodes = slots(len(nodes))
+    owners, beyond = _evictions(len(nodes))
+    larger = cache._replace(
+        nodes=nodes, slot_keys=slot_keys, slot_nodes=slot_nodes, evicted_owner=owners, evicted_beyond=beyond
+    )
+    copy_children(Block(larger).handle, Block(cache).handle)
+    return larger
+
+
+def _example() -> Block:
+    one = np.ones(1, np.int32)
+    workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
+    setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
+    rules = Rules(1.0, 0.0, 1, 0.0, False, False, 0, 0.0, 0.0, np.zeros(4))
+    router, engines, costs = records(1, of.ROUTER)[0], records(1, of.ENGINE), records(1, of.COST)
+    return Block(allocate(setup, rules, np.zeros(1, np.bool_), None, None, (router, engines, costs)))
+
+
+EXAMPLE = _example()
+"""its type is that of every run's world"""

@@ -1,0 +1,499 @@
+"""A second simulator, written from docs/core.md in plain Python: what `simulate` must give, byte for byte.
+
+Clear rather than fast. "Not said:" marks what docs/core.md leaves open, and is as the core has it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from prebleexp.engines.continuous import Continuous
+from prebleexp.hardware.model import Hardware
+from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.records import REQUEST, SENT, Prompts, View
+from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
+
+END, REPORT, SUBMIT, DECIDED, START = range(5)
+Tokens = tuple[tuple[int, int], ...]
+"""(segment, index within it); (-1, 0) is every token of an answer without a segment"""
+
+
+@dataclass(eq=False)
+class Node:
+    edge: Tokens
+    parent: Any
+    owner: int
+    """the request that inserted it; not said: a split's upper part has the lower one's"""
+    depth: int
+    """tokens from the root to its end"""
+    locks: int = 0
+    touched: int = 0
+    children: dict[tuple[int, int], Node] = field(default_factory=dict)
+
+    @property
+    def path(self) -> list[Node]:
+        return [self, *self.parent.path] if self.parent else []
+
+
+class Tree:
+    def __init__(self) -> None:
+        self.root, self.touches = Node((), None, -1, 0), itertools.count(1)
+
+    def nodes(self) -> list[Node]:
+        found = [self.root]
+        for node in found:
+            found.extend(node.children.values())
+        return found[1:]
+
+    def tokens(self, locked: bool) -> int:
+        return sum(len(node.edge) for node in self.nodes() if locked == (node.locks > 0))
+
+    def walk(self, tokens: Tokens) -> Iterator[tuple[Node, int]]:
+        """The nodes that the tokens reach, and how many tokens they have in common with each."""
+        node, shared = self.root, 0
+        while shared == len(node.edge) and tokens and tokens[0] in node.children:
+            node = node.children[tokens[0]]
+            pairs = enumerate(zip(node.edge, tokens, strict=False))
+            shared = next((i for i, (a, b) in pairs if a != b), min(len(node.edge), len(tokens)))
+            yield node, shared
+            tokens = tokens[shared:]
+
+    def _split(self, lower: Node, at: int) -> Node:
+        upper = Node(lower.edge[:at], lower.parent, lower.owner, lower.parent.depth + at, lower.locks)
+        lower.edge, lower.parent = lower.edge[at:], upper
+        upper.parent.children[upper.edge[0]], upper.children[lower.edge[0]] = upper, lower
+        upper.touched = next(self.touches)
+        return upper
+
+    def reach(self, tokens: Tokens, owner: int | None = None) -> tuple[Node, int]:
+        """*match*, or *insert* with an owner; returns the node in which the cached prefix ends, and its tokens."""
+        last, known = self.root, 0
+        for node, shared in list(self.walk(tokens)):
+            known += shared
+            last = node if shared == len(node.edge) else self._split(node, shared)
+            if owner is None or known < len(tokens):
+                last.touched = next(self.touches)
+        if owner is not None and known < len(tokens):
+            last.children[tokens[known]] = Node(tokens[known:], last, owner, len(tokens), 0, next(self.touches))
+        return last, known
+
+    def lock(self, node: Node, by: int = 1) -> None:
+        for one in node.path:
+            one.locks += by
+
+    def drop(self) -> Node | None:
+        """A leaf, if one can be evicted."""
+        leaves = [node for node in self.nodes() if not node.children and not node.locks]
+        least = min(leaves, key=lambda node: node.touched, default=None)
+        if least is not None:
+            del least.parent.children[least.edge[0]]
+        return least
+
+
+@dataclass
+class Cost:
+    """The equations of prebleexp/hardware/fitted.py, in their order of operations."""
+
+    of: Hardware
+
+    def request_ms(self, new: int, length: int) -> float:
+        start, constant, per_new, per_length, per_product = self.of.request
+        return (new * length >= start) and constant + per_new * new + per_length * length + per_product * new * length
+
+    def _batch_s(self, requests: int, tokens: int, context: int, unique: int) -> float:
+        """Linear layers and attention."""
+        _, constant, per_token, per_square = next(row for row in self.of.linear if tokens >= row[0])
+        linear_s = (constant + per_token * tokens + per_square * (tokens * tokens)) / 1e3
+        flat_tokens, flat, constant, per_token = self.of.attention
+        if context <= flat_tokens:
+            return linear_s + flat / 1e3
+        ms = per_token * context + constant
+        if unique / requests <= self.of.shared[0] and requests * unique <= self.of.shared[1]:
+            ms /= 2
+        return linear_s + ms / 1e3
+
+    def step_s(self, prefills: int, new: int, length: int, running: int, context: int, unique: int, ms: float) -> float:
+        if running + new == 0:
+            return 0.0
+        if self.of.prefill_batch:
+            batch_s = self._batch_s(running + prefills, running + new, context + length, unique)
+            return (batch_s + ms / 1e3) / self.of.efficiency
+        return ms / 1e3 / self.of.efficiency + self.decode_s(running, context, context, min(running, 1))
+
+    def decode_s(self, running: int, context: int, unique: int, steps: int) -> float:
+        seconds = 0.0
+        for more in range(0, steps * running, max(1, running)):
+            seconds += self._batch_s(running, running, context + more, unique + more) / self.of.efficiency
+        return seconds
+
+
+class Job:
+    def __init__(self, workload: Workload, i: int) -> None:
+        rows = range(workload.segment_offsets[i], workload.segment_offsets[i + 1])
+        segment, self.max_new = int(workload.answer_segment[i]), int(workload.max_new_tokens[i])
+        self.index, self.arrival_s = i, float(workload.arrival_s[i])
+        self.limit = min(int(workload.output_tokens[i]), self.max_new)
+        self.prompt = tuple((int(workload.segment_ids[j]), k) for j in rows for k in range(workload.segment_tokens[j]))
+        self.answer = tuple((segment, k) if segment >= 0 else (-1, 0) for k in range(self.limit))
+        self.state, self.gpu, self.output_seen = State.UNROUTED, -1, 0
+        self.overhead_s = self.router_wait_s = self.ttft_s = self.latency_s = self.finish_s = math.nan
+        self.node: Any = None
+        self.cached = self.new = self.computed = self.output = self.hit_tokens = self.prefilled_tokens = 0
+        self.chunk = 0  # of `new`, what the step in hand computes, …
+        self.reached = 0  # … and the tokens of its context then
+        self.waits = 0  # prompt tokens to compute, as far as the GPU knows
+
+
+class Gpu:
+    def __init__(self, number: int, engine: Continuous, hardware: Hardware, news: list[Any]) -> None:
+        self.number, self.engine, self.cost, self.news = number, engine, Cost(hardware), news
+        self.kv_tokens = self.kv_free = hardware.kv_tokens
+        self.chunked, self.slack = engine.prefill == "chunked", engine.block_tokens - 1
+        self.max_prefill = max(hardware.context_length, hardware.kv_tokens // 6)
+        self.longest = hardware.context_length if self.chunked else min(hardware.context_length, self.max_prefill - 1)
+        self.queue, self.part_way, self.running = list[Job](), list[Job](), list[Job]()
+        self.window: list[tuple[float, int, int]] = []
+        self.turns: Counter[int] = Counter()
+        self.totals: Counter[str] = Counter()
+        self.tree, self.least, self.ratio = Tree(), 0, 0.4
+        self.steps, self.awake = 0, False  # of decode, in the step in hand; whether an event is to come
+        self.publish()
+
+    def publish(self) -> None:
+        """Not said: what is part-way is neither queued nor running; queued prompts count whole until looked at."""
+        waiting = sum(job.waits for job in self.queue) + sum(job.new - job.computed for job in self.part_way)
+        self.seen = SimpleNamespace(queued=len(self.queue), running=len(self.running), waiting_tokens=waiting)
+        self.seen.kv_tokens, self.seen.kv_free = self.kv_tokens, self.kv_free
+        self.seen.evictable, self.seen.generated = self.tree.tokens(False), sum(job.output for job in self.running)
+        self.seen.window_hit_tokens = sum(hit for _, hit, _ in self.window)
+        self.seen.window_prompt_tokens, self.seen.ahead = sum(prompt for *_, prompt in self.window), 0.0
+
+    def refuses(self, job: Job) -> bool:
+        return len(job.prompt) > self.longest or len(job.prompt) + job.max_new + 2 * self.slack + 1 >= self.kv_tokens
+
+    def submit(self, job: Job) -> None:
+        needs = job.max_new + self.slack + 1
+        self.least = min(self.least, needs) if self.queue else needs
+        job.state, job.gpu, job.waits = State.QUEUED, self.number, len(job.prompt)
+        self.queue.append(job)
+
+    def _free(self, tokens: int) -> bool:
+        """Whether so many are free, after an eviction of the shortfall."""
+        while self.kv_free < tokens and (node := self.tree.drop()):
+            self.kv_free += len(node.edge)
+            self.totals["evicted"] += len(node.edge)
+            self.news.append(("evicted", node.owner, self.number, node.parent.depth))
+        return self.kv_free >= tokens
+
+    def _take(self, tokens: int) -> None:
+        self._free(tokens)
+        self.kv_free -= tokens
+        self.totals["peak_kv"] = max(self.totals["peak_kv"], self.kv_tokens - self.kv_free)
+
+    def begin(self, now: float) -> float | None:
+        """Seconds of the next step."""
+        self.steps = 0
+        self._admit(now)
+        if not self.part_way and not self.running:
+            return None
+        seconds = (self._chunks if self.chunked else self._whole)() if self.part_way else self._decode()
+        prefilled = sum(job.chunk for job in self.part_way)  # not said: totals count from START on
+        self.totals.update(prefilled=prefilled, forwarded=prefilled + self.steps * len(self.running), steps=self.steps)
+        return seconds + self.engine.step_cost_s
+
+    def _look(self, job: Job) -> int:
+        cached = sum(shared for _, shared in self.tree.walk(job.prompt))
+        job.waits = len(job.prompt) - cached
+        return cached
+
+    def _ordered(self) -> list[tuple[Job, int]]:
+        jobs = sorted(self.queue, key=lambda job: job.index)
+        if self.engine.queue == "fcfs":
+            return [(job, 0) for job in jobs]
+        cached = {job: self._look(job) for job in jobs}
+        if self.engine.queue == "lpm":
+            return [(job, 0) for job in sorted(jobs, key=lambda job: -cached[job])]
+        rounds, counts = [], Counter[int]()
+        for job in jobs:
+            group = self.engine.groups * cached[job] // len(job.prompt)
+            rounds.append(((self.turns[group] + counts[group]) // max(1, group), -group, counts[group], job))
+            counts[group] += 1
+        return [(job, -minus) for _, minus, _, job in sorted(rounds, key=lambda row: row[:3])]
+
+    def _admit(self, now: float) -> None:
+        block, admitted = self.engine.block_tokens, []
+        to_compute = sum(job.new - job.computed for job in self.part_way)
+        budget = self.engine.chunk_tokens - len(self.running) - to_compute if self.chunked else self.max_prefill
+        owed = to_compute + sum(job.max_new + self.slack for job in self.part_way)
+        to_come = sum(job.max_new - job.output for job in self.running)
+        available = self.kv_free + self.tree.tokens(False) - owed - to_come * self.ratio
+        if not self.queue or budget <= 0 or available <= self.least:
+            return
+        promised = prefill = 0
+        for job, group in self._ordered():
+            if available - promised <= self.least:
+                break
+            new = len(job.prompt) - self._look(job) // block * block or block
+            need = new + job.max_new + self.slack
+            if need + promised >= available or prefill + (0 if self.chunked else new) >= budget:
+                if self.engine.queue == "lpm":
+                    continue
+                break
+            (node, _), before = self.tree.reach(job.prompt), self.tree.tokens(False)
+            self.tree.lock(node)
+            available -= before - self.tree.tokens(False)
+            if need + promised >= available:
+                self.tree.lock(node, -1)
+                break
+            promised, prefill = promised + need, prefill + new
+            job.node, job.new, job.cached, job.computed, job.output = node, new, len(job.prompt) - new, 0, 0
+            job.hit_tokens, job.prefilled_tokens = job.cached, job.new
+            self.totals["hit"] += job.cached
+            admitted.append(job)
+            first = self.turns[group] // max(1, group)
+            self.turns[group] += 1
+            self.turns = Counter({i: max(0, had - first * max(1, i)) for i, had in self.turns.items()})
+        self.queue = [job for job in self.queue if job not in admitted]
+        self.part_way += admitted
+        if admitted:
+            self.window = [entry for entry in self.window if now - entry[0] <= 30]
+            self.window.append((now, sum(job.cached for job in admitted), sum(len(job.prompt) for job in admitted)))
+
+    def _whole(self) -> float:
+        jobs, ms = self.part_way, 0.0
+        for job in jobs:
+            job.chunk = job.new
+            ms += self.cost.request_ms(job.new, len(job.prompt))
+        new, length = sum(job.new for job in jobs), sum(len(job.prompt) for job in jobs)
+        self._take(new)
+        nodes = {node for job in jobs for node in job.node.path}
+        unique = sum(len(job.prompt) - job.node.depth for job in jobs) + sum(len(node.edge) for node in nodes)
+        return self.cost.step_s(len(jobs), new, length, 0, 0, unique, ms)
+
+    def _chunks(self) -> float:
+        if self.running:
+            self._make_room()
+            self._take(len(self.running))
+            self.steps = 1
+        budget, ms = self.engine.chunk_tokens - len(self.running), 0.0
+        for job in self.part_way:
+            job.chunk = max(0, min(budget, job.new - job.computed))
+            job.chunk = job.chunk if self._free(job.chunk) else max(0, self.kv_free)
+            self._take(job.chunk)
+            job.reached = job.cached + job.computed + job.chunk
+            budget -= job.chunk
+            ms += self.cost.request_ms(job.chunk, job.reached) if job.chunk else 0.0
+        given = [job for job in self.part_way if job.chunk]
+        tokens, length = sum(job.chunk for job in given), sum(job.reached for job in given)
+        context, unique = self._contexts()
+        unique += sum(max(0, job.reached - job.node.depth) for job in self.part_way)
+        return self.cost.step_s(len(given), tokens, length, len(self.running), context, unique, ms)
+
+    def _contexts(self) -> tuple[int, int]:
+        """Of running requests, with the token that they decode: tokens, and distinct tokens."""
+        context = sum(len(job.prompt) + job.output for job in self.running)
+        return context, context - sum(job.node.depth for job in self.running) + self.tree.tokens(True)
+
+    def _decode(self) -> float:
+        self._make_room()
+        running, every = len(self.running), self.engine.decode_steps
+        most = min([every - self.totals["steps"] % every, *(job.limit - job.output for job in self.running)])
+        context, unique = self._contexts()
+        while self.steps < most and (not self.steps or self._free(running)):
+            self.ratio = max(self.ratio - 0.0001, 0.2) if self.steps else self.ratio
+            self._take(running)
+            self.steps += 1
+        return self.cost.decode_s(running, context, unique, self.steps)
+
+    def _make_room(self) -> None:
+        ran = len(self.running)
+        if self._free(ran):
+            self.ratio = max(self.ratio - 0.0001, 0.2)
+            return
+        self.ratio = min(self.ratio + 0.05, 1)
+        self.running.sort(key=lambda job: job.index)
+        while self.kv_free < ran and self.running:
+            job = self.running.pop()
+            self.kv_free += len(job.prompt) + job.output - 1 - job.cached + self.slack
+            self.tree.lock(job.node, -1)
+            self.totals.update(retracted=1, recomputed=len(job.prompt))
+            self.submit(job)
+
+    def end(self, now: float) -> None:
+        for job in [*self.running, *self.part_way]:
+            ran = job.state == State.RUNNING
+            job.computed, job.chunk = job.computed + job.chunk, 0
+            more = self.steps if ran else int(job.computed == job.new)
+            if more:
+                job.output, job.output_seen = job.output + more, job.output + more
+                job.latency_s = now - job.arrival_s
+                if math.isnan(job.ttft_s):
+                    job.ttft_s = job.latency_s
+                    self.news.append(("first_token", job.index, self.number, 0))
+                if job.output >= job.limit or not ran:
+                    self._keep(job, ran, now)
+        self.running = [job for job in [*self.running, *self.part_way] if job.state == State.RUNNING]
+        self.part_way = [job for job in self.part_way if job.computed < job.new]
+
+    def _keep(self, job: Job, ran: bool, now: float) -> None:
+        """Of a request that is finished, or begins to run."""
+        context = job.prompt + job.answer[: job.output - 1]
+        self.kv_free += max(0, self.tree.reach(context, job.index)[1] - job.cached)
+        self.news.append(("stored", job.index, self.number, len(context)))
+        if job.output >= job.limit:
+            self.tree.lock(job.node, -1)
+            self.kv_free += self.slack if ran else 0
+            job.state, job.finish_s = State.FINISHED, now
+            self.news.append(("finished", job.index, self.number, 0))
+        else:
+            before, (job.node, job.cached) = job.node, self.tree.reach(job.prompt)
+            self.tree.lock(before, -1)
+            self.tree.lock(job.node)
+            job.state = State.RUNNING
+            self._take(self.slack)
+
+
+class Oracle:
+    def __init__(self, workload: Workload, of: Any, tell_at_start: bool) -> None:
+        self.policy, self.overhead, self.reports_s = of.policy, of.overhead, of.reports_ms / 1e3
+        self.duration_s, self.tell_at_start = of.duration_s if of.horizon == "stop" else math.inf, tell_at_start
+        self.prediction_s = of.overhead.prediction_s if of.overhead.mode == "serial" else 0.0
+        self.news: list[Any] = []  # what the policy has to hear: (its function, request, GPU, tokens)
+        self.gpus = [Gpu(g, of.engine, of.hardware, self.news) for g in range(of.gpus)]
+        self.jobs = [Job(workload, i) for i in range(len(workload))]
+        self.view = _view(workload, self.gpus)
+        kv_tokens, context_length = of.hardware.kv_tokens, of.hardware.context_length
+        self.mine = of.policy.start(Setup(of.gpus, of.seed, len(workload), kv_tokens, context_length, workload))
+        self.queue, self.held = list[Job](), list[Job]()
+        self.deciding, self.missed = dict[int, int](), False
+        submits = [(job.arrival_s + self.prediction_s, SUBMIT, job.index) for job in self.jobs]
+        self.heap = sorted([(0.0, REPORT, 0), *submits] if self.reports_s else submits)
+
+    def run(self) -> Outcome:
+        end_s = 0.0
+        while self.heap and any(job.state not in (State.FINISHED, State.REFUSED) for job in self.jobs):
+            now, kind, subject = heapq.heappop(self.heap)
+            if now > self.duration_s:
+                return self._outcome(self.duration_s)
+            end_s = now
+            self._happens(kind, subject, now)
+            self._route(now)
+        return self._outcome(end_s)
+
+    def _happens(self, kind: int, subject: int, now: float) -> None:
+        if kind == END:
+            if not self.tell_at_start:
+                self.gpus[subject].end(now)
+                self._tell(subject, now)
+            self._release()
+            heapq.heappush(self.heap, (now, START, subject))
+        elif kind == REPORT:
+            self.view.gpus[:] = [gpu.seen for gpu in self.gpus]
+            if self.heap:  # not said: reports go on as long as anything else is to come
+                heapq.heappush(self.heap, (now + self.reports_s, REPORT, 0))
+        elif kind == SUBMIT and self.gpus[0].refuses(self.jobs[subject]):
+            self.jobs[subject].state = State.REFUSED
+        elif kind == SUBMIT:
+            self.queue.append(self.jobs[subject])
+        elif kind == DECIDED:
+            self._carry_out(self.jobs[subject], self.deciding.pop(subject), now)
+            self._release() if self.missed else None
+        else:
+            seconds = self.gpus[subject].begin(now)
+            self.gpus[subject].awake = seconds is not None
+            if seconds is not None:  # not said: a START that finds nothing to do publishes nothing
+                heapq.heappush(self.heap, (now + seconds, END, subject))
+                self._tell(subject, now)
+                if self.tell_at_start:
+                    self.gpus[subject].end(now + seconds)
+                    self._tell(subject, now)
+
+    def _release(self) -> None:
+        self.queue[:0], self.held, self.missed = self.held, [], bool(self.deciding)
+
+    def _route(self, now: float) -> None:
+        while self.queue and not self.deciding:
+            job = self.queue.pop(0)
+            self.view.work[:] = 0
+            answer = int(self.policy.route(self.mine, self.view, job.index, now))
+            seconds = self.overhead.decision_s
+            for count, unit_s in zip(self.view.work, self.overhead.unit_s, strict=True):
+                seconds += int(count) * unit_s
+            if self.overhead.mode != "none":  # not said: of a request that was held, as of the last time
+                job.router_wait_s = max(0.0, now - job.arrival_s - self.prediction_s)
+                job.overhead_s = self.overhead.prediction_s + seconds
+            if self.overhead.mode == "serial":
+                self.deciding[job.index], self.missed = answer, False
+                heapq.heappush(self.heap, (now + seconds, DECIDED, job.index))
+            else:
+                self._carry_out(job, answer, now)
+
+    def _carry_out(self, job: Job, answer: int, now: float) -> None:
+        if answer == HOLD:
+            self.held.append(job)
+        elif answer == REFUSE:
+            job.state = State.REFUSED
+        else:
+            gpu, sent, self.view.requests[job.index].gpu = self.gpus[answer], self.view.sent[answer], answer
+            sent.outstanding, sent.tokens = sent.outstanding + 1, sent.tokens + len(job.prompt)
+            sent.requests = gpu.totals["requests"] = sent.requests + 1
+            gpu.submit(job)
+            self._tell(answer, now)
+            if not gpu.awake:
+                gpu.awake = True
+                heapq.heappush(self.heap, (now, START, answer))
+
+    def _tell(self, g: int, now: float) -> None:
+        """Not said: the numbers of GPUs and requests are those at the event's end already, the router's book is not."""
+        self.gpus[g].publish()
+        if not self.reports_s:
+            self.view.gpus[g] = self.gpus[g].seen
+        for kind, i, *_ in self.news:
+            if kind in ("first_token", "finished"):
+                job, seen = self.jobs[i], self.view.requests[i]
+                seen.output_seen, seen.ttft_s = job.output_seen, job.ttft_s
+                seen.latency_s = job.latency_s if job.state == State.FINISHED else math.nan
+        for kind, i, g, tokens in self.news:
+            if kind == "finished":
+                self.view.sent[g].outstanding -= 1
+                self.view.sent[g].tokens -= len(self.jobs[i].prompt)
+            if hasattr(self.policy, kind):
+                further = (g, tokens) if kind in ("stored", "evicted") else ()
+                getattr(self.policy, kind)(self.mine, self.view, i, *further, now)
+        self.news.clear()
+
+    def _outcome(self, end_s: float) -> Outcome:
+        types = dict.fromkeys(("gpu", "output_seen", "hit_tokens", "prefilled_tokens"), "i4") | {"state": "i1"}
+        types |= dict.fromkeys(("overhead_s", "router_wait_s", "ttft_s", "latency_s", "finish_s"), "f8")
+        columns = {name: np.array([getattr(job, name) for job in self.jobs], dtype) for name, dtype in types.items()}
+        for name in (one.name for one in fields(Outcome) if one.name.startswith("gpu_")):
+            total = name.removeprefix("gpu_").removesuffix("_tokens")
+            columns[name] = np.array([gpu.totals[total] for gpu in self.gpus], np.int64)
+        columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
+        return Outcome(end_s=end_s, **columns)
+
+
+def _view(workload: Workload, gpus: list[Gpu]) -> View:
+    requests, offsets = records(len(workload), REQUEST), workload.segment_offsets
+    for name in ("arrival_s", "prompt_tokens", "max_new_tokens", "prefix_group", *OPTIONAL):
+        requests[name] = getattr(workload, name)
+    requests.expected_output, requests.segments = workload.max_new_tokens, np.diff(offsets)
+    requests.first_segment, requests.gpu, requests.ttft_s, requests.latency_s = offsets[:-1], -1, math.nan, math.nan
+    ends = [workload.segment_tokens[offsets[i] : offsets[i + 1]].cumsum() for i in range(len(workload))]
+    prompts, sent = Prompts(workload.segment_ids, np.concatenate(ends)), records(len(gpus), SENT)
+    seen, costs = zip(*((gpu.seen, gpu.cost) for gpu in gpus), strict=True)
+    return View(requests, prompts, sent, list(seen), np.arange(len(gpus)), list(costs), np.zeros(4, np.int64))
+
+
+def simulate(workload: Workload, *, tell_at_start: bool = False, **given: Any) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate`, with lengths Max. tell_at_start: a fault for tests to find."""
+    return Oracle(workload, SimpleNamespace(**{"reports_ms": 0.0, **given}), tell_at_start).run()

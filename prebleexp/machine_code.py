@@ -2,7 +2,7 @@
 
 numba notices an edit only in the file of the function itself, not in the functions that it calls. So every module's
 code has a folder named by a digest of the module and of all that it imports: sim's as a whole, any other's with sim's.
-An edited router is compiled alone.
+An edited router is compiled alone. `sources` says as of when.
 """
 
 from __future__ import annotations
@@ -56,13 +56,17 @@ def _digest(file: Path, module: str | None) -> str:
     core = _core()
     if not sources.is_own(file):
         # Its own files may change while Python runs: a new module of that name is new code.
-        return _both(sources.digest(sources.with_imports(file, module)), core)
-    return core if file.is_relative_to(sources.PACKAGE / "sim") else _digest_of_part(file, core)
+        theirs = sources.with_imports(file, module)
+        ours = _digest_of_package(frozenset(sources.taken_from_package(theirs)))
+        return _both(sources.digest(theirs), _both(ours, core))
+    if file.is_relative_to(sources.PACKAGE / "sim"):
+        return core
+    return _both(_digest_of_package(frozenset(sources.own_imports([file]))), core)
 
 
 @cache
-def _digest_of_part(file: Path, core: str) -> str:
-    return _both(sources.digest(sources.own_imports(file)), core)
+def _digest_of_package(files: frozenset[Path]) -> str:
+    return sources.digest(files)
 
 
 def _both(one: str, other: str) -> str:

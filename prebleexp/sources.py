@@ -1,5 +1,9 @@
 """Which source files a module's meaning depends on: itself, what it imports, and so on. Keys of runs and folders of
-machine code are made from the same files, so that neither outlives an edit of any of them."""
+machine code are made from the same files, so that neither outlives an edit of any of them.
+
+A process goes on with what it has loaded, whatever becomes of the files: they count as they were when a `Part` of them
+was defined, or when they were first asked about.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,24 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 
 
+_TEXTS: dict[Path, bytes] = {}
+"""somebody's own files as this process has them"""
+
+
+class Part:
+    """What a configuration may name a class of: a router, an engine, a workload."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        module = sys.modules.get(cls.__module__)
+        file = getattr(module, "__file__", None)
+        if file is not None and not is_own(file):
+            name = module.__spec__.name if module is not None and module.__spec__ else None
+            for one in with_imports(Path(file).resolve(), name):
+                _TEXTS.pop(one, None)
+            with_imports(Path(file).resolve(), name)  # reads them, and what they import by now
+
+
 def is_own(file: str | Path) -> bool:
     """Whether a file is this package's."""
     return Path(file).resolve().is_relative_to(PACKAGE)
@@ -27,10 +49,18 @@ def digest(files: Iterable[Path]) -> str:
     paths = sorted(files)
     root = _common_folder(paths)
     for file in paths:
-        text = file.read_bytes()
+        text = _text(file)
         found.update(f"{file.relative_to(root).as_posix()} {len(text)}\n".encode())
         found.update(text)
     return found.hexdigest()
+
+
+def _text(file: Path) -> bytes:
+    if is_own(file):
+        return file.read_bytes()
+    if file not in _TEXTS:
+        _TEXTS[file] = file.read_bytes()
+    return _TEXTS[file]
 
 
 def _common_folder(files: list[Path]) -> Path:
@@ -49,7 +79,7 @@ def with_imports(file: Path, module: str | None = None) -> set[Path]:
     """
     name = module or file.stem
     root = file.parents[name.count(".") + (file.name == "__init__.py")]
-    own = name.split(".")[0] if _is_installed(root) else None
+    own = name.split(".")[0] if is_installed(root) else None
     places = [root, *(place for place in _places() if place != root)]
     found, waiting = set[Path](), [file]
     while waiting:
@@ -65,15 +95,21 @@ def with_imports(file: Path, module: str | None = None) -> set[Path]:
     return found
 
 
-def own_imports(file: Path) -> set[Path]:
-    """One of the package's files with those of the package that it imports, they in turn and so on."""
-    found, waiting = set[Path](), [file]
+def own_imports(files: Iterable[Path]) -> set[Path]:
+    """Some of the package's files with those of the package that they import, they in turn and so on."""
+    found, waiting = set[Path](), list(files)
     while waiting:
         one = waiting.pop()
         if one not in found:
             found.add(one)
             waiting += _own_imports(one)
     return found
+
+
+def taken_from_package(files: Iterable[Path]) -> set[Path]:
+    """The package's files that somebody's own import, they in turn and so on."""
+    names = {imported for file in files for _, imported in _imports(file) if imported[0] == PACKAGE.name}
+    return own_imports({at for name in names for at in _files(PACKAGE.parent, name)})
 
 
 @cache
@@ -101,11 +137,12 @@ def _files(place: Path, imported: tuple[str, ...]) -> Iterator[Path]:
 
 def _places() -> list[Path]:
     """Folders of Python's path that are somebody's own."""
-    return [place for place in {Path(entry or ".").resolve(): None for entry in sys.path} if not _is_installed(place)]
+    return [place for place in {Path(entry or ".").resolve(): None for entry in sys.path} if not is_installed(place)]
 
 
 @cache
-def _is_installed(folder: Path) -> bool:
+def is_installed(folder: Path) -> bool:
+    """Whether what is in a folder came with Python or was installed, and is nobody's to edit."""
     given = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     places = [Path(one).resolve() for one in (*given, *site.getsitepackages(), site.getusersitepackages())]
     return folder.name in ("site-packages", "dist-packages") or any(folder.is_relative_to(one) for one in places)
@@ -113,15 +150,14 @@ def _is_installed(folder: Path) -> bool:
 
 def _imports(file: Path) -> Iterator[tuple[Path | None, tuple[str, ...]]]:
     """What a file imports: the folder from which names are looked up (None: Python's path), and the name's parts."""
-    stamp = file.stat()
-    for level, parts in _statements(file, stamp.st_mtime_ns, stamp.st_size):
+    for level, parts in _statements(_text(file)):
         yield (file.parents[level - 1] if level else None), parts
 
 
 @cache
-def _statements(file: Path, changed: int, size: int) -> tuple[tuple[int, tuple[str, ...]], ...]:
+def _statements(text: bytes) -> tuple[tuple[int, tuple[str, ...]], ...]:
     found: list[tuple[int, tuple[str, ...]]] = []
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             found += [(0, tuple(alias.name.split("."))) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -50,7 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
         "duration": 330,
     },
     "ramp_g3": {"seed": 48, "gpus": 3, "phases": RAMP, "depth": 1, "sizes": (200, 900), **RARE},
-    "ramp_g4": {"seed": 43, "gpus": 4, "phases": RAMP, "depth": 2, "branches": 2, "sizes": (100, 500), **RARE},
+    "ramp_g4": {"seed": 5, "gpus": 4, "phases": RAMP, "depth": 2, "branches": 2, "sizes": (100, 500), **RARE},
 }
 """phases: (from, to, requests per second); the prompt tree: depth, branches of each node, sizes (tokens of a node),
 unique (up to how many tokens of their own prompts have); every: all that arrive in so many seconds do so at once"""

@@ -265,7 +265,7 @@ def test_a_request_that_never_fits_is_refused_and_those_behind_it_are_served(eng
 
 @pytest.mark.parametrize(("block", "fits"), [(1, 88), (16, 58)])
 def test_the_largest_request_that_fits_is_served_and_one_token_more_is_refused(block: int, fits: int) -> None:
-    """prompt + 10 tokens that it may generate + what its last block may leave unused + a block must be less than 100."""
+    """prompt + 10 tokens it may generate + what its last block may leave unused + a block must be less than 100."""
     for prefill in ("whole", "chunked"):
         engine = Continuous(prefill=prefill, block_tokens=block)
         workload = stream([own(0, fits), own(1, fits + 1)], [0.0, 0.0], [10, 10])

@@ -29,12 +29,13 @@ def forget() -> None:
     """What a process takes for granted while it runs."""
     for function in (
         machine_code._core,
-        machine_code._digest_of_part,
+        machine_code._digest_of_package,
         machine_code._base,
         sources._own_imports,
-        sources._is_installed,
+        sources.is_installed,
     ):
         function.cache_clear()
+    sources._TEXTS.clear()
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_every_function_of_the_package_keeps_its_machine_code_in_its_folder() ->
         parts = file.relative_to(sources.PACKAGE.parent).with_suffix("").parts
         module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
         for one in vars(module).values():
-            if isinstance(one, Dispatcher) and hasattr(one._cache, "cache_path"):
+            if isinstance(one, Dispatcher) and getattr(one._cache, "cache_path", None):
                 source = one.py_func.__code__.co_filename
                 place = machine_code.folder_of(source)
                 assert Path(one._cache.cache_path).is_relative_to(place), f"{one.__name__} of {source}"
@@ -229,10 +230,7 @@ CELL = configure.cells([])[0]
 
 def state_of(lab: Lab) -> tuple[str, Path]:
     """The plug's key and the folder of its machine code, as a new process would have them."""
-    from prebleexp.experiment import key as keys
-
     lab.unload()
-    keys._own_source.cache_clear()
     kind: Any = importlib.import_module(lab.plug).Mine
     file = str(lab.files[lab.plug])
     return key(replace(CELL, policy=kind())), machine_code.folder_of(file, kind.__module__)

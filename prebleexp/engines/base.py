@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.sim.types import Setup
+from prebleexp.sources import Part
 
 
 @dataclass(frozen=True)
-class Engine:
+class Engine(Part):
     """Subclass it and name the class in conf/engine/<name>.yaml.
 
     `compiles` names a module with functions that numba can compile; `self` is what `numbers` gives, `mine`

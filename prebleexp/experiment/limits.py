@@ -15,6 +15,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TypeVar
 
+from prebleexp.errors import PrebleexpError
+
 GIB = 1 << 30
 RING_AGAIN_S = 0.1
 NOT_INTERRUPTED = {"importlib", "_frozen_importlib", "_frozen_importlib_external", "numba", "llvmlite"}
@@ -23,7 +25,7 @@ its last lines define, a compiler that does not know its own types. Once they ar
 T = TypeVar("T")
 
 
-class TimeLimitExceeded(Exception):
+class TimeLimitExceeded(PrebleexpError):
     """A run took longer than it may."""
 
 

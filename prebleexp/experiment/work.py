@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from prebleexp.experiment.cache import Cache, Entry, FailedRun
 from prebleexp.experiment.cell import Cell
@@ -17,6 +17,8 @@ from prebleexp.experiment.key import contents, differences, digest
 from prebleexp.experiment.limits import TimeLimitExceeded, limited, memory_note
 from prebleexp.experiment.provenance import provenance
 from prebleexp.experiment.runs import NOTHING, Run, draw, requests_parquet, run, simulate_cell
+from prebleexp.policies.base import Policy
+from prebleexp.sim.records import View
 from prebleexp.sim.types import Workload
 
 PLUGS = ("policy", "engine", "hardware")
@@ -74,7 +76,7 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
 
     A run's own errors are in its attempt. Raises PrebleexpError if what is finished cannot be kept.
     """
-    if orders.cache is None:
+    if stop is None:  # in a process of its own, which has loaded the files as they are by now
         strange = _strange(tasks)
         if strange is not None:
             return [Attempt(task.key, None, strange, provenance()) for task in tasks]
@@ -103,13 +105,25 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
 
 
 def ready(tasks: Sequence[Task], check: bool) -> None:
-    """Load the simulator and compiled policies, or compile them: no run's time goes on that."""
+    """Load the simulator and what is compiled of the cells, or compile them: no run's time goes on that."""
     for task in tasks:
-        plugs = tuple(type(getattr(task.cell, name)) for name in PLUGS)
+        # what a policy in plain Python does takes its run's time, and may not end this process
+        policy = task.cell.policy if task.cell.policy.compiled else _Absent()
+        cell = replace(task.cell, policy=policy, horizon="stop")
+        plugs = tuple(type(getattr(cell, name)) for name in PLUGS)
         if (plugs, check) not in _READY:
             with suppress(Exception):  # a run says itself what is wrong with it
-                simulate_cell(replace(task.cell, horizon="stop"), NOTHING, check=check)
+                simulate_cell(cell, NOTHING, check=check)
             _READY.add((plugs, check))
+
+
+class _Absent(Policy):
+    """Is asked nothing: nothing arrives."""
+
+    compiled: ClassVar[bool] = False
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        raise AssertionError
 
 
 _READY: set[tuple[tuple[type[Any], ...], bool]] = set()

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from prebleexp.errors import InvalidInput
+from prebleexp.sources import Part
 
 if TYPE_CHECKING:
     from prebleexp.hardware.fitted import StepCost
 
 
 @dataclass(frozen=True)
-class Hardware:
+class Hardware(Part):
     """Coefficients of the step cost; milliseconds and tokens.
 
     For B running requests decode = (linear(B) + attention) / efficiency; for a batch of requests

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Ints, Workload
+from prebleexp.sources import Part
 
 
 @dataclass(frozen=True)
-class Lengths:
+class Lengths(Part):
     """Subclass it and name the class in conf/lengths/<name>.yaml. What it tells is `request.expected_output`."""
 
     @property

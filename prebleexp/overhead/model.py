@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, field, fields
 
 from prebleexp.errors import InvalidInput
+from prebleexp.sources import Part
 
 MODES = ("none", "recorded", "serial")
 
 
 @dataclass(frozen=True)
-class Overhead:
+class Overhead(Part):
     """Seconds of a decision = prediction_s + decision_s + what its work costs.
 
     none: routing takes no time and nothing is recorded. recorded: its time is recorded, and requests do not wait for

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.types import Setup
+from prebleexp.sources import Part
 
 __all__ = ["HOLD", "REFUSE", "Policy"]
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Part):
     """Routes requests to GPUs. Subclass it, give `route`, and name the class in conf/policy/<name>.yaml.
 
     `route(self, mine, view, request, now) -> int` answers with one of `view.candidates`, or with `HOLD` (ask again when

@@ -34,6 +34,16 @@ def compiled(function: F) -> F:
         return _wide(njit(**OPTIONS)(function))
 
 
+def compiled_for(signature: Any) -> Callable[[F], F]:
+    """Decorator: compile one of the package's for these types alone, now: whoever enters compiled code calls it."""
+
+    def compile_now(function: F) -> F:
+        with machine_code.folder(function.__code__.co_filename):
+            return njit(signature, **OPTIONS)(function)
+
+    return compile_now
+
+
 def _wide(dispatcher: Any) -> Any:
     """Let all integers be of 64 bits: fields of records are narrower here and there, and numba would compile the
     function, and all that it calls, once for each."""

@@ -6,9 +6,9 @@ a plain-Python policy's answer. All its state is in `World`, and nothing is begu
 
 from __future__ import annotations
 
-from numba import int64, njit
+from numba import int64
 
-from prebleexp.sim.compiled import OPTIONS, compiled
+from prebleexp.sim.compiled import compiled, compiled_for
 from prebleexp.sim.events import DECIDED, END, REPORT, START, SUBMIT, key, kind_of, pop, push, subject_of
 from prebleexp.sim.plug import call_float, call_int, call_none
 from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
@@ -93,7 +93,7 @@ def _finish(world: World) -> int:
     return DONE
 
 
-@njit(int64(EXAMPLE.type), **OPTIONS)
+@compiled_for(int64(EXAMPLE.type))
 def advance(world: World) -> int:
     """Run until the end, or until Python is needed; returns why."""
     control, rules = world.control, world.rules

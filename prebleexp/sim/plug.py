@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -220,13 +220,17 @@ def _adapter(function: Any, signature: Any, name: str, qualified: str, check: bo
 
 
 def _called(function: Any) -> dict[str, Any]:
-    """The compiled functions of others that a function calls by a name of its module."""
-    known = {name: function.__globals__.get(name) for name in function.__code__.co_names}
-    return {
-        name: one
-        for name, one in known.items()
-        if isinstance(one, Dispatcher) and not sources.is_own(one.py_func.__code__.co_filename)
-    }
+    """The compiled functions of others that a function calls, by how it names them: `help` or `module.help`."""
+    places, found, seen = [("", function.__globals__)], dict[str, Any](), set[Any]()
+    for prefix, place in places:  # grows: modules within modules
+        for name in place.keys() & set(function.__code__.co_names):
+            one = place[name]
+            if isinstance(one, ModuleType) and one not in seen:
+                seen.add(one)
+                places.append((f"{prefix}{name}.", vars(one)))
+            elif isinstance(one, Dispatcher) and not sources.is_own(one.py_func.__code__.co_filename):
+                found[prefix + name] = one
+    return found
 
 
 def _let_check(function: Any, check: bool, seen: set[Any]) -> None:
@@ -241,10 +245,21 @@ def _let_check(function: Any, check: bool, seen: set[Any]) -> None:
                     called.recompile()
 
 
-def plain(function: Any) -> Any:
+def plain(function: Any, known: dict[Any, Any] | None = None) -> Any:
     """The function as plain Python, with all that it calls of others: for its better errors."""
-    python = getattr(function, "py_func", function)
-    instead = {name: plain(one) for name, one in _called(python).items() if one.py_func is not python}
-    made = FunctionType(python.__code__, python.__globals__ | instead, python.__name__, python.__defaults__)
+    python, known = getattr(function, "py_func", function), {} if known is None else known
+    called = _called(python)
+    if python in known or not called:
+        return known.get(python, python)
+    names = dict(python.__globals__)
+    made = FunctionType(python.__code__, names, python.__name__, python.__defaults__, python.__closure__)
     made.__kwdefaults__ = python.__kwdefaults__
-    return made if instead else python
+    known[python] = made
+    for name, one in called.items():
+        *modules, last = name.split(".")
+        place: Any = names
+        for module in modules:
+            place[module] = SimpleNamespace(**vars(place[module]))
+            place = vars(place[module])
+        place[last] = plain(one, known)
+    return made

@@ -117,7 +117,7 @@ class Routing:
     def _try(self, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except PrebleexpError:
+        except (PrebleexpError, MemoryError):  # memory is the machine's
             raise
         except NumbaError as error:
             raise PrebleexpError(f"policy {self._kind.__name__} does not compile: {_compile_error(error)}") from error
@@ -133,7 +133,8 @@ def _place(error: Exception) -> str:
         if isinstance(at, Loc):
             return f"{at.filename}, line {at.line}: "
     frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).is_file()]
-    theirs = [one for one in frames if not sources.is_own(one.filename)] or frames
+    others = [one for one in frames if not sources.is_own(one.filename)]
+    theirs = [one for one in others if not sources.is_installed(Path(one.filename).parent)] or others or frames
     return f"{theirs[-1].filename}, line {theirs[-1].lineno}: " if theirs else ""
 
 

@@ -189,6 +189,8 @@ class _Run:
             control = state.control
             try:
                 status = loop.advance(self.world.handle)
+            except PrebleexpError:
+                raise
             except Exception as error:
                 news = state.news[: control.news]
                 raise self.router.explained(error, view, int(control.request), news, float(control.now)) from error

@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from prebleexp.sim.types import Workload
+from prebleexp.sources import Part
 from prebleexp.workloads.output_length import OutputLength
 
 
-class WorkloadSource(ABC):
+class WorkloadSource(Part, ABC):
     """Subclass it as a frozen dataclass, give `draw`, and name the class in conf/workload/<name>.yaml.
 
     A source that reads files has a method `identity()` too: what stands for the files' contents in the cache key.

@@ -65,6 +65,8 @@ def _advance(
         control = sim.control
         try:
             status = loop.advance(block.handle)
+        except PrebleexpError:
+            raise
         except Exception as error:
             news = [_finished(int(one)) for one in sim.scratch.finished[: control.finished]]
             raise router.explained(error, seen, int(control.request), news, float(control.now)) from error

@@ -51,7 +51,6 @@ ROUTED = np.dtype(
         ("time", np.float64),  # when it was routed
         ("leaf", np.int32),  # node in which its prompt ends
         ("prefix", np.int32),
-        ("hit", np.int64),  # prompt tokens not counted as new
         ("output", np.int64),  # expected, in units of `OUTPUT_UNIT`
         ("sample_time", np.float64),
         ("sample_s", np.float64),

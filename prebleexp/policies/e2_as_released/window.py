@@ -52,7 +52,7 @@ def record(mine: Memory, view: View, node: int, leaf: int, request: int, now: fl
     entry.output_sum += units(seen)
     entry.miss = 1.0 - entry.hit / entry.prompt
     row = mine.routed[request]
-    row.time, row.leaf, row.prefix, row.hit, row.output = now, leaf, prefix, hit, units(seen)
+    row.time, row.leaf, row.prefix, row.output = now, leaf, prefix, units(seen)
     mine.turns[control.routed] = request
     control.routed += 1
     while mine.routed[mine.turns[control.oldest]].time < now - WINDOW_S:
@@ -63,7 +63,8 @@ def record(mine: Memory, view: View, node: int, leaf: int, request: int, now: fl
         entry = tree.prefixes[old.prefix]
         entry.count -= 1
         entry.prompt -= view.requests[turn].prompt_tokens
-        entry.hit -= old.hit
+        # of the leaf as it is now: splits have shortened it, and more is taken out than was put in
+        entry.hit -= view.requests[turn].prompt_tokens - own_tokens(tree, int(old.leaf))
         entry.output_sum -= old.output
         if entry.prompt <= 0:
             serve_alone(tree, int(entry.node), NONE, next_stamp(tree))

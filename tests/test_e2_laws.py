@@ -3,6 +3,7 @@ is forgotten."""
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import fields, replace
 from functools import cache
@@ -20,15 +21,17 @@ from prebleexp.lengths.base import Lengths
 from prebleexp.lengths.mean import Mean
 from prebleexp.lengths.noisy import Noisy
 from prebleexp.overhead.model import Overhead
-from prebleexp.policies import prefix_records
+from prebleexp.policies import backlog, least_work, prefix_records
 from prebleexp.policies.base import Policy
 from prebleexp.policies.e2 import DECODES, E2
 from prebleexp.policies.e2_released import ReleasedE2
 from prebleexp.policies.least_work import LeastWork
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.lor_tokens import LeastOutstandingTokens
+from prebleexp.policies.prefix_records import OUTPUT_UNIT
 from prebleexp.policies.replay import Replay
-from prebleexp.sim.children import child_of
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.cost import prefill_s
 from prebleexp.sim.records import NONE
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Workload
@@ -189,6 +192,11 @@ def test_such_actions_redirect_replicate_evict_and_forget() -> None:
     assert len(+happened) == 5, happened
 
 
+def within(times: Any) -> list[int]:
+    """The requests of the window of the last one."""
+    return np.flatnonzero(times >= times[-1:] - 2).tolist()  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("name", DESCRIBED)
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
@@ -198,7 +206,7 @@ def test_counts_are_those_of_the_requests(name: str, seed: int, gpus: int, actio
     rows = mine.routed[: len(router.routed)]
     assert tree.control.routed == len(router.routed)
     assert rows.gpu.tolist() == router.routed
-    inside = [i for i, row in enumerate(rows) if row.time >= (rows[-1].time - 2 if len(rows) else 0)]
+    inside = within(mine.times[: len(rows)])
     counting = sorted({*inside, *router.unfinished})
     assert [i for i in range(len(rows)) if mine.leaves[i] != NONE] == counting
     users, active, requests = Counter(), Counter(), Counter()  # type: ignore[var-annotated]
@@ -208,10 +216,11 @@ def test_counts_are_those_of_the_requests(name: str, seed: int, gpus: int, actio
             users[node] += 1
             requests[link] += i in inside
             active[link] += i in router.unfinished
+    assert np.count_nonzero(tree.begins) == len(users)
     for node, count in users.items():
         record = tree.rows[node]
         assert record.users == count
-        assert child_of(tree, int(record.parent), int(record.first)) == node
+        assert tree.begins[int(record.first)] == node
         assert record.serving == sum(int(tree.rows[link].serves) for link in links_of(tree, node))
         for link in links_of(tree, node):
             one = tree.rows[link]
@@ -234,7 +243,7 @@ def test_prefixes_are_those_of_the_requests(name: str, seed: int, gpus: int, act
     router, _ = made(name, seed, gpus, actions)
     mine, tree = router.memory, router.memory.tree
     rows = mine.routed[: len(router.routed)]
-    inside = [i for i, row in enumerate(rows) if row.time >= (rows[-1].time - 2 if len(rows) else 0)]
+    inside = within(mine.times[: len(rows)])
     counting = Counter(int(rows[i].prefix) for i in {*inside, *router.unfinished})
     listed, prefix = [], int(tree.control.first_prefix)
     while prefix != NONE:
@@ -299,3 +308,51 @@ def test_others_count_their_unfinished_requests(name: str, seed: int, gpus: int,
         left = [rows[i] for i in router.unfinished if router.routed[i] == g]
         assert mine.prefill[g] == sum(int(row.prefill) for row in left)
         assert mine.output[g] == sum(int(row.output) for row in left)
+
+
+@pytest.mark.parametrize("name", [*DESCRIBED, "lor_tokens", "least_work", "e2_corrected"])
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 9), st.permutations(range(4)), ACTIONS)
+def test_numbers_of_gpus_mean_nothing(name: str, seed: int, order: list[int], actions: list[Any]) -> None:
+    """GPU g is called order[g]: so is the answer, but for ties, which the lower number wins."""
+    router, now = made(name, seed, 4, actions)
+    if len(router.routed) == len(router.requests):
+        return
+    other = copy.deepcopy(router)
+    for memory in (other.memory, other.seen._replace(costs=NONE, candidates=NONE)):  # all are, and cost the same
+        rename(memory, np.array(order))
+    before = copy.deepcopy(other)
+    one, two = router.route(now), other.route(now)
+    if two != order[one]:
+        assert weighed(before, other, order[one]) == weighed(before, other, two)
+
+
+def rename(value: Any, order: Any) -> None:
+    """Let all that is known of GPU g be known of GPU order[g]."""
+    if hasattr(value, "_fields"):
+        for one in value:
+            rename(one, order)
+    elif isinstance(value, np.ndarray):
+        for name in {"gpu", "successor", "subtree_gpu"} & set(value.dtype.names or ()):
+            value[name] = np.where(value[name] == NONE, NONE, order[value[name]])
+        if len(value) == len(order):
+            value[:] = value[np.argsort(order)]
+
+
+def weighed(before: Router, after: Router, gpu: int) -> Any:
+    """What decides between GPUs, from before and after a decision."""
+    mine, request = before.memory, len(before.routed)
+    if isinstance(before.policy, E2):
+        return after.memory.gpus[gpu].load_s
+    if isinstance(before.policy, ReleasedE2):
+        return after.memory.loads[gpu]
+    missing = backlog.missing(*after.handles, request, gpu)
+    if isinstance(before.policy, LeastWork):
+        prefill = prefill_of(before.handles[1], gpu, missing, int(before.requests[request].prompt_tokens))
+        return least_work.work_s(*before.handles, gpu, request, prefill)
+    return (mine.prefill[gpu] + missing) * OUTPUT_UNIT + mine.output[gpu]
+
+
+@compiled
+def prefill_of(view: Any, gpu: int, new: int, length: int) -> float:
+    return prefill_s(view.costs[gpu], new, length)

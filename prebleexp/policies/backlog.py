@@ -39,7 +39,7 @@ class Backlog(NamedTuple):
 
 def backlog(setup: Setup) -> Backlog:
     """Nothing yet."""
-    tree = prefix_records.tree(setup.requests, ROW, CONTROL)
+    tree = prefix_records.tree(setup, ROW, CONTROL)
     return Backlog(tree, records(setup.requests, ROUTED), *np.zeros((3, setup.gpus), np.int64))
 
 

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
-from prebleexp.sim.types import records
+from prebleexp.sim.types import Setup, records
 
 NODE = [
     ("parent", np.int32),  # -1: the root. Of a further link, its node. In the free list: the next free row
@@ -74,12 +72,12 @@ class Tree(NamedTuple):
 
     control: Any
     rows: Any
-    slot_keys: Any
-    """children by (parent, segment id): see `prebleexp.sim.children`"""
-    slot_nodes: Any
+    begins: Any
+    """(segment ids,) the node whose edge begins with a segment; 0: none. An id stands for its path from the root, so
+    that there is one at most, and it is a child of the node that the path before it ends with"""
 
 
-GROWS_WITH = {"rows": ("accounts", "again_s"), "prefixes": ("order", "costs")}
+GROWS_WITH = {"rows": ("accounts", "recomputed"), "prefixes": ("order", "costs")}
 """other arrays of a tree that are as long"""
 
 
@@ -88,9 +86,9 @@ def dtype(fields: list[Any]) -> np.dtype[Any]:
     return np.dtype(fields, align=True)
 
 
-def first_rows(requests: int) -> int:
+def first_rows(setup: Setup) -> int:
     """How many rows, or prefixes, there is room for at first."""
-    return min(2 * requests, FIRST_ROWS) + 1
+    return min(2 * setup.requests, FIRST_ROWS) + 1
 
 
 def made(rows: int, kind: np.dtype[Any]) -> Any:
@@ -105,15 +103,15 @@ def made(rows: int, kind: np.dtype[Any]) -> Any:
     return fresh
 
 
-def tree(requests: int, row: np.dtype[Any], control: np.dtype[Any]) -> Tree:
-    """An empty one, for a run of so many requests, and no prefixes."""
-    size = first_rows(requests)
+def tree(setup: Setup, row: np.dtype[Any], control: np.dtype[Any]) -> Tree:
+    """An empty one, without prefixes."""
+    size, ids = first_rows(setup), 1 + int(setup.workload.segment_ids.max(initial=0))
     rows, one = made(size, row), records(1, control)[0]
     root = rows[0]
     root.parent = root.owner = root.prefix = root.gpu = root.next = NONE
     one.free_row = one.free_prefix = one.first_prefix = one.last_prefix = NONE
     one.rows, one.free_rows, one.free_prefixes = 1, size - 1, size
-    return Tree(one, rows, *slots(size))
+    return Tree(one, rows, np.zeros(ids, np.int32))
 
 
 # ---------------------------------------------------------------- room
@@ -134,12 +132,7 @@ def with_more_room(given: Any, rows: int) -> Any:
             for one in (name, *GROWS_WITH[name]):
                 if one in given._fields:
                     larger[one] = _longer(getattr(given, one), size)
-    if "rows" not in larger:
-        return given._replace(**larger)
-    keys, nodes = slots(len(larger["rows"]))
-    new = given._replace(**larger, slot_keys=keys, slot_nodes=nodes)
-    copy_children(Block(new).handle, Block(given).handle)
-    return new
+    return given._replace(**larger)
 
 
 def _longer(array: Any, size: int) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.policies.prefix_records import OUTPUT_UNIT
-from prebleexp.sim.children import child_of, remove_child, set_child
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NODES, NONE, SEGMENTS, View
 
@@ -113,7 +112,7 @@ def new_node(tree: Any, view: View, parent: int, owner: int, segment: int, first
     record.first, record.last = first, prompts.ids[end]
     record.prefix = record.gpu = record.next = NONE
     record.serving = record.serves = record.active = 0
-    set_child(tree, parent, first, node)
+    tree.begins[first] = node
     return node
 
 
@@ -159,7 +158,7 @@ def split(tree: Any, view: View, lower: int, segment: int) -> int:
     upper = new_node(tree, view, int(record.parent), owner, segment, int(record.first))
     next_id = int(view.prompts.ids[view.requests[owner].first_segment + segment])
     record.parent, record.first = upper, next_id
-    set_child(tree, upper, next_id, lower)
+    tree.begins[next_id] = lower
     tree.rows[upper].serving = record.serving
     copied = lower
     while copied != NONE:
@@ -180,8 +179,8 @@ def insert(tree: Any, view: View, request: int) -> tuple[int, int]:
         view.work[NODES] += 1
         if segment == row.segments:
             return node, cut
-        child = child_of(tree, node, int(ids[row.first_segment + segment]))
-        if child == NONE:
+        child = tree.begins[ids[row.first_segment + segment]]
+        if child == 0:
             return new_leaf(tree, view, node, request), cut
         agreed = agreement(tree, view, child, request, segment)
         if agreed < tree.rows[child].segment:
@@ -198,8 +197,8 @@ def next_on_path(tree: Any, view: View, node: int, request: int) -> int:
     row, ids, segment = view.requests[request], view.prompts.ids, int(tree.rows[node].segment)
     if segment == row.segments:
         return NONE
-    child = child_of(tree, node, int(ids[row.first_segment + segment]))
-    if child == NONE:
+    child = tree.begins[ids[row.first_segment + segment]]
+    if child == 0:
         return NONE
     whole = int(tree.rows[child].segment)
     agrees = whole <= row.segments and ids[row.first_segment + whole - 1] == tree.rows[child].last
@@ -209,8 +208,7 @@ def next_on_path(tree: Any, view: View, node: int, request: int) -> int:
 @compiled
 def remove_leaf(tree: Any, node: int) -> None:
     """Take a node without children out of the tree, with its links."""
-    record = tree.rows[node]
-    remove_child(tree, int(record.parent), int(record.first))
+    tree.begins[tree.rows[node].first] = 0
     link = node
     while link != NONE:
         behind = int(tree.rows[link].next)

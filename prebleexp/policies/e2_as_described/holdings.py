@@ -24,7 +24,6 @@ def hold(mine: Memory, node: int, link: int) -> None:
     else:
         record.serves = 1
         rows[node].serving += 1
-        mine.tree.again_s[link] = 0.0
     record.older, record.newer = book.newest, NONE
     if book.newest == NONE:
         book.oldest = link
@@ -98,7 +97,6 @@ def copy_holdings(mine: Memory, lower: int) -> None:
         record.requests, record.up = rows[below].requests, rows[below].up
         rows[below].up = link
         if record.serves:
-            mine.tree.again_s[link] = mine.tree.again_s[below] = 0.0
             record.older, record.newer = below, rows[below].newer
             if record.newer == NONE:
                 mine.gpus[record.gpu].newest = link

@@ -65,11 +65,20 @@ def eviction_s(mine: Memory, view: View, request: int, gpu: int) -> float:
             own = own_tokens(tree, node)
             wanted -= own
             if record.requests > 0:
-                if tree.again_s[link] == 0.0:
-                    tree.again_s[link] = prefill_s(view.costs[gpu], own, tree.rows[node].tokens)
-                seconds += tree.again_s[link] * (record.requests / book.requests)
+                again_s = _again_s(mine, view, link, gpu, own, tree.rows[node].tokens)
+                seconds += again_s * (record.requests / book.requests)
         link = record.newer
     return seconds
+
+
+@compiled
+def _again_s(mine: Memory, view: View, link: int, gpu: int, own: int, tokens: int) -> float:
+    """What it takes the GPU of the link to compute the last `own` tokens of so many again."""
+    known = mine.tree.recomputed[link]
+    if known.own != own or known.tokens != tokens or known.gpu != gpu:
+        known.own, known.tokens, known.gpu = own, tokens, gpu
+        known.seconds = prefill_s(view.costs[gpu], own, tokens)
+    return known.seconds
 
 
 @compiled
@@ -82,7 +91,7 @@ def recompute(mine: Memory, gpu: int, now: float) -> None:
         row = mine.routed[mine.turns[turn]]
         if row.gpu != gpu:
             continue
-        if row.time >= begin:
+        if mine.times[turn] >= begin:
             work += row.prefill_ns
             output += row.output
             requests += 1

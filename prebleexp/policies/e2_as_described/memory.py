@@ -47,6 +47,11 @@ ACCOUNT = np.dtype(
 )
 """Of a link: what the GPU has to do with the prefix that the node is; nothing, if it is none."""
 
+RECOMPUTED = np.dtype(
+    [("gpu", np.int32), ("own", np.int32), ("tokens", np.int64), ("seconds", np.float64)], align=True
+)
+"""Of a link: what it took the GPU to compute so many own tokens of a node again, when that was last asked."""
+
 PREFIX = prefix_records.dtype(
     [
         *prefix_records.PREFIX,
@@ -61,21 +66,20 @@ PREFIX = prefix_records.dtype(
 
 ROUTED = np.dtype(
     [
-        ("time", np.float64),  # when it was routed
         ("prefill_ns", np.int64),  # of what its GPU did not hold
         ("output", np.int64),  # expected, in units of `OUTPUT_UNIT`
-        ("epoch", np.int64),
+        ("epoch", np.int32),
         ("prefix", np.int32),
         ("gpu", np.int32),
-        ("finished", np.int32),
-        ("expired", np.int32),  # no longer in the window
+        ("finished", np.int16),
+        ("expired", np.int16),  # no longer in the window
     ],
     align=True,
 )
 """A request that was routed, by its number."""
 
 SAMPLE = np.dtype(
-    [("time", np.float64), ("delay_s", np.float64), ("epoch", np.int64), ("prefix", np.int64)],
+    [("time", np.float64), ("delay_s", np.float64), ("epoch", np.int32), ("prefix", np.int32)],
     align=True,
 )
 """The queueing delay of a finished request, and whose it is."""
@@ -131,12 +135,11 @@ class Tree(NamedTuple):
 
     control: Any
     rows: Any
-    slot_keys: Any
-    slot_nodes: Any
+    begins: Any
     accounts: Any
     """(rows,) `ACCOUNT`"""
-    again_s: Any
-    """(rows,) what it takes the GPU of a link, which holds the node, to compute it again; 0: not known"""
+    recomputed: Any
+    """(rows,) `RECOMPUTED`"""
     prefixes: Any
 
 
@@ -148,7 +151,9 @@ class Memory(NamedTuple):
     leaves: Any
     """(n,) the node in which a request's prompt ends; -1 when the request counts no more"""
     turns: Any
-    """requests in the order in which they were routed; those of the window are turns oldest … routed − 1"""
+    """(n,) requests in the order in which they were routed; those of the window are turns oldest … routed − 1"""
+    times: Any
+    """(n,) when that was"""
     samples: Any
     """`SAMPLE`s in order of time"""
     tpots: Tpots
@@ -156,16 +161,16 @@ class Memory(NamedTuple):
 
 def memory(setup: Setup, settings: Settings) -> Memory:
     """Nothing yet."""
-    n, rows = setup.requests, prefix_records.first_rows(setup.requests)
-    base = prefix_records.tree(n, ROW, CONTROL)
+    n, rows, base = setup.requests, prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     gpus = prefix_records.made(setup.gpus, GPU)
     gpus.newest = gpus.oldest = gpus.shared = NONE
     return Memory(  # type: ignore[call-arg]
         settings,
-        Tree(*base, prefix_records.made(rows, ACCOUNT), np.zeros(rows), prefix_records.made(rows, PREFIX)),
+        Tree(*base, *(prefix_records.made(rows, kind) for kind in (ACCOUNT, RECOMPUTED, PREFIX))),
         gpus,
         prefix_records.made(n, ROUTED),
         *np.zeros((2, n), np.int32),
+        np.zeros(n),
         records(n, SAMPLE),
         tpot.seeded(setup.gpus, 0.0),
     )

@@ -28,9 +28,9 @@ def add(
         begin_to_watch(mine, prefix)
     count_one(mine, prefix, 1)
     row = mine.routed[request]
-    row.time, row.gpu, row.prefix = now, gpu, prefix
+    row.gpu, row.prefix = gpu, prefix
     row.prefill_ns, row.output, row.epoch = prefill_ns, output, tree.prefixes[prefix].epoch
-    mine.leaves[request], mine.turns[control.routed] = leaf, request
+    mine.leaves[request], mine.turns[control.routed], mine.times[control.routed] = leaf, request, now
     control.routed += 1
     book = mine.gpus[gpu]
     book.requests += 1
@@ -66,11 +66,9 @@ def _hold_path(mine: Memory, leaf: int, prefix_node: int, gpu: int) -> int:
 def slide(mine: Memory, view: View, now: float) -> None:
     """Take out of the window what is older than H."""
     tree, control, begin = mine.tree, mine.tree.control, now - mine.settings.window_s
-    while control.oldest < control.routed:
+    while control.oldest < control.routed and mine.times[control.oldest] < begin:
         request = mine.turns[control.oldest]
         row = mine.routed[request]
-        if row.time >= begin:
-            return
         control.oldest += 1
         view.work[ENTRIES] += 1
         row.expired = 1

@@ -83,8 +83,7 @@ class Tree(NamedTuple):
 
     control: Any
     rows: Any
-    slot_keys: Any
-    slot_nodes: Any
+    begins: Any
     prefixes: Any
     order: Any
     """(prefixes,) room for a list of prefixes …"""
@@ -112,7 +111,7 @@ class Memory(NamedTuple):
 def memory(setup: Setup, quirks: Quirks) -> Memory:
     """Nothing yet."""
     n, gpus = setup.requests, setup.gpus
-    rows, base = prefix_records.first_rows(n), prefix_records.tree(n, ROW, CONTROL)
+    rows, base = prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     base.rows.expected_output[0] = np.nan
     tree = Tree(*base, prefix_records.made(rows, PREFIX), np.zeros(rows, np.int64), np.zeros(rows))
     return Memory(  # type: ignore[call-arg]

@@ -11,7 +11,6 @@ from typing import Any
 
 from prebleexp.policies import prefix_tree
 from prebleexp.policies.prefix_tree import agreement, find_link, new_leaf, serve
-from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NODES, NONE, View
 
@@ -99,8 +98,8 @@ def insert(tree: Any, view: View, request: int) -> tuple[int, int]:
             stamp, gpu = int(record.subtree_stamp), int(record.subtree_gpu)
         if segment == row.segments:
             return node, cut
-        child = child_of(tree, node, int(ids[row.first_segment + segment]))
-        if child == NONE:
+        child = tree.begins[ids[row.first_segment + segment]]
+        if child == 0:
             leaf = new_leaf(tree, view, node, request)
             fresh = tree.rows[leaf]
             fresh.depth, fresh.stamp, fresh.expected_output = depth + 1, stamp, math.nan

@@ -429,7 +429,7 @@ class Oracle:
             for count, unit_s in zip(self.view.work, self.overhead.unit_s, strict=True):
                 seconds += int(count) * unit_s
             if self.overhead.mode != "none":  # not said: of a request that was held, as of the last time
-                job.router_wait_s = max(0.0, now - job.arrival_s - self.prediction_s)
+                job.router_wait_s = now - (job.arrival_s + self.prediction_s)
                 job.overhead_s = self.overhead.prediction_s + seconds
             if self.overhead.mode == "serial":
                 self.deciding[job.index], self.missed = answer, False

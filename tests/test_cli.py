@@ -81,7 +81,7 @@ BAD = {
         "valid: e2, e2_released, least_work, lor, lor_tokens, random, replay, round_robin. Did you mean 'lor'?"
     ),
     "hardware=h200": "unknown hardware 'h200'; valid: a100_mistral_7b",
-    "gpu=4": "unknown key 'gpu'; valid: backend, cache_dir, ci, ci_metric, duration_s, engine, gpus,",
+    "gpu=4": "unknown key 'gpu'; valid: backend, cache_dir, check, ci, ci_metric, duration_s, engine, gpus,",
     "+foo=1": "unknown key 'foo'; valid:",
     "~rps": "rps has no value",
     "gpus=0": "gpus=0 is not valid",

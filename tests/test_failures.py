@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import signal
 import time
@@ -265,3 +266,33 @@ def test_a_cache_that_cannot_be_written_gives_what_it_has(tmp_path: Path, monkey
     assert all(one.cached for one in run_all(cells(3), cache))
     with pytest.raises(InvalidInput, match=r"2 of 5 runs are not in the cache folder .*cannot be written: Permission"):
         run_all(cells(5), cache)
+
+
+EDITED = """
+from dataclasses import dataclass
+from typing import ClassVar
+from prebleexp.policies.base import Policy
+
+@dataclass(frozen=True)
+class Edited(Policy):
+    compiled: ClassVar[bool] = False
+
+    def route(self, mine, view, request, now):
+        return 0
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_loads_a_file_edited_meanwhile_keeps_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep what the new code does under the key of the old."""
+    file = tmp_path / "edited_meanwhile.py"
+    file.write_text(EDITED)
+    monkeypatch.syspath_prepend(tmp_path)
+    policy = importlib.import_module("edited_meanwhile").Edited()
+    file.write_text(EDITED.replace("return 0", "return 1"))
+    cache = Cache(tmp_path / "cache")
+    results = run_all(cells(2, policy), cache, backend=Loky(), workers=1)
+    assert kinds(results) == ["OtherCode"] * 2
+    assert all(cache.get(one.key) is None for one in results)

@@ -430,7 +430,7 @@ def test_who_tells_at_start_is_found() -> None:
         causal(workload, made[1], faulty)
 
 
-# ---------------------------------------------------------------- where the core is not as it should be
+# ---------------------------------------------------------------- where the core once was otherwise
 def test_a_request_after_the_end_is_unrouted() -> None:
     workload = alike([0.0, 2.0], 200, 5)
     made = simulate(workload, lengths=Max(), **cluster_of(kv_tokens=100, duration_s=1.0, horizon="stop"))

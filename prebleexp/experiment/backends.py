@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -204,6 +203,8 @@ def _by_joblib(calls: Iterable[Call], at_once: int, backend: str) -> Iterator[Do
 
 def _on_dask(client: Any, calls: Iterable[Call], at_once: int) -> Iterator[Done]:
     """Not by joblib's backend for Dask, which waits for ever for a task that killed its worker."""
+    from asyncio import CancelledError
+
     numbers: dict[Any, int] = {}
 
     def submit(count: int) -> Iterator[Any]:

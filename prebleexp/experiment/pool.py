@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -152,7 +151,7 @@ class _Handover:
             if "KILL" in how:
                 message += f", as the system does when memory runs out: {memory_note(self.orders.workers)}"
             failure = Failure("WorkerDied", message, str(error))
-        elif isinstance(error, OSError | CancelledError):
+        elif isinstance(error, OSError) or type(error).__name__ == "CancelledError":  # asyncio's, if that is loaded
             raise PrebleexpError(f"the workers cannot be reached any more: {error}") from error
         else:
             failure = Failure(type(error).__name__, str(error))

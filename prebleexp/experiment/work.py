@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from prebleexp.experiment.cache import Cache, Entry, FailedRun
-from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.cell import SPECS, Cell
 from prebleexp.experiment.key import contents, differences, digest
 from prebleexp.experiment.limits import TimeLimitExceeded, limited, memory_note
 from prebleexp.experiment.provenance import provenance
@@ -76,7 +76,8 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
 
     A run's own errors are in its attempt. Raises PrebleexpError if what is finished cannot be kept.
     """
-    if stop is None:  # in a process of its own, which has loaded the files as they are by now
+    if orders.cache is None or (stop is None and not any(map(_came_along, tasks))):
+        # a process of its own has loaded files as they are by now
         strange = _strange(tasks)
         if strange is not None:
             return [Attempt(task.key, None, strange, provenance()) for task in tasks]
@@ -148,6 +149,11 @@ def _failure(error: BaseException, orders: Orders) -> Failure:
         message = f"{message or 'out of memory'} ({memory_note(orders.workers)})"
     kind = "TimeLimit" if isinstance(error, TimeLimitExceeded) else type(error).__name__
     return Failure(kind, message, "".join(traceback.format_exception(error)))
+
+
+def _came_along(task: Task) -> bool:
+    """Whether a script's own class is part of it: that is sent as it is."""
+    return any(type(getattr(task.cell, name)).__module__ == "__main__" for name in SPECS)
 
 
 def _strange(tasks: Sequence[Task]) -> Failure | None:

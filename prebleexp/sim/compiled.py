@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from numba import config, njit, types
+from numba.core.caching import FunctionCache
 
 from prebleexp import machine_code, sources
 
@@ -20,28 +21,46 @@ F = TypeVar("F", bound=Callable[..., Any])
 INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
 """whether all of it runs as plain Python (NUMBA_DISABLE_JIT)"""
 
-OPTIONS: Any = {"nogil": True, "cache": True, "_nrt": False}
+OPTIONS: Any = {"nogil": True, "_nrt": False}
 
 
 def compiled(function: F) -> F:
     """Decorator: compile for the types of the arguments when first called.
 
     One that is not the package's may allocate; it is checked, and kept, with the plug that calls it."""
-    file = function.__code__.co_filename
-    if not sources.is_own(file):
+    if not sources.is_own(function.__code__.co_filename):
         return njit(nogil=True)(function)  # type: ignore[return-value]
-    with machine_code.folder(file):
-        return _wide(njit(**OPTIONS)(function))
+    return _wide(kept(function))
 
 
 def compiled_for(signature: Any) -> Callable[[F], F]:
     """Decorator: compile one of the package's for these types alone, now: whoever enters compiled code calls it."""
 
     def compile_now(function: F) -> F:
-        with machine_code.folder(function.__code__.co_filename):
-            return njit(signature, **OPTIONS)(function)
+        dispatcher = kept(function)
+        if not INTERPRETED:
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+        return dispatcher
 
     return compile_now
+
+
+def kept(function: Any, file: str | None = None) -> Any:
+    """One of the package's, with machine code on disk, for the source file that it is of."""
+    dispatcher: Any = njit(**OPTIONS)(function)
+    if not INTERPRETED:
+        with machine_code.folder(file or function.__code__.co_filename):
+            dispatcher._cache = _Kept(function)
+    return dispatcher
+
+
+class _Kept(FunctionCache):
+    """numba gets ready to compile before it loads, which takes longer than all that a short run does besides. Code
+    without reference counts needs none of that."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        return self._load_overload(sig, target_context)
 
 
 def _wide(dispatcher: Any) -> Any:

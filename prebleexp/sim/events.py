@@ -25,7 +25,7 @@ KIND_BITS = 40
 
 @compiled
 def key(kind: int, subject: int) -> int:
-    return kind << KIND_BITS | subject
+    return kind << KIND_BITS | int(subject)  # in plain Python it may be a field's, and narrower
 
 
 @compiled

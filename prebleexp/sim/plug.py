@@ -24,7 +24,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from prebleexp import machine_code, sources
-from prebleexp.sim.compiled import INTERPRETED, OPTIONS
+from prebleexp.sim.compiled import INTERPRETED, OPTIONS, kept
 from prebleexp.sim.handles import Block
 
 
@@ -52,8 +52,9 @@ def _tuple_type(name: str, fields: tuple[str, ...]) -> Any:
 # ---------------------------------------------------------------- calling through an address
 def caller(restype: Any) -> Any:
     """`call(address, *arguments)`: what the function at that address returns; an error in it is the caller's."""
-    if INTERPRETED:
-        return lambda function, *arguments: function(*arguments)
+    if INTERPRETED:  # an int64 all the same, also if the function read a narrower one in a record
+        plain_type = {int64: int, float64: float}.get(restype, lambda nothing: nothing)
+        return lambda function, *arguments: plain_type(function(*arguments))
 
     @intrinsic
     def call(typing: Any, address: Any, *arguments: Any) -> tuple[Any, Any]:
@@ -88,7 +89,7 @@ def _whole(typing: Any, value: Any) -> Any:
     return int64(value), lambda context, builder, signature, values: context.cast(builder, values[0], value, int64)
 
 
-@njit(**OPTIONS | {"cache": False})  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _as_it_is(value: Any) -> Any:
     return value
 
@@ -201,11 +202,10 @@ def _adapter(function: Any, signature: Any, name: str, qualified: str, check: bo
     """`function(self, mine, …)` as a function of a block's handle, for whoever calls it by address."""
     python = getattr(function, "py_func", function)
     file, own = python.__code__.co_filename, sources.is_own(python.__code__.co_filename)
-    options: dict[str, Any] = dict(OPTIONS) if own else {"nogil": True, "cache": True, "boundscheck": check}
-    options["cache"] = Path(file).is_file() and "<locals>" not in qualified and not python.__closure__
+    options: dict[str, Any] = OPTIONS if own else {"nogil": True, "boundscheck": check}
     if not own:
         _let_check(python, check, set())
-    inner = function if own and function is not python else njit(**options | {"cache": False})(python)
+    inner = function if own and function is not python else njit(**options)(python)
     returned = _whole if isinstance(signature.return_type, types.Integer) else _as_it_is
     made = FunctionType(
         _ADAPTERS[len(signature.args) - 1].__code__,
@@ -213,9 +213,15 @@ def _adapter(function: Any, signature: Any, name: str, qualified: str, check: bo
         name,
     )
     made.__qualname__ = qualified
-    variant = machine_code.variant_of(file, check)
-    with machine_code.folder(file, python.__module__, variant) if options["cache"] else nullcontext():
-        (overload,) = njit(signature, **options)(made).overloads.values()
+    if own:
+        dispatcher = kept(made, file)
+        dispatcher.compile(signature)
+    else:
+        cached = Path(file).is_file() and "<locals>" not in qualified and not python.__closure__
+        variant = machine_code.variant_of(file, check)
+        with machine_code.folder(file, python.__module__, variant) if cached else nullcontext():
+            dispatcher = njit(signature, cache=cached, **options)(made)
+    (overload,) = dispatcher.overloads.values()
     return _Made(overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name), overload)
 
 

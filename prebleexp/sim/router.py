@@ -103,10 +103,9 @@ def _decided(world: World, request: int, answer: int) -> bool:
     for unit in range(4):
         seconds += rules.unit_s[unit] * world.seen.work[unit]
         world.seen.work[unit] = 0
-    waited = control.now - world.seen.requests[request].arrival_s
+    waited = control.now - world.arrivals[request]
     job.overhead_s = rules.prediction_s + seconds
     if rules.overhead == SERIAL:
-        waited = max(0.0, waited - rules.prediction_s)
         control.deciding, control.missed, job.answer = 1, 0, answer
         push(world.events, control, control.now + seconds, key(DECIDED, request))
     else:

@@ -47,9 +47,7 @@ ACCOUNT = np.dtype(
 )
 """Of a link: what the GPU has to do with the prefix that the node is; nothing, if it is none."""
 
-RECOMPUTED = np.dtype(
-    [("gpu", np.int32), ("own", np.int32), ("tokens", np.int64), ("seconds", np.float64)], align=True
-)
+RECOMPUTED = np.dtype([("gpu", np.int32), ("own", np.int32), ("tokens", np.int64), ("seconds", np.float64)], align=True)
 """Of a link: what it took the GPU to compute so many own tokens of a node again, when that was last asked."""
 
 PREFIX = prefix_records.dtype(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NODES, NONE, SEGMENTS, View
+from prebleexp.sim.records import NODES, SEGMENTS, View
 from prebleexp.sim.types import Setup, records
 
 NODE = np.dtype(
@@ -35,9 +35,8 @@ class PrefixIndex(NamedTuple):
     """(1,) nodes so far"""
     holders: Any
     """(nodes, words) the GPUs that hold each, 64 a word"""
-    slot_keys: Any
-    """children by (parent, first segment id), by open addressing; 0: empty"""
-    slot_nodes: Any
+    begins: Any
+    """(segment ids,) the node that begins with a segment; 0: none"""
     held: Any
     """(GPUs,) tokens that each holds"""
 
@@ -45,13 +44,11 @@ class PrefixIndex(NamedTuple):
 def prefix_index(setup: Setup) -> PrefixIndex:
     """An empty one for the requests of a run: each adds two nodes at most."""
     size = 2 * setup.requests + 1
-    slots = 1 << (2 * size).bit_length()
     return PrefixIndex(
         records(size, NODE),
         np.ones(1, np.int64),
         np.zeros((size, -(-setup.gpus // 64)), np.int64),
-        np.zeros(slots, np.int64),
-        np.zeros(slots, np.int32),
+        np.zeros(setup.segment_ids, np.int32),
         np.zeros(setup.gpus, np.int64),
     )
 
@@ -98,8 +95,8 @@ def insert(index: PrefixIndex, view: View, request: int, gpu: int) -> None:
     node, segment = 0, 0
     while segment < row.segments:
         first = int(view.prompts.ids[row.first_segment + segment])
-        child = _child(index, node, first)
-        if child == NONE:
+        child = int(index.begins[first])
+        if child == 0:
             child = _new_node(index, node, request, int(row.segments), int(row.prompt_tokens), first)
         agreed = _agree(index, view, child, request, segment)
         if agreed < nodes[child].segment:
@@ -115,8 +112,8 @@ def forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) 
     node, segment = 0, 0
     while segment < row.segments:
         first = int(view.prompts.ids[row.first_segment + segment])
-        child = _child(index, node, first)
-        if child == NONE:
+        child = int(index.begins[first])
+        if child == 0:
             return
         agreed = _agree(index, view, child, request, segment)
         kept = _segments_within(view, row, segment, agreed, tokens)
@@ -138,8 +135,8 @@ def _walk(index: PrefixIndex, view: View, request: int) -> tuple[int, int]:
     node, segment = 0, 0
     while segment < row.segments:
         view.work[NODES] += 1
-        child = _child(index, node, int(view.prompts.ids[row.first_segment + segment]))
-        if child == NONE:
+        child = int(index.begins[view.prompts.ids[row.first_segment + segment]])
+        if child == 0:
             break
         agreed = _agree(index, view, child, request, segment)
         if agreed < nodes[child].segment:
@@ -182,7 +179,7 @@ def _new_node(index: PrefixIndex, parent: int, owner: int, segment: int, tokens:
     index.count[0] += 1
     record = index.nodes[node]
     record.parent, record.owner, record.segment, record.tokens = parent, owner, segment, tokens
-    _set_child(index, parent, first, node)
+    index.begins[first] = node
     return node
 
 
@@ -197,7 +194,7 @@ def _split(index: PrefixIndex, view: View, lower: int, segment: int, first: int)
     for word in range(index.holders.shape[1]):
         index.holders[upper, word] = index.holders[lower, word]
     record.parent = upper
-    _set_child(index, upper, int(view.prompts.ids[row.first_segment + segment]), lower)
+    index.begins[view.prompts.ids[row.first_segment + segment]] = lower
     return upper
 
 
@@ -207,27 +204,3 @@ def _hold(index: PrefixIndex, node: int, gpu: int) -> None:
         index.holders[node, gpu >> 6] |= np.int64(1) << np.int64(gpu & 63)
         record = index.nodes[node]
         index.held[gpu] += record.tokens - index.nodes[record.parent].tokens
-
-
-@compiled
-def _slot(index: PrefixIndex, key: int) -> int:
-    """Where `key` is in the table, or the empty slot where it would be."""
-    mask = len(index.slot_keys) - 1
-    mixed = (key >> 32) * 1640531527 + (key & 0xFFFFFFFF) * 40503  # less than 2^63, so that plain Python agrees
-    slot = (mixed ^ (mixed >> 16)) & mask
-    while index.slot_keys[slot] != key and index.slot_keys[slot] != 0:
-        slot = (slot + 1) & mask
-    return slot
-
-
-@compiled
-def _child(index: PrefixIndex, parent: int, first: int) -> int:
-    slot = _slot(index, parent << 32 | (first + 1))
-    return int(index.slot_nodes[slot]) if index.slot_keys[slot] != 0 else NONE
-
-
-@compiled
-def _set_child(index: PrefixIndex, parent: int, first: int, node: int) -> None:
-    key = parent << 32 | (first + 1)
-    slot = _slot(index, key)
-    index.slot_keys[slot], index.slot_nodes[slot] = key, node

@@ -105,13 +105,13 @@ def made(rows: int, kind: np.dtype[Any]) -> Any:
 
 def tree(setup: Setup, row: np.dtype[Any], control: np.dtype[Any]) -> Tree:
     """An empty one, without prefixes."""
-    size, ids = first_rows(setup), 1 + int(setup.workload.segment_ids.max(initial=0))
+    size = first_rows(setup)
     rows, one = made(size, row), records(1, control)[0]
     root = rows[0]
     root.parent = root.owner = root.prefix = root.gpu = root.next = NONE
     one.free_row = one.free_prefix = one.first_prefix = one.last_prefix = NONE
     one.rows, one.free_rows, one.free_prefixes = 1, size - 1, size
-    return Tree(one, rows, np.zeros(ids, np.int32))
+    return Tree(one, rows, np.zeros(setup.segment_ids, np.int32))
 
 
 # ---------------------------------------------------------------- room

@@ -205,6 +205,11 @@ class Setup:
     """for engines: a router that looks into it is an oracle"""
 
     @property
+    def segment_ids(self) -> int:
+        """How many ids the segments of prompts have: all are less."""
+        return 1 + int(self.workload.segment_ids.max(initial=-1))
+
+    @property
     def rng(self) -> np.random.Generator:
         """The generator of the run's seed, from its beginning."""
         return np.random.default_rng(self.seed)

@@ -128,15 +128,21 @@ def flattened(content: Mapping[str, Any]) -> dict[str, Value]:
 def compare(a: Sequence[Measured], b: Sequence[Measured], metric: str) -> Comparison:
     """Pair the runs of two sides by configuration and seed.
 
-    Columns that have one value all over A and another all over B are what differs; the rest must be equal. Raises
-    InvalidInput if a side is empty, or nothing is common.
+    Columns that have one value all over A and another all over B are what differs; those that one side has several
+    values of and the other nothing (lor reads no lengths) tell cells apart, and the other side's run is the same in
+    each; the rest must be equal. Raises InvalidInput if a side is empty, or nothing is common.
     """
     for name, side in (("A", a), ("B", b)):
         if not side:
             raise InvalidInput(f"{name} has no runs")
     differs = _differing(a, b)
     ones, others = _by_place(a, differs), _by_place(b, differs)
-    pairs = {place: _pairs(ones[place], others[place]) for place in ones if place in others}
+    alone = _of_one_side(a, b)
+    partners: dict[Place, list[Place]] = {}
+    for other in others:
+        partners.setdefault(_without(other, alone), []).append(other)
+    matched = [(place, other) for place in ones for other in partners.get(_without(place, alone), ())]
+    pairs = {tuple(sorted({*place, *other})): _pairs(ones[place], others[other]) for place, other in matched}
     common = {place: runs for place, runs in pairs.items() if _values(runs, metric)}
     if not common:
         raise InvalidInput(_why_nothing(a, b, differs, bool(pairs), metric))
@@ -145,7 +151,7 @@ def compare(a: Sequence[Measured], b: Sequence[Measured], metric: str) -> Compar
     fixed = {name: places[0].get(name) for name in names if len({place.get(name) for place in places}) == 1}
     cells = [_cell(place, runs, metric, len(common), fixed) for place, runs in common.items()]
     order = sorted(cells, key=lambda cell: [_rank(value) for value in cell.place.values()])
-    left_out = len(ones) + len(others) - 2 * len(pairs)
+    left_out = len(ones) + len(others) - len({one for one, _ in matched}) - len({other for _, other in matched})
     silent = [[all(pair[i].metrics.get(metric) is None for pair in runs) for runs in pairs.values()] for i in (0, 1)]
     return Comparison(metric, tuple(order), differs, fixed, left_out, (sum(silent[0]), sum(silent[1])))
 
@@ -157,6 +163,16 @@ def _differing(a: Sequence[Measured], b: Sequence[Measured]) -> dict[str, tuple[
         if len(of_a) == len(of_b) == 1 and of_a != of_b:
             found[name] = (of_a.pop(), of_b.pop())
     return found
+
+
+def _of_one_side(a: Sequence[Measured], b: Sequence[Measured]) -> set[str]:
+    """Columns that no run of one side has: nothing there depends on them."""
+    of_a, of_b = ({name for run in side for name, value in run.place.items() if value is not None} for side in (a, b))
+    return of_a ^ of_b
+
+
+def _without(place: Place, names: set[str]) -> Place:
+    return tuple((name, value) for name, value in place if name not in names)
 
 
 def _by_place(side: Sequence[Measured], without: Mapping[str, object]) -> dict[Place, dict[Value, Measured]]:

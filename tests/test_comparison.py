@@ -71,6 +71,20 @@ def test_what_only_one_side_has_is_counted_and_what_varies_names_a_cell() -> Non
     assert found.left_out == 2
 
 
+def test_a_run_that_reads_no_lengths_is_compared_with_every_setting_of_them() -> None:
+    """As it is when the README is followed in order: lor, e2, then e2 told true lengths."""
+    a = side("lor", {4: [1, 2], 8: [1, 2]})
+    b = side("e2", {4: [2, 4], 8: [2, 4]}, lengths="Max") + side("e2", {4: [1, 2], 16: [1, 2]}, lengths="Oracle")
+    found = compare(a, b, METRIC)
+    places = [{"gpus": 4, "lengths": "Max"}, {"gpus": 4, "lengths": "Oracle"}, {"gpus": 8, "lengths": "Max"}]
+    assert [cell.place for cell in found.cells] == places
+    assert [cell.difference for cell in found.cells] == [1, 0, 1]
+    assert found.left_out == 1
+    turned = compare(b, a, METRIC)
+    assert [cell.place for cell in turned.cells] == places
+    assert turned.left_out == 1
+
+
 def test_fields_that_only_one_policy_has_tell_the_sides_apart() -> None:
     found = compare(side("a", {4: [1, 2]}), side("b", {4: [1, 2]}, **{"policy.window_s": 180}), METRIC)
     assert found.differs == {"policy": ("a", "b"), "policy.window_s": (None, 180)}

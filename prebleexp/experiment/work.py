@@ -108,14 +108,14 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
 def ready(tasks: Sequence[Task], check: bool) -> None:
     """Load the simulator and what is compiled of the cells, or compile them: no run's time goes on that."""
     for task in tasks:
+        plugs = tuple(type(getattr(task.cell, name)) for name in PLUGS)
+        if (plugs, check) in _READY:
+            continue
         # what a policy in plain Python does takes its run's time, and may not end this process
         policy = task.cell.policy if task.cell.policy.compiled else _Absent()
-        cell = replace(task.cell, policy=policy, horizon="stop")
-        plugs = tuple(type(getattr(cell, name)) for name in PLUGS)
-        if (plugs, check) not in _READY:
-            with suppress(Exception):  # a run says itself what is wrong with it
-                simulate_cell(cell, NOTHING, check=check)
-            _READY.add((plugs, check))
+        with suppress(Exception):  # a run says itself what is wrong with it
+            simulate_cell(replace(task.cell, policy=policy, horizon="stop"), NOTHING, check=check)
+        _READY.add((plugs, check))
 
 
 class _Absent(Policy):

@@ -47,9 +47,8 @@ def folder_of(file: str, module: str | None = None, variant: str = "") -> Path:
 
 
 def is_missing(file: str, module: str | None = None, check: bool = True) -> bool:
-    """Whether nothing was ever compiled from this file as it is."""
-    place = folder_of(file, module, variant_of(file, check))
-    return not (place.is_dir() and any(place.iterdir()))
+    """Whether nothing was ever compiled from this file as it is. Its folder is there as soon as it was loaded."""
+    return not any(folder_of(file, module, variant_of(file, check)).rglob("*.nbi"))
 
 
 def _digest(file: Path, module: str | None) -> str:

@@ -341,9 +341,9 @@ def test_it_is_known_when_nothing_was_compiled_yet(package: Path, tmp_path: Path
         assert machine_code.is_missing(str(file))
         place = machine_code.folder_of(str(file))
         assert place.is_relative_to(tmp_path / "kept")
-        place.mkdir(parents=True)
+        (place / "sim_0123").mkdir(parents=True)  # as numba does when a function is only defined
         assert machine_code.is_missing(str(file))
-        (place / "a.nbi").touch()
+        (place / "sim_0123" / "a.nbi").touch()
         assert not machine_code.is_missing(str(file))
         edit(file)
         forget()

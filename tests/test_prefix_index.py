@@ -23,6 +23,7 @@ from prebleexp.sim.types import Setup, Workload
 from prebleexp.sim.world import made_cache, made_view, records
 from prebleexp.testing import check_policy
 from tests.test_laws import workload_of
+from tests.test_speed import REQUESTS_PER_CPU_SECOND
 
 Path = tuple[int, ...]
 
@@ -160,11 +161,11 @@ def test_a_decision_is_quick(policies: Any, name: str, most_ns: float) -> None:
     arguments = (int(routing.record.route), int(routing.record.own), view.handle, len(workload))
     ask(*arguments)
     best = float("inf")
-    for _ in range(20):
+    for _ in range(100):  # the least disturbed
         fresh = Routing(getattr(policies, name)(), setup, check=False)
         start = time.perf_counter()
         ask(int(fresh.record.route), int(fresh.record.own), view.handle, len(workload))
         best = min(best, (time.perf_counter() - start) / len(workload) * 1e9)
-    slowness = max(1.0, 900_000 / bench.measure(cell)["requests_per_cpu_second"])
+    slowness = max(1.0, REQUESTS_PER_CPU_SECOND / bench.measure(cell)["requests_per_cpu_second"])
     print(f"{name}: {best:.0f} ns a decision on 8 GPUs, on a machine {slowness:.2f} times as slow")
     assert best < most_ns * slowness

@@ -16,10 +16,9 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
-
-
 _TEXTS: dict[Path, bytes] = {}
 """somebody's own files as this process has them"""
 
@@ -29,13 +28,20 @@ class Part:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        module = sys.modules.get(cls.__module__)
-        file = getattr(module, "__file__", None)
-        if file is not None and not is_own(file):
-            name = module.__spec__.name if module is not None and module.__spec__ else None
-            for one in with_imports(Path(file).resolve(), name):
+        place = place_of(cls)
+        if place is not None and not is_own(place[0]):
+            for one in with_imports(*place):
                 _TEXTS.pop(one, None)
-            with_imports(Path(file).resolve(), name)  # reads them, and what they import by now
+            with_imports(*place)  # reads them, and what they import by now
+
+
+def place_of(kind: type[Any]) -> tuple[Path, str | None] | None:
+    """The file in which a class is defined, and the name that its module is imported by, if it is; None if there is no
+    file."""
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None)
+    spec = getattr(module, "__spec__", None)
+    return None if file is None else (Path(file).resolve(), spec.name if spec else None)
 
 
 def is_own(file: str | Path) -> bool:

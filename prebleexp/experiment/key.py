@@ -6,11 +6,9 @@ import hashlib
 import inspect
 import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from prebleexp import sources
@@ -103,12 +101,10 @@ def _normal(value: Any, path: str) -> Any:
 @cache
 def _own_source(kind: type[Any]) -> str | None:
     """Digest of the source of a class that is not this package's, and of its own modules that it imports."""
-    module = sys.modules.get(kind.__module__)
-    file = getattr(module, "__file__", None)
-    if file is None:
+    place = sources.place_of(kind)
+    if place is None:
         try:
             return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
         except (OSError, TypeError):
             raise InvalidInput(f"{kind.__qualname__} has no source; define it in a Python file") from None
-    name = module.__spec__.name if module is not None and module.__spec__ else None
-    return None if sources.is_own(file) else sources.digest(sources.with_imports(Path(file).resolve(), name))
+    return None if sources.is_own(place[0]) else sources.digest(sources.with_imports(*place))

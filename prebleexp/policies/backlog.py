@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.policies import prefix_records
+from prebleexp.policies.base import Policy
 from prebleexp.policies.prefix_records import Tree
 from prebleexp.policies.prefix_tree import fill_held, find_link, insert, lost_link, serve, units
 from prebleexp.sim.compiled import compiled
@@ -108,3 +109,23 @@ def evicted(mine: Backlog, request: int, gpu: int, tokens: int) -> None:
             tree.rows[link].serves = 0
             tree.rows[node].serving -= 1
         node = int(tree.rows[node].parent)
+
+
+# ---------------------------------------------------------------- policies
+class Balancing(Policy):
+    """A policy that remembers a backlog, of whose requests it takes up and adds each (`take_up`, `add`)."""
+
+    def start(self, setup: Setup) -> Backlog:
+        return backlog(setup)
+
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return lacks_room(mine, view, request)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Backlog:
+        return with_more_room(mine, view, request)
+
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        finish(mine, view, request)
+
+    def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
+        evicted(mine, request, gpu, tokens)

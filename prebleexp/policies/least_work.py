@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from prebleexp.policies import backlog
-from prebleexp.policies.backlog import Backlog
-from prebleexp.policies.base import Policy
+from prebleexp.policies.backlog import Backlog, Balancing
 from prebleexp.policies.prefix_records import OUTPUT_UNIT
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, prefill_s
 from prebleexp.sim.records import View
-from prebleexp.sim.types import Setup
 
 NS = 1e-9
 
 
 @dataclass(frozen=True)
-class LeastWork(Policy):
+class LeastWork(Balancing):
     """The GPU that would have the least to do, in GPU seconds: prefills of its unfinished requests (as many of them as
     still wait, on average), their output to come at its share of a decode step, and the same of this request; the first
     of several.
@@ -27,15 +25,6 @@ class LeastWork(Policy):
     themselves while there are any."""
 
     follows_running: ClassVar[bool] = True
-
-    def start(self, setup: Setup) -> Backlog:
-        return backlog.backlog(setup)
-
-    def lacks_room(self, mine: Any, view: View, request: int) -> int:
-        return backlog.lacks_room(mine, view, request)
-
-    def with_more_room(self, mine: Any, view: View, request: int) -> Backlog:
-        return backlog.with_more_room(mine, view, request)
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         leaf = backlog.take_up(mine, view, request)
@@ -48,12 +37,6 @@ class LeastWork(Policy):
                 best, least, best_prefill = g, work, prefill
         backlog.add(mine, view, leaf, request, best, round(best_prefill / NS))
         return best
-
-    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
-        backlog.finish(mine, view, request)
-
-    def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
-        backlog.evicted(mine, request, gpu, tokens)
 
 
 @compiled

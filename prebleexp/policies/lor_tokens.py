@@ -6,26 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from prebleexp.policies import backlog
-from prebleexp.policies.backlog import Backlog
-from prebleexp.policies.base import Policy
+from prebleexp.policies.backlog import Balancing
 from prebleexp.policies.prefix_records import OUTPUT_UNIT
 from prebleexp.sim.records import NONE, View
-from prebleexp.sim.types import Setup
 
 
 @dataclass(frozen=True)
-class LeastOutstandingTokens(Policy):
+class LeastOutstandingTokens(Balancing):
     """The GPU with the fewest tokens to come, this request's among them: of all unfinished requests the prompt tokens
     that it did not hold when they were sent there, and their expected output; the first of several."""
-
-    def start(self, setup: Setup) -> Backlog:
-        return backlog.backlog(setup)
-
-    def lacks_room(self, mine: Any, view: View, request: int) -> int:
-        return backlog.lacks_room(mine, view, request)
-
-    def with_more_room(self, mine: Any, view: View, request: int) -> Backlog:
-        return backlog.with_more_room(mine, view, request)
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         leaf = backlog.take_up(mine, view, request)
@@ -37,9 +26,3 @@ class LeastOutstandingTokens(Policy):
                 best, least, best_new = g, tokens, new
         backlog.add(mine, view, leaf, request, best, best_new)
         return best
-
-    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
-        backlog.finish(mine, view, request)
-
-    def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
-        backlog.evicted(mine, request, gpu, tokens)

@@ -19,6 +19,7 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import cache as cache_module
 from prebleexp.experiment import durable, filesystem
 from prebleexp.experiment.cache import Cache, Entry
+from tests.yardstick import least, slowness
 
 KEY = "ab" * 32
 REQUESTS = b"PAR1 many requests PAR1" * 20
@@ -242,11 +243,10 @@ def test_a_thousand_entries_are_read_quickly(tmp_path: Path) -> None:
     names = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(1000)]
     for name in names:
         cache.put(entry(name, None))
-    start = time.perf_counter()
     assert all(cache.get(name) for name in names)
-    seconds = time.perf_counter() - start
+    seconds = least(lambda: [cache.get(name) for name in names])
     print(f"{seconds:.2f} s")
-    assert seconds < 4
+    assert seconds < 4 * slowness()
 
 
 def test_a_new_folder_says_its_format_and_an_unmarked_one_is_of_the_first(tmp_path: Path) -> None:

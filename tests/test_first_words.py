@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from prebleexp import bench
 from prebleexp.__main__ import main
 from prebleexp.experiment import compiling
 from prebleexp.launch import configure
 from tests.recordings import ROOT
+from tests.yardstick import slowness_compiled
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,17 @@ def test_what_is_compiled_is_said_once_and_only_where_it_is_missing(
 @pytest.mark.slow
 def test_on_a_terminal_something_is_said_within_a_second_and_compiling_counts_its_seconds(tmp_path: Path) -> None:
     """On a pseudo-terminal, nothing compiled yet. The bound is for the machine of README, How fast."""
-    row = bench.measure(configure.cells([*bench.CASE, "policy=lor"])[0])
-    slowness = max(1.0, 900_000 / row["requests_per_cpu_second"])
+    slower = slowness_compiled()
     said, code = _on_a_terminal(tmp_path)
     silences = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(said)]
     first = min([said[0][0], *(_on_a_terminal(tmp_path, f"seed={seed}")[0][0][0] for seed in (1, 2))])
-    print(f"first words after {first:.2f} s, longest silence {max(silences):.2f} s, slowness {slowness:.2f}")
+    print(f"first words after {first:.2f} s, longest silence {max(silences):.2f} s, slowness {slower:.2f}")
     assert code == 0
     assert "runs are in the cache" in said[0][1]
-    assert first < 1 * slowness
+    assert first < 1 * slower
     whole = "".join(text for _, text in said)
     assert len(set(re.findall(r"compiling [^\r\n]*?(\d+:\d\d:\d\d)", whole))) >= 3
-    assert max(silences) < 2 * slowness
+    assert max(silences) < 2 * slower
 
 
 def _on_a_terminal(folder: Path, *arguments: str) -> tuple[list[tuple[float, str]], int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import COLUMNS, Workload
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.react import React
+from tests.yardstick import least, slowness
 
 MIX = OutputLength((1, 300), (0.5, 0.5))
 CONSTANT = OutputLength((150,), (1.0,))
@@ -197,8 +197,7 @@ def test_prompts_too_long_for_a_column_are_refused_in_one_line() -> None:
 
 @pytest.mark.slow
 def test_a_million_requests_are_drawn_in_two_seconds() -> None:
-    begin = time.perf_counter()
     workload = draw(n=1_000_000, rps=1000)
-    seconds = time.perf_counter() - begin
+    seconds = least(lambda: draw(n=1_000_000, rps=1000), times=2)
     print(f"\n{len(workload):,} requests in {seconds:.2f} s")
-    assert seconds < 2
+    assert seconds < 2 * slowness()

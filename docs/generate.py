@@ -11,8 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from prebleexp.commands import options
 from prebleexp.experiment.runs import GIVEN
-from prebleexp.launch import configs, options, specs
+from prebleexp.launch import configs, specs
 from prebleexp.launch.configure import GROUPS
 from prebleexp.metrics import DECLARED, QUANTITIES, Metric
 from prebleexp.report.meanings import meanings

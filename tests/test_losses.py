@@ -12,7 +12,7 @@ import pytest
 
 import prebleexp
 from prebleexp.__main__ import main
-from prebleexp.compare import _broken
+from prebleexp.commands.compare import _broken
 from prebleexp.comparison import Measured, Verdict, compare, limit_of
 from prebleexp.errors import InvalidInput
 from prebleexp.losses import as_text, lost, sentences, unserved

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prebleexp import bench
+from prebleexp.commands import bench
 from prebleexp.engines.released.engine import Released
 from prebleexp.experiment import runs
 from prebleexp.launch import configure

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prebleexp import sql
 from prebleexp.__main__ import main
+from prebleexp.commands import sql
 from prebleexp.experiment.results import Result
 from prebleexp.experiment.work import Failure
 from prebleexp.launch import configure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from prebleexp import bench
+from prebleexp.commands import bench
 from prebleexp.launch import configure
 
 REQUESTS_PER_CPU_SECOND = 1_350_000

@@ -10,13 +10,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from prebleexp import store
+from prebleexp.commands import line
+from prebleexp.commands.arguments import Given
 from prebleexp.comparison import Comparison, Limit, Measured, Verdict, compare, flattened, limit_of, metric_of
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
-from prebleexp.launch.given import Given
 from prebleexp.losses import lost, sentences
+from prebleexp.publish import DATABASE
 from prebleexp.report import compare_page, frame
 from prebleexp.report.wording import percent, percent_difference, plain, short, slug
 
@@ -30,7 +32,7 @@ OF_RUNS = ("replications", "workers", "backend", "max_replications", "ci", "keep
 LABELS = ("part", "variant")
 
 
-def main(arguments: Sequence[str], command: str, database: str) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Print a line for every cell, write the page, and return 1 if `fail_if` holds, else 0.
 
     Raises InvalidInput if a side does not exist, or nothing can be compared.
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     if labels and not sweep:
         raise InvalidInput(f"{', '.join(labels)} belong to a sweep of several parts; say which, as sweep=paper")
     known, filters = sorted(given.known), given.rest()
-    found_a, found_b = (_side(name, folder, database, sweep, labels) for name in sides)
+    found_a, found_b = (_side(name, folder, sweep, labels) for name in sides)
     _refuse_unknown(filters, [*found_a, *found_b], known)
     a, b = _chosen(found_a, filters), _chosen(found_b, filters)
     found = compare(a, b, metric)
@@ -59,18 +61,18 @@ def main(arguments: Sequence[str], command: str, database: str) -> int:
     _print(found, output)
     if report != "none":
         path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
-        page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
+        page = compare_page.render(found, sides[0], sides[1], line("compare", *arguments), fail_if, broken, losses)
         print(frame.write(path / "index.html", page), file=sys.stderr)
-    for line in (_account(found), *(f"prebleexp: {one}" for one in losses)):
-        print(line, file=sys.stderr)
-    for line in broken:
-        print(f"fail_if={fail_if}: {line}", file=sys.stderr)
+    for text in (_account(found), *(f"prebleexp: {one}" for one in losses)):
+        print(text, file=sys.stderr)
+    for text in broken:
+        print(f"fail_if={fail_if}: {text}", file=sys.stderr)
     if limit is not None and not broken:
         print(f"fail_if={fail_if}: passed{_unsure(judged, limit)}", file=sys.stderr)
     return 1 if broken else 0
 
 
-def _side(name: str, folder: Path, database: str, sweep: str, labels: Mapping[str, str]) -> list[Run]:
+def _side(name: str, folder: Path, sweep: str, labels: Mapping[str, str]) -> list[Run]:
     """The runs of a side, with what filters may ask of them."""
     if _is_file(name):
         with TemporaryDirectory() as scratch:
@@ -78,9 +80,10 @@ def _side(name: str, folder: Path, database: str, sweep: str, labels: Mapping[st
             for refused in archive.take_in(cache, Path(name)).refused:
                 print(f"{name}: {refused}", file=sys.stderr)
             return [_measured(entry) for entry in _entries(cache, cache.keys())]
-    if not (folder / database).is_file():
-        raise InvalidInput(f"there is no file {name!r}, and no database {folder / database}; runs make it")
-    path, known = folder / database, store.names(folder / database)
+    path = folder / DATABASE
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {name!r}, and no database {path}; runs make it")
+    known = store.names(path)
     if sweep and sweep not in known["experiment"]:
         raise unknown("sweep", sweep, known["experiment"])
     if name in known["experiment"] and not sweep:

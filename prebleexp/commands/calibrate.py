@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.bench import decision_s
+from prebleexp.commands.bench import decision_s
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
@@ -51,8 +51,8 @@ class Fit:
     fitted: Floats
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print both fits, each with its residuals. Raises InvalidInput for anything but "overhead"."""
+def run(arguments: Sequence[str]) -> int:
+    """Print both fits, each with its residuals."""
     if list(arguments) != ["overhead"]:
         raise InvalidInput(f"calibrate knows overhead, not {' '.join(arguments) or 'nothing'!r}")
     published = [(configured(policy, gpus, rps, AS_PUBLISHED), seconds) for policy, gpus, rps, seconds in PUBLISHED]
@@ -61,6 +61,7 @@ def main(arguments: Sequence[str]) -> None:
     report(
         "this package's compiled policies on this machine", [(cell, decision_s(cell, runs.draw(cell))) for cell in own]
     )
+    return 0
 
 
 def configured(policy: str, gpus: int, rps: float, rest: Sequence[str]) -> Cell:

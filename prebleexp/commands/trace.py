@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prebleexp import losses
+from prebleexp.commands import line
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable, runs
 from prebleexp.experiment.cache import Cache
@@ -23,7 +24,7 @@ TRACE = "trace.json"
 KEY_LETTERS = 12
 
 
-def main(arguments: Sequence[str], command: str) -> int:
+def run(arguments: Sequence[str]) -> int:
     """`arguments` are overrides, or the key of a run in the cache with overrides of settings; of several replications
     the first is traced. Returns the exit code. Raises InvalidInput for what is not valid."""
     job = _job(arguments)
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str], command: str) -> int:
         gpus=cell.gpus,
         kv_tokens=kv_tokens,
         title=_title(cell),
-        command=command,
+        command=line("trace", *arguments),
         key=key,
         configuration=configuration,
         files={"Every step, for ui.perfetto.dev": TRACE},

@@ -9,9 +9,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from prebleexp.commands import line
+from prebleexp.commands.arguments import Given
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.launch import tables
-from prebleexp.launch.given import Given
 from prebleexp.launch.progress import Progress
 from prebleexp.predict import data, evaluate, train
 from prebleexp.predict.predictor import ENDING, MODELS, Predictor
@@ -28,7 +29,7 @@ SHOWN = {
 MOST_THREADS = 1024
 
 
-def run(arguments: Sequence[str], command: str) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Do what the arguments say and return the exit code. Raises InvalidInput for what is not valid, libraries that
     are not installed included."""
     if not arguments or arguments[0] not in COMMANDS:
@@ -36,7 +37,7 @@ def run(arguments: Sequence[str], command: str) -> int:
     for word in arguments[1:]:
         if "=" not in word:
             raise InvalidInput(f"predict {arguments[0]} does not know {word!r}; settings are written key=value")
-    return COMMANDS[arguments[0]](Given(arguments[1:]), command)
+    return COMMANDS[arguments[0]](Given(arguments[1:]), line("predict", *arguments))
 
 
 def _train(given: Given, command: str) -> int:

@@ -18,6 +18,7 @@ from prebleexp import store
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import durable
 from prebleexp.launch import tables
+from prebleexp.publish import DATABASE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,7 @@ FROM duckdb_columns() AS c JOIN duckdb_tables() AS t USING (table_oid) ORDER BY 
 """
 
 
-def run(arguments: Sequence[str], database: str) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Print or write the answer to a query, or without one which columns there are; 0.
 
     Raises InvalidInput for a query that is not valid, PrebleexpError if the answer cannot be written or the database is
@@ -55,9 +56,10 @@ def run(arguments: Sequence[str], database: str) -> int:
             f"output={output} is not valid; it must be one of {', '.join(OUTPUTS)} (parquet with to=FILE)"
         )
     folder = Path(options.get("cache_dir", "cache")).expanduser()
-    if not (folder / database).is_file():
-        raise InvalidInput(f"there is no database {folder / database}; runs make it")
-    _write(answer(folder / database, queries[0] if queries else SCHEMA), output, to)
+    database = folder / DATABASE
+    if not database.is_file():
+        raise InvalidInput(f"there is no database {database}; runs make it")
+    _write(answer(database, queries[0] if queries else SCHEMA), output, to)
     return 0
 
 

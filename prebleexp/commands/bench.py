@@ -30,7 +30,7 @@ SECONDS = (15, 60, 240, 960)
 """8 GPUs, 64 requests a second"""
 
 
-def main(arguments: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> int:
     """Print a line a policy, or with `scaling` one for each size of the cluster and each length of the run.
 
     `policy=NAME[,NAME…]`: these, one's own too; `output=json` prints a list of rows. Raises InvalidInput for other
@@ -52,8 +52,9 @@ def main(arguments: Sequence[str]) -> None:
     rows = scaling(policies or SCALED) if scaled else throughput(policies or POLICIES)
     if output == "json":
         print(json.dumps(rows, indent=1))
-        return
+        return 0
     tables.show(list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
+    return 0
 
 
 def throughput(policies: Sequence[str] = POLICIES) -> list[dict[str, Any]]:

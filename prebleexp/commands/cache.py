@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from prebleexp.commands.arguments import Given
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
 from prebleexp.experiment import archive, care
 from prebleexp.experiment.cache import Cache, Entry, FailedRun
 from prebleexp.experiment.care import Item
 from prebleexp.experiment.key import differences
 from prebleexp.launch import tables
-from prebleexp.launch.given import Given
 
 SORTS = ("age", "size", "seconds")
 COLUMNS = (

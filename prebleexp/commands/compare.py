@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     if report != "none":
         path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
         page = compare_page.render(found, sides[0], sides[1], line("compare", *arguments), fail_if, broken, losses)
-        print(frame.write(path / "index.html", page), file=sys.stderr)
+        print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
     for text in (_account(found), *(f"prebleexp: {one}" for one in losses)):
         print(text, file=sys.stderr)
     for text in broken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from prebleexp.errors import InvalidInput
@@ -27,6 +28,10 @@ options:
   -m, --multirun    sweep; values may be lists (a,b), range(start,stop,step) or glob(*)
   --dry             list what would be computed, and how long it would take
   --cfg job         print the composed configuration and stop (--resolve, --package PACKAGE)
+  --info [WHAT]     how it is composed: all, config, defaults, defaults-tree, plugins or searchpath
+  -cd, --config-dir DIR     a folder with more choices, as conf/ has them
+  -cn, --config-name NAME   begin with that configuration instead of conf/config.yaml
+  -sc, --shell-completion install=bash   print what makes a shell complete names and values (bash, zsh, fish)
   --version
   -h, --help
 """
@@ -38,6 +43,10 @@ examples:
   python -m prebleexp -m gpus=4,8,16 rps=1,2,4,8,16,32,64,128 policy=random,round_robin,lor
   python -m prebleexp +sweeps=fig1a replications=3
 """
+
+
+CONFIG = "config"  # configs.CONFIG, which takes as long to import as --help takes
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,6 +62,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
+    parser.add_argument("-cd", "--config-dir", type=Path)
+    parser.add_argument("-cn", "--config-name", default=CONFIG)
+    parser.add_argument("-sc", "--shell-completion", action="store_true")
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("-p", "--package")
     parser.add_argument("overrides", nargs="*")

@@ -25,7 +25,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import AnyNode, Container, DictConfig, OmegaConf, flag_override, open_dict
 
-from prebleexp.launch.configs import CONFIG, is_of_this_package, own_groups
+from prebleexp.launch.configs import has_own, is_of_this_package, primary_of
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Composer:
 
     def __init__(self, loader: ConfigLoaderImpl, fixed: Sequence[str] = ()) -> None:
         self._loader = loader
+        self._primary = primary_of(loader)
         groups = loader.get_group_options("", ObjectType.GROUP) if is_of_this_package(loader.get_search_path()) else []
         self._nodes = set(groups) - {"hydra", "sweeps", "variant"}
         self._fixed = tuple(fixed)
@@ -110,7 +111,7 @@ class Composer:
             return self._by_hydra(overrides, number)
 
     def _by_hydra(self, overrides: Sequence[str], number: int | None) -> DictConfig:
-        cfg = self._loader.load_configuration(CONFIG, [*self._fixed, *overrides], RunMode.RUN)
+        cfg = self._loader.load_configuration(self._primary, [*self._fixed, *overrides], RunMode.RUN)
         _number(cfg.hydra, number)
         return cfg
 
@@ -157,7 +158,8 @@ class Composer:
     def _repository(self, parsed: Sequence[Override]) -> CachingConfigRepository:
         lines = tuple(str(o.input_line) for o in parsed if o.key_or_group == "hydra.searchpath")
         if lines not in self._repositories:
-            self._repositories[lines] = self._loader._parse_overrides_and_create_caching_repo(CONFIG, list(lines))[1]
+            made = self._loader._parse_overrides_and_create_caching_repo(self._primary, list(lines))
+            self._repositories[lines] = made[1]
         return self._repositories[lines]
 
     def _is_structural(self, override: Override, repository: CachingConfigRepository) -> bool:
@@ -180,7 +182,7 @@ class Composer:
 
     def _load(self, structure: tuple[str, ...]) -> _Base:
         """By Hydra."""
-        cfg = self._loader.load_configuration(CONFIG, list(structure), RunMode.RUN)
+        cfg = self._loader.load_configuration(self._primary, list(structure), RunMode.RUN)
         with open_dict(cfg):
             hydra = cfg.pop("hydra")
         return _base_of(cfg, hydra, dict(hydra.runtime.choices))
@@ -190,7 +192,7 @@ class Composer:
         group's node: then the node may be taken from where it was composed alone. Groups of the user's own are left to
         Hydra."""
         names = [line.partition("=")[0] for line in structure]
-        if len(structure) == len(hydra) + 1 or own_groups() or any("searchpath" in line for line in hydra):
+        if len(structure) == len(hydra) + 1 or has_own(self._loader) or any("searchpath" in line for line in hydra):
             return structure, []
         options = [
             line

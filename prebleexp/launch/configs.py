@@ -12,7 +12,11 @@ from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 
+from prebleexp.errors import InvalidInput
+
 CONFIG = "config"
+GIVEN = "command-line"
+"""who adds the folder of --config-dir, as Hydra calls it"""
 PLUGIN = "hydra_plugins.prebleexp_plugin"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -20,12 +24,31 @@ HOME = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
 """The folder that holds conf/ and sweeps/: the package in a wheel, else the checkout."""
 
 
-def loader() -> ConfigLoaderImpl:
-    """A loader of this package's configurations. Leaves Hydra's global state (GlobalHydra) alone."""
+class Loader(ConfigLoaderImpl):
+    """Knows which of the configurations that it finds is where composing begins."""
+
+    def __init__(self, search_path: ConfigSearchPath, primary: str) -> None:
+        super().__init__(search_path)
+        self.primary = primary
+
+
+def loader(more: Path | None = None, primary: str = CONFIG) -> Loader:
+    """A loader of this package's configurations, and of those in the folder `more`. Leaves Hydra's global state
+    (GlobalHydra) alone. Raises InvalidInput if there is no such folder."""
     version.setbase("1.3")
     setup_globals()  # resolvers: ${now:…} and the like
     _register_plugin()
-    return ConfigLoaderImpl(create_config_search_path(str(HOME / "conf")))
+    search_path = create_config_search_path(str(HOME / "conf"))
+    if more is not None:
+        if not more.is_dir():
+            raise InvalidInput(f"--config-dir={more} is not a folder")
+        search_path.prepend(GIVEN, f"file://{more.resolve()}", anchor=SearchPathQuery(provider="main"))
+    return Loader(search_path, primary)
+
+
+def primary_of(loader: ConfigLoaderImpl) -> str:
+    """The name of the configuration with which it begins."""
+    return loader.primary if isinstance(loader, Loader) else CONFIG
 
 
 def extend(search_path: ConfigSearchPath, scheme: str) -> None:
@@ -44,6 +67,11 @@ def extend(search_path: ConfigSearchPath, scheme: str) -> None:
 def is_of_this_package(search_path: ConfigSearchPath) -> bool:
     """Whether it is this package's application, not another of the same environment."""
     return any((place.provider, place.path) == ("main", str(HOME / "conf")) for place in search_path.get_path())
+
+
+def has_own(loader: ConfigLoaderImpl) -> bool:
+    """Whether it finds configurations of the user."""
+    return bool(own_groups()) or any(place.provider == GIVEN for place in loader.get_search_path().get_path())
 
 
 def own_groups() -> list[Path]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from prebleexp.errors import InvalidInput
+from prebleexp.launch import places
 
 USAGE = """\
 prebleexp: to which GPU should an LLM request go?
@@ -45,7 +47,6 @@ examples:
 """
 
 
-CONFIG = "config"  # configs.CONFIG, which takes as long to import as --help takes
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
@@ -64,7 +65,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
     parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
     parser.add_argument("-cd", "--config-dir", type=Path)
-    parser.add_argument("-cn", "--config-name", default=CONFIG)
+    parser.add_argument("-cn", "--config-name", default=places.CONFIG)
     parser.add_argument("-sc", "--shell-completion", action="store_true")
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("-p", "--package")
@@ -74,12 +75,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def help_text() -> str:
     """Usage, what every config group offers, and every key with its default, from conf/config.yaml itself."""
-    from prebleexp.launch import configs
-    from prebleexp.launch.configure import GROUPS
-
-    loader = configs.loader()
-    groups = [f"  {group:14} {', '.join(loader.get_group_options(group))}" for group in (*GROUPS, "backend")]
-    sweeps = f"  {'+sweeps':14} {', '.join(loader.get_group_options('sweeps'))}"
+    names = re.findall(r"^  - (\w+): ", _config(), re.MULTILINE)
+    groups = [f"  {group:14} {', '.join(places.options(group))}" for group in names]
+    sweeps = f"  {'+sweeps':14} {', '.join(places.options('sweeps'))}"
     keys = [f"  {f'{key}={default}':22} {meaning}" for key, default, meaning in documented_keys()]
     sections = ("choices (a file each in conf/, yours in ./conf/):", *groups, sweeps, "", "keys and defaults:", *keys)
     return "\n".join((USAGE, *sections, "", EXAMPLES))
@@ -87,12 +85,14 @@ def help_text() -> str:
 
 def documented_keys() -> list[tuple[str, str, str]]:
     """(key, default, meaning) of every top-level key, from conf/config.yaml itself."""
-    from prebleexp.launch import configs
-
     found = []
-    for line in (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8").splitlines():
+    for line in _config().splitlines():
         value, _, meaning = line.partition("  # ")
         if meaning and not line.startswith((" ", "#")):
             key, _, default = value.partition(": ")
             found.append((key, default, meaning))
     return found
+
+
+def _config() -> str:
+    return (places.HOME / "conf" / f"{places.CONFIG}.yaml").read_text(encoding="utf-8")

@@ -33,12 +33,12 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
 
     from hydra.types import RunMode
 
-    from prebleexp.launch import configs
+    from prebleexp.launch import configs, places
     from prebleexp.launch.messages import MULTIRUN, understood
 
     loader = configs.loader(given.config_dir, given.config_name)
     asks_hydra = given.cfg or given.info or given.shell_completion
-    plain = not (survey or given.dry or given.multirun or asks_hydra or given.config_name != configs.CONFIG)
+    plain = not (survey or given.dry or given.multirun or asks_hydra or given.config_name != places.CONFIG)
     if plain and not any(map(_may_ask_for_more, given.overrides)):
         return _run(loader, given.overrides, line(*arguments))
     lines = [*given.overrides, MULTIRUN] if given.multirun else given.overrides

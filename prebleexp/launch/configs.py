@@ -1,4 +1,4 @@
-"""Where configurations lie, and a Hydra loader that finds them."""
+"""A Hydra loader that finds the package's configurations and the user's."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 
 from prebleexp.errors import InvalidInput
+from prebleexp.launch.places import CONFIG, HOME, own_groups
 
-CONFIG = "config"
 GIVEN = "command-line"
 """who adds the folder of --config-dir, as Hydra calls it"""
 PLUGIN = "hydra_plugins.prebleexp_plugin"
-
-_PACKAGE = Path(__file__).resolve().parent.parent
-HOME = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
-"""The folder that holds conf/ and sweeps/: the package in a wheel, else the checkout."""
 
 
 class Loader(ConfigLoaderImpl):
@@ -72,15 +68,6 @@ def is_of_this_package(search_path: ConfigSearchPath) -> bool:
 def has_own(loader: ConfigLoaderImpl) -> bool:
     """Whether it finds configurations of the user."""
     return bool(own_groups()) or any(place.provider == GIVEN for place in loader.get_search_path().get_path())
-
-
-def own_groups() -> list[Path]:
-    """Config groups of the user, in the current folder."""
-    here = Path.cwd()
-    if here == HOME:
-        return []
-    groups = sorted(path for path in (here / "conf").iterdir() if path.is_dir()) if (here / "conf").is_dir() else []
-    return [*groups, here / "sweeps"] if (here / "sweeps").is_dir() else groups
 
 
 def _register_plugin() -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from prebleexp.launch import configs
+from prebleexp.launch import configs, places
 from prebleexp.launch.compose import Composer
 
 _LOCK = threading.Lock()
@@ -30,7 +30,7 @@ def composer(overrides: Sequence[str]) -> Composer:
 
 def _files() -> Iterator[tuple[str, int, int, int]]:
     """Every file that a configuration may be made of, with what an edit changes."""
-    for place in (configs.HOME / "conf", configs.HOME / "sweeps", *configs.own_groups()):
+    for place in (places.HOME / "conf", places.HOME / "sweeps", *places.own_groups()):
         for folder, _, names in os.walk(place, followlinks=True):
             for name in names:
                 at = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118 -- paths as objects take ten times as long

@@ -162,4 +162,4 @@ def number(value: object, digits: int = 4) -> str:
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     if value.is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"

@@ -16,7 +16,12 @@ MUTATIONS = [
     # file of the package, what stands there, what stands there instead, which quick test must fail
     ("intervals.py", "t_quantile(n - 1, confidence)", "t_quantile(n, confidence)", "test_intervals.py"),
     ("precision.py", "/ len(self.looks)) *", ") *", "test_precision.py"),
-    ("errors.py", "get_close_matches(name.lower()", "get_close_matches(name", "test_newcomer.py"),
+    (
+        "errors.py",
+        "get_close_matches(name.lower()",
+        "get_close_matches(name",
+        "test_newcomer.py::test_who_says_it_otherwise_is_told_the_name",
+    ),
     ("experiment/sealed.py", "if data != ", "if not data and data != ", "test_cache.py"),
     ("experiment/cell.py", 'left_out.append("lengths")', 'left_out.append("seed")', "test_key.py"),
     ("metrics.py", "np.abs(told - lengths)", "(told - lengths)", "test_prediction.py"),

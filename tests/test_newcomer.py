@@ -104,7 +104,10 @@ def test_a_shell_completes_names(
     assert "bash fish zsh" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("said", "meant"), [("LOR", "lor"), ("Roundrobin", "round_robin"), ("h100", "h100_tp2")])
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("LOR", "lor"), ("Roundrobin", "round_robin"), ("h100", "h100_tp2"), ("ROUNDROBN", "round_robin")],
+)
 def test_who_says_it_otherwise_is_told_the_name(said: str, meant: str) -> None:
     assert str(unknown("name", said, ["round_robin", "lor", "h100_tp2"])).endswith(f"Did you mean {meant!r}?")
 

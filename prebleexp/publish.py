@@ -6,37 +6,51 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prebleexp.errors import PrebleexpError
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from prebleexp.experiment.history import Experiment
     from prebleexp.launch.session import Session
     from prebleexp.report.drawings import Drawings
     from prebleexp.report.figures import Figure
     from prebleexp.report.page import Report
 
-DATABASE = "prebleexp.duckdb"
 MOST_NAMED = 5
 """hosts or commits"""
 
 
 def load(session: Session, name: str, command: str) -> None:
-    """Bring the database up to what was run."""
-    from prebleexp import store
+    """Note what was run, and bring the database up to it. That costs no command its result: if it cannot be done now,
+    a line says so, and a later command does it."""
+    from prebleexp.experiment import history
+
+    cache = session.cache
+    if cache.read_only is not None:
+        print(f"the database {cache.database} stays as it is: {cache.read_only}", file=sys.stderr)
+        return
+    about, runs = session.experiment(name, session.settings.title or name, command)
+    try:
+        noted = history.note(cache, history.Experiment(about, runs), session.started)
+        if session.all_cached and not history.unlisted(cache) and cache.database.is_file():
+            return  # the database has it, but for how often; who asks is told (indexing.refresh)
+        _bring_up(session, noted)
+    except PrebleexpError as error:
+        print(f"prebleexp: {error}", file=sys.stderr)
+
+
+def _bring_up(session: Session, noted: Experiment) -> None:
+    from prebleexp import indexing, store
     from prebleexp.launch.rows import stored_failure
 
-    settings = session.settings
-    database = settings.cache_dir / DATABASE
-    if session.cache.read_only is not None:
-        print(f"the database {database} stays as it is: {session.cache.read_only}", file=sys.stderr)
-        return
-    about, runs = session.experiment(name, settings.title or name, command)
-    store.load(
-        database,
-        session.stored_rows,
-        session.request_files,
-        [stored_failure(result) for result in session.failed],
-        store.Experiment(about, session.started, runs),
-    )
+    failures = [stored_failure(result) for result in session.failed]
+    try:
+        indexing.bring_up(session.cache, [noted], session.stored_rows, session.request_files, failures)
+    except store.Held:
+        raise PrebleexpError(
+            f"the database {session.cache.database} is open in another process; a later command brings it up to date"
+        ) from None
 
 
 def report(session: Session, master: DictConfig, command: str) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from prebleexp.errors import PrebleexpError
 
@@ -56,7 +58,8 @@ def _bring_up(session: Session, noted: Experiment) -> None:
 def report(session: Session, master: DictConfig, command: str) -> Path:
     """Write the report of a sweep; returns the path of its page. Raises InvalidInput if the folder cannot be
     written."""
-    from prebleexp.report import frame, page
+    from prebleexp.launch.session import runs_of
+    from prebleexp.report import frame, listing, page
     from prebleexp.report.drawings import Drawings
 
     folder = session.settings.reports_dir / session.settings.sweep
@@ -64,7 +67,11 @@ def report(session: Session, master: DictConfig, command: str) -> Path:
     with frame.into(folder):
         made = _report(session, master, command, drawings)
         drawings.prune()
-    return page.write(folder, made)
+    written = page.write(folder, made)
+    about, runs = session.experiment(session.settings.sweep, made.sweep.title, command)
+    of = f"sweep of {runs_of(len({run['key'] for run in runs}))}"
+    listing.add(folder, listing.About(made.sweep.title, of, command, made.figures[0].headline, about["id"]))
+    return written
 
 
 def _report(session: Session, master: DictConfig, command: str, drawings: Drawings) -> Report:
@@ -75,6 +82,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
+    given = cast("list[str]", OmegaConf.to_container(master.hydra.overrides.task))
     with open_dict(master):
         del master["hydra"]
     about = Sweep(
@@ -89,7 +97,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     return Report(
         about,
         rows,
-        _figures(session, drawings),
+        _figures(session, drawings, given, master["replications"]),
         findings=findings(parts) if settings.findings else (),
         failures=[failure(result) for result in session.failed],
         provenance=_provenance(session),
@@ -116,20 +124,31 @@ def _provenance(session: Session) -> dict[str, str]:
     return {name: text for name, text in shown.items() if text}
 
 
-def _figures(session: Session, drawings: Drawings) -> list[Figure]:
+def _figures(session: Session, drawings: Drawings, given: Sequence[str], replications: object) -> list[Figure]:
+    from prebleexp.launch.naming import settings as settings_of
     from prebleexp.report.figures import figure
 
     settings = session.settings
     if not settings.figures:
         return [figure(settings.figure, session.rows, session.axes, drawings=drawings)]
     parts = session.rows_by_part
+    own = settings_of(given)
+
+    def command(sweep: str) -> str:
+        """Of a figure that a sweep of its own makes too, with the seeds and settings that it has here; else the
+        page's."""
+        if not sweep or f"+sweeps={sweep}" in given:
+            return ""
+        seeds = [] if any(line.startswith("replications=") for line in own) else [f"replications={replications}"]
+        return f"python -m prebleexp {shlex.join([f'+sweeps={sweep}', *seeds, *own])}"
+
     return [
         figure(
             one.draw,
             [row for part in one.parts for row in parts[part]],
             number=one.number,
             title=one.title,
-            command=f"python -m prebleexp +sweeps={one.sweep}" if one.sweep else "",
+            command=command(one.sweep),
             drawings=drawings,
         )
         for one in settings.figures

@@ -227,7 +227,8 @@ def test_a_sweep_of_the_package_may_be_narrowed_on_the_command_line(run: Run, tm
     assert code == 0
     assert err.startswith("40 runs: 40 computed")  # two variants of five lines
     assert len(out.splitlines()) == 1 + 20
-    assert (tmp_path / "reports" / "fig1a" / "index.html").exists()
+    page = tmp_path / "reports" / "fig1a-duration_s-5-gpus-4-replications-2-rps-1-2" / "index.html"
+    assert page.exists()
 
 
 def test_a_sweep_that_was_run_before_says_that_all_came_from_the_cache(run: Run) -> None:

@@ -95,10 +95,11 @@ def test_they_lie_beside_the_report_with_what_came_out(tmp_path: Path) -> None:
 def test_jobs_of_a_sweep_of_parts_lie_with_that_sweep(tmp_path: Path) -> None:
     lines = ["+sweeps=fig2", "rps=1", "replications=1", "duration_s=1", "report=none", "job_dirs=true"]
     assert main(lines) == 0
-    jobs = tmp_path / "ours" / "reports" / "fig2" / "jobs"
+    name = "fig2-duration_s-1-replications-1-rps-1"
+    jobs = tmp_path / "ours" / "reports" / name / "jobs"
     assert sorted(int(path.name) for path in jobs.iterdir()) == list(range(6))
     config = yaml.safe_load((jobs / "0" / ".hydra" / "config.yaml").read_text())
-    assert config["sweep"]["name"] == "fig2"
+    assert config["sweep"]["name"] == name
     assert config["policy"]["_target_"].endswith("ReleasedE2")
 
 

@@ -18,7 +18,7 @@ from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
 from prebleexp.losses import lost, sentences
-from prebleexp.report import compare_page, frame
+from prebleexp.report import compare_page, frame, listing
 from prebleexp.report.wording import percent, percent_difference, plain, short, slug
 
 METRIC = "norm_latency_mean_s"
@@ -63,8 +63,11 @@ def run(arguments: Sequence[str]) -> int:
     _print(found, output)
     if report != "none":
         path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
-        page = compare_page.render(found, sides[0], sides[1], line("compare", *arguments), fail_if, broken, losses)
+        command = line("compare", *arguments)
+        page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
         print(frame.write(path / "index.html", page), file=sys.stderr)
+        title = f"{sides[1]} against {sides[0]}"
+        listing.add(path, listing.About(title, "comparison", command, f"{found.metric}: {_account(found)}"))
     for text in (_account(found), *(f"prebleexp: {one}" for one in losses)):
         print(text, file=sys.stderr)
     for text in broken:

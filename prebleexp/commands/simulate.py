@@ -32,13 +32,13 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
 
     from hydra.types import RunMode
 
-    from prebleexp.launch import configs
+    from prebleexp.launch import configs, naming
     from prebleexp.launch.messages import MULTIRUN, understood
 
     loader = configs.loader()
     if not (survey or given.dry or given.cfg or given.multirun) and not any(map(_may_ask_for_more, given.overrides)):
         return _run(loader, given.overrides, line(*arguments))
-    lines = [*given.overrides, MULTIRUN] if given.multirun else given.overrides
+    lines = naming.named(given.overrides) + ([MULTIRUN] if given.multirun else [])
     with understood(loader, lines):
         if given.cfg:
             return _show(loader, given)

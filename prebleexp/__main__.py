@@ -5,11 +5,12 @@ Exit codes: 0 done, 1 some work failed, 2 bad input, 130 interrupted, 143 termin
 
 from __future__ import annotations
 
-import gc
+import atexit
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from prebleexp import commands
@@ -35,10 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # whoever read our output has seen enough; what Python would flush at exit must not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except _Terminated:
-        return _say("terminated; finished runs are kept", 143)
-    except KeyboardInterrupt:
-        return _say("interrupted; finished runs are kept", 130)
+    except KeyboardInterrupt as stop:
+        done = stop.args[0] if stop.args else "finished runs are kept"
+        return _say(f"terminated; {done}", 143) if isinstance(stop, _Terminated) else _say(f"interrupted; {done}", 130)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -63,9 +63,15 @@ def _terminate(signum: int, frame: object) -> None:
 
 def script() -> NoReturn:
     """The command, in a process of its own."""
+    here = str(Path.cwd())
+    if here not in sys.path and not sys.flags.safe_path:
+        sys.path.insert(0, here)  # as `python -m` does: policies of one's own are found by either name
     code = main()
-    gc.freeze()  # else Python, going, looks all that was imported over for cycles: a tenth of a short command
-    sys.exit(code)
+    # Nothing is left but to free, one by one, all objects that were imported: a tenth of a short command.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ class InvalidInput(PrebleexpError):
 def unknown(kind: str, name: str, valid: Iterable[str]) -> InvalidInput:
     """An `InvalidInput` for a name that is not one of `valid`; suggests the closest."""
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    said = {one.lower(): one for one in names}
+    close = difflib.get_close_matches(name.lower(), said, n=1) or [one for one in said if name and name.lower() in one]
+    hint = f" Did you mean {said[close[0]]!r}?" if close else ""
     return InvalidInput(f"unknown {kind} {name!r}; valid: {', '.join(names)}.{hint}")

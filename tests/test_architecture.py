@@ -17,6 +17,7 @@ LEVELS = {
     "sources": 0,
     "intervals": 0,
     "losses": 0,
+    "waiting": 0,
     "machine_code": 1,
     "results_view": 1,
     "precision": 1,

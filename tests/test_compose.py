@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from prebleexp.launch import configs
+from prebleexp.launch import configs, places
 from prebleexp.launch.compose import Composer
 from prebleexp.launch.configure import GROUPS, Job, job_of
 from tests.grammar import FILES, VALID, WRONG, jobs_of
@@ -51,7 +51,7 @@ def by_hydra(loader: ConfigLoaderImpl, overrides: list[str]) -> Any:
     config: Any = HydraConfig.instance()
     before = config.cfg
     try:
-        cfg = loader.load_configuration(configs.CONFIG, overrides, RunMode.RUN)
+        cfg = loader.load_configuration(places.CONFIG, overrides, RunMode.RUN)
         with open_dict(cfg):
             cfg.hydra.job.id = cfg.hydra.job.num = NUMBER
         HydraConfig.instance().set_config(cfg)

@@ -13,7 +13,7 @@ import yaml
 
 import prebleexp.sim.simulate
 from prebleexp.__main__ import main
-from prebleexp.launch import configs
+from prebleexp.launch import places
 from tests.test_cli import ROOT, served
 
 RECORDS = ("config.yaml", "hydra.yaml", "overrides.yaml")
@@ -22,7 +22,7 @@ import sys
 import hydra
 
 sys.path.insert(0, {root!r})
-from prebleexp.launch import configs
+from prebleexp.launch import configs, places
 
 configs.loader()  # makes the plugin known
 
@@ -53,7 +53,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def by_hydra(arguments: list[str], folder: Path) -> None:
     folder.mkdir()
-    (folder / "app.py").write_text(APPLICATION.format(root=str(ROOT), conf=str(configs.HOME / "conf")))
+    (folder / "app.py").write_text(APPLICATION.format(root=str(ROOT), conf=str(places.HOME / "conf")))
     subprocess.run([sys.executable, "app.py", "-m", *arguments], cwd=folder, check=True, capture_output=True)
 
 

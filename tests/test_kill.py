@@ -89,7 +89,8 @@ def test_an_interrupted_sweep_says_so_in_one_line_and_keeps_what_is_finished(
     process.send_signal(number)
     _, said = process.communicate()
     assert process.returncode == code, said
-    assert re.fullmatch(r"prebleexp: (interrupted|terminated); finished runs are kept", said.splitlines()[-1])
+    last = r"prebleexp: (interrupted|terminated); [\d,]+ of [\d,]+ runs are done, and kept"
+    assert re.fullmatch(last, said.splitlines()[-1])
     assert "Traceback" not in said
     before = finished(tmp_path)
     assert len(before) >= 20

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from prebleexp import sources
 from prebleexp.experiment import provenance as module
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.provenance import FIELDS, provenance
@@ -21,6 +24,7 @@ from tests.yardstick import least, slowness
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     module._of_this_process.cache_clear()
+    module._is_uncommitted.cache_clear()
 
 
 def test_a_run_says_which_code_and_which_machine_made_it(tmp_path: Path) -> None:
@@ -49,7 +53,7 @@ def package_in(folder: Path) -> Path:
 
 def test_the_commit_is_that_of_the_packages_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = package_in(tmp_path)
-    monkeypatch.setattr(module, "PACKAGE", package)
+    monkeypatch.setattr(sources, "PACKAGE", package)
     made = provenance()
     assert re.fullmatch("[0-9a-f]{40}", made["git_commit"])
     assert made["git_dirty"] is False
@@ -61,12 +65,45 @@ def test_the_commit_is_that_of_the_packages_checkout(tmp_path: Path, monkeypatch
     assert provenance() | {"git_dirty": True, "git_commit": made["git_commit"]} == provenance()
 
 
+POLICY = """
+from dataclasses import dataclass
+from prebleexp.policies.lor import LeastOutstanding
+
+@dataclass(frozen=True)
+class Mine(LeastOutstanding):
+    pass
+"""
+
+
+def test_a_policy_of_ones_own_counts_unless_it_is_committed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = package_in(tmp_path)
+    file = package.parent / "mine_of_provenance.py"
+    file.write_text(POLICY)
+    monkeypatch.syspath_prepend(str(file.parent))
+    own = replace(cells(1)[0], policy=importlib.import_module("mine_of_provenance").Mine())
+    monkeypatch.setattr(sources, "PACKAGE", package)
+    monkeypatch.setattr(sources, "is_own", lambda file: "mine_of_provenance" not in str(file))
+    assert provenance()["git_dirty"] is False
+    assert provenance(cells(1)[0])["git_dirty"] is False
+    assert provenance(own)["git_dirty"] is True
+    for words in (["add", "."], ["commit", "-q", "-m", "Mine"]):
+        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", "-C", str(package.parent), *identity, *words], check=True)
+    module._is_uncommitted.cache_clear()
+    assert provenance(own)["git_dirty"] is False
+    file.write_text(POLICY + "# more")
+    module._is_uncommitted.cache_clear()
+    assert provenance(own)["git_dirty"] is True
+
+
 def test_a_package_that_is_only_installed_below_a_checkout_has_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = package_in(tmp_path)
     installed = shutil.copytree(package, package.parent / "venv")
-    monkeypatch.setattr(module, "PACKAGE", installed)
+    monkeypatch.setattr(sources, "PACKAGE", installed)
     assert (provenance()["git_commit"], provenance()["git_dirty"]) == (None, None)
 
 

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.results import Result
-from prebleexp.launch import configs
+from prebleexp.launch import configs, places
 from prebleexp.launch.compose import plain
 from prebleexp.launch.configure import Job, settings_of
 from prebleexp.launch.session import Session
@@ -46,7 +46,7 @@ class Recorder(Session):
 def ours(arguments: Sequence[str]) -> tuple[Jobs, list[str]]:
     random.seed(7)
     loader = configs.loader()
-    master = loader.load_configuration(configs.CONFIG, [*arguments, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN)
+    master = loader.load_configuration(places.CONFIG, [*arguments, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN)
     session = Recorder(settings_of(plain(master)))
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=HydraContext(config_loader=loader, callbacks=Callbacks()), task_function=session, config=master
@@ -65,7 +65,7 @@ def of_cell(job: Job) -> tuple[object, ...]:
 
 def by_hydra(arguments: Sequence[str], folder: Path) -> Jobs:
     random.seed(7)
-    path = create_config_search_path(str(configs.HOME / "conf"))
+    path = create_config_search_path(str(places.HOME / "conf"))
     hydra = Hydra.create_main_hydra2("prebleexp", path)
     basic = ["hydra/launcher=basic", f"hydra.sweep.dir={folder}", "hydra.mode=MULTIRUN"]
     seen: list[tuple[object, ...]] = []

@@ -65,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
         command = line("compare", *arguments)
         page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
-        print(frame.write(path / "index.html", page), file=sys.stderr)
+        print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
         title = f"{sides[1]} against {sides[0]}"
         listing.add(path, listing.About(title, "comparison", command, f"{found.metric}: {_account(found)}"))
     for text in (_account(found), *(f"prebleexp: {one}" for one in losses)):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from prebleexp.errors import InvalidInput
+from prebleexp.launch import places
 
 USAGE = """\
 prebleexp: to which GPU should an LLM request go?
@@ -28,6 +31,10 @@ options:
   -m, --multirun    sweep; values may be lists (a,b), range(start,stop,step) or glob(*)
   --dry             list what would be computed, and how long it would take
   --cfg job         print the composed configuration and stop (--resolve, --package PACKAGE)
+  --info [WHAT]     how it is composed: all, config, defaults, defaults-tree, plugins or searchpath
+  -cd, --config-dir DIR     a folder with more choices, as conf/ has them
+  -cn, --config-name NAME   begin with that configuration instead of conf/config.yaml
+  -sc, --shell-completion install=bash   print what makes a shell complete names and values (bash, zsh, fish)
   --version
   -h, --help
 """
@@ -39,6 +46,9 @@ examples:
   python -m prebleexp -m gpus=4,8,16 rps=1,2,4,8,16,32,64,128 policy=random,round_robin,lor
   python -m prebleexp +sweeps=fig1a replications=3
 """
+
+
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -54,6 +64,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
+    parser.add_argument("-cd", "--config-dir", type=Path)
+    parser.add_argument("-cn", "--config-name", default=places.CONFIG)
+    parser.add_argument("-sc", "--shell-completion", action="store_true")
     parser.add_argument("--resolve", action="store_true")
     parser.add_argument("-p", "--package")
     parser.add_argument("overrides", nargs="*")
@@ -62,12 +76,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def help_text() -> str:
     """Usage, what every config group offers, and every key with its default, from conf/config.yaml itself."""
-    from prebleexp.launch import configs
-    from prebleexp.launch.configure import GROUPS
-
-    loader = configs.loader()
-    groups = [f"  {group:14} {', '.join(loader.get_group_options(group))}" for group in (*GROUPS, "backend")]
-    sweeps = f"  {'+sweeps':14} {', '.join(loader.get_group_options('sweeps'))}"
+    names = re.findall(r"^  - (\w+): ", _config(), re.MULTILINE)
+    groups = [f"  {group:14} {', '.join(places.options(group))}" for group in names]
+    sweeps = f"  {'+sweeps':14} {', '.join(places.options('sweeps'))}"
     keys = [f"  {f'{key}={default}':22} {meaning}" for key, default, meaning in documented_keys()]
     sections = ("choices (a file each in conf/, yours in ./conf/):", *groups, sweeps, "", "keys and defaults:", *keys)
     return "\n".join((USAGE, *sections, "", EXAMPLES))
@@ -75,12 +86,14 @@ def help_text() -> str:
 
 def documented_keys() -> list[tuple[str, str, str]]:
     """(key, default, meaning) of every top-level key, from conf/config.yaml itself."""
-    from prebleexp.launch import configs
-
     found = []
-    for line in (configs.HOME / "conf" / "config.yaml").read_text(encoding="utf-8").splitlines():
+    for line in _config().splitlines():
         value, _, meaning = line.partition("  # ")
         if meaning and not line.startswith((" ", "#")):
             key, _, default = value.partition(": ")
             found.append((key, default, meaning))
     return found
+
+
+def _config() -> str:
+    return (places.HOME / "conf" / f"{places.CONFIG}.yaml").read_text(encoding="utf-8")

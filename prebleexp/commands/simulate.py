@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 from prebleexp import publish
 from prebleexp.commands import line
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.waiting import waiting
 
 if TYPE_CHECKING:
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from omegaconf import DictConfig
 
+    from prebleexp.launch.configs import Loader
     from prebleexp.launch.session import Session
 
 
@@ -32,17 +33,19 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
 
     from hydra.types import RunMode
 
-    from prebleexp.launch import configs, naming
+    from prebleexp.launch import configs, naming, places
     from prebleexp.launch.messages import MULTIRUN, understood
 
-    loader = configs.loader()
-    if not (survey or given.dry or given.cfg or given.multirun) and not any(map(_may_ask_for_more, given.overrides)):
+    loader = configs.loader(given.config_dir, given.config_name)
+    asks_hydra = given.cfg or given.info or given.shell_completion
+    plain = not (survey or given.dry or given.multirun or asks_hydra or given.config_name != places.CONFIG)
+    if plain and not any(map(_may_ask_for_more, given.overrides)):
         return _run(loader, given.overrides, line(*arguments))
     lines = naming.named(given.overrides) + ([MULTIRUN] if given.multirun else [])
     with understood(loader, lines):
-        if given.cfg:
-            return _show(loader, given)
-        master = loader.load_configuration(configs.CONFIG, lines, RunMode.MULTIRUN)
+        if asks_hydra:
+            return _of_hydra(loader, given)
+        master = loader.load_configuration(loader.primary, lines, RunMode.MULTIRUN)
     sweep = master.hydra.mode == RunMode.MULTIRUN
     if survey or given.dry:
         return _survey(loader, master if sweep else None, given)
@@ -65,17 +68,24 @@ def _version() -> str:
         return "(a source tree that was never installed)"
 
 
-def _show(loader: ConfigLoaderImpl, given: Any) -> int:
+def _of_hydra(loader: Loader, given: Any) -> int:
+    """What Hydra knows of a configuration, and does for shells."""
     from hydra._internal.hydra import Hydra
 
-    from prebleexp.launch import configs
-
     hydra = Hydra(task_name="prebleexp", config_loader=loader)
-    hydra.show_cfg(configs.CONFIG, given.overrides, given.cfg, given.package, given.resolve)
+    if given.cfg:
+        hydra.show_cfg(loader.primary, given.overrides, given.cfg, given.package, given.resolve)
+    elif given.info:
+        hydra.show_info(given.info, loader.primary, given.overrides)
+    else:
+        try:
+            hydra.shell_completion(loader.primary, given.overrides)
+        except ValueError as error:
+            raise InvalidInput(f"--shell-completion: {' '.join(str(error).split())}") from None
     return 0
 
 
-def _run(loader: ConfigLoaderImpl, overrides: Sequence[str], command: str) -> int:
+def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
     """All replications of one configuration."""
     from prebleexp.launch import tables
     from prebleexp.launch.configure import job
@@ -93,7 +103,7 @@ def _run(loader: ConfigLoaderImpl, overrides: Sequence[str], command: str) -> in
     return code
 
 
-def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
+def _sweep(loader: Loader, master: DictConfig, command: str) -> int:
     """Every combination of the values, by whichever sweeper is configured."""
     from prebleexp.launch import tables
     from prebleexp.launch.compose import plain
@@ -105,18 +115,23 @@ def _sweep(loader: ConfigLoaderImpl, master: DictConfig, command: str) -> int:
         session = Session(settings_of(plain(master)))
     print(f"prebleexp: composing the jobs of sweep {session.settings.sweep}", file=sys.stderr, flush=True)
     _launch(loader, master, session)
-    if session.settings.output == "table":
-        tables.summary(session.axes, session.results, session.places)
+    settings = session.settings
+    if settings.output == "table":
+        page = settings.reports_dir / settings.sweep / "index.html" if settings.report != "none" else None
+        tables.summary(session.axes, session.results, session.places, page)
     else:
-        tables.write_rows(session.rows, session.settings.output)
+        tables.write_rows(session.rows, settings.output)
     code = _finish(session)
-    publish.load(session, session.settings.sweep, command)
-    if session.settings.report != "none":
-        print(publish.report(session, master, command), file=sys.stderr)
+    with waiting("bringing the database up to date"):
+        publish.load(session, settings.sweep, command)
+    if settings.report != "none":
+        with waiting(f"drawing the report {settings.sweep}"):
+            made = publish.report(session, master, command)
+        print(tables.address(made), file=sys.stderr)
     return code
 
 
-def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> None:
+def _launch(loader: Loader, master: DictConfig, session: Session) -> None:
     from hydra._internal.callbacks import Callbacks
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.plugins import Plugins
@@ -149,7 +164,7 @@ def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> N
         raise InvalidInput(f"hydra/sweeper={name}: {one_line(error)}{hint}") from error
 
 
-def _survey(loader: ConfigLoaderImpl, master: DictConfig | None, given: Any) -> int:
+def _survey(loader: Loader, master: DictConfig | None, given: Any) -> int:
     """What `_sweep`, or `_run`, would compute."""
     from prebleexp.launch.compose import plain
     from prebleexp.launch.configure import job, settings_of

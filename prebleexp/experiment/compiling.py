@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 from prebleexp import machine_code
 from prebleexp.experiment.cell import Cell
+from prebleexp.waiting import waiting
 
 CORE = "prebleexp.sim.loop"
 
@@ -31,20 +31,7 @@ def _file(module: str) -> str:
     return (found and found.origin) or ""
 
 
-@contextmanager
-def compiling(names: list[str]) -> Iterator[None]:
+def compiling(names: list[str]) -> AbstractContextManager[None]:
     """Says on standard error what is compiled: on a terminal for how long so far, elsewhere once."""
     what = f"compiling {', '.join(names)}, once"
-    if not names:
-        yield
-    elif not sys.stderr.isatty():
-        print(f"prebleexp: {what}: some seconds each", file=sys.stderr, flush=True)
-        yield
-    else:
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            progress.add_task(what, total=None)
-            yield
+    return waiting(what, f"{what}: some seconds each") if names else nullcontext()

@@ -155,7 +155,7 @@ class _Handover:
             raise PrebleexpError(f"the workers cannot be reached any more: {error}") from error
         else:
             failure = Failure(type(error).__name__, str(error))
-        attempt = Attempt(task.key, None, failure, provenance())
+        attempt = Attempt(task.key, None, failure, provenance(task.cell))
         return attempt if self.orders.cache is None else keep(attempt, task, self.orders.cache)
 
 

@@ -9,18 +9,24 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from prebleexp import sources
+from prebleexp.experiment.cell import SPECS, Cell
 from prebleexp.experiment.limits import peak_memory_bytes
-from prebleexp.sources import PACKAGE
 
 LIBRARIES = ("numpy", "numba", "pyarrow")
 PATIENCE_S = 5.0
 FIELDS = ("prebleexp", "git_commit", "git_dirty", "python", *LIBRARIES, "host", "finished", "peak_memory_bytes")
 
 
-def provenance() -> dict[str, Any]:
-    """The fields of `FIELDS`. `peak_memory_bytes` is the most that this process has used so far, for all its runs;
-    `finished` is UTC; the commit is None where the package is not part of a git checkout."""
-    return _of_this_process() | {"finished": now(), "peak_memory_bytes": peak_memory_bytes()}
+def provenance(*cells: Cell) -> dict[str, Any]:
+    """The fields of `FIELDS`, for runs of these cells. `peak_memory_bytes` is the most that this process has used so
+    far, for all its runs; `finished` is UTC; the commit is None where the package is not part of a git checkout, and
+    `git_dirty` is True unless that commit has all the code of these cells as it is."""
+    found = _of_this_process() | {"finished": now(), "peak_memory_bytes": peak_memory_bytes()}
+    if found["git_dirty"] is False:
+        kinds = {getattr(cell, name).__class__ for cell in cells for name in SPECS}
+        found["git_dirty"] = any(_is_uncommitted(kind) for kind in kinds)
+    return found
 
 
 def now() -> str:
@@ -58,7 +64,23 @@ def _git() -> tuple[str | None, bool | None]:
         return None, None
 
 
+@cache
+def _is_uncommitted(kind: type[Any]) -> bool:
+    """Whether a class is somebody's own, and the commit of the package's checkout does not have its files so."""
+    place = sources.place_of(kind)
+    if place is None:
+        return True
+    if sources.is_own(place[0]):
+        return False
+    files = [str(file) for file in sorted(sources.with_imports(*place))]
+    try:
+        _ask_git("ls-files", "--error-unmatch", "--", *files)
+        return bool(_ask_git("status", "--porcelain", "--", *files))
+    except (OSError, subprocess.SubprocessError):  # not in that checkout
+        return True
+
+
 def _ask_git(*words: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(PACKAGE), *words]
+    command = ["git", "--no-optional-locks", "-C", str(sources.PACKAGE), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)  # noqa: S603
     return done.stdout.strip()

@@ -80,7 +80,7 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
         # a process of its own has loaded files as they are by now
         strange = _strange(tasks)
         if strange is not None:
-            return [Attempt(task.key, None, strange, provenance()) for task in tasks]
+            return [Attempt(task.key, None, strange, provenance(task.cell)) for task in tasks]
     attempts = []
     workload: Workload | None = None
 
@@ -96,9 +96,10 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
             finished = limited(partial(compute, task.cell), orders.time_limit_s, stop)
             requests = requests_parquet(finished) if task.keep_requests else None
         except (Exception, SystemExit) as error:  # a policy may call sys.exit
-            attempt = Attempt(task.key, None, _failure(error, orders), provenance())
+            attempt = Attempt(task.key, None, _failure(error, orders), provenance(task.cell))
         else:
-            attempt = Attempt(task.key, finished.metrics, None, {"seconds": finished.seconds} | provenance(), requests)
+            about = {"seconds": finished.seconds} | provenance(task.cell)
+            attempt = Attempt(task.key, finished.metrics, None, about, requests)
         if orders.cache is not None:
             attempt = keep(attempt, task, orders.cache)
         attempts.append(attempt)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import pickle  # copies trees within this process, several times faster than copy.deepcopy; nothing is read from disk
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
@@ -25,7 +27,12 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import AnyNode, Container, DictConfig, OmegaConf, flag_override, open_dict
 
-from prebleexp.launch.configs import CONFIG, is_of_this_package, own_groups
+from prebleexp.launch.configs import has_own, is_of_this_package, primary_of
+
+LINES_KEPT = 10_000
+"""overrides that a composer remembers parsed"""
+_ALONE = threading.RLock()
+"""Hydra has one current configuration for all threads, and no part of it is made for two at once"""
 
 
 @dataclass(frozen=True)
@@ -75,18 +82,23 @@ class Composer:
     """Composes jobs. `fixed` overrides come before those of every job."""
 
     def __init__(self, loader: ConfigLoaderImpl, fixed: Sequence[str] = ()) -> None:
-        self._loader = loader
+        self.loader = loader
+        self._primary = primary_of(loader)
         groups = loader.get_group_options("", ObjectType.GROUP) if is_of_this_package(loader.get_search_path()) else []
         self._nodes = set(groups) - {"hydra", "sweeps", "variant"}
         self._fixed = tuple(fixed)
-        self._parser = OverridesParser.create(config_loader=loader)
-        self._parsed: dict[str, Override] = {}
+        parser = OverridesParser.create(config_loader=loader)
+        self._parse = lru_cache(LINES_KEPT)(lambda line: parser.parse_overrides([line])[0])
         self._repositories: dict[tuple[str, ...], CachingConfigRepository] = {}
         self._is_group: dict[tuple[CachingConfigRepository, str], bool] = {}
         self._bases: dict[tuple[str, ...], _Base] = {}
 
     def compose(self, overrides: Sequence[str], number: int | None = None) -> Composition:
         """The values of `configuration`."""
+        with _ALONE:
+            return self._compose(overrides, number)
+
+    def _compose(self, overrides: Sequence[str], number: int | None) -> Composition:
         try:
             parsed, base, values = self._apart(overrides)
             assigned = base.assigned(values)
@@ -104,20 +116,21 @@ class Composer:
 
         The node `hydra` is only good until the next call.
         """
-        try:
-            return self._applied(*self._apart(overrides), number)
-        except Exception:
-            return self._by_hydra(overrides, number)
+        with _ALONE:
+            try:
+                return self._applied(*self._apart(overrides), number)
+            except Exception:
+                return self._by_hydra(overrides, number)
 
     def _by_hydra(self, overrides: Sequence[str], number: int | None) -> DictConfig:
-        cfg = self._loader.load_configuration(CONFIG, [*self._fixed, *overrides], RunMode.RUN)
+        cfg = self.loader.load_configuration(self._primary, [*self._fixed, *overrides], RunMode.RUN)
         _number(cfg.hydra, number)
         return cfg
 
     def _apart(self, overrides: Sequence[str]) -> tuple[list[Override], _Base, list[Override]]:
         """The overrides, the tree that those of them make which take part in composing, and the others."""
         parsed = [self._parse(line) for line in (*self._fixed, *overrides)]
-        self._loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
+        self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
         repository = self._repository(parsed)
         structure: list[str] = []
         values: list[Override] = []
@@ -139,7 +152,7 @@ class Composer:
         cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written below, in this process
         with flag_override(cfg, ["struct", "no_deepcopy_set_nodes"], [False, True]):
             cfg["hydra"] = base.hydra
-        self._loader._apply_overrides_to_config(values, cfg)
+        self.loader._apply_overrides_to_config(values, cfg)
         own = [override for override in parsed if override.is_hydra_override()]
         others = [override for override in parsed if not override.is_hydra_override()]
         job, style = base.hydra.job, base.hydra.job.config.override_dirname
@@ -149,15 +162,11 @@ class Composer:
         _number(base.hydra, number)
         return cfg
 
-    def _parse(self, line: str) -> Override:
-        if line not in self._parsed:
-            self._parsed[line] = self._parser.parse_overrides([line])[0]
-        return self._parsed[line]
-
     def _repository(self, parsed: Sequence[Override]) -> CachingConfigRepository:
         lines = tuple(str(o.input_line) for o in parsed if o.key_or_group == "hydra.searchpath")
         if lines not in self._repositories:
-            self._repositories[lines] = self._loader._parse_overrides_and_create_caching_repo(CONFIG, list(lines))[1]
+            made = self.loader._parse_overrides_and_create_caching_repo(self._primary, list(lines))
+            self._repositories[lines] = made[1]
         return self._repositories[lines]
 
     def _is_structural(self, override: Override, repository: CachingConfigRepository) -> bool:
@@ -180,7 +189,7 @@ class Composer:
 
     def _load(self, structure: tuple[str, ...]) -> _Base:
         """By Hydra."""
-        cfg = self._loader.load_configuration(CONFIG, list(structure), RunMode.RUN)
+        cfg = self.loader.load_configuration(self._primary, list(structure), RunMode.RUN)
         with open_dict(cfg):
             hydra = cfg.pop("hydra")
         return _base_of(cfg, hydra, dict(hydra.runtime.choices))
@@ -190,7 +199,7 @@ class Composer:
         group's node: then the node may be taken from where it was composed alone. Groups of the user's own are left to
         Hydra."""
         names = [line.partition("=")[0] for line in structure]
-        if len(structure) == len(hydra) + 1 or own_groups() or any("searchpath" in line for line in hydra):
+        if len(structure) == len(hydra) + 1 or has_own(self.loader) or any("searchpath" in line for line in hydra):
             return structure, []
         options = [
             line
@@ -247,12 +256,13 @@ def plain(cfg: DictConfig, known: Mapping[str, Any] | None = None) -> dict[str, 
 @contextmanager
 def as_current(cfg: DictConfig) -> Iterator[None]:
     """Lets `${hydra:…}` find this configuration's node, as it does while Hydra runs a job."""
-    current: Any = HydraConfig.instance()
-    before, current.cfg = current.cfg, cfg
-    try:
-        yield
-    finally:
-        current.cfg = before
+    with _ALONE:
+        current: Any = HydraConfig.instance()
+        before, current.cfg = current.cfg, cfg
+        try:
+            yield
+        finally:
+            current.cfg = before
 
 
 def _plain(value: Any) -> Any:

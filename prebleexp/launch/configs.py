@@ -1,4 +1,4 @@
-"""Where configurations lie, and a Hydra loader that finds them."""
+"""A Hydra loader that finds the package's configurations and the user's."""
 
 from __future__ import annotations
 
@@ -12,20 +12,39 @@ from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 
-CONFIG = "config"
+from prebleexp.errors import InvalidInput
+from prebleexp.launch.places import CONFIG, HOME, own_groups
+
+GIVEN = "command-line"
+"""who adds the folder of --config-dir, as Hydra calls it"""
 PLUGIN = "hydra_plugins.prebleexp_plugin"
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-HOME = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
-"""The folder that holds conf/ and sweeps/: the package in a wheel, else the checkout."""
+
+class Loader(ConfigLoaderImpl):
+    """Knows which of the configurations that it finds is where composing begins."""
+
+    def __init__(self, search_path: ConfigSearchPath, primary: str) -> None:
+        super().__init__(search_path)
+        self.primary = primary
 
 
-def loader() -> ConfigLoaderImpl:
-    """A loader of this package's configurations. Leaves Hydra's global state (GlobalHydra) alone."""
+def loader(more: Path | None = None, primary: str = CONFIG) -> Loader:
+    """A loader of this package's configurations, and of those in the folder `more`. Leaves Hydra's global state
+    (GlobalHydra) alone. Raises InvalidInput if there is no such folder."""
     version.setbase("1.3")
     setup_globals()  # resolvers: ${now:…} and the like
     _register_plugin()
-    return ConfigLoaderImpl(create_config_search_path(str(HOME / "conf")))
+    search_path = create_config_search_path(str(HOME / "conf"))
+    if more is not None:
+        if not more.is_dir():
+            raise InvalidInput(f"--config-dir={more} is not a folder")
+        search_path.prepend(GIVEN, f"file://{more.resolve()}", anchor=SearchPathQuery(provider="main"))
+    return Loader(search_path, primary)
+
+
+def primary_of(loader: ConfigLoaderImpl) -> str:
+    """The name of the configuration with which it begins."""
+    return loader.primary if isinstance(loader, Loader) else CONFIG
 
 
 def extend(search_path: ConfigSearchPath, scheme: str) -> None:
@@ -46,13 +65,9 @@ def is_of_this_package(search_path: ConfigSearchPath) -> bool:
     return any((place.provider, place.path) == ("main", str(HOME / "conf")) for place in search_path.get_path())
 
 
-def own_groups() -> list[Path]:
-    """Config groups of the user, in the current folder."""
-    here = Path.cwd()
-    if here == HOME:
-        return []
-    groups = sorted(path for path in (here / "conf").iterdir() if path.is_dir()) if (here / "conf").is_dir() else []
-    return [*groups, here / "sweeps"] if (here / "sweeps").is_dir() else groups
+def has_own(loader: ConfigLoaderImpl) -> bool:
+    """Whether it finds configurations of the user."""
+    return bool(own_groups()) or any(place.provider == GIVEN for place in loader.get_search_path().get_path())
 
 
 def _register_plugin() -> None:

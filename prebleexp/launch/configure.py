@@ -14,7 +14,7 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import RETRIES
-from prebleexp.launch import configs, specs
+from prebleexp.launch import specs, standing
 from prebleexp.launch.compose import Composer, Composition
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
@@ -109,10 +109,10 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
 
 
 def job(overrides: Sequence[str], loader: ConfigLoaderImpl | None = None) -> Job:
-    """As `cells`, with its settings."""
-    loader = loader or configs.loader()
-    with understood(loader, overrides):
-        composition = Composer(loader).compose(overrides)
+    """As `cells`, with its settings. A `loader` is for commands, which compose once and have one already."""
+    composer = standing.composer(overrides) if loader is None else Composer(loader)
+    with understood(composer.loader, overrides):
+        composition = composer.compose(overrides)
     return job_of(composition)
 
 

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.launch.configs import CONFIG
+from prebleexp.launch.configs import primary_of
 from prebleexp.launch.specs import unknown_field
 
 MULTIRUN = "hydra.mode=MULTIRUN"
@@ -95,6 +95,6 @@ def _value_trouble(
 
 def _compose(loader: ConfigLoaderImpl, lines: list[str]) -> DictConfig | None:
     try:
-        return loader.load_configuration(CONFIG, lines, RunMode.RUN)
+        return loader.load_configuration(primary_of(loader), lines, RunMode.RUN)
     except Exception:
         return None

@@ -14,10 +14,12 @@ class Progress:
     """Appears with the first `advance`, so that a fully cached sweep does not even import it."""
 
     def __init__(self, total: int, unit: str = "runs") -> None:
+        self.done = 0
         self._total, self._unit = total, unit
         self._bar: rich.progress.Progress | None = None
 
     def advance(self, count: int = 1) -> None:
+        self.done += count
         if not sys.stderr.isatty():
             return
         if self._bar is None:

@@ -98,18 +98,22 @@ class Session:
 
     def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
         with Progress(len(cells)) as progress:
-            return run_all(
-                cells,
-                self.cache,
-                workers=self.settings.workers,
-                backend=self.settings.backend,
-                keep_requests=keep_requests,
-                retry=self.settings.retry,
-                time_limit_s=self.settings.time_limit_s,
-                check=self.settings.check,
-                on_plan=say_plan,
-                on_done=progress.advance,
-            )
+            try:
+                return run_all(
+                    cells,
+                    self.cache,
+                    workers=self.settings.workers,
+                    backend=self.settings.backend,
+                    keep_requests=keep_requests,
+                    retry=self.settings.retry,
+                    time_limit_s=self.settings.time_limit_s,
+                    check=self.settings.check,
+                    on_plan=say_plan,
+                    on_done=progress.advance,
+                )
+            except KeyboardInterrupt as stop:
+                stop.args = (f"{progress.done:,} of {runs_of(len(cells))} are done, and kept",)
+                raise
 
     @cached_property
     def cache(self) -> Cache:
@@ -162,7 +166,7 @@ class Session:
         experiment."""
         keys = [result.key for result in self.runs]
         id = hashlib.sha256("\n".join([name, *sorted(keys)]).encode()).hexdigest()[:16]
-        about = provenance()
+        about = provenance(*(result.cell for result in self.runs))
         columns = {
             "id": id,
             "name": name,

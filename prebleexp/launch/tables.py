@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import IO, Any
 
 from prebleexp.experiment.results import Result
@@ -15,6 +16,8 @@ from prebleexp.launch.rows import failure, means
 from prebleexp.losses import unserved
 
 NOTHING = "–"
+SHOWN = 20
+"""lines of a sweep that a terminal gets"""
 SHOWN_FAILURES = 20
 
 
@@ -53,17 +56,25 @@ def metrics(results: Sequence[Result]) -> None:
     show(heads, lines, title=title)
 
 
-def summary(axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = ()) -> None:
+def summary(
+    axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = (), page: Path | None = None
+) -> None:
     """A line per configuration of a sweep, with its place on the axes; in a sweep of several parts, with what each job
-    is called there. Who was refused, or not finished, has a column where there are any."""
+    is called there. Who was refused, or not finished, has a column where there are any. A terminal gets the first
+    `SHOWN` lines; all are on `page`."""
     named = [asdict(place) for place in places] or [{} for _ in jobs]
     columns = {name for results in jobs for name in results[0].cell.columns()}
     axes = [axis for axis in axes if axis in columns | {"part", "line"}]
     if not places:
-        axes = [axis for axis in axes if axis in columns and axis != "seed"] or ["gpus", "rps", "policy"]
+        axes = [axis for axis in axes if axis in columns] or ["gpus", "rps", "policy"]
     heads = [*axes, "norm_latency_mean_s", "ttft_p99_s", "hit_ratio", "finished"]
-    lines, others = [], []
+    lines: list[list[str]] = []
+    others = []
+    seen = set()
     for results, name in zip(jobs, named, strict=True):
+        if (which := (results[0].key, *name.values())) in seen:  # as of rps=1,1
+            continue
+        seen.add(which)
         rows = [result.metrics for result in results if result.metrics is not None]
         at = results[0].cell.columns() | name
         of = means(rows)
@@ -79,7 +90,15 @@ def summary(axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Seque
             heads.append(what)
             for line, one in zip(lines, others, strict=True):
                 line.append(number(one[what]))
-    show(heads, lines)
+    most = SHOWN if sys.stdout.isatty() and len(lines) > SHOWN + 1 else len(lines)
+    show(heads, lines[:most])
+    if most < len(lines):
+        print(f"… {len(lines) - most:,} more: {page or 'output=csv prints all'}")
+
+
+def address(page: Path) -> str:
+    """Where a page is: on a terminal as what can be clicked."""
+    return page.resolve().as_uri() if sys.stderr.isatty() else str(page)
 
 
 def failures(results: Sequence[Result], axes: Sequence[str]) -> None:
@@ -143,4 +162,4 @@ def number(value: object, digits: int = 4) -> str:
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     if value.is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"

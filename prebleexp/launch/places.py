@@ -1,0 +1,25 @@
+"""Where configurations lie: the package's, and the user's in the current folder. Known without loading Hydra."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CONFIG = "config"
+_PACKAGE = Path(__file__).resolve().parent.parent
+HOME = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
+"""The folder that holds conf/ and sweeps/: the package in a wheel, else the checkout."""
+
+
+def own_groups() -> list[Path]:
+    """Config groups of the user, in the current folder."""
+    here = Path.cwd()
+    if here == HOME:
+        return []
+    groups = sorted(path for path in (here / "conf").iterdir() if path.is_dir()) if (here / "conf").is_dir() else []
+    return [*groups, here / "sweeps"] if (here / "sweeps").is_dir() else groups
+
+
+def options(group: str) -> list[str]:
+    """The names that may be chosen in a config group."""
+    folders = [HOME / "conf" / group, HOME / group, *(one for one in own_groups() if one.name == group)]
+    return sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})

@@ -1,11 +1,20 @@
-"""Long lists of cases: some of them in every test run, all of them with `-m slow` as well."""
+"""Long lists of cases: some of them in every test run, all of them in .ci/run as well."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+THOROUGH = "PREBLEEXP_THOROUGH"
+"""set, laws try all their examples"""
+
+
+def examples(most: int) -> int:
+    """How many examples a law tries: a quarter of them in every test run, all of them where `THOROUGH` is set."""
+    return most if os.environ.get(THOROUGH) else max(5, most // 4)
 
 
 def sampled(cases: Iterable[Any], one_in: int) -> list[Any]:

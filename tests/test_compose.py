@@ -22,7 +22,7 @@ from prebleexp.launch import configs, places
 from prebleexp.launch.compose import Composer
 from prebleexp.launch.configure import GROUPS, Job, job_of
 from tests.grammar import FILES, VALID, WRONG, jobs_of
-from tests.sampled import sampled
+from tests.sampled import examples, sampled
 from tests.yardstick import least, slowness
 
 REQUIRED = "required=1"
@@ -113,7 +113,7 @@ USUAL = sorted({line for job in jobs_of(VALID) for line in job if "searchpath" n
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(USUAL), st.sampled_from(ANY)), max_size=5))
 def test_any_mixture_composes_as_in_hydra(loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]) -> None:
     with warnings.catch_warnings():
@@ -148,7 +148,7 @@ def test_each_form_composes_with_those_of_the_package(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.sampled_from(CHOICES), max_size=4),
     st.lists(st.sampled_from(VALUES), max_size=3),

@@ -21,6 +21,7 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
+from tests.sampled import examples
 
 HOST = 0.0006
 # A step takes 1 ms for each of its tokens, whatever their contexts: linear(n) = n ms, no attention.
@@ -130,7 +131,7 @@ def test_priority_groups_take_as_many_of_a_group_as_its_number() -> None:
     assert [shares[request - 1] for request in order[1:]] == [2, 2, 1, 2, 1, 0, 1, 0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60))
 def test_nobody_starves_in_priority_groups(shares: list[int]) -> None:
     """The bound of `Continuous`: with k others before it in group i, k // max(1, i) + 2 rounds of at most 56

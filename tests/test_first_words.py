@@ -56,7 +56,7 @@ def test_what_is_compiled_is_said_once_and_only_where_it_is_missing(
 
 @pytest.mark.slow
 def test_on_a_terminal_something_is_said_within_a_second_and_compiling_counts_its_seconds(tmp_path: Path) -> None:
-    """On a pseudo-terminal, nothing compiled yet. The bound is for the machine of README, How fast."""
+    """On a pseudo-terminal, nothing compiled yet. The bound is for the machine of docs/performance.md."""
     slower = slowness_compiled()
     said, code = _on_a_terminal(tmp_path)
     silences = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(said)]

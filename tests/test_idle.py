@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.engines.released.idle import next_idle_step
+from tests.sampled import examples
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.floats(0, 100),
     st.one_of(st.floats(1e-4, 0.1), st.sampled_from([0.0006, 0.03, 2.0**-10, 3 * 2.0**-12])),

@@ -22,6 +22,7 @@ from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, State, Workload
 from tests.recordings import OWN, hardware
+from tests.sampled import examples
 
 KV = 600
 A6000 = hardware("a6000_mistral_7b_monotone")  # the fitted one takes less than no time for some batches
@@ -206,13 +207,13 @@ def assert_accounted_for(workload: Workload, cluster: dict[str, Any], made: Outc
         assert made.end_s <= DURATION_S
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_requests_tokens_and_memory_are_accounted_for(workload: Workload, cluster: dict[str, Any]) -> None:
     assert_accounted_for(workload, cluster, serve(workload, cluster))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(workloads(), clusters(RELEASED, OWN, kv=st.sampled_from([KV, 1_000, 100_000])))
 def test_every_short_cut_of_the_release_gives_the_bytes_of_stepping(
     workload: Workload, cluster: dict[str, Any]
@@ -224,7 +225,7 @@ def test_every_short_cut_of_the_release_gives_the_bytes_of_stepping(
     assert_same(serve(spread, cluster), serve(spread, stepwise))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_who_looks_after_every_event_or_again_sees_the_same(workload: Workload, cluster: dict[str, Any]) -> None:
     """The loop is left and entered anew for every event; and of one that drains, nothing is left in memory."""
@@ -262,7 +263,7 @@ def interpreted(policy: Policy) -> Policy:
 PLAIN = {name: interpreted(policy) for name, policy in POLICIES.items()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_compiled_or_interpreted_a_run_has_the_same_bytes(workload: Workload, cluster: dict[str, Any]) -> None:
     assert POLICIES[cluster["policy"]].compiled

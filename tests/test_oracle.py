@@ -26,6 +26,7 @@ from prebleexp.sim.records import GPUS as SCORED
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests import oracle
+from tests.sampled import examples
 
 FOLDER = Path(__file__).resolve().parent.parent / "conf" / "hardware"
 
@@ -313,7 +314,7 @@ def causal(workload: Workload, made: Outcome, rows: Any) -> None:
         assert (rows[:, SEEN + OF_GPU * g + 1] <= begun).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)

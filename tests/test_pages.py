@@ -21,6 +21,7 @@ from prebleexp.report import compare_page, frame, page, predictors_page
 from prebleexp.report.figures import figure
 from prebleexp.workloads.instructions import PACKAGED
 from tests.chromium import complaints, evaluate, requested, show
+from tests.recordings import ROOT
 from tests.sampled import sampled
 from tests.sweep_rows import SWEEP, rows
 from tests.test_browser import WHAT_STICKS_OUT
@@ -334,9 +335,14 @@ def test_a_hostile_name_is_text_in_the_explorer_too(browser: Chrome, tmp_path: P
 
 @pytest.mark.slow
 def test_the_pages_of_the_quickstart(browser: Chrome, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """Its commands, and its pictures."""
+    """Its commands, and its pictures; and the README's."""
     folder = Path(pytestconfig.getoption("--pictures") or tmp_path)
     settings = [f"cache_dir={tmp_path}/cache", f"reports_dir={tmp_path}/reports"]
+    first = ["policy=lor,e2", "gpus=8", "rps=16,32,64,128", "replications=10", "sweep.name=first"]
+    assert " ".join(first) in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert main(["-m", *first, *settings]) == 0
+    figure_of = tmp_path / "reports" / "first" / "figures" / f"{FIGURE}.png"
+    (folder / "first.png").write_bytes(figure_of.read_bytes())
     assert main(["-m", "gpus=4,8", "rps=16,32,64", "policy=lor,e2", "replications=5", *settings]) == 0
     figure_of = tmp_path / "reports" / "sweep" / "figures" / f"{FIGURE}.png"
     (folder / "quickstart.png").write_bytes(figure_of.read_bytes())

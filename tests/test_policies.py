@@ -33,6 +33,7 @@ from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, State
 from tests.recordings import ROOT
+from tests.sampled import examples
 from tests.test_engines import HOST, PLAIN, own, stream
 from tests.test_laws import assert_same, interpreted
 
@@ -95,7 +96,7 @@ def test_every_engine_runs(engine: str) -> None:
     assert prebleexp.run(engine=engine, gpus=2, rps=4, duration_s=3).metrics["n_finished"] == 12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**80), st.integers(1, 300), st.integers(0, 300))
 def test_random_draws_are_those_of_python(seed: int, gpus: int, count: int) -> None:
     expected = random.Random(seed)

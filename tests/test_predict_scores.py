@@ -24,6 +24,7 @@ from prebleexp.predict.scores import (
     scores,
 )
 from tests.predictors import require_extra
+from tests.sampled import examples
 
 require_extra()
 K = 6
@@ -38,7 +39,7 @@ def case(seed: int, n: int = 400, k: int = K) -> tuple[Any, Any, Bins]:
     return raw / raw.sum(axis=1, keepdims=True), lengths, found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32))
 def test_scores_are_those_of_scikit_learn(seed: int) -> None:
     """To 1e-9, computed there in another way where there is one."""

@@ -21,6 +21,7 @@ from prebleexp.sim.handles import Block
 from prebleexp.sim.types import Setup, Workload
 from prebleexp.sim.world import made_cache, made_view, records
 from prebleexp.testing import check_policy
+from tests.sampled import examples
 from tests.test_laws import workload_of
 from tests.yardstick import slowness_compiled
 
@@ -66,7 +67,7 @@ def stories(draw: st.DrawFn) -> tuple[Workload, int, list[tuple[int, int, float 
     return workload_of(prompts, [0.0] * n, [1] * n, 1), gpus, draw(st.lists(steps, max_size=40))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(stories())
 def test_it_holds_what_was_inserted_and_not_forgotten(
     story: tuple[Workload, int, list[tuple[int, int, float | None]]],
@@ -137,7 +138,7 @@ def test_they_are_short(policies: Any, name: str, most_lines: int) -> None:
 
 @pytest.mark.parametrize(("name", "most_ns"), [("PowerOfTwo", 20), ("FollowPrefix", 1000)])
 def test_a_decision_is_quick(policies: Any, name: str, most_ns: float) -> None:
-    """On 8 GPUs, not checked, asked directly, many times over. Bounds are for the machine of README, How fast."""
+    """On 8 GPUs, not checked, asked directly, many times over. Bounds are for the machine of docs/performance.md."""
     from numba import njit
 
     from prebleexp.sim.plug import call_int

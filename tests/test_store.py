@@ -19,6 +19,7 @@ from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.history import Experiment
 from prebleexp.intervals import mean_interval
 from prebleexp.store import Row, load
+from tests.sampled import examples
 from tests.yardstick import least, slowness
 
 
@@ -89,7 +90,7 @@ integers = st.integers(-(2**63), 2**63 - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=names, values=st.lists(st.none() | integers) | st.lists(st.none() | texts) | st.lists(st.floats()))
 def test_any_value_under_any_name_comes_back_as_it_was(tmp_path: Path, name: str, values: list[Any]) -> None:
     database = tmp_path / "any.duckdb"

@@ -22,6 +22,7 @@ from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.react import React
 from prebleexp.workloads.recorded import Recorded, save
+from tests.sampled import examples
 
 OUTPUT = OutputLength((1, 300), (0.5, 0.5))
 TRACE = Path(__file__).parents[2] / "shared" / "data" / "conversation_trace.jsonl.gz"
@@ -177,7 +178,7 @@ def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_damaged_bytes_are_refused_in_one_line_or_do_not_matter(
     suffix: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -242,7 +243,7 @@ def test_a_hash_with_another_parent_or_size_is_a_path_of_its_own(second: dict[st
     assert workload.segment_ids[1] not in workload.segment_ids[start:]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.sampled_from([1, 100, 512])), min_size=1)
 )

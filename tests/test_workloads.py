@@ -14,6 +14,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import COLUMNS, Workload
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.react import React
+from tests.sampled import examples
 from tests.yardstick import least, slowness
 
 MIX = OutputLength((1, 300), (0.5, 0.5))
@@ -62,7 +63,7 @@ def suffixes_sharing(workload: Workload, depth: int) -> float:
     return float(np.sum(sizes * (sizes - 1)) / np.sum(groups * (groups - 1)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(REACTS, st.integers(1, 60), st.integers(0, 2**63 - 1))
 def test_prompts_share_what_the_parameters_say(source: React, n: int, seed: int) -> None:
     workload = draw(source, n=n, seed=seed)  # Workload itself checks sums and that ids are unique to their paths
@@ -76,7 +77,7 @@ def test_prompts_share_what_the_parameters_say(source: React, n: int, seed: int)
     assert np.all((workload.prompt_tokens > own + 8) & (workload.prompt_tokens <= own + 100))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(REACTS, st.integers(0, 2**63 - 1))
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_stream(source: React, seed: int) -> None:
     one, again, other = draw(source, seed=seed), draw(source, seed=seed), draw(source, seed=seed + 1)

@@ -36,7 +36,7 @@ def bring_up(
     others = keys - at_hand
     if others:
         others -= _listed(cache).keys()
-    found = _Found(cache, sorted(others))
+    found = Found(cache, sorted(others))
     store.load(
         cache.database,
         [*rows, *found.rows],
@@ -54,31 +54,34 @@ def refresh(cache: Cache) -> None:
         with suppress(PrebleexpError):  # then what it has must do
             bring_up(cache, [])
     finished = keys_of(cache)
-    missing = len(finished - _listed(cache).keys()) if finished else 0
-    if missing:
+    unlisted = len(finished - _listed(cache).keys()) if finished else 0
+    if unlisted:
         print(
-            f"prebleexp: {len(finished) - missing:,} of {len(finished):,} cached runs are listed; "
+            f"prebleexp: {len(finished) - unlisted:,} of {len(finished):,} cached runs are listed; "
             "python -m prebleexp cache index lists them all",
             file=sys.stderr,
         )
 
 
-def rebuild(cache: Cache, on_read: Callable[[], object] = lambda: None) -> int:
-    """Bring the database up to all that the cache has, and take out what it has no more; returns how many runs are
-    listed then. `on_read` is called for each run that is read.
+def missing(cache: Cache, on_read: Callable[[], object] = lambda: None) -> Found:
+    """The runs that the database lacks. `on_read` is called for each that is read. Raises Held likewise."""
+    listed, finished = _listed(cache), keys_of(cache)
+    found = Found(cache, [*sorted(finished - listed.keys()), *cache.failed_keys()], on_read)
+    for key in (key for key, requests in listed.items() if not requests and key in finished):
+        if cache.requests_path(key).exists():
+            found.request_files[key] = cache.requests_path(key)
+    return found
 
-    Raises Held if another process has the database open, PrebleexpError if it cannot be written.
-    """
-    listed = _listed(cache)
-    finished = keys_of(cache)
-    failed = set(cache.failed_keys()) - finished
-    found = _Found(cache, sorted(finished - listed.keys()) + sorted(failed), on_read)
+
+def rebuild(cache: Cache, found: Found) -> int:
+    """Bring the database up to all that the cache has, given what it lacks, and take out what the cache has no more;
+    returns how many runs are listed then. Raises as `bring_up`."""
     experiments = history.every(cache)
-    request_files = found.request_files
-    for key, requests in listed.items():
-        if not requests and key in finished and cache.requests_path(key).exists():
-            request_files[key] = cache.requests_path(key)
-    store.load(cache.database, found.rows, request_files, found.failures, experiments, only=finished | failed)
+
+    def kept() -> set[str]:  # a run is in the cache before it is in the database
+        return keys_of(cache) | set(cache.failed_keys())
+
+    store.load(cache.database, found.rows, found.request_files, found.failures, experiments, kept)
     history.settle(cache, experiments)
     return len(keys_of(cache) & _listed(cache).keys())
 
@@ -105,7 +108,7 @@ def _listed(cache: Cache) -> dict[str, bool]:
         return {}
 
 
-class _Found:
+class Found:
     """Runs as the cache has them, in rows for the database."""
 
     def __init__(self, cache: Cache, keys: Iterable[str], on_read: Callable[[], object] = lambda: None) -> None:

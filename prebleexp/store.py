@@ -12,7 +12,7 @@ import glob
 import hashlib
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,22 +47,22 @@ def load(
     request_files: Mapping[str, Path],
     failures: Sequence[Row] = (),
     experiments: Sequence[Experiment] = (),
-    only: Collection[str] | None = None,
+    kept: Callable[[], Collection[str]] | None = None,
 ) -> None:
     """Bring `runs` and `failures` up to these rows, told apart by "key", `requests` up to these Parquet files, by key,
     and `experiments` up to these, by "id"; in one transaction.
 
-    What is there already is left alone; a column that is new gets NULL in the older rows. With `only`, what is of other
-    keys goes. Raises Held if another process holds the database for long, PrebleexpError if it cannot be written, or if
-    a Parquet file cannot be read.
+    What is there already is left alone; a column that is new gets NULL in the older rows. With `kept`, which is asked
+    once nobody else can write, what is of other keys goes. Raises Held if another process holds the database for long,
+    PrebleexpError if it cannot be written, or if a Parquet file cannot be read.
     """
     import duckdb
 
     def attempt() -> None:
         with closing(connect(database)) as connection:
             connection.begin()
-            if only is not None:
-                _keep_only(connection, only)
+            if kept is not None:
+                _keep_only(connection, kept())
             _bring_up(connection, "runs", "key", rows)
             _load_requests(connection, request_files)
             if _columns(connection, "failures"):

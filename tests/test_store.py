@@ -251,7 +251,7 @@ def test_what_is_of_other_keys_goes_if_that_is_asked_for(database: Path, tmp_pat
     files = {key: requests_file(tmp_path / f"{key}.parquet", 2) for key in "ab"}
     load(database, [a_row("a"), a_row("b")], files, [{"key": "c"}, {"key": "d"}])
     assert store.listed(database) == {"a": True, "b": True}
-    load(database, [a_row("e")], {}, only={"a", "d", "e"})
+    load(database, [a_row("e")], {}, kept=lambda: {"a", "d", "e"})
     assert store.listed(database) == {"a": True, "e": False}
     assert query(database, "SELECT DISTINCT key FROM requests") == [("a",)]
     assert query(database, "SELECT key FROM failures") == [("d",)]

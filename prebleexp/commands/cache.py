@@ -21,6 +21,7 @@ from prebleexp.experiment.care import Item
 from prebleexp.experiment.key import differences
 from prebleexp.launch import tables
 from prebleexp.launch.progress import Progress
+from prebleexp.waiting import waiting
 
 SORTS = ("age", "size", "seconds")
 COLUMNS = (
@@ -186,7 +187,9 @@ def index(cache: Cache, words: Sequence[str], given: Given) -> int:
     _writable(cache)
     start = time.perf_counter()
     with Progress(len(indexing.keys_of(cache))) as progress:
-        count = indexing.rebuild(cache, progress.advance)
+        found = indexing.missing(cache, progress.advance)
+    with waiting("writing the database"):
+        count = indexing.rebuild(cache, found)
     print(f"{count:,} runs listed in {cache.database}; {time.perf_counter() - start:.1f} s", file=sys.stderr)
     return 0
 

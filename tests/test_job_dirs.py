@@ -83,7 +83,7 @@ def test_they_lie_beside_the_report_with_what_came_out(tmp_path: Path) -> None:
     assert main(["-m", "gpus=2,13", "replications=2", "duration_s=1", "rps=9", "sweep.name=x", "job_dirs=true"]) == 1
     report = tmp_path / "ours" / "reports" / "x"
     names = sorted(path.name for path in report.iterdir())
-    assert names == [".drawn", "figures", "index.html", "jobs", "multirun.yaml", "report.json"]
+    assert names == [".drawn", "about.json", "figures", "index.html", "jobs", "multirun.yaml", "report.json"]
     good, bad = (json.loads((report / "jobs" / name / "result.json").read_text()) for name in ("0", "1"))
     assert len(good["keys"]) == 2
     assert good["metrics"]["ttft_mean_s"] == pytest.approx((1 / 2 + 1 / 3) / 2)

@@ -285,6 +285,29 @@ def test_results_have_the_intervals_of_reports_and_mix_no_configurations(databas
     assert fields == [(20.0,), (60.0,), (None,)]
 
 
+def test_results_keep_variants_lines_and_settings_of_lengths_apart(database: Path) -> None:
+    """As in the paper's sweep: one run may stand in several parts, and a policy in several settings of lengths."""
+    told = {name: seeds(name, [i + 1.0], lengths=name) for i, name in enumerate(("max", "oracle"))}
+    released, described = seeds("r", [5.0, 7.0], engine="released"), seeds("d", [9.0, 11.0], engine="sglang")
+    places = [
+        *((row, "rates", "as released", "LOR") for row in released),
+        *((row, "rates", "as described", "LOR") for row in described),
+        *((row, "causes", "as described", "LOR") for row in described),
+        *((row, "rates", "as described", f"PREBLE, {name}") for name, rows in told.items() for row in rows),
+    ]
+    runs = [{"key": row["key"], "part": part, "variant": variant, "line": line} for row, part, variant, line in places]
+    paper = Experiment({"id": "paper", "name": "paper", "last_run": "2026-01-01"}, runs)
+    load(database, [row for row, *_ in places], {}, experiments=[paper])
+    columns = "part, variant, line, engine, lengths, mean, seeds"
+    assert query(database, f"SELECT {columns} FROM results WHERE metric = 'ttft_p99_s' ORDER BY ALL") == [
+        ("causes", "as described", "LOR", "sglang", None, 10.0, 2),
+        ("rates", "as described", "LOR", "sglang", None, 10.0, 2),
+        ("rates", "as described", "PREBLE, max", None, "max", 1.0, 1),
+        ("rates", "as described", "PREBLE, oracle", None, "oracle", 2.0, 1),
+        ("rates", "as released", "LOR", "released", None, 6.0, 2),
+    ]
+
+
 @pytest.mark.parametrize("count", [200, 1000])
 def test_the_interval_of_very_many_seeds_is_a_little_too_wide(database: Path, count: int) -> None:
     rows = seeds("a", [float(i % 7) for i in range(count)])

@@ -139,7 +139,9 @@ BAD = {
     "-m policy=glob(x*)": "nothing to sweep over",
     "-m workers=1,2": "workers must be the same for all cells",
     "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
-    "simulate": "unknown command 'simulate'; valid: bench, cache, calibrate, compare, open, predict, sql, status, trace, why",
+    "simulate": (
+        "unknown command 'simulate'; valid: bench, cache, calibrate, compare, open, predict, sql, status, trace, why"
+    ),
     "--fast": "unrecognized arguments: --fast",
     "--cfg everything": "invalid choice: 'everything'",
     "why": "why needs two keys",

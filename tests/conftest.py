@@ -7,10 +7,13 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import Phase, settings
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
 from tests.chromium import FLAGS, MISSING
+
+settings.register_profile("found", phases=(Phase.explicit, Phase.generate))  # a wrong example is enough, small or not
 
 
 @pytest.fixture(scope="session")

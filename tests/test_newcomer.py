@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from prebleexp.__main__ import main
+from prebleexp.errors import unknown
 from tests.recordings import ROOT
 
 TINY = ("gpus=1", "rps=1", "duration_s=2")
@@ -101,6 +102,14 @@ def test_a_shell_completes_names(
     assert capsys.readouterr().out.split() == ["policy=e2", "policy=e2_released"]
     assert main(["-sc", "install=nosh"]) == 2
     assert "bash fish zsh" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("LOR", "lor"), ("Roundrobin", "round_robin"), ("h100", "h100_tp2"), ("ROUNDROBN", "round_robin")],
+)
+def test_who_says_it_otherwise_is_told_the_name(said: str, meant: str) -> None:
+    assert str(unknown("name", said, ["round_robin", "lor", "h100_tp2"])).endswith(f"Did you mean {meant!r}?")
 
 
 # ---------------------------------------------------------------- tables

@@ -20,7 +20,7 @@ PLACE = ("part", "variant", "line")
 def definition(placed: Sequence[str], configuration: Sequence[str], metrics: Sequence[str]) -> str:
     """SQL that creates the view. `placed` are those of `PLACE` that experiment_runs has; the others are columns of
     runs."""
-    at = [*(f"e.{name}" if name in placed else f"NULL::VARCHAR AS {name}" for name in PLACE)]
+    at = [f"e.{name}" if name in placed else f"NULL::VARCHAR AS {name}" for name in PLACE]
     at += [f"r.{quoted(name)}" for name in configuration]
     each = ", ".join(
         f"{{metric: {_text(name)}, mean: avg({column}), spread: stddev_samp({column}), seeds: count({column})}}"

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "prebleexp"
 LEVELS = {
     "errors": 0,
+    "checks": 1,
     "evaluated": 0,
     "sources": 0,
     "intervals": 0,
@@ -128,7 +129,7 @@ OF_THE_GENERAL_LOOP = {
 LEAVES = {
     *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "handles", "outcome")),
     *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
-    *("prebleexp.engines.base", "prebleexp.engines.batch", "prebleexp.errors", "prebleexp.sim"),
+    *("prebleexp.checks", "prebleexp.engines.base", "prebleexp.engines.batch", "prebleexp.errors", "prebleexp.sim"),
 }
 """what it may share: none of them chooses when or in which order anything happens"""
 
@@ -149,7 +150,7 @@ def test_the_general_loop_takes_nothing_of_the_release() -> None:
 
 def test_what_both_share_knows_neither_loop() -> None:
     """But for `simulate`, with which both begin, and the kinds of events."""
-    for module in sorted(LEAVES - {"prebleexp.sim", "prebleexp.sim.simulate", "prebleexp.errors"}):
+    for module in sorted(LEAVES - {"prebleexp.checks", "prebleexp.sim", "prebleexp.sim.simulate", "prebleexp.errors"}):
         file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
         assert not OF_THE_GENERAL_LOOP & set(imports(file)) - {"prebleexp.sim.events"}, module
         assert not any("released" in one for one in imports(file)), module

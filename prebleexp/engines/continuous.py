@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.checks import integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
-from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Setup
 
 QUEUES = ("lpm", "fcfs", "priority_groups")
@@ -76,19 +75,14 @@ class Continuous(Engine):
 
     def __post_init__(self) -> None:
         cost = self.step_cost_s
-        if isinstance(cost, bool) or not isinstance(cost, int | float) or not 1e-7 <= cost < math.inf:
-            raise InvalidInput(f"engine.step_cost_s={cost} is not valid; it must be a number of seconds, at least 1e-7")
+        valid = is_number(cost) and cost >= 1e-7
+        require(valid, "engine.step_cost_s", cost, "a number of seconds, at least 1e-7")
         object.__setattr__(self, "step_cost_s", float(cost))
-        for name, valid in (("queue", QUEUES), ("prefill", PREFILLS)):
-            if getattr(self, name) not in valid:
-                raise InvalidInput(
-                    f"engine.{name}={getattr(self, name)} is not valid; it must be one of {', '.join(valid)}"
-                )
+        one_of("engine.queue", self.queue, QUEUES)
+        one_of("engine.prefill", self.prefill, PREFILLS)
         most_of = {"groups": MOST_GROUPS, "chunk_tokens": 2**24, "block_tokens": 2**16, "decode_steps": 1000}
         for name, most in most_of.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise InvalidInput(f"engine.{name}={value} is not valid; it must be an integer from 1 to {most}")
+            integer(f"engine.{name}", getattr(self, name), 1, most)
 
     def numbers(self) -> Numbers:
         chunk_tokens = self.chunk_tokens if self.prefill == "chunked" else 0

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
+from prebleexp.checks import is_integer, require
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import SPECS
 from prebleexp.experiment.work import Attempt, Task
@@ -151,8 +152,7 @@ class Slurm(Cluster):
     def __post_init__(self) -> None:
         for name in ("jobs", "cores"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"backend.{name}={value} is not valid; it must be an integer of 1 or more")
+            require(is_integer(value, 1), f"backend.{name}", value, "an integer of 1 or more")
 
     @contextmanager
     def client(self, workers: int) -> Iterator[Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from prebleexp.checks import integer, is_integer, is_number, require
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.model import Hardware
@@ -53,13 +53,14 @@ class Cell:
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        _check("gpus", self.gpus, _is_integer(self.gpus, 1, MOST_GPUS), f"an integer from 1 to {MOST_GPUS}")
+        integer("gpus", self.gpus, 1, MOST_GPUS)
         for name in ("rps", "duration_s"):
-            _check(name, getattr(self, name), _is_positive(getattr(self, name)), "a finite number > 0")
-        _check("horizon", self.horizon, self.horizon in HORIZONS, " or ".join(HORIZONS))
-        _check("seed", self.seed, _is_integer(self.seed, 0, 2**63 - 1), "an integer from 0 to 2^63 - 1")
-        valid = _is_positive(self.reports_ms) or self.reports_ms == 0
-        _check("reports_ms", self.reports_ms, valid and self.reports_ms is not False, "a number of milliseconds >= 0")
+            value = getattr(self, name)
+            require(is_number(value) and value > 0, name, value, "a finite number > 0")
+        require(self.horizon in HORIZONS, "horizon", self.horizon, " or ".join(HORIZONS))
+        require(is_integer(self.seed, 0, 2**63 - 1), "seed", self.seed, "an integer from 0 to 2^63 - 1")
+        valid = is_number(self.reports_ms) and self.reports_ms >= 0
+        require(valid, "reports_ms", self.reports_ms, "a number of milliseconds >= 0")
         if self.policy.reads_lengths:
             self.lengths.check(self.workload.predictors)
 
@@ -122,16 +123,3 @@ def fields_of(spec: Any) -> dict[str, Any]:
     if not dataclasses.is_dataclass(spec):
         raise InvalidInput(f"{type(spec).__name__} is not a dataclass; a spec's fields are its configuration")
     return {one.name: getattr(spec, one.name) for one in dataclasses.fields(spec) if one.metadata.get("key", True)}
-
-
-def _is_integer(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-
-def _check(name: str, value: object, valid: bool, description: str) -> None:
-    if not valid:
-        raise InvalidInput(f"{name}={value} is not valid; it must be {description}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sources import Part
 
@@ -61,12 +61,11 @@ class Hardware(Part):
             raise InvalidInput(
                 f"hardware.linear starts at {starts} tokens; it must be in descending order and end with 0"
             )
-        if not _is_number(self.efficiency) or self.efficiency <= 0:
-            raise InvalidInput(f"hardware.efficiency={self.efficiency} is not valid; it must be a number > 0")
+        valid = is_number(self.efficiency) and self.efficiency > 0
+        require(valid, "hardware.efficiency", self.efficiency, "a number > 0")
         for name in ("kv_tokens", "context_length"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-                raise InvalidInput(f"hardware.{name}={value} is not valid; it must be a positive number of tokens")
+            require(is_integer(value, 1, 2**31 - 1), f"hardware.{name}", value, "a positive number of tokens")
 
     def kernels(self) -> Any:
         """What a step costs, as `prebleexp.sim.cost` asks it. Not imported before it is needed: it imports numba."""
@@ -89,11 +88,7 @@ class Hardware(Part):
         )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _numbers(name: str, values: Any, size: int) -> tuple[float, ...]:
-    if not isinstance(values, Sequence) or len(values) != size or not all(map(_is_number, values)):
-        raise InvalidInput(f"hardware.{name}={values} is not valid; it must be {size} numbers")
+    valid = isinstance(values, Sequence) and len(values) == size and all(map(is_number, values))
+    require(valid, f"hardware.{name}", values, f"{size} numbers")
     return tuple(map(float, values))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prebleexp.errors import InvalidInput
+from prebleexp.checks import is_number, require
 from prebleexp.sim.types import Floats, Ints, Workload
 from prebleexp.sources import Part
 
@@ -45,5 +44,4 @@ def actual(workload: Workload) -> Floats:
 
 def check_positive(name: str, value: object) -> None:
     """Raises InvalidInput unless `value` is a finite number > 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InvalidInput(f"lengths.{name}={value} is not valid; it must be a finite number > 0")
+    require(is_number(value) and value > 0, f"lengths.{name}", value, "a finite number > 0")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp import evaluated
+from prebleexp.checks import flag, integer, is_number
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.lengths.base import Lengths, actual
 from prebleexp.lengths.refine import LEAST, remaining
@@ -52,10 +52,8 @@ class Binned(Lengths):
     and what they have produced; in advance, every bin is taken to be as likely"""
 
     def __post_init__(self) -> None:
-        if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 1 <= self.bins <= 10_000:
-            raise InvalidInput(f"lengths.bins={self.bins} is not valid; it must be an integer from 1 to 10000")
-        if not isinstance(self.refine, bool):
-            raise InvalidInput(f"lengths.refine={self.refine} is not valid; it must be true or false")
+        integer("lengths.bins", self.bins, 1, 10_000)
+        flag("lengths.refine", self.refine)
         if self.predictor is None and (not isinstance(self.path, str) or not self.path):
             raise InvalidInput(
                 f"lengths.path={self.path} is not valid; binned needs lengths.path=FILE, a confusion matrix as JSON, "
@@ -127,7 +125,7 @@ class Binned(Lengths):
         wanted = " x ".join(map(str, shape))
         if sizes != {shape[-1]} or (len(shape) == 2 and len(rows) != shape[0]):
             raise InvalidInput(f"{self._place}: {name} must be {wanted} numbers (lengths.bins={self.bins})")
-        if not all(_is_number(value) for row in rows for value in row):
+        if not all(is_number(value) for row in rows for value in row):
             raise InvalidInput(f"{self._place}: {name} has a value that is not a finite number")
         return np.array(content[name], np.float64)
 
@@ -148,7 +146,3 @@ class Binned(Lengths):
 def packaged() -> tuple[str, ...]:
     """The predictors whose matrices come with the package."""
     return tuple(sorted(file.name.removesuffix(ENDING) for file in evaluated.FOLDER.glob(f"*{ENDING}")))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prebleexp.errors import InvalidInput
+from prebleexp.checks import require
 from prebleexp.lengths.base import Lengths, check_positive
 
 
@@ -19,8 +19,7 @@ class Mean(Lengths):
 
     def __post_init__(self) -> None:
         check_positive("window", self.window)
-        if self.over not in ("all", "prefix"):
-            raise InvalidInput(f"lengths.over={self.over} is not valid; it must be all or prefix")
+        require(self.over in ("all", "prefix"), "lengths.over", self.over, "all or prefix")
 
     @property
     def window_s(self) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.checks import is_number, require
 from prebleexp.lengths.base import Lengths, actual
 from prebleexp.sim.types import Floats, Workload
 
@@ -23,8 +22,7 @@ class Noisy(Lengths):
     """standard deviation of the error's logarithm; 0 is the truth"""
 
     def __post_init__(self) -> None:
-        if isinstance(self.sigma, bool) or not isinstance(self.sigma, int | float) or not 0 <= self.sigma < math.inf:
-            raise InvalidInput(f"lengths.sigma={self.sigma} is not valid; it must be a finite number >= 0")
+        require(is_number(self.sigma) and self.sigma >= 0, "lengths.sigma", self.sigma, "a finite number >= 0")
 
     def expected(self, workload: Workload, seed: int) -> Floats:
         errors = np.random.default_rng([seed, STREAM]).standard_normal(len(workload))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 
-from prebleexp.errors import InvalidInput
+from prebleexp.checks import is_number, one_of, require
 from prebleexp.sources import Part
 
 MODES = ("none", "recorded", "serial")
@@ -42,12 +41,10 @@ class Overhead(Part):
     """where the numbers are from"""
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InvalidInput(f"overhead.mode={self.mode} is not valid; it must be one of {', '.join(MODES)}")
+        one_of("overhead.mode", self.mode, MODES)
         for name in (one.name for one in fields(self) if one.name.endswith("_s")):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise InvalidInput(f"overhead.{name}={value} is not valid; it must be a number of seconds >= 0")
+            require(is_number(value) and value >= 0, f"overhead.{name}", value, "a number of seconds >= 0")
             object.__setattr__(self, name, float(value))
 
     def identity(self) -> dict[str, object]:

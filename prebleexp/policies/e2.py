@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from prebleexp.errors import InvalidInput
+from prebleexp.checks import flag, is_number, one_of, require
 from prebleexp.policies.base import Policy
 from prebleexp.policies.e2_as_described import holdings, rules
 from prebleexp.policies.e2_as_described.memory import Memory, Settings, lacks_room, memory, with_more_room
@@ -46,22 +46,18 @@ class E2(Policy):
     """sum the window anew for every load: slow, the same results (a check)"""
 
     def __post_init__(self) -> None:
-        if not _is_number(self.window_s) or self.window_s <= 0:
-            raise InvalidInput(f"policy.window_s={self.window_s} is not valid; it must be a number of seconds > 0")
+        valid = is_number(self.window_s) and self.window_s > 0
+        require(valid, "policy.window_s", self.window_s, "a number of seconds > 0")
         for name in ("rebalance_threshold", "replicate_factor"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value >= 1):
-                raise InvalidInput(f"policy.{name}={value} is not valid; it must be a number >= 1, or null: never")
+            valid = value is None or (is_number(value) and value >= 1)
+            require(valid, f"policy.{name}", value, "a number >= 1, or null: never")
         share = self.decode_heavy_hit_ratio
-        if share is not None and not (_is_number(share) and 0 < share <= 1):
-            raise InvalidInput(
-                f"policy.decode_heavy_hit_ratio={share} is not valid; it must be a number in (0, 1], or null: never"
-            )
+        valid = share is None or (is_number(share) and 0 < share <= 1)
+        require(valid, "policy.decode_heavy_hit_ratio", share, "a number in (0, 1], or null: never")
         for name in ("eviction_cost", "request_cost", "recompute"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"policy.{name}={getattr(self, name)} is not valid; it must be true or false")
-        if self.decode not in DECODES:
-            raise InvalidInput(f"policy.decode={self.decode} is not valid; it must be one of {', '.join(DECODES)}")
+            flag(f"policy.{name}", getattr(self, name))
+        one_of("policy.decode", self.decode, DECODES)
 
     def start(self, setup: Setup) -> Memory:
         limits = (self.window_s, self.rebalance_threshold, self.replicate_factor, self.decode_heavy_hit_ratio)
@@ -85,7 +81,3 @@ class E2(Policy):
 
     def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         holdings.evicted(mine, view, request, gpu, tokens)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

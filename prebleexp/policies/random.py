@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.checks import is_integer, require
 from prebleexp.policies.base import Policy
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Longs, Setup
@@ -27,10 +27,8 @@ class Random(Policy):
     reads_lengths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.seed is not None and (not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0):
-            raise InvalidInput(
-                f"policy.seed={self.seed} is not valid; it must be an integer >= 0, or null for the run's seed"
-            )
+        valid = self.seed is None or is_integer(self.seed, 0)
+        require(valid, "policy.seed", self.seed, "an integer >= 0, or null for the run's seed")
 
     def start(self, setup: Setup) -> Longs:
         draws = python_randints(setup.seed if self.seed is None else self.seed, setup.gpus, setup.requests)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from prebleexp.checks import integer
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Ints, Longs, Workload
 from prebleexp.workloads.base import WorkloadSource
@@ -71,10 +72,7 @@ class FewShot(WorkloadSource):
         for one in fields(FewShot):
             value = getattr(self, one.name)
             least = 0 if one.name == "examples" else 1
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-                raise InvalidInput(
-                    f"workload.{one.name}={value} is not valid; it must be a whole number from {least} to {MOST}"
-                )
+            integer(f"workload.{one.name}", value, least, MOST)
         if (longest := self.common_tokens + self._group_tokens + self.longest_question) > LONGEST:
             raise InvalidInput(
                 f"workload.examples={self.examples} of workload.example_tokens={self.example_tokens} is not valid; "

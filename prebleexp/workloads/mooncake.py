@@ -5,16 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs, Workload
 from prebleexp.workloads.base import WorkloadSource
@@ -68,14 +68,12 @@ class Mooncake(WorkloadSource):
             raise InvalidInput(
                 f"workload.path={self.path} is not valid; mooncake needs workload.path=FILE, a trace from {WHERE}"
             )
-        if not _is_number(self.rate_scale) or not self.rate_scale > 0:
-            raise InvalidInput(f"workload.rate_scale={self.rate_scale} is not valid; it must be a finite number > 0")
+        valid = is_number(self.rate_scale) and self.rate_scale > 0
+        require(valid, "workload.rate_scale", self.rate_scale, "a finite number > 0")
         for name in ("limit", "max_new_tokens"):
             value = getattr(self, name)
-            if value is not None and not _is_integer(value, 1):
-                raise InvalidInput(
-                    f"workload.{name}={value} is not valid; it must be null or an integer from 1 to {LONGEST}"
-                )
+            valid = value is None or is_integer(value, 1, LONGEST)
+            require(valid, f"workload.{name}", value, f"null or an integer from 1 to {LONGEST}")
 
     def identity(self) -> dict[str, object]:
         """The file's contents stand for its path."""
@@ -154,10 +152,10 @@ def _parse(line: bytes) -> Request:
         if name not in record:
             raise InvalidInput(f"there is no field {name}")
     request = Request(*(record[name] for name in Request._fields))
-    if not _is_number(request.timestamp) or request.timestamp < 0:
+    if not is_number(request.timestamp) or request.timestamp < 0:
         raise InvalidInput(f"timestamp={request.timestamp!r} is not valid; it must be a number of ms >= 0")
     for name, least in (("input_length", 1), ("output_length", 0)):
-        if not _is_integer(record[name], least):
+        if not is_integer(record[name], least, LONGEST):
             raise InvalidInput(f"{name}={record[name]!r} is not valid; it must be an integer from {least} to {LONGEST}")
     hashes = request.hash_ids
     if (
@@ -198,11 +196,3 @@ def _pairs(first: Longs, second: Longs) -> Longs:
     _, dense = np.unique(second, return_inverse=True)
     numbers: Longs = np.unique(first * len(second) + dense, return_inverse=True)[1]
     return numbers
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def _is_integer(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= LONGEST

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints
 
@@ -26,15 +27,15 @@ class OutputLength:
     def __post_init__(self) -> None:
         lengths, probabilities = self.lengths, self.probabilities
         for name, values in (("lengths", lengths), ("probabilities", probabilities)):
-            if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-                raise InvalidInput(f"output_length.{name}={values} is not valid; it must be a list of numbers")
+            valid = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
+            require(valid, f"output_length.{name}", values, "a list of numbers")
         for length in lengths:
-            if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= LONGEST:
+            if not is_integer(length, 1, LONGEST):
                 raise InvalidInput(
                     f"output_length.lengths: {length} is not valid; it must be a whole number from 1 to {LONGEST}"
                 )
         for p in probabilities:
-            if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+            if not (is_number(p) and 0 <= p <= 1):
                 raise InvalidInput(f"output_length.probabilities: {p} is not valid; it must be a number from 0 to 1")
         if len(lengths) != len(probabilities):
             raise InvalidInput(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from prebleexp.checks import is_number, require
 from prebleexp.engines.base import Engine
-from prebleexp.errors import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ class Released(Engine):
     def __post_init__(self) -> None:
         for name in ("step_cost_s", "output_step_cost_s"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-7 <= value < math.inf:
-                raise InvalidInput(f"engine.{name}={value} is not valid; it must be a number of seconds, at least 1e-7")
+            valid = is_number(value) and value >= 1e-7
+            require(valid, f"engine.{name}", value, "a number of seconds, at least 1e-7")
             object.__setattr__(self, name, float(value))
 
     def own_loop(self) -> Any:

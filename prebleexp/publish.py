@@ -2,47 +2,64 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from prebleexp.errors import PrebleexpError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from prebleexp.experiment.history import Experiment
     from prebleexp.launch.session import Session
     from prebleexp.report.drawings import Drawings
     from prebleexp.report.figures import Figure
     from prebleexp.report.page import Report
 
-DATABASE = "prebleexp.duckdb"
 MOST_NAMED = 5
 """hosts or commits"""
 
 
 def load(session: Session, name: str, command: str) -> None:
-    """Bring the database up to what was run."""
-    from prebleexp import store
+    """Note what was run, and bring the database up to it. That costs no command its result: if it cannot be done now,
+    a line says so, and a later command does it."""
+    from prebleexp.experiment import history
+
+    cache = session.cache
+    if cache.read_only is not None:
+        print(f"the database {cache.database} stays as it is: {cache.read_only}", file=sys.stderr)
+        return
+    about, runs = session.experiment(name, session.settings.title or name, command)
+    try:
+        noted = history.note(cache, history.Experiment(about, runs), session.started)
+        if session.all_cached and not history.unlisted(cache) and cache.database.is_file():
+            return  # the database has it, but for how often; who asks is told (indexing.refresh)
+        _bring_up(session, noted)
+    except PrebleexpError as error:
+        print(f"prebleexp: {error}", file=sys.stderr)
+
+
+def _bring_up(session: Session, noted: Experiment) -> None:
+    from prebleexp import indexing, store
     from prebleexp.launch.rows import stored_failure
 
-    settings = session.settings
-    database = settings.cache_dir / DATABASE
-    if session.cache.read_only is not None:
-        print(f"the database {database} stays as it is: {session.cache.read_only}", file=sys.stderr)
-        return
-    about, runs = session.experiment(name, settings.title or name, command)
-    store.load(
-        database,
-        session.stored_rows,
-        session.request_files,
-        [stored_failure(result) for result in session.failed],
-        store.Experiment(about, session.started, runs),
-    )
+    failures = [stored_failure(result) for result in session.failed]
+    try:
+        indexing.bring_up(session.cache, [noted], session.stored_rows, session.request_files, failures)
+    except store.Held:
+        raise PrebleexpError(
+            f"the database {session.cache.database} is open in another process; a later command brings it up to date"
+        ) from None
 
 
 def report(session: Session, master: DictConfig, command: str) -> Path:
     """Write the report of a sweep; returns the path of its page. Raises InvalidInput if the folder cannot be
     written."""
-    from prebleexp.report import frame, page
+    from prebleexp.launch.session import runs_of
+    from prebleexp.report import frame, listing, page
     from prebleexp.report.drawings import Drawings
 
     folder = session.settings.reports_dir / session.settings.sweep
@@ -50,7 +67,11 @@ def report(session: Session, master: DictConfig, command: str) -> Path:
     with frame.into(folder):
         made = _report(session, master, command, drawings)
         drawings.prune()
-    return page.write(folder, made)
+    written = page.write(folder, made)
+    about, runs = session.experiment(session.settings.sweep, made.sweep.title, command)
+    of = f"sweep of {runs_of(len({run['key'] for run in runs}))}"
+    listing.add(folder, listing.About(made.sweep.title, of, command, made.figures[0].headline, about["id"]))
+    return written
 
 
 def _report(session: Session, master: DictConfig, command: str, drawings: Drawings) -> Report:
@@ -61,6 +82,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
+    given = cast("list[str]", OmegaConf.to_container(master.hydra.overrides.task))
     with open_dict(master):
         del master["hydra"]
     about = Sweep(
@@ -75,7 +97,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     return Report(
         about,
         rows,
-        _figures(session, drawings),
+        _figures(session, drawings, given, master["replications"]),
         findings=findings(parts) if settings.findings else (),
         failures=[failure(result) for result in session.failed],
         provenance=_provenance(session),
@@ -102,20 +124,31 @@ def _provenance(session: Session) -> dict[str, str]:
     return {name: text for name, text in shown.items() if text}
 
 
-def _figures(session: Session, drawings: Drawings) -> list[Figure]:
+def _figures(session: Session, drawings: Drawings, given: Sequence[str], replications: object) -> list[Figure]:
+    from prebleexp.launch.naming import settings as settings_of
     from prebleexp.report.figures import figure
 
     settings = session.settings
     if not settings.figures:
         return [figure(settings.figure, session.rows, session.axes, drawings=drawings)]
     parts = session.rows_by_part
+    own = settings_of(given)
+
+    def command(sweep: str) -> str:
+        """Of a figure that a sweep of its own makes too, with the seeds and settings that it has here; else the
+        page's."""
+        if not sweep or f"+sweeps={sweep}" in given:
+            return ""
+        seeds = [] if any(line.startswith("replications=") for line in own) else [f"replications={replications}"]
+        return f"python -m prebleexp {shlex.join([f'+sweeps={sweep}', *seeds, *own])}"
+
     return [
         figure(
             one.draw,
             [row for part in one.parts for row in parts[part]],
             number=one.number,
             title=one.title,
-            command=f"python -m prebleexp +sweeps={one.sweep}" if one.sweep else "",
+            command=command(one.sweep),
             drawings=drawings,
         )
         for one in settings.figures

@@ -1,22 +1,28 @@
 """The results as DuckDB tables (docs/tables.md): `runs`, a row per cell and seed; `requests`, a row per kept request;
-`failures`, a row per run that failed; `experiments` and `experiment_runs`, which sweeps there were, and of which runs.
+`failures`, a row per run that failed; `experiments` and `experiment_runs`, which sweeps there were, and of which runs;
+and the view `results` of them all.
 
-The cache's files are the truth and the database is an index of them: it may be deleted at any time, and a damaged one
-is set aside and started anew. DuckDB admits one writing process, so only the parent writes, in one short transaction.
+The cache's files are the truth and the database is an index of them: a damaged one is set aside and started anew.
+DuckDB admits one writing process, so only the parent writes, in one short transaction.
 """
 
 from __future__ import annotations
 
 import glob
+import hashlib
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prebleexp import results_view
 from prebleexp.errors import PrebleexpError
+from prebleexp.experiment.cell import SPECS
+from prebleexp.experiment.history import Experiment
+from prebleexp.metrics import METRICS
+from prebleexp.results_view import quoted
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,21 +30,15 @@ if TYPE_CHECKING:
 Value = int | float | str | bool | None
 Row = Mapping[str, Value]
 
-LOCK_PATIENCE_S = 5.0
+CONFIGURATION = ("gpus", "rps", *SPECS, "duration_s", "horizon", "reports_ms")
+"""that a row of `results` begins with"""
+LOCK_PATIENCE_S = 2.0
 # What opening or writing a healthy index can fail with; any other error of DuckDB's means the file is no use.
 ENVIRONMENT_ERRORS = ("Cannot open file", "Permission denied", "Is a directory", "No space left", "Could not write")
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """A command that was run, and the runs that it is made of."""
-
-    columns: Row
-    """of its row, with its "id"; "first_run", "last_run" and "times_run" are added here"""
-    started: str
-    """UTC, as in ISO 8601"""
-    runs: Sequence[Row]
-    """rows with the "key" of a run and what it is called here"""
+class Held(PrebleexpError):
+    """Another process has the database open."""
 
 
 def load(
@@ -46,26 +46,30 @@ def load(
     rows: Sequence[Row],
     request_files: Mapping[str, Path],
     failures: Sequence[Row] = (),
-    experiment: Experiment | None = None,
+    experiments: Sequence[Experiment] = (),
+    kept: Callable[[], Collection[str]] | None = None,
 ) -> None:
     """Bring `runs` and `failures` up to these rows, told apart by "key", `requests` up to these Parquet files, by key,
-    and `experiments` up to this one, by "id"; in one transaction.
+    and `experiments` up to these, by "id"; in one transaction.
 
-    What is there already is left alone; a column that is new gets NULL in the older rows. Raises PrebleexpError if
-    another process holds the database for long, if it cannot be written, or if a Parquet file cannot be read.
+    What is there already is left alone; a column that is new gets NULL in the older rows. With `kept`, which is asked
+    once nobody else can write, what is of other keys goes. Raises Held if another process holds the database for long,
+    PrebleexpError if it cannot be written, or if a Parquet file cannot be read.
     """
     import duckdb
 
     def attempt() -> None:
         with closing(connect(database)) as connection:
             connection.begin()
+            if kept is not None:
+                _keep_only(connection, kept())
             _bring_up(connection, "runs", "key", rows)
             _load_requests(connection, request_files)
             if _columns(connection, "failures"):
                 _delete(connection, "failures", "key", [row["key"] for row in rows])
             _bring_up(connection, "failures", "key", failures)
-            if experiment is not None:
-                _load_experiment(connection, experiment)
+            _load_experiments(connection, experiments)
+            _bring_up_view(connection)
             connection.commit()
 
     try:
@@ -78,6 +82,22 @@ def load(
             attempt()
         except duckdb.Error as again:
             raise PrebleexpError(f"cannot build the database {database}: {_first_line(again)}") from again
+
+
+def listed(database: Path) -> dict[str, bool]:
+    """The keys of all runs, and whether their requests are there too.
+
+    Raises PrebleexpError if the database is damaged or another process keeps it open.
+    """
+    import duckdb
+
+    found: dict[str, bool] = {}
+    with _reading(database) as connection:
+        for table in ("runs", "requests"):
+            with suppress(duckdb.CatalogException, duckdb.BinderException):  # no such table or column yet
+                keys = connection.execute(f"SELECT DISTINCT key FROM {table}").fetchall()  # noqa: S608 -- our own names
+                found.update((key, table == "requests") for (key,) in keys)
+    return found
 
 
 def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, Value] | None = None) -> list[str]:
@@ -94,7 +114,7 @@ def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, V
         tests.append("experiment = (SELECT id FROM experiments WHERE name = ? ORDER BY last_run DESC LIMIT 1)")
         values.append(experiment)
     for column, value in (where or {}).items():
-        tests.append(f"{_quoted(column)} = ?")
+        tests.append(f"{quoted(column)} = ?")
         values.append(str(value))
     query = f"SELECT DISTINCT key FROM {tables} WHERE {' AND '.join(tests) or 'true'} ORDER BY key"  # noqa: S608 -- our own names
     with _reading(database) as connection:
@@ -128,14 +148,14 @@ def _reading(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         with closing(connect(database, read_only=True)) as connection:
             yield connection
     except duckdb.Error as error:
-        hint = "delete it, and the next run makes it anew"
+        hint = "python -m prebleexp cache index makes it anew"
         raise PrebleexpError(f"the database {database} is not usable ({_first_line(error)}); {hint}") from error
 
 
 def connect(database: Path, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     """Waits a while for a process that has it open. A connection that may only read cannot read other files either.
 
-    Raises PrebleexpError if the other process keeps it, duckdb.Error if it cannot be opened.
+    Raises Held if the other process keeps it, duckdb.Error if it cannot be opened.
     """
     import duckdb
 
@@ -149,7 +169,7 @@ def connect(database: Path, read_only: bool = False) -> duckdb.DuckDBPyConnectio
             if "Could not set lock" not in str(error):
                 raise
             if time.monotonic() > give_up:
-                raise PrebleexpError(
+                raise Held(
                     f"the database {database} is open in another process; close it there and run this again"
                 ) from error
         time.sleep(0.1)
@@ -165,7 +185,7 @@ def _set_aside(database: Path, reason: str) -> None:
 
 def _bring_up(connection: duckdb.DuckDBPyConnection, table: str, by: str, rows: Sequence[Row]) -> None:
     columns = _columns(connection, table)
-    stored = _stored(connection, table, by) if columns else {}
+    stored = _stored(connection, table, by, [row[by] for row in rows]) if columns else {}
     changed = {row[by]: row for row in rows if stored.get(row[by]) != _without_nulls(row)}
     if changed:
         if columns:
@@ -176,9 +196,10 @@ def _bring_up(connection: duckdb.DuckDBPyConnection, table: str, by: str, rows: 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
     names = dict.fromkeys(name for row in rows for name in row)
     incoming = {name: [row.get(name) for row in rows] for name in names}
-    types = {name: _type(values, columns.get(name)) for name, values in incoming.items()}
+    present = dict.fromkeys(SPECS, "VARCHAR") | dict(columns)  # a spec has a name, even if no row says it yet
+    types = {name: _type(values, present.get(name)) for name, values in incoming.items()}
     _widen(connection, table, types, columns)
-    lists = ", ".join(f"unnest(?::{types[name]}[]) AS {_quoted(name)}" for name in incoming)
+    lists = ", ".join(f"unnest(?::{types[name]}[]) AS {quoted(name)}" for name in incoming)
     connection.execute(
         f"INSERT INTO {table} BY NAME SELECT {lists}",
         [_as_type(values, types[name]) for name, values in incoming.items()],
@@ -186,28 +207,44 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Ro
 
 
 def _delete(connection: duckdb.DuckDBPyConnection, table: str, by: str, values: Sequence[Value]) -> None:
-    query = f"DELETE FROM {table} WHERE {_quoted(by)} IN (SELECT unnest(?::VARCHAR[]))"  # noqa: S608 -- our own names
+    query = f"DELETE FROM {table} WHERE {quoted(by)} IN (SELECT unnest(?::VARCHAR[]))"  # noqa: S608 -- our own names
     connection.execute(query, [list(values)])
 
 
-def _load_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
-    columns = _columns(connection, "experiments")
-    id = experiment.columns["id"]
-    before = _stored(connection, "experiments", "id").get(id, {}) if columns else {}
-    row = {
-        "id": id,
-        "first_run": before.get("first_run", experiment.started),
-        "last_run": experiment.started,
-        "times_run": int(before.get("times_run") or 0) + 1,
-        **experiment.columns,
-    }
-    if columns:
-        _delete(connection, "experiments", "id", [id])
-    _insert(connection, "experiments", [row], columns)
-    columns = _columns(connection, "experiment_runs")
-    if columns:
-        _delete(connection, "experiment_runs", "experiment", [id])
-    _insert(connection, "experiment_runs", [{"experiment": id, **one} for one in experiment.runs], columns)
+def _keep_only(connection: duckdb.DuckDBPyConnection, keys: Collection[str]) -> None:
+    for table in ("runs", "requests", "failures"):
+        if _columns(connection, table):
+            query = f"DELETE FROM {table} WHERE key NOT IN (SELECT unnest(?::VARCHAR[]))"  # noqa: S608 -- our own names
+            connection.execute(query, [list(keys)])
+
+
+def _load_experiments(connection: duckdb.DuckDBPyConnection, experiments: Sequence[Experiment]) -> None:
+    if not experiments:
+        return
+    about: list[Row] = [one.columns for one in experiments]
+    runs: list[Row] = [{"experiment": one.id, **run} for one in experiments for run in one.runs]
+    for table, by, rows in (("experiments", "id", about), ("experiment_runs", "experiment", runs)):
+        columns = _columns(connection, table)
+        if columns:
+            _delete(connection, table, by, [one.id for one in experiments])
+        if rows:
+            _insert(connection, table, rows, columns)
+
+
+def _bring_up_view(connection: duckdb.DuckDBPyConnection) -> None:
+    """To the columns that there are now."""
+    runs, placed = _columns(connection, "runs"), _columns(connection, "experiment_runs")
+    configuration = [name for name in CONFIGURATION if name in runs]
+    configuration += [name for name in runs if name.split(".")[0] in SPECS and "." in name]
+    metrics = [name for name in METRICS if name in runs]
+    if not (placed and configuration and metrics):
+        return
+    query = results_view.definition([name for name in results_view.PLACE if name in placed], configuration, metrics)
+    digest = hashlib.sha256(repr((query, runs, placed)).encode()).hexdigest()  # a view is bound to types too
+    made = connection.execute("SELECT comment FROM duckdb_views() WHERE view_name = 'results'").fetchone()
+    if made != (digest,):
+        connection.execute(query)
+        connection.execute(f"COMMENT ON VIEW results IS '{digest}'")
 
 
 def _load_requests(connection: duckdb.DuckDBPyConnection, request_files: Mapping[str, Path]) -> None:
@@ -232,14 +269,16 @@ def _load_requests(connection: duckdb.DuckDBPyConnection, request_files: Mapping
     connection.execute("DROP TABLE incoming")
 
 
-def _stored(connection: duckdb.DuckDBPyConnection, table: str, by: str) -> dict[Value, Row]:
+def _stored(connection: duckdb.DuckDBPyConnection, table: str, by: str, values: Sequence[Value]) -> dict[Value, Row]:
     import duckdb
 
     found = connection.table(table)
     if by not in found.columns:
         raise duckdb.CatalogException(f"table {table} has no column {by}")
-    rows = (dict(zip(found.columns, values, strict=True)) for values in found.fetchall())
-    return {row[by]: _without_nulls(row) for row in rows}
+    query = f"FROM {table} WHERE {quoted(by)} IN (SELECT unnest(?::VARCHAR[]))"
+    rows = connection.execute(query, [list(values)]).fetchall()
+    named = (dict(zip(found.columns, row, strict=True)) for row in rows)
+    return {row[by]: _without_nulls(row) for row in named}
 
 
 def _without_nulls(row: Row) -> Row:
@@ -261,14 +300,14 @@ def _widen(
 ) -> None:
     """Create the table, or add the columns and change the types that it lacks."""
     if not present:
-        definition = ", ".join(f"{_quoted(name)} {kind}" for name, kind in wanted.items())
+        definition = ", ".join(f"{quoted(name)} {kind}" for name, kind in wanted.items())
         connection.execute(f"CREATE TABLE {table} ({definition})")
         return
     for name, kind in wanted.items():
         if name not in present:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)} {kind}")
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kind}")
         elif kind != present[name]:
-            connection.execute(f"ALTER TABLE {table} ALTER COLUMN {_quoted(name)} TYPE {kind}")
+            connection.execute(f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} TYPE {kind}")
 
 
 def _type(values: Iterable[Value], present: str | None) -> str:
@@ -286,10 +325,6 @@ def _as_type(values: Sequence[Value], kind: str) -> list[Value]:
     if kind != "VARCHAR":
         return list(values)
     return [value if value is None else str(value) for value in values]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _first_line(error: Exception) -> str:

@@ -155,7 +155,7 @@ def test_gc_removes_runs_of_other_code(
     monkeypatch.setattr(care, "code", lambda: {"sources": "new"})
     out, err = said(capsys, "gc", "code=unused")
     assert "of unused code     5" in out
-    assert "can be deleted" in err
+    assert "cache index takes them out of the database" in err
     assert listed(capsys) == []
 
 
@@ -303,6 +303,19 @@ def test_archives_of_other_formats_say_so(
         archive.take_in(Cache(Path("other")), Path("runs.tar"))
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("none/x.tar", "No such file or directory"), ("keys.txt/x.tar", "Not a directory"), ("cache", "Is a directory")],
+)
+def test_an_export_that_cannot_be_written_says_so_before_any_work(
+    cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, why: str
+) -> None:
+    Path("keys.txt").write_text("")
+    monkeypatch.setattr(care, "items", lambda cache: pytest.fail("runs are read"))
+    assert said(capsys, "export", place, code=1)[1] == f"prebleexp: {place} cannot be written: {why}\n"
+    assert sorted(path.name for path in Path().iterdir()) == ["cache", "keys.txt"]
+
+
 def test_a_damaged_run_is_not_exported(cache: Cache) -> None:
     entries = all_of(cache)
     some(cache).with_suffix(".parquet").write_bytes(b"PAR1")
@@ -312,7 +325,7 @@ def test_a_damaged_run_is_not_exported(cache: Cache) -> None:
 
 
 BAD = {
-    "": "unknown cache command ''; valid: export, gc, import, ls, show, verify, why",
+    "": "unknown cache command ''; valid: export, gc, import, index, ls, show, verify, why",
     "list": "unknown cache command 'list'",
     "ls cache_dir=none": "cache_dir=none is not a folder",
     "gc cache_dir= keep=0GB": "cache_dir= is not valid; it must be a path",

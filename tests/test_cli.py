@@ -139,7 +139,9 @@ BAD = {
     "-m policy=glob(x*)": "nothing to sweep over",
     "-m workers=1,2": "workers must be the same for all cells",
     "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
-    "simulate": "unknown command 'simulate'; valid: bench, cache, calibrate, compare, predict, sql, status, trace, why",
+    "simulate": (
+        "unknown command 'simulate'; valid: bench, cache, calibrate, compare, open, predict, sql, status, trace, why"
+    ),
     "--fast": "unrecognized arguments: --fast",
     "--cfg everything": "invalid choice: 'everything'",
     "why": "why needs two keys",
@@ -229,7 +231,8 @@ def test_a_sweep_of_the_package_may_be_narrowed_on_the_command_line(run: Run, tm
     assert code == 0
     assert err.startswith("40 runs: 40 computed")  # two variants of five lines
     assert len(out.splitlines()) == 1 + 20
-    assert (tmp_path / "reports" / "fig1a" / "index.html").exists()
+    page = tmp_path / "reports" / "fig1a-duration_s-5-gpus-4-replications-2-rps-1-2" / "index.html"
+    assert page.exists()
 
 
 def test_a_sweep_that_was_run_before_says_that_all_came_from_the_cache(run: Run) -> None:

@@ -83,7 +83,7 @@ def test_they_lie_beside_the_report_with_what_came_out(tmp_path: Path) -> None:
     assert main(["-m", "gpus=2,13", "replications=2", "duration_s=1", "rps=9", "sweep.name=x", "job_dirs=true"]) == 1
     report = tmp_path / "ours" / "reports" / "x"
     names = sorted(path.name for path in report.iterdir())
-    assert names == [".drawn", "figures", "index.html", "jobs", "multirun.yaml", "report.json"]
+    assert names == [".drawn", "about.json", "figures", "index.html", "jobs", "multirun.yaml", "report.json"]
     good, bad = (json.loads((report / "jobs" / name / "result.json").read_text()) for name in ("0", "1"))
     assert len(good["keys"]) == 2
     assert good["metrics"]["ttft_mean_s"] == pytest.approx((1 / 2 + 1 / 3) / 2)
@@ -95,10 +95,11 @@ def test_they_lie_beside_the_report_with_what_came_out(tmp_path: Path) -> None:
 def test_jobs_of_a_sweep_of_parts_lie_with_that_sweep(tmp_path: Path) -> None:
     lines = ["+sweeps=fig2", "rps=1", "replications=1", "duration_s=1", "report=none", "job_dirs=true"]
     assert main(lines) == 0
-    jobs = tmp_path / "ours" / "reports" / "fig2" / "jobs"
+    name = "fig2-duration_s-1-replications-1-rps-1"
+    jobs = tmp_path / "ours" / "reports" / name / "jobs"
     assert sorted(int(path.name) for path in jobs.iterdir()) == list(range(6))
     config = yaml.safe_load((jobs / "0" / ".hydra" / "config.yaml").read_text())
-    assert config["sweep"]["name"] == "fig2"
+    assert config["sweep"]["name"] == name
     assert config["policy"]["_target_"].endswith("ReleasedE2")
 
 

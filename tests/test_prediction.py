@@ -309,6 +309,7 @@ def test_the_sweep_is_cached_like_every_other(tmp_path: Path, capsys: pytest.Cap
     again = capsys.readouterr()
     assert again.out == first.out
     assert "all from the cache" in again.err
-    page = (tmp_path / "reports" / "prediction" / "index.html").read_text()
+    name = "prediction-duration_s-3-gpus-2-policy-e2-replications-2-rps-4"
+    page = (tmp_path / "reports" / name / "index.html").read_text()
     assert "Latency against the oracle" in page
     assert "told" in page

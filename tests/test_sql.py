@@ -13,14 +13,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from prebleexp import indexing
 from prebleexp.__main__ import main
 from prebleexp.commands import sql
+from prebleexp.experiment.cache import DATABASE, Cache
 from prebleexp.experiment.results import Result
 from prebleexp.experiment.work import Failure
+from prebleexp.intervals import mean_interval
 from prebleexp.launch import configure
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import stored_failure
-from prebleexp.publish import DATABASE
 from tests.recordings import ROOT
 
 DOCUMENT = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
@@ -53,23 +55,42 @@ def asked(folder: Path, about: str) -> pd.DataFrame:
     return sql.answer(folder / DATABASE, query).to_pandas()
 
 
-def test_there_are_ten_queries() -> None:
-    assert len(QUERIES) == 10
+def test_there_are_eleven_queries() -> None:
+    assert len(QUERIES) == 11
 
 
-def test_the_best_policy(folder: Path, runs: pd.DataFrame) -> None:
-    found = asked(folder, "arg_min")
-    means = runs.groupby([*PAIR, "policy"]).norm_latency_mean_s.mean().unstack()
+def intervals(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Mean and half-width by configuration, of the sweep `first`."""
+    of_first = runs[runs.policy != "random"]
+    found = of_first.groupby([*PAIR, "policy"])[metric].apply(lambda values: mean_interval(list(values)))
+    return pd.DataFrame(found.tolist(), index=found.index, columns=["mean", "half_width"])
+
+
+def test_the_obvious_question(folder: Path, runs: pd.DataFrame) -> None:
+    found = asked(folder, "part, line, gpus")
+    right = intervals(runs, "ttft_p99_s")
+    assert len(found) == len(right) == 8
+    for column in ("mean", "half_width"):
+        np.testing.assert_allclose(sorted(found[column]), sorted(right[column]), rtol=1e-12)
+    assert set(found.seeds) == {3}
+
+
+def test_the_best_policy_of_a_sweep(folder: Path, runs: pd.DataFrame) -> None:
+    found = asked(folder, "as sure")
+    right = intervals(runs, "norm_latency_mean_s")
+    means = right["mean"].unstack()
     assert found.best.tolist() == means.idxmin(axis=1).tolist()
     np.testing.assert_allclose(found.latency, means.min(axis=1))
+    ends = [(right["mean"] + sign * right.half_width).unstack() for sign in (1, -1)]
+    best, other = means.idxmin(axis=1), means.idxmax(axis=1)
+    assert found.sure.tolist() == [bool(ends[0].loc[at, best[at]] < ends[1].loc[at, other[at]]) for at in means.index]
 
 
-def test_how_sure_a_mean_is(folder: Path, runs: pd.DataFrame) -> None:
-    found = asked(folder, "half_width")
-    groups = runs.groupby([*PAIR, "policy"]).ttft_p99_s
-    np.testing.assert_allclose(found["mean"], groups.mean())
-    np.testing.assert_allclose(found.half_width, 1.96 * groups.std() / np.sqrt(3))
-    assert set(found.seeds) == {3}
+def test_metrics_side_by_side(folder: Path, runs: pd.DataFrame) -> None:
+    found = asked(folder, "pivot")
+    assert len(found) == 8
+    for metric in ("ttft_p99_s", "tpot_p99_s", "hit_ratio"):
+        np.testing.assert_allclose(found[metric], intervals(runs, metric)["mean"])
 
 
 def test_paired_differences(folder: Path, runs: pd.DataFrame) -> None:
@@ -128,6 +149,7 @@ def test_who_made_it(folder: Path, runs: pd.DataFrame) -> None:
 
 
 def test_an_experiment_that_is_run_again_is_the_same(folder: Path) -> None:
+    indexing.refresh(Cache(folder, make=False))
     found = sql.answer(folder / DATABASE, "from experiments order by name").to_pylist()
     assert [(one["name"], one["times_run"], one["n_runs"], one["n_cached"]) for one in found] == [
         ("first", 1, 24, 0),
@@ -145,7 +167,7 @@ def documented(table: str) -> list[str]:
     return [re.sub(r"^experiment(s|_runs)\.", "", name) for name in names]
 
 
-@pytest.mark.parametrize("table", ["runs", "requests", "experiments", "failures"])
+@pytest.mark.parametrize("table", ["results", "runs", "requests", "experiments", "failures"])
 def test_every_column_is_documented_and_none_that_is_not_there(folder: Path, table: str) -> None:
     if table == "failures":
         failed = Result(configure.cells([])[0], "ab" * 32, error=Failure("Error", "no reason"))
@@ -205,6 +227,7 @@ def test_a_long_answer_is_cut_for_people_only(
 def test_without_a_query_the_columns_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(said(capsys, folder, "output=json")[0])
     assert {"table": "runs", "column": "rps", "type": "BIGINT", "rows": 30} in rows
+    assert {"table": "results", "column": "half_width", "type": "DOUBLE", "rows": None} in rows
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from prebleexp import store
 from prebleexp.errors import PrebleexpError
+from prebleexp.experiment.history import Experiment
+from prebleexp.intervals import mean_interval
 from prebleexp.store import Row, load
 from tests.sampled import examples
 from tests.yardstick import least, slowness
@@ -231,19 +233,120 @@ def test_loading_a_thousand_rows_is_quick_and_again_is_nearly_free(tmp_path: Pat
     assert databases[0].read_bytes() == before, "nothing is written when nothing changed"
 
 
-def experiment(name: str, keys: str, started: str) -> store.Experiment:
-    return store.Experiment({"id": name, "name": name}, started, [{"key": key, "part": "p"} for key in keys])
+def experiment(name: str, keys: str, last_run: str) -> Experiment:
+    return Experiment({"id": name, "name": name, "last_run": last_run}, [{"key": key, "part": "p"} for key in keys])
 
 
 def test_an_experiment_has_one_row_and_its_runs(database: Path) -> None:
-    load(database, [], {}, experiment=experiment("a", "xyz", "2026-01-01"))
-    load(database, [], {}, experiment=experiment("b", "x", "2026-01-02"))
-    load(database, [], {}, experiment=experiment("a", "xy", "2026-01-03"))
+    load(database, [], {}, experiments=[experiment("a", "xyz", "2026-01-01")])
+    load(database, [], {}, experiments=[experiment("b", "x", "2026-01-02"), experiment("a", "xy", "2026-01-03")])
     with duckdb.connect(database) as connection:
-        found = connection.execute("SELECT id, first_run, last_run, times_run FROM experiments ORDER BY id").fetchall()
-        assert found == [("a", "2026-01-01", "2026-01-03", 2), ("b", "2026-01-02", "2026-01-02", 1)]
+        found = connection.execute("SELECT id, last_run FROM experiments ORDER BY id").fetchall()
+        assert found == [("a", "2026-01-03"), ("b", "2026-01-02")]
         found = connection.execute("SELECT experiment, key FROM experiment_runs ORDER BY ALL").fetchall()
         assert found == [("a", "x"), ("a", "y"), ("b", "x")]
+
+
+def test_what_is_of_other_keys_goes_if_that_is_asked_for(database: Path, tmp_path: Path) -> None:
+    files = {key: requests_file(tmp_path / f"{key}.parquet", 2) for key in "ab"}
+    load(database, [a_row("a"), a_row("b")], files, [{"key": "c"}, {"key": "d"}])
+    assert store.listed(database) == {"a": True, "b": True}
+    load(database, [a_row("e")], {}, kept=lambda: {"a", "d", "e"})
+    assert store.listed(database) == {"a": True, "e": False}
+    assert query(database, "SELECT DISTINCT key FROM requests") == [("a",)]
+    assert query(database, "SELECT key FROM failures") == [("d",)]
+
+
+def seeds(name: str, values: list[float | None], **columns: Any) -> list[Row]:
+    return [a_row(f"{name}{seed}", seed=seed, ttft_p99_s=value, **columns) for seed, value in enumerate(values)]
+
+
+def results(database: Path, where: str = "true") -> list[tuple[Any, ...]]:
+    columns = "sweep, part, policy, mean, half_width, seeds"
+    return query(database, f"SELECT {columns} FROM results WHERE metric = 'ttft_p99_s' AND {where} ORDER BY ALL")
+
+
+def of(name: str, rows: list[Row], last_run: str = "2026-01-01", id: str = "") -> Experiment:
+    runs = [{"key": row["key"], "part": "p"} for row in rows]
+    return Experiment({"id": id or name, "name": name, "last_run": last_run}, runs)
+
+
+def test_results_have_the_intervals_of_reports_and_mix_no_configurations(database: Path) -> None:
+    a, b, c = [0.5, 0.75, 0.625, 1.5], [2.0, None, 4.0], [7.0]
+    rows = [*seeds("a", a), *seeds("b", b, **{"policy.window_s": 20.0}), *seeds("c", c, **{"policy.window_s": 60.0})]
+    load(database, rows, {}, experiments=[of("one", rows)])
+    found = {row[3]: row for row in results(database)}
+    for values, mean in ((a, 0.84375), (b, 3.0)):
+        _, half = mean_interval([value for value in values if value is not None])
+        assert found[mean][4] == pytest.approx(half, rel=1e-12)
+        assert found[mean][5] == sum(value is not None for value in values)
+    assert found[7.0] == ("one", "p", "lor", 7.0, None, 1)
+    fields = query(database, """SELECT "policy.window_s" FROM results WHERE metric = 'ttft_p99_s' ORDER BY ALL""")
+    assert fields == [(20.0,), (60.0,), (None,)]
+
+
+def test_results_keep_variants_lines_and_settings_of_lengths_apart(database: Path) -> None:
+    """As in the paper's sweep: one run may stand in several parts, and a policy in several settings of lengths."""
+    told = {name: seeds(name, [i + 1.0], lengths=name) for i, name in enumerate(("max", "oracle"))}
+    released, described = seeds("r", [5.0, 7.0], engine="released"), seeds("d", [9.0, 11.0], engine="sglang")
+    places = [
+        *((row, "rates", "as released", "LOR") for row in released),
+        *((row, "rates", "as described", "LOR") for row in described),
+        *((row, "causes", "as described", "LOR") for row in described),
+        *((row, "rates", "as described", f"PREBLE, {name}") for name, rows in told.items() for row in rows),
+    ]
+    runs = [{"key": row["key"], "part": part, "variant": variant, "line": line} for row, part, variant, line in places]
+    paper = Experiment({"id": "paper", "name": "paper", "last_run": "2026-01-01"}, runs)
+    load(database, [row for row, *_ in places], {}, experiments=[paper])
+    columns = "part, variant, line, engine, lengths, mean, seeds"
+    assert query(database, f"SELECT {columns} FROM results WHERE metric = 'ttft_p99_s' ORDER BY ALL") == [
+        ("causes", "as described", "LOR", "sglang", None, 10.0, 2),
+        ("rates", "as described", "LOR", "sglang", None, 10.0, 2),
+        ("rates", "as described", "PREBLE, max", None, "max", 1.0, 1),
+        ("rates", "as described", "PREBLE, oracle", None, "oracle", 2.0, 1),
+        ("rates", "as released", "LOR", "released", None, 6.0, 2),
+    ]
+
+
+@pytest.mark.parametrize("count", [200, 1000])
+def test_the_interval_of_very_many_seeds_is_a_little_too_wide(database: Path, count: int) -> None:
+    rows = seeds("a", [float(i % 7) for i in range(count)])
+    load(database, rows, {}, experiments=[of("one", rows)])
+    _, half = mean_interval([float(i % 7) for i in range(count)])
+    assert half is not None
+    assert half * (1 - 1e-12) <= results(database)[0][4] <= half * 1.007
+
+
+def test_results_are_of_the_last_sweep_of_a_name_and_of_the_last_run_of_a_configuration(database: Path) -> None:
+    old, new = seeds("a", [1.0, 3.0]), seeds("b", [5.0])
+    load(database, [*old, *new], {}, experiments=[of("s", old), of("s", new, "2026-01-02", "later")])
+    assert [row[3] for row in results(database)] == [5.0]
+    other = seeds("c", [9.0], policy="e2")
+    single = [
+        of("run", some, day, day) for some, day in ((old, "2026-02-01"), (new, "2026-02-02"), (other, "2026-02-03"))
+    ]
+    load(database, other, {}, experiments=single)
+    assert [(row[2], row[3]) for row in results(database, "sweep = 'run'")] == [("e2", 9.0), ("lor", 5.0)]
+
+
+def test_results_follow_a_column_to_another_type(database: Path) -> None:
+    for seed, value in enumerate((1, 1.5, "auto")):
+        rows = [a_row(f"a{seed}", seed=seed, lengths=None, **{"policy.x": value})]
+        load(database, rows, {}, experiments=[of("s", rows, f"2026-01-0{seed + 1}")])
+        assert query(database, """SELECT "policy.x" FROM results WHERE metric = 'ttft_p99_s'""") == [(value,)]
+    assert query(database, "SELECT count(*) FROM runs WHERE lengths = 'max'") == [(0,)], "a name, though none has one"
+
+
+def test_results_have_columns_that_came_later(database: Path) -> None:
+    rows = seeds("a", [1.0])
+    load(database, rows, {}, experiments=[of("s", rows)])
+    before = database.read_bytes()
+    load(database, rows, {})
+    assert database.read_bytes() == before, "the view is not made again without need"
+    more = [a_row("b", seed=0, hit_ratio=0.5, **{"engine.new": "x'\""})]
+    load(database, more, {}, experiments=[of("t", more)])
+    found = query(database, "SELECT mean, \"engine.new\" FROM results WHERE metric = 'hit_ratio'")
+    assert found == [(0.5, "x'\"")]
 
 
 def test_a_failure_stays_until_the_run_succeeds(database: Path) -> None:

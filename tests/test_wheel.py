@@ -61,7 +61,8 @@ def test_a_sweep_works_in_an_empty_folder(installed: Path, tmp_path: Path) -> No
     done = prebleexp(installed, tmp_path, "+sweeps=fig1a", *narrow)
     assert done.returncode == 0, done.stderr
     assert "40 runs: 40 computed" in done.stderr
-    assert (tmp_path / "reports" / "fig1a" / "index.html").exists()
+    name = "fig1a-duration_s-3-gpus-1-2-replications-2-rps-2"
+    assert (tmp_path / "reports" / name / "index.html").exists()
 
 
 def test_a_folder_of_the_package_is_no_config_group(installed: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from importlib import import_module
 
-NAMES = ("bench", "cache", "calibrate", "compare", "predict", "sql", "status", "trace", "why")
+NAMES = ("bench", "cache", "calibrate", "compare", "open", "predict", "sql", "status", "trace", "why")
 
 
 def run(name: str, arguments: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from prebleexp import indexing
 from prebleexp.commands.arguments import Given
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
 from prebleexp.experiment import archive, care
@@ -19,6 +20,8 @@ from prebleexp.experiment.cache import Cache, Entry, FailedRun
 from prebleexp.experiment.care import Item
 from prebleexp.experiment.key import differences
 from prebleexp.launch import tables
+from prebleexp.launch.progress import Progress
+from prebleexp.waiting import waiting
 
 SORTS = ("age", "size", "seconds")
 COLUMNS = (
@@ -58,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     if not folder.is_dir() and arguments[0] != "import":
         raise InvalidInput(f"cache_dir={folder} is not a folder")
     try:
-        cache = Cache(folder, make=arguments[0] in ("gc", "import", "verify"))
+        cache = Cache(folder, make=arguments[0] in ("gc", "import", "index", "verify"))
         return COMMANDS[arguments[0]](cache, words, given)
     except BrokenPipeError:  # of who reads our output
         raise
@@ -159,21 +162,35 @@ def collect(cache: Cache, words: Sequence[str], given: Given) -> int:
     if wanted == nothing:
         print("nothing is removed; say what: older_than=, keep=, code=unused, failed=true or bad=true", file=sys.stderr)
     elif removals and not dry:
-        print(f"removed; {cache.folder / 'prebleexp.duckdb'} may still list them and can be deleted", file=sys.stderr)
+        print("removed; python -m prebleexp cache index takes them out of the database", file=sys.stderr)
     return 0
 
 
 def export(cache: Cache, words: Sequence[str], given: Given) -> int:
     """Runs to an archive: those of a list of keys, or those that match."""
-    keys, filters = given.text("keys"), given.texts(FILTERS)
+    keys, filters, path = given.text("keys"), given.texts(FILTERS), Path(words[0])
     given.end()
+    archive.check_place(path)
     wanted = [item.run for item in _matching(cache, filters) if isinstance(item.run, Entry)]
     if keys is not None:
         wanted = [entry for entry in wanted if entry.key in _keys(keys)]
     if not wanted:
         raise InvalidInput("there is no run to export")
-    count = archive.export(cache, wanted, Path(words[0]))
-    print(f"{count:,} runs, {_size(Path(words[0]).stat().st_size)}", file=sys.stderr)
+    count = archive.export(cache, wanted, path)
+    print(f"{count:,} runs, {_size(path.stat().st_size)}", file=sys.stderr)
+    return 0
+
+
+def index(cache: Cache, words: Sequence[str], given: Given) -> int:
+    """Bring the database up to all runs and experiments of the cache."""
+    given.end()
+    _writable(cache)
+    start = time.perf_counter()
+    with Progress(len(indexing.keys_of(cache))) as progress:
+        found = indexing.missing(cache, progress.advance)
+    with waiting("writing the database"):
+        count = indexing.rebuild(cache, found)
+    print(f"{count:,} runs listed in {cache.database}; {time.perf_counter() - start:.1f} s", file=sys.stderr)
     return 0
 
 
@@ -205,6 +222,7 @@ COMMANDS: dict[str, Callable[[Cache, Sequence[str], Given], int]] = {
     "gc": collect,
     "export": export,
     "import": import_,
+    "index": index,
     "why": why,
 }
 

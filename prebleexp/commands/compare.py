@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from prebleexp import store
+from prebleexp import indexing, store
 from prebleexp.commands import line
 from prebleexp.commands.arguments import Given
 from prebleexp.comparison import Comparison, Limit, Measured, Verdict, compare, flattened, limit_of, metric_of
@@ -18,8 +18,7 @@ from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
 from prebleexp.losses import lost, sentences
-from prebleexp.publish import DATABASE
-from prebleexp.report import compare_page, frame
+from prebleexp.report import compare_page, frame, listing
 from prebleexp.report.wording import percent, percent_difference, plain, short, slug
 
 METRIC = "norm_latency_mean_s"
@@ -51,7 +50,10 @@ def run(arguments: Sequence[str]) -> int:
     if labels and not sweep:
         raise InvalidInput(f"{', '.join(labels)} belong to a sweep of several parts; say which, as sweep=paper")
     known, filters = sorted(given.known), given.rest()
-    found_a, found_b = (_side(name, folder, sweep, labels) for name in sides)
+    cache = Cache(folder, make=False)
+    if not all(map(_is_file, sides)):
+        indexing.refresh(cache)
+    found_a, found_b = (_side(name, cache, sweep, labels) for name in sides)
     _refuse_unknown(filters, [*found_a, *found_b], known)
     a, b = _chosen(found_a, filters), _chosen(found_b, filters)
     found = compare(a, b, metric)
@@ -61,8 +63,11 @@ def run(arguments: Sequence[str]) -> int:
     _print(found, output)
     if report != "none":
         path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
-        page = compare_page.render(found, sides[0], sides[1], line("compare", *arguments), fail_if, broken, losses)
+        command = line("compare", *arguments)
+        page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
         print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
+        title = f"{sides[1]} against {sides[0]}"
+        listing.add(path, listing.About(title, "comparison", command, f"{found.metric}: {_account(found)}"))
     for text in (_account(found), *(f"prebleexp: {one}" for one in losses)):
         print(text, file=sys.stderr)
     for text in broken:
@@ -72,15 +77,15 @@ def run(arguments: Sequence[str]) -> int:
     return 1 if broken else 0
 
 
-def _side(name: str, folder: Path, sweep: str, labels: Mapping[str, str]) -> list[Run]:
+def _side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list[Run]:
     """The runs of a side, with what filters may ask of them."""
     if _is_file(name):
         with TemporaryDirectory() as scratch:
-            cache = Cache(Path(scratch))
-            for refused in archive.take_in(cache, Path(name)).refused:
+            taken = Cache(Path(scratch))
+            for refused in archive.take_in(taken, Path(name)).refused:
                 print(f"{name}: {refused}", file=sys.stderr)
-            return [_measured(entry) for entry in _entries(cache, cache.keys())]
-    path = folder / DATABASE
+            return [_measured(entry) for entry in _entries(taken, taken.keys())]
+    path = cache.database
     if not path.is_file():
         raise InvalidInput(f"there is no file {name!r}, and no database {path}; runs make it")
     known = store.names(path)
@@ -97,7 +102,7 @@ def _side(name: str, folder: Path, sweep: str, labels: Mapping[str, str]) -> lis
         raise unknown(
             "policy, line or sweep", name, [*known["policy"], *lines, *([] if sweep else known["experiment"])]
         )
-    return [_measured(entry) for entry in _entries(Cache(folder, make=False), keys)]
+    return [_measured(entry) for entry in _entries(cache, keys)]
 
 
 def _is_file(name: str) -> bool:

@@ -19,11 +19,12 @@ prebleexp: to which GPU should an LLM request go?
   python -m prebleexp +sweeps=NAME ...      a sweep from sweeps/
   python -m prebleexp status ...            how much of that is done, failed and missing; runs nothing
   python -m prebleexp compare A B ...       two policies, lines, sweeps or exports: paired differences
+  python -m prebleexp open [NAME]           a report, or the list of all, in the browser
   python -m prebleexp trace KEY|key=value ...   one run step by step: a page, and a trace for Perfetto
   python -m prebleexp bench [scaling]       requests simulated per second of CPU; what a decision costs
   python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/
   python -m prebleexp sql "select ..."      ask the tables of all results (docs/tables.md)
-  python -m prebleexp cache ls|show|verify|gc|export|import ...    care of the cache (docs/cache.md)
+  python -m prebleexp cache ls|show|verify|gc|index|export|import ...   care of the cache (docs/cache.md)
   python -m prebleexp why KEY KEY           what differs between two cached runs
 
 options:

@@ -66,7 +66,7 @@ def _train(given: Given, command: str) -> int:
 
 
 def _evaluate(given: Given, command: str) -> int:
-    from prebleexp.report import frame, predictors_page
+    from prebleexp.report import frame, listing, predictors_page
 
     source, threads = _data(given), _threads(given)
     names = given.text("predictors") or ""
@@ -81,6 +81,8 @@ def _evaluate(given: Given, command: str) -> int:
     found = evaluate.evaluate(rows, paths, threads)
     evaluate.write(folder, found)
     page = frame.write(folder / "index.html", predictors_page.render(evaluate.numbers(found), PUBLISHED, command))
+    if folder.parent == Path("reports"):
+        listing.add(folder, listing.About("Predictors of output length", "evaluation", command))
     lines = [
         {"predictor": one.name, **one.scores, **(one.speed or {})} for one in (*found.predictors, *found.baselines)
     ]

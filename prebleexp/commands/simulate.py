@@ -33,7 +33,7 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
 
     from hydra.types import RunMode
 
-    from prebleexp.launch import configs, places
+    from prebleexp.launch import configs, naming, places
     from prebleexp.launch.messages import MULTIRUN, understood
 
     loader = configs.loader(given.config_dir, given.config_name)
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
     plain = not (survey or given.dry or given.multirun or asks_hydra or given.config_name != places.CONFIG)
     if plain and not any(map(_may_ask_for_more, given.overrides)):
         return _run(loader, given.overrides, line(*arguments))
-    lines = [*given.overrides, MULTIRUN] if given.multirun else given.overrides
+    lines = naming.named(given.overrides) + ([MULTIRUN] if given.multirun else [])
     with understood(loader, lines):
         if asks_hydra:
             return _of_hydra(loader, given)

@@ -14,11 +14,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from prebleexp import store
+from prebleexp import indexing, store
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import durable
+from prebleexp.experiment.cache import Cache
 from prebleexp.launch import tables
-from prebleexp.publish import DATABASE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,8 @@ MOST_SHOWN = 500
 """rows of a table for people"""
 SCHEMA = """
 SELECT c.table_name AS "table", c.column_name AS "column", c.data_type AS type, t.estimated_size AS rows
-FROM duckdb_columns() AS c JOIN duckdb_tables() AS t USING (table_oid) ORDER BY c.table_name, c.column_index
+FROM duckdb_columns() AS c LEFT JOIN duckdb_tables() AS t USING (table_oid)
+WHERE NOT c.internal ORDER BY c.table_name, c.column_index
 """
 
 
@@ -56,10 +57,11 @@ def run(arguments: Sequence[str]) -> int:
             f"output={output} is not valid; it must be one of {', '.join(OUTPUTS)} (parquet with to=FILE)"
         )
     folder = Path(options.get("cache_dir", "cache")).expanduser()
-    database = folder / DATABASE
-    if not database.is_file():
-        raise InvalidInput(f"there is no database {database}; runs make it")
-    _write(answer(database, queries[0] if queries else SCHEMA), output, to)
+    cache = Cache(folder, make=False)
+    indexing.refresh(cache)
+    if not cache.database.is_file():
+        raise InvalidInput(f"there is no database {cache.database}; runs make it")
+    _write(answer(cache.database, queries[0] if queries else SCHEMA), output, to)
     return 0
 
 

@@ -16,7 +16,7 @@ from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
 from prebleexp.launch import configs, configure
-from prebleexp.report import frame, perfetto, run_page
+from prebleexp.report import frame, listing, perfetto, run_page
 from prebleexp.report.wording import plain
 from prebleexp.sim.steps import Steps
 
@@ -50,6 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     with frame.into(folder), durable.writing(folder / TRACE) as file:
         count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
     path = frame.write(folder / "index.html", page)
+    listing.add(folder, listing.About(_title(cell), "trace of one run", line("trace", *arguments)))
     if job.settings.output == "json":
         print(json.dumps({"key": key, "page": str(path), "trace": str(folder / TRACE), "metrics": run.metrics}))
     else:

@@ -6,14 +6,17 @@ an entry whose key is the hash of what it stands for, and is then put into the c
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from prebleexp.errors import InvalidInput, PrebleexpError
@@ -60,6 +63,16 @@ def export(cache: Cache, entries: Iterable[Entry], path: Path) -> int:
     except OSError as error:
         raise PrebleexpError(f"{path} cannot be written: {error.strerror}") from error
     return len(found)
+
+
+def check_place(path: Path) -> None:
+    """Raises PrebleexpError if no file can be written there: better before an export's work than after it."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        TemporaryFile(dir=path.absolute().parent).close()
+    except OSError as error:
+        raise PrebleexpError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def take_in(cache: Cache, path: Path) -> Imported:

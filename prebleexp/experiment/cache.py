@@ -28,6 +28,7 @@ LAYOUT = 1
 FORMATS = (LAYOUT, FORMAT)
 """of the files, and of the keys"""
 MARK = "format.json"
+DATABASE = "prebleexp.duckdb"
 STALE_S = 3600.0
 """temporary files older than this were left by a writer that died"""
 Kind = TypeVar("Kind", "Entry", "FailedRun")
@@ -66,6 +67,8 @@ class Cache:
         cannot be made, or if it is of a later format than this program knows."""
         self.folder = folder
         self.runs = folder.absolute() / f"v{LAYOUT}"  # worker processes may be in another folder
+        self.database = folder / DATABASE
+        """an index of all (prebleexp.indexing)"""
         self.read_only: str | None = None
         """why nothing can be written; None if it can"""
         marked = _format(folder)

@@ -72,17 +72,22 @@ class Cell:
         outputs = None if self.workload.own_outputs else self.output_length
         return (self.workload, outputs, self.rps, self.duration_s, self.seed)
 
-    def identity(self, of: Callable[[Any], dict[str, object]] | None = None) -> dict[str, object]:
-        """Everything that can change the result, as JSON-able values, all defaults filled in.
-
-        `of` says what stands for a spec; `spec_identity` unless given.
-        """
-        of = of or spec_identity
+    @property
+    def left_out(self) -> list[str]:
+        """What does not matter to the result: `lengths` that the policy does not read, what a recording has itself."""
         left_out = [] if self.workload.synthetic else ["rps", "output_length"]
         if self.workload.own_outputs:
             left_out.append("output_length")
         if not self.policy.reads_lengths:
             left_out.append("lengths")
+        return left_out
+
+    def identity(self, of: Callable[[Any], dict[str, object]] | None = None) -> dict[str, object]:
+        """Everything that can change the result, as JSON-able values, all defaults filled in.
+
+        `of` says what stands for a spec; `spec_identity` unless given.
+        """
+        of, left_out = of or spec_identity, self.left_out
         values: dict[str, object] = {name: getattr(self, name) for name in NUMBERS if name not in left_out}
         for name in SPECS:
             if name not in left_out:
@@ -94,9 +99,7 @@ class Cell:
         row: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
         for name in SPECS:
             spec = getattr(self, name)
-            row[name] = self.names.get(name, type(spec).__name__)
-            for key, value in _fields(spec).items():
-                row[f"{name}.{key}"] = json.dumps(value) if isinstance(value, tuple) else value
+            row |= spec_columns(name, self.names.get(name, type(spec).__name__), fields_of(spec))
         return row
 
 
@@ -104,11 +107,19 @@ def spec_identity(spec: Any) -> dict[str, object]:
     """A spec's class and what stands for it: its `identity()` if it has one (for what it reads from files), else
     its fields."""
     kind = type(spec)
-    own = spec.identity() if hasattr(spec, "identity") else _fields(spec)
+    own = spec.identity() if hasattr(spec, "identity") else fields_of(spec)
     return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **own}
 
 
-def _fields(spec: Any) -> dict[str, Any]:
+def spec_columns(name: str, option: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec as a table's columns: which option of its group, and its fields."""
+    lists = (tuple, list, dict)
+    texts = {key: json.dumps(value) if isinstance(value, lists) else value for key, value in fields.items()}
+    return {name: option} | {f"{name}.{key}": value for key, value in texts.items()}
+
+
+def fields_of(spec: Any) -> dict[str, Any]:
+    """What its key knows of a spec. Raises InvalidInput if it is no dataclass."""
     if not dataclasses.is_dataclass(spec):
         raise InvalidInput(f"{type(spec).__name__} is not a dataclass; a spec's fields are its configuration")
     return {one.name: getattr(spec, one.name) for one in dataclasses.fields(spec) if one.metadata.get("key", True)}

@@ -1,4 +1,4 @@
-"""From a run in the cache back to the overrides that make it."""
+"""From a run in the cache back to the words of the command line: its options by name, the overrides that make it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from omegaconf import OmegaConf
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cache import Cache
-from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, spec_identity
+from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, fields_of, spec_columns, spec_identity
+from prebleexp.experiment.key import differences
+from prebleexp.launch import specs
 
 LEAST_LETTERS = 4
 HASH = "sha256"
@@ -34,9 +37,14 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
     Raises InvalidInput if it is of a class that no option of conf/ has: what a cache says is not imported.
     """
     made = [f"{name}={json.dumps(content[name])}" for name in NUMBERS if name in content]
+    options = Options(loader)
     for spec in SPECS:
         if spec in content:
-            made += _of_spec(spec, content[spec], key, loader)
+            option = options.nearest(spec, content[spec])
+            if option is None:
+                raise InvalidInput(f"run {key}: no option of conf/{spec}/ is a {content[spec]['_target_']}")
+            fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
+            made += [f"{spec}={option}", *(f"++{spec}.{name}={json.dumps(value)}" for name, value in fields.items())]
     return made
 
 
@@ -58,10 +66,69 @@ def _key(prefix: str, cache: Cache) -> str:
     return found.pop()
 
 
-def _of_spec(spec: str, content: Mapping[str, Any], key: str, loader: ConfigLoaderImpl) -> list[str]:
-    fields = {name: value for name, value in content.items() if name not in ("_target_", HASH)}
-    for option in loader.get_group_options(spec):
-        loaded: Any = loader.repository.load_config(f"{spec}/{option}")
-        if loaded is not None and loaded.config.get("_target_") == content["_target_"]:
-            return [f"{spec}={option}", *(f"++{spec}.{name}={json.dumps(value)}" for name, value in fields.items())]
-    raise InvalidInput(f"run {key}: no option of conf/{spec}/ is a {content['_target_']}")
+class Options:
+    """The options of all groups, those of ./conf included, by what they stand for."""
+
+    def __init__(self, loader: ConfigLoaderImpl) -> None:
+        self._loader = loader
+        self._configs: dict[str, dict[str, dict[str, Any]]] = {}
+        self._columns: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def nearest(self, spec: str, content: Mapping[str, Any]) -> str | None:
+        """The option of this class whose fields differ least; None if no option is of this class."""
+        found = {
+            option: len(differences(_identity(spec, option, config), content))
+            for option, config in self._of(spec).items()
+            if config.get("_target_") == content["_target_"]
+        }
+        return min(found, key=lambda option: found[option]) if found else None
+
+    def columns(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """What `Cell.columns` said of the cell that has this content, without what does not matter to its result.
+
+        Of files, of which only hashes are known, the hashes.
+        """
+        row = {name: content[name] for name in NUMBERS if name in content}
+        for spec in SPECS:
+            if spec in content:
+                at = (spec, json.dumps(content[spec]))
+                if at not in self._columns:
+                    self._columns[at] = self._of_spec(spec, content[spec])
+                row |= self._columns[at]
+        return row
+
+    def _of_spec(self, spec: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        fields = {name: value for name, value in content.items() if name != "_target_"}
+        option = self.nearest(spec, content)
+        if option is None:
+            return spec_columns(spec, content["_target_"].rpartition(".")[2], fields)
+        given, config = {name: value for name, value in fields.items() if name != HASH}, self._of(spec)[option]
+        for name, value in given.items():  # in a key's text 180.0 is 180
+            given[name] = float(value) if isinstance(config.get(name), float) and type(value) is int else value
+        try:
+            built = specs.build(spec, option, {**config, **given})
+            if not differences(spec_identity(built), content):
+                fields = fields_of(built)
+        except InvalidInput:  # such as a file that is not known
+            pass
+        return spec_columns(spec, option, fields)
+
+    def _of(self, spec: str) -> dict[str, dict[str, Any]]:
+        if spec not in self._configs:
+            loaded: dict[str, Any] = {
+                option: self._loader.repository.load_config(f"{spec}/{option}")
+                for option in self._loader.get_group_options(spec)
+            }
+            configs: dict[str, Any] = {
+                option: OmegaConf.to_container(one.config) for option, one in loaded.items() if one is not None
+            }
+            self._configs[spec] = {option: config for option, config in configs.items() if isinstance(config, dict)}
+        return self._configs[spec]
+
+
+def _identity(spec: str, option: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What stands for an option: as far as that takes a file that is not known, what it says itself."""
+    try:
+        return spec_identity(specs.build(spec, option, config))
+    except InvalidInput:
+        return config

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prebleexp.experiment.cache import Entry, FailedRun
+from prebleexp.experiment.cell import NUMBERS, SPECS
 from prebleexp.experiment.provenance import FIELDS
 from prebleexp.experiment.results import Result
 from prebleexp.intervals import mean_interval
+from prebleexp.launch.recall import Options
 
 Row = dict[str, Any]
 Mean = tuple[float, float | None] | None
@@ -21,21 +24,34 @@ def row(result: Result) -> Row:
 
 
 def stored(row: Row, result: Result) -> Row:
-    """The same with how it came about, as the database has it."""
-    return row | {name: result.provenance.get(name) for name in FIELDS}
+    """The same with how it came about and without what does not matter to it, as the database has it."""
+    left_out = result.cell.left_out
+    kept = {name: value for name, value in row.items() if name.split(".")[0] not in left_out} if left_out else row
+    return kept | dict.fromkeys(left_out) | {name: result.provenance.get(name) for name in FIELDS}
+
+
+def stored_entry(entry: Entry, options: Options) -> Row:
+    """The same of a run in the cache."""
+    about = {name: entry.provenance.get(name) for name in ("seconds", *FIELDS)}
+    columns = dict.fromkeys((*NUMBERS, *SPECS)) | options.columns(entry.content["cell"])
+    return {"key": entry.key} | columns | dict(entry.metrics) | about
 
 
 def stored_failure(result: Result) -> Row:
     """A run that failed, as the database has it."""
     assert result.error is not None
-    error = {
-        "error_type": result.error.type,
-        "error_message": result.error.message,
-        "traceback": result.error.traceback,
-    }
-    columns = result.cell.columns()
-    about = {name: columns[name] for name in ("gpus", "rps", "policy", "workload", "seed")}
-    return {"key": result.key} | about | error | {"finished": result.provenance.get("finished")}
+    return _failed(result.key, result.cell.columns(), vars(result.error), result.provenance)
+
+
+def stored_failed(run: FailedRun, options: Options) -> Row:
+    """The same of one in the cache."""
+    return _failed(run.key, options.columns(run.content["cell"]), run.error, run.provenance)
+
+
+def _failed(key: str, columns: Mapping[str, Any], error: Mapping[str, str], provenance: Mapping[str, Any]) -> Row:
+    about = {name: columns.get(name) for name in ("gpus", "rps", "policy", "workload", "seed")}
+    why = {"error_type": error["type"], "error_message": error["message"], "traceback": error["traceback"]}
+    return {"key": key} | about | why | {"finished": provenance.get("finished")}
 
 
 def failure(result: Result) -> Row:

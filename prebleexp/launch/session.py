@@ -152,6 +152,10 @@ class Session:
         return [result for result in self.runs if result.error is not None]
 
     @property
+    def all_cached(self) -> bool:
+        return all(result.cached and result.error is None for result in self.runs)
+
+    @property
     def request_files(self) -> dict[str, Path]:
         """Where the requests of a run are, for those of which they were kept."""
         paths = {row["key"]: self.cache.requests_path(row["key"]) for row in self.rows}
@@ -209,7 +213,7 @@ class Session:
         took = f"{self.seconds:.1f} s"
         if self.settings.precision is not None:
             took += f"; {self._known_to(self.settings.precision)}"
-        if cached == len(self.runs):
+        if self.all_cached:
             return f"{runs_of(cached)}, all from the cache; {took}"
         return f"{runs_of(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}; {took}"
 

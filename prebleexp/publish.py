@@ -108,8 +108,12 @@ def _figures(session: Session, drawings: Drawings) -> list[Figure]:
 
     settings = session.settings
     if not settings.figures:
-        return [figure(settings.figure, session.rows, session.axes, drawings=drawings)]
+        names = settings.metrics or ("latency_against_rate",)
+        return [figure(name, session.rows, session.axes, drawings=drawings) for name in names]
     parts = session.rows_by_part
+    if settings.metrics:
+        rows = [row for part in settings.figures[0].parts for row in parts[part]]
+        return [figure(name, rows, drawings=drawings) for name in settings.metrics]
     return [
         figure(
             one.draw,

@@ -141,7 +141,7 @@ def test_every_figure_draws_a_sweep_of_two_variants() -> None:
         {**row, "lengths": told.get(str(row["line"])), "policy": "e2"}
         for row in found + [{**row, "line": "PREBLE, switched"} for row in found if row["line"] == "LOR"]
     ]
-    for name, drawing in DRAWINGS.items():
+    for name in DRAWINGS:
         drawn = figure(name, found, number="9", command="python")
         assert drawn.paired == (name != "regret_against_quality")
         assert len(drawn.panels) == PANELS.get(name, 6)

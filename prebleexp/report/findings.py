@@ -29,7 +29,7 @@ NOTE = (
 SAID = {
     Verdict.REPRODUCED: "reproduced",
     Verdict.SMALLER: "smaller than published",
-    Verdict.MIXED: "true in some places alone",
+    Verdict.MIXED: "true only in some places",
     Verdict.NONE: "without an effect",
     Verdict.OPPOSITE: "the opposite",
     Verdict.NOT_MEASURED: "not measured",

@@ -66,4 +66,6 @@ def of_metric(name: str) -> Measure:
                 what = quantity.meaning.partition(":")[0]
                 what = what if quantity.name != "overhead" else "scheduling overhead"
                 words = f"average {what}" if short == "mean" else f"{statistic.lower()} of {what}"
+                meaning = f"{statistic} over the requests of a run that have one: {quantity.meaning}."
+                return Measure(name, words, metric.unit, meaning, metric.better)
     return Measure(name, words, metric.unit, metric.meaning, metric.better)

@@ -184,7 +184,7 @@ def test_the_verdicts_are_words_with_the_size_of_the_effects() -> None:
     assert len({claim for claim, _ in said.rows}) == 5
     first = said.rows[0][1][0]
     assert (first.word, first.tone.value, first.numbers) == ("reproduced", "good", "+100 %")
-    assert said.sentence.startswith("Of 5 claims of the paper, as released and as described 4 reproduced")
+    assert said.sentence.startswith("Of the paper's 5 claims, as released and as described: 4 reproduced")
     assert answer(findings(made_up(0.5))).sentence != said.sentence
 
 

@@ -401,7 +401,7 @@ def test_the_report_of_the_paper_is_used(
     untroubled(browser, paper)
     folder = Path(pytestconfig.getoption("--pictures") or tmp_path)
     (folder / "fig1a.png").write_bytes((paper.parent / "figures" / f"{FIGURE}-1A.png").read_bytes())
-    for name, target in (("findings", "findings"), ("explorer", "explorer")):
+    for name, target in (("findings", "answer"), ("explorer", "explorer")):
         evaluate(browser, "document.getElementById(arguments[0]).scrollIntoView()", target)
         time.sleep(0.3)
         picture = base64.b64decode(browser.get_screenshot_as_base64())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 from xml.etree import ElementTree
@@ -11,7 +12,8 @@ import pytest
 from prebleexp.paper.figures import DRAWINGS
 from prebleexp.paper.findings import answer, findings, overview
 from prebleexp.paper.quality import ALL_LOADS
-from prebleexp.report import dots, draw
+from prebleexp.predict.scores import PUBLISHED
+from prebleexp.report import dots, draw, predictors_page
 from prebleexp.report.dots import Dot, DotRow
 from prebleexp.report.draw import Line, Scales, labels_fit
 from prebleexp.report.drawings import Drawings
@@ -19,6 +21,7 @@ from prebleexp.report.figures import Figure, figure
 from prebleexp.report.palette import OUTLINES, STYLES
 from prebleexp.report.summary import Row
 from prebleexp.report.wording import tick
+from prebleexp.workloads.instructions import PACKAGED
 from tests.sweep_rows import part_rows, rows
 from tests.test_findings import made_up
 
@@ -175,6 +178,16 @@ def test_causes_are_differences_from_the_line_that_they_are_switched_on() -> Non
     changes = [row[found.data.columns.index("change")] for row in found.data.rows]
     assert changes == pytest.approx([50.0] * len(changes))
     assert all("LOR, charged" in words(panel.svg) for panel in found.panels)
+
+
+def test_a_predictor_that_can_be_believed_is_on_a_straight_diagonal() -> None:
+    """x was logarithmic, where a straight line between two points is not where both are equal."""
+    numbers = json.loads(PACKAGED.with_name("evaluation.json").read_text())
+    shown = predictors_page.render(numbers, PUBLISHED, "command")
+    drawing = re.search(r'<svg [^>]*aria-labelledby="Calibration-title.*?</svg>', shown, re.DOTALL)
+    assert drawing is not None
+    ticks = [text for text in words(drawing[0]) if re.fullmatch(r"[\d.]+", text)]
+    assert ticks == ["0", "0.2", "0.4", "0.6", "0.8", "1"] * 2
 
 
 # ---------------------------------------------------------------- claims

@@ -25,7 +25,7 @@ from prebleexp.report.draw import Line, Scales, spread
 from prebleexp.report.figures import MOST_PANELS, figure
 from prebleexp.report.palette import OF_POLICY, STYLES, styles
 from prebleexp.report.summary import Row, layout
-from prebleexp.report.wording import interval, number, percent
+from prebleexp.report.wording import interval, number, percent, signed_range
 from tests.sweep_rows import RATES, SWEEP, rows
 from tests.yardstick import least, slowness
 
@@ -337,6 +337,19 @@ def test_numbers_have_three_significant_digits(value: float | None, text: str) -
 )
 def test_an_interval_has_the_digits_that_mean_something(value: Any, text: str) -> None:
     assert interval(value) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (-3.96, -1.77, "−4.0 to −1.8 %"),
+        (-0.3, 25.4, "0 to +25 %"),
+        (0.01, 0.12, "0.0 to +0.1 %"),
+        (7.0, 7.01, "+7.0 %"),
+    ],
+)
+def test_a_range_has_its_signs_and_zero_has_none(low: float, high: float, text: str) -> None:
+    assert signed_range(low, high) == text
 
 
 def test_a_share_that_is_not_all_is_never_shown_as_all() -> None:

@@ -46,6 +46,8 @@ COSTS = {
 }
 MIB = 2**20
 DIAGONAL = "as often right as sure"
+SHARES = Scales((), False, (0, 1), False, (0, 1))
+"""what is as large on both axes is on a straight line"""
 SURE, PRODUCED = "how sure the predictor was of the bin it told", "tokens produced so far"
 CALIBRATION = (
     "Ten groups of equally many requests, by how sure the predictor was. A predictor whose probabilities can be "
@@ -75,7 +77,7 @@ def render(numbers: Mapping[str, Any], published: Mapping[str, float], command: 
         costs=_costs(predictors),
         meanings=[(name, meaning) for name, meaning in {**SCORES, **ESTIMATES, **COSTS}.values() if meaning],
         figures=[
-            _figure("Calibration", "share that was right", SURE, _calibration(predictors), CALIBRATION),
+            _figure("Calibration", "share that was right", SURE, _calibration(predictors), CALIBRATION, SHARES),
             _figure("What is left", "mean absolute error, tokens", PRODUCED, _refinement(predictors), REFINEMENT),
         ],
         confusions={name: _confusion(one) for name, one in predictors.items()},
@@ -155,7 +157,12 @@ def _refinement(predictors: Mapping[str, Any]) -> dict[str, list[tuple[float, fl
 
 
 def _figure(
-    title: str, y: str, x: str, of: Mapping[str, Sequence[tuple[float, float]]], caption: str
+    title: str,
+    y: str,
+    x: str,
+    of: Mapping[str, Sequence[tuple[float, float]]],
+    caption: str,
+    scales: Scales | None = None,
 ) -> dict[str, Any]:
     """What templates/figure.html.j2 draws."""
     looks = styles(of)
@@ -163,7 +170,12 @@ def _figure(
     spoken = "; ".join(f"{one}: {number(points[0][1])} to {number(points[-1][1])}" for one, points in of.items())
     labelled = labels_fit(list(of))
     svg = draw.panel(
-        lines, Scales.of(lines), name=slug(title), title=f"{title}: {y}", description=spoken, labelled=labelled
+        lines,
+        scales or Scales.of(lines),
+        name=slug(title),
+        title=f"{title}: {y}",
+        description=spoken,
+        labelled=labelled,
     )
     return {
         "title": title,

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from prebleexp.report.figures import Entry, Figure
 from prebleexp.report.palette import INK, in_light_colours
 
-MARGIN, GAP, LINE = 12.0, 14.0, 15.0
+MARGIN, GAP, LINE = 12.0, 22.0, 15.0
 """points"""
 MOST_COLUMNS = 4
 FAMILY = "font-family: sans-serif"

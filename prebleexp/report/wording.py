@@ -59,8 +59,9 @@ def signed_percent(difference: float, half_width: float | None) -> str:
 def signed_range(low: float, high: float) -> str:
     """−4.0 to +0.9 %, of percentages"""
     digits = 0 if max(abs(low), abs(high)) >= 10 else 1
-    ends = list(dict.fromkeys(_signed(f"{end:+,.{digits}f}") for end in (low, high)))
-    return f"{' to '.join(ends)} %"
+    rounded = [round(end, digits) for end in (low, high)]
+    ends = [_signed(f"{end:+,.{digits}f}") if end else f"{0:.{digits}f}" for end in rounded]
+    return f"{' to '.join(dict.fromkeys(ends))} %"
 
 
 def percent_difference(difference: float | None, half_width: float | None) -> str:

@@ -78,7 +78,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     from omegaconf import OmegaConf, open_dict
 
     from prebleexp.launch.rows import failure
-    from prebleexp.report.findings import findings
+    from prebleexp.paper.findings import NOTE, findings, overview
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -94,11 +94,13 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     )
     parts = session.rows_by_part if settings.parts else {}
     rows = [row | {"part": name} for name, of_part in parts.items() for row in of_part] if parts else session.rows
+    found = findings(parts) if settings.findings else []
     return Report(
         about,
         rows,
-        _figures(session, drawings, given, master["replications"]),
-        findings=findings(parts) if settings.findings else (),
+        [*([overview(found, drawings)] if found else []), *_figures(session, drawings, given, master["replications"])],
+        findings=found,
+        note=NOTE,
         failures=[failure(result) for result in session.failed],
         provenance=_provenance(session),
         parts=settings.figures[0].parts if settings.figures else (),
@@ -126,12 +128,17 @@ def _provenance(session: Session) -> dict[str, str]:
 
 def _figures(session: Session, drawings: Drawings, given: Sequence[str], replications: object) -> list[Figure]:
     from prebleexp.launch.naming import settings as settings_of
+    from prebleexp.paper.figures import DRAWINGS
     from prebleexp.report.figures import figure
 
     settings = session.settings
     if not settings.figures:
-        return [figure(settings.figure, session.rows, session.axes, drawings=drawings)]
+        names = settings.metrics or ("latency_against_rate",)
+        return [figure(name, session.rows, session.axes, drawings=drawings) for name in names]
     parts = session.rows_by_part
+    if settings.metrics:
+        rows = [row for part in settings.figures[0].parts for row in parts[part]]
+        return [figure(name, rows, drawings=drawings) for name in settings.metrics]
     own = settings_of(given)
 
     def command(sweep: str) -> str:
@@ -146,6 +153,7 @@ def _figures(session: Session, drawings: Drawings, given: Sequence[str], replica
         figure(
             one.draw,
             [row for part in one.parts for row in parts[part]],
+            how=DRAWINGS[one.draw],
             number=one.number,
             title=one.title,
             command=command(one.sweep),

@@ -37,6 +37,7 @@ LEVELS = {
     "store": 5,
     "report": 5,
     "indexing": 6,
+    "paper": 6,
     "publish": 7,
     "predict": 7,
     "__init__": 6,

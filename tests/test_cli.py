@@ -103,8 +103,11 @@ BAD = {
     "report=pdf": "report=pdf is not valid; it must be one of html, none",
     "cache_dir=null": "cache_dir=None is not valid",
     "sweep.name=../up": "sweep.name=../up is not valid",
-    "+sweep.colour=red": "unknown field of sweep 'colour'; valid: figure, figures, findings, name, parts, title",
-    "-m sweep.figure=pie": "unknown figure 'pie'; valid:",
+    "+sweep.colour=red": "unknown field of sweep 'colour'; valid: figures, findings, name, parts, title",
+    "-m report.metrics=[ttft_p9_s]": "unknown metric in report.metrics: 'ttft_p9_s'; valid:",
+    "-m report.metrics=ttft_p99_s": "report.metrics=ttft_p99_s is not valid; it must be a list of metrics",
+    "report.metrics=[]": "report.metrics=[] is not valid; it must be a list of metrics",
+    "+report.colour=red": "unknown field of report 'colour'; valid: format, metrics",
     "policy.foo=1": "unknown key 'policy.foo'; policy=lor has no fields.",
     "policy=random policy.sed=1": "unknown key 'policy.sed'; valid: policy.seed. Did you mean 'policy.seed'?",
     "+policy.foo=1": "unknown key 'policy.foo'; policy=lor has no fields.",
@@ -122,7 +125,7 @@ BAD = {
     "sweeps=fig1a": "use +sweeps=fig1a",
     "+sweeps=fig1x": "unknown sweep 'fig1x'; valid: ablations, fig1a, fig1b, fig1c, fig1d, fig2, fig3, paper",
     "+sweeps=fig1a policy=lor": "policy cannot be set: the lines of part rates_released differ in it",
-    "+sweeps=fig2 sweep.figures.2.draw=pie": "unknown figure 'pie'; valid: gain_against_gpus",
+    "+sweeps=fig2 sweep.figures.2.draw=pie": "unknown figure 'pie'; valid: change_by_switch",
     "+sweeps=fig2 +sweep.figures.2.colour=red": "unknown field of sweep.figures.2 'colour'",
     "+sweeps=fig2 sweep.figures.2.parts=[all]": "unknown part in sweep.figures.2: 'all'",
     "+sweeps=fig2 sweep.parts.lengths_released.params=null": "sweep.parts.lengths_released has no params",
@@ -224,6 +227,21 @@ def test_a_sweep_prints_a_line_per_cell_and_writes_database_and_report(run: Run,
         assert database.execute("select count(*), min(rps), max(gpus) from runs").fetchone() == (12, 1, 4)
         found = database.execute("select count(distinct key) from requests").fetchone()
         assert found == (12,)
+
+
+@pytest.mark.parametrize("sweep", [("-m", "policy=lor,random"), ("+sweeps=fig1a",)])
+def test_a_page_draws_the_metrics_that_are_asked_for(run: Run, tmp_path: Path, sweep: tuple[str, ...]) -> None:
+    """Of a sweep of one's own it drew normalised latency and nothing else."""
+    arguments = (*sweep, "gpus=2", "rps=1,2", "duration_s=3", "replications=1", "sweep.name=asked")
+    code, _, err = run(*arguments, "report.metrics=[ttft_p99_s,hit_ratio]")
+    assert code == 0, err
+    figures = tmp_path / "reports" / "asked" / "figures"
+    assert {file.stem for file in figures.iterdir()} == {"ttft_p99_s", "hit_ratio"}
+    page = (figures.parent / "index.html").read_text()
+    assert "Hit ratio against request rate" in page
+    code, _, err = run(*arguments, "report=none", "reports_dir=none")
+    assert code == 0
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_sweep_of_the_package_may_be_narrowed_on_the_command_line(run: Run, tmp_path: Path) -> None:

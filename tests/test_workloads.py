@@ -184,8 +184,7 @@ def test_numbers_that_are_not_valid_are_refused_in_one_line(name: str, value: An
     with pytest.raises(InvalidInput) as caught:
         React(**{name: value})
     assert (
-        str(caught.value)
-        == f"workload.{name}={value} is not valid; it must be an integer from {least} to {2**24 - 1}"
+        str(caught.value) == f"workload.{name}={value} is not valid; it must be an integer from {least} to {2**24 - 1}"
     )
 
 

@@ -12,7 +12,7 @@ from prebleexp.losses import unserved
 from prebleexp.report import export, frame
 from prebleexp.report.explorer import packed
 from prebleexp.report.figures import Column, Figure, Table
-from prebleexp.report.findings import NOTE, Finding
+from prebleexp.report.finding import Finding
 from prebleexp.report.methods import methods
 from prebleexp.report.summary import REPLICATION, Row, Value
 from prebleexp.report.wording import number, plain
@@ -47,6 +47,8 @@ class Report:
     rows: Sequence[Row]
     figures: Sequence[Figure]
     findings: Sequence[Finding] = ()
+    note: str = ""
+    """how the findings' effects are measured"""
     failures: Sequence[Row] = ()
     provenance: Mapping[str, Value] | None = None
     parts: Sequence[str] = ()
@@ -76,12 +78,13 @@ def render(report: Report) -> str:
     runs = {str(row.get("key")): row for row in report.rows}
     return frame.render(
         "sweep.html.j2",
-        scripts=("tables.js", "explorer.js") if report.rows else ("tables.js",),
+        scripts=("contents.js", "tables.js", *(["explorer.js"] if report.rows else [])),
         charts=bool(report.rows),
         sweep=report.sweep,
+        contents=_contents(report),
         figures=report.figures,
         findings=report.findings,
-        findings_note=NOTE,
+        findings_note=report.note,
         facts=_facts(list(runs.values()), report.failures),
         failures=_failures(report.failures, report.sweep.axes),
         methods=methods(list(runs.values())),
@@ -89,6 +92,16 @@ def render(report: Report) -> str:
         files={one.name: [f"{one.name}.{kind}" for kind in export.FORMATS] for one in report.figures},
         runs=packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
     )
+
+
+def _contents(report: Report) -> list[tuple[str, str]]:
+    """The sections of the page: ids and names."""
+    of_first = ("findings", "The claims one by one") if report.findings else ("numbers", "Numbers")
+    figures = [(one.name, f"{one.number}. {one.title}" if one.number else one.title) for one in report.figures[1:]]
+    explorer = [("explorer", "Explorer")] if report.rows else []
+    failures = [("failures", "Runs that failed")] if report.failures else []
+    last = [("methods", "Methods"), ("reproduce", "Reproduce it"), ("provenance", "Provenance")]
+    return [("answer", "The answer"), of_first, *figures, *explorer, *failures, *last]
 
 
 def _facts(rows: Sequence[Row], failures: Sequence[Row]) -> list[tuple[str, str]]:

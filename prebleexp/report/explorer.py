@@ -7,20 +7,25 @@ metrics have five digits. All of it is compressed, since a page is opened from d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from prebleexp.intervals import t_quantile
-from prebleexp.metrics import METRICS
+from prebleexp.metrics import DECLARED, METRICS, NEITHER
 from prebleexp.report import frame
-from prebleexp.report.palette import styles
+from prebleexp.report.markers import outline
+from prebleexp.report.meanings import meanings
+from prebleexp.report.palette import Style, styles
 from prebleexp.report.summary import Row, Value, layout
-from prebleexp.report.wording import AXIS_LABELS, plain
+from prebleexp.report.wording import AXIS_LABELS, condition, plain
 
+SCRIPTS = ("filters.js", "legend.js", "panels.js", "explorer.js")
 MEASURES = (*METRICS, "seconds")
 LABELS = ("part", "variant", "line")
 KEY_LETTERS = 12
 DIGITS = 5
+SHORT_S = 0.5
+"""of times of which half are shorter, milliseconds are shown"""
 
 
 def packed(
@@ -45,13 +50,13 @@ def columns(rows: Sequence[Row], axes: Sequence[str], measure: str, parts: Seque
     measured = [name for name in MEASURES if any(row.get(name) is not None for row in rows)]
     return {
         "keys": [str(row.get("key", ""))[:KEY_LETTERS] for row in rows],
-        "dimensions": [_dimension(name, values[name], rows) for name in configured if len(values[name]) > 1],
+        "dimensions": [_dimension(name, values[name], rows, shown) for name in configured if len(values[name]) > 1],
         "constants": {
             name: plain(values[name][0])
             for name in configured
             if len(values[name]) == 1 and values[name][0] is not None
         },
-        "measures": [{"name": name, "values": [_short(row.get(name)) for row in rows]} for name in measured],
+        "measures": [_measure(name, rows) for name in measured],
         "t": [round(t_quantile(df), 4) for df in range(1, max(2, _most_seeds(rows)))],
         "start": {
             "x": where.x,
@@ -64,20 +69,51 @@ def columns(rows: Sequence[Row], axes: Sequence[str], measure: str, parts: Seque
     }
 
 
-def _dimension(name: str, values: list[Value], rows: Sequence[Row]) -> dict[str, Any]:
+def _dimension(name: str, values: list[Value], rows: Sequence[Row], shown: Sequence[Row]) -> dict[str, Any]:
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     if numeric:
         values = sorted(values, key=lambda value: float(value or 0))
     at = {value: i for i, value in enumerate(values)}
-    looks = styles(plain(value) for value in values)
+    # those of the first figure look as they do there, whatever else the sweep has
+    looks = styles((plain(value) for value in values), [plain(row.get(name)) for row in shown])
     return {
         "name": name,
         "label": AXIS_LABELS.get(name, name),
         "numeric": numeric,
         "values": values if numeric else [plain(value) for value in values],
-        "looks": [asdict(looks[plain(value)]) for value in values] if len(values) <= len(looks) <= 64 else [],
+        "titles": [condition(name, value) for value in values],
+        "looks": [_look(looks[plain(value)]) for value in values] if len(values) <= len(looks) <= 64 else [],
         "index": [at[row.get(name)] for row in rows],
     }
+
+
+def _look(style: Style) -> dict[str, Any]:
+    return {"colour": f"--{style.name}", "outline": outline(style.marker), "dashed": style.dashed}
+
+
+def _measure(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """`label` has the unit in which the values are shown: `scale` times the one that they have here; `axis` also says
+    which direction is better."""
+    declared = DECLARED.get(name)
+    words, unit = (declared.words, declared.unit) if declared else ("time to compute", "s")
+    values = [_short(row.get(name)) for row in rows]
+    known = [abs(float(value)) for value in values if value is not None]
+    milliseconds = unit in ("s", "s/token") and 0 < median(known) < SHORT_S
+    unit = f"m{unit}" if milliseconds else unit
+    title, known_unit = f"{words[0].upper()}{words[1:]}", [] if unit in words.split() else [unit]
+    better = [f"{declared.better} is better"] if declared and declared.better != NEITHER else []
+    return {
+        "name": name,
+        "label": _with_notes(title, known_unit),
+        "axis": _with_notes(title, known_unit + better),
+        "meaning": meanings()[name],
+        "scale": 1000 if milliseconds else 1,
+        "values": values,
+    }
+
+
+def _with_notes(title: str, notes: Sequence[str]) -> str:
+    return f"{title} ({', '.join(notes)})" if notes else title
 
 
 def _most_seeds(rows: Sequence[Row]) -> int:

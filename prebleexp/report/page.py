@@ -9,8 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from prebleexp.losses import unserved
-from prebleexp.report import export, frame
-from prebleexp.report.explorer import packed
+from prebleexp.report import explorer, export, frame
 from prebleexp.report.figures import Column, Figure, Table
 from prebleexp.report.findings import NOTE, Finding
 from prebleexp.report.methods import methods
@@ -76,7 +75,7 @@ def render(report: Report) -> str:
     runs = {str(row.get("key")): row for row in report.rows}
     return frame.render(
         "sweep.html.j2",
-        scripts=("tables.js", "explorer.js") if report.rows else ("tables.js",),
+        scripts=("tables.js", *explorer.SCRIPTS) if report.rows else ("tables.js",),
         charts=bool(report.rows),
         sweep=report.sweep,
         figures=report.figures,
@@ -87,7 +86,7 @@ def render(report: Report) -> str:
         methods=methods(list(runs.values())),
         provenance={name: plain(value) for name, value in _provenance(report).items()},
         files={one.name: [f"{one.name}.{kind}" for kind in export.FORMATS] for one in report.figures},
-        runs=packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
+        runs=explorer.packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
     )
 
 

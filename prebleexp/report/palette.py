@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -53,15 +53,22 @@ INK = ("#4e4d49", "figure-ink")
 GRID = ("#e3e1db", "figure-grid")
 
 
-def styles(names: Iterable[str]) -> dict[str, Style]:
+def styles(names: Iterable[str], first: Iterable[str] = ()) -> dict[str, Style]:
     """A style for each name. One that `OF_POLICY` does not know starts looking for a free one where its checksum says,
-    so that it mostly keeps its colour whichever other names are there."""
-    names = sorted(set(names))
+    so that it mostly keeps its colour whichever other names are there; those of `first` surely do."""
     taken: dict[str, int] = {}
+    for some in (first, names):
+        _take(sorted(set(some)), taken)
+    return {name: _style(slot) for name, slot in taken.items()}
+
+
+def _take(names: Sequence[str], taken: dict[str, int]) -> None:
+    """Add a slot for each of these names, of which those that `OF_POLICY` knows come first."""
+    known: dict[str, int] = {}
     for name, slot in OF_POLICY.items():
-        if name in names and slot not in taken.values():
-            taken[name] = slot
-    taken = dict(sorted(taken.items()))  # legends go by the alphabet
+        if name in names and name not in taken and slot not in {**taken, **known}.values():
+            known[name] = slot
+    taken.update(sorted(known.items()))  # legends go by the alphabet
     reserved = set(OF_POLICY.values())
     for name in names:
         if name in taken:
@@ -71,7 +78,6 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
         free = [slot for slot in order if slot not in taken.values()]
         best = [slot for slot in free if slot not in reserved] or free
         taken[name] = best[0] if best else len(taken)
-    return {name: _style(slot) for name, slot in taken.items()}
 
 
 def _style(slot: int) -> Style:

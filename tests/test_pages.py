@@ -258,6 +258,19 @@ def test_every_page_is_whole_and_open_to_all(
     untroubled(browser, shown)
 
 
+def test_a_comparison_begins_with_the_answer(browser: Chrome, comparison: Path) -> None:
+    show(browser, comparison, 1400, "light")
+    until(browser, "document.querySelector('.chart svg')")
+    first = evaluate(browser, "return document.querySelector('h1 + p').innerText")
+    assert first == (
+        "B (b) and A (a) cannot be told apart in p99 time to first token: B is 20.0 ± 26.6 % slower, on average over 3 "
+        "configurations; all 3 are undecided. Lower is better."
+    )
+    drawn = evaluate(browser, "return document.querySelector('.chart').textContent")
+    assert "undecided" in drawn
+    assert "worse" not in drawn, "the legend has what there is"
+
+
 def test_every_quantity_of_a_run_can_be_drawn(browser: Chrome, run: Path) -> None:
     show(browser, run, 1400, "light")
     until(browser, "document.getElementById('run').dataset.drawn === 'queue'")

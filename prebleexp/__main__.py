@@ -173,9 +173,9 @@ def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> N
     from prebleexp.launch.messages import one_line
     from prebleexp.report.measures import DRAWINGS
 
-    for name in (session.settings.figure, *(one.draw for one in session.settings.figures)):
-        if name not in DRAWINGS:
-            raise unknown("figure", name, DRAWINGS)
+    for figure in session.settings.figures:
+        if figure.draw not in DRAWINGS:
+            raise unknown("figure", figure.draw, DRAWINGS)
     if master.hydra.runtime.choices["hydra/launcher"] != "prebleexp":
         raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
     if master.hydra.sweep.dir.startswith("~"):  # as reports_dir may; other sweepers would make a folder of that name

@@ -57,7 +57,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     from omegaconf import OmegaConf, open_dict
 
     from prebleexp.launch.rows import failure
-    from prebleexp.report.findings import findings
+    from prebleexp.report.findings import findings, overview
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -72,11 +72,12 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     )
     parts = session.rows_by_part if settings.parts else {}
     rows = [row | {"part": name} for name, of_part in parts.items() for row in of_part] if parts else session.rows
+    found = findings(parts) if settings.findings else []
     return Report(
         about,
         rows,
-        _figures(session, drawings),
-        findings=findings(parts) if settings.findings else (),
+        [*([overview(found, drawings)] if found else []), *_figures(session, drawings)],
+        findings=found,
         failures=[failure(result) for result in session.failed],
         provenance=_provenance(session),
         parts=settings.figures[0].parts if settings.figures else (),
@@ -107,8 +108,12 @@ def _figures(session: Session, drawings: Drawings) -> list[Figure]:
 
     settings = session.settings
     if not settings.figures:
-        return [figure(settings.figure, session.rows, session.axes, drawings=drawings)]
+        names = settings.metrics or ("latency_against_rate",)
+        return [figure(name, session.rows, session.axes, drawings=drawings) for name in names]
     parts = session.rows_by_part
+    if settings.metrics:
+        rows = [row for part in settings.figures[0].parts for row in parts[part]]
+        return [figure(name, rows, drawings=drawings) for name in settings.metrics]
     return [
         figure(
             one.draw,

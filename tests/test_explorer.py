@@ -118,11 +118,13 @@ def test_latex_is_escaped() -> None:
 
 
 def test_a_figure_with_a_legend_names_its_lines_in_the_picture() -> None:
-    found = figure(FIGURE, part_rows(), number="1A")
+    many = [row | {"line": f"{row['line']}_{'x' * 20}"} for row in part_rows()]
+    found = figure(FIGURE, many, number="1A")
     assert found.legend
     picture = sheet(found)
-    for name, _ in found.legend:
-        assert f">{name}</text>" in picture
+    for entry in found.legend:
+        assert f">{entry.name}</text>" in picture
+        assert entry.style.outline in picture, "with the marker that the line has"
 
 
 def test_all_numbers_are_in_the_report_s_json() -> None:
@@ -139,7 +141,7 @@ def test_only_what_has_changed_is_drawn_again(tmp_path: Path, monkeypatch: pytes
     first = figure(FIGURE, rows(), SWEEP.axes, drawings=drawings)
     assert drawings.drawn == 4
     again = Drawings(tmp_path)
-    monkeypatch.setattr(draw, "panel", None)
+    monkeypatch.setattr(draw, "drawn", None)
     assert figure(FIGURE, rows(), SWEEP.axes, drawings=again) == first
     assert again.drawn == 0
     monkeypatch.undo()

@@ -39,7 +39,7 @@ def test_an_effect_is_the_mean_of_paired_differences_over_the_others_mean() -> N
     assert half is not None
     assert found.half_width == pytest.approx(half / 2)
     assert (found.seeds, found.finished) == (3, 0.9)
-    assert signed(found) == f"-20.0 ± {half / 2 * 100:.1f} %"
+    assert signed(found) == f"−20.0 ± {half / 2 * 100:.1f} %"
 
 
 def test_only_common_seeds_count_and_none_are_no_effect() -> None:
@@ -94,7 +94,7 @@ def test_opposite_effects_get_opposite_verdicts_and_sentences() -> None:
     assert verdicts[1]["lengths"] == verdicts[0]["loses"] == verdicts[0]["variance"] == {Verdict.OPPOSITE}
     for less, more in zip(lower, higher, strict=True):
         assert less.sentences != more.sentences
-        assert any("-50.0" in sentence for sentence in less.sentences)
+        assert any("−50.0" in sentence for sentence in less.sentences)
         assert any("+100.0" in sentence for sentence in more.sentences)
 
 
@@ -126,6 +126,9 @@ def test_the_variance_is_that_of_the_lengths_that_were_asked_for() -> None:
     assert [row["output_length_variance"] for row in with_variance(given)] == [0, 149.5**2, 149.5**2, None]
 
 
+PANELS = {"regret_against_quality": 1, "gain_against_gpus": 2}
+
+
 def test_every_figure_draws_a_sweep_of_two_variants() -> None:
     from prebleexp.report.figures import figure
     from tests.sweep_rows import part_rows
@@ -133,8 +136,13 @@ def test_every_figure_draws_a_sweep_of_two_variants() -> None:
     extra = {"ttft_mean_s": 0.1, "overhead_mean_s": 1e-3, "output_length": "two_point"}
     lengths = {"output_length.lengths": "[1, 300]", "output_length.probabilities": "[0.5, 0.5]"}
     found = [{**row, **extra, **lengths} for row in part_rows()]
-    for name, drawing in DRAWINGS.items():
+    told = {"PREBLE": "oracle", "LOR": "mean", "PREBLE, switched": "max"}
+    found = [
+        {**row, "lengths": told.get(str(row["line"])), "policy": "e2"}
+        for row in found + [{**row, "line": "PREBLE, switched"} for row in found if row["line"] == "LOR"]
+    ]
+    for name in DRAWINGS:
         drawn = figure(name, found, number="9", command="python")
-        assert drawn.paired == (drawing.where is None)
-        assert len(drawn.panels) in (2, 6, 18, 24)
+        assert drawn.paired == (name != "regret_against_quality")
+        assert len(drawn.panels) == PANELS.get(name, 6)
         assert all("<svg" in panel.svg for panel in drawn.panels)

@@ -37,7 +37,6 @@ NUMBERS = (
 CHOICES = {
     "keep_requests": ("first", "all", "none"),
     "retry": RETRIES,
-    "report": ("html", "none"),
     "output": ("table", "json", "csv"),
 }
 KEYS = (
@@ -50,6 +49,7 @@ KEYS = (
     "cache_dir",
     "reports_dir",
     *CHOICES,
+    "report",
     "objective",
     "job_dirs",
     "sweep",
@@ -76,6 +76,8 @@ class Settings:
     reports_dir: Path
     keep_requests: str
     report: str
+    metrics: tuple[str, ...]
+    """that the report draws in place of its own figures"""
     output: str
     objective: str | tuple[str, ...] | None
     """the metric, or metrics, that a sweeper gets of a job; None: all by name"""
@@ -84,8 +86,6 @@ class Settings:
     sweep: str
     """its name, also that of its report's folder"""
     title: str | None
-    figure: str
-    """of a sweep without parts"""
     parts: tuple[Part, ...]
     figures: tuple[FigureSpec, ...]
     findings: bool
@@ -159,7 +159,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     for key, valid in CHOICES.items():
         _choice(key, values[key], valid)
     sweep = values["sweep"]
-    fields = ("name", "title", "figure", "parts", "figures", "findings")
+    fields = ("name", "title", "parts", "figures", "findings")
     if not isinstance(sweep, Mapping):
         raise InvalidInput(f"sweep={sweep} is not valid; it has the fields {', '.join(fields)}")
     for field in sweep:
@@ -167,6 +167,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
             raise unknown("field of sweep", str(field), fields)
     workers = values["workers"]
     title = sweep.get("title")
+    report, metrics = _report(values["report"])
     return Settings(
         workers=None if workers is None else _integer("workers", workers, 1, 4096),
         backend=_backend(values["backend"]),
@@ -177,13 +178,13 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         precision=precision_of(values),
         reports_dir=_folder("reports_dir", values["reports_dir"]),
         keep_requests=values["keep_requests"],
-        report=values["report"],
+        report=report,
+        metrics=metrics,
         output=values["output"],
         objective=_objective(values["objective"]),
         job_dirs=_boolean("job_dirs", values["job_dirs"]),
         sweep=_folder_name(sweep.get("name", "sweep")),
         title=None if title is None else str(title),
-        figure=str(sweep.get("figure", "latency_against_rate")),
         parts=parts_of(sweep),
         figures=figures_of(sweep),
         findings=_boolean("sweep.findings", sweep.get("findings", False)),
@@ -237,6 +238,22 @@ def _objective(value: Any) -> str | tuple[str, ...] | None:
         if name not in METRICS:
             raise unknown("objective", str(name), METRICS)
     return tuple(value) if isinstance(value, list) else str(value)
+
+
+def _report(value: object) -> tuple[str, tuple[str, ...]]:
+    """Its format, and the metrics that it draws; report=none is short for report.format=none."""
+    given = value if isinstance(value, Mapping) else {"format": value, "metrics": None}
+    for field in given:
+        if field not in ("format", "metrics"):
+            raise unknown("field of report", str(field), ("format", "metrics"))
+    _choice("report", given.get("format"), ("html", "none"))
+    metrics = given.get("metrics")
+    if metrics is not None and (not isinstance(metrics, list) or not metrics):
+        raise InvalidInput(f"report.metrics={metrics} is not valid; it must be a list of metrics, such as [ttft_p99_s]")
+    for name in metrics or ():
+        if name not in METRICS:
+            raise unknown("metric in report.metrics:", str(name), METRICS)
+    return str(given["format"]), tuple(metrics or ())
 
 
 def _folder(key: str, value: object) -> Path:

@@ -29,9 +29,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """`text` is what the paper says, `subject` what the effects are of, in a sentence about them."""
+    """`text` is what the paper says, `short` that in a few words, `subject` what the effects are of, in a
+    sentence about them."""
 
     name: str
+    short: str
     text: str
     subject: str
     tests: dict[str, tuple[Comparison, ...]]
@@ -69,6 +71,7 @@ def _loses() -> Claim:
     places = [(8, 32, name) for name in BASELINES] + [(8, 128, "random")] + [(4, 128, name) for name in BASELINES]
     return Claim(
         "loses",
+        "At high request rates PREBLE is slower than simple routers",
         "PREBLE loses to simple routers at high request rates: on 8 GPUs it is behind all of them at 32 requests/s and "
         "behind random at 128, on 4 GPUs behind at 128.",
         "PREBLE's latency, relative to a simple router's",
@@ -87,6 +90,7 @@ def _more_gpus() -> Claim:
     places = [(16, rps, name) for rps in (64, 128) for name in BASELINES]
     return Claim(
         "more-gpus",
+        "On 16 GPUs PREBLE takes 1.6 times as long",
         "More GPUs make it worse: on 16 GPUs PREBLE's latency is 1.6 times that of the baselines at 64 and 128 "
         "requests/s.",
         "PREBLE's latency on 16 GPUs, relative to a simple router's",
@@ -106,6 +110,7 @@ def _overhead() -> Claim:
 
     return Claim(
         "overhead",
+        "The cause is the time that decisions take",
         "Scheduling overhead is why PREBLE takes 1.6 times as long on 16 GPUs: its decisions take 0.6 to 2.5 ms, "
         "a simple router's 0.2 to 0.5 ms.",
         "What it changes that PREBLE's decisions take as long as the paper says, and not no time",
@@ -127,6 +132,7 @@ def _variance() -> Claim:
 
     return Claim(
         "variance",
+        "Output lengths that vary hurt PREBLE",
         "Variance of output lengths hurts PREBLE.",
         "What it changes that lengths are drawn from the mix of highest variance, and are not all 150",
         _both(lambda name: of(name, PLAIN, 1)),
@@ -147,6 +153,7 @@ def _lengths() -> Claim:
 
     return Claim(
         "lengths",
+        "Knowing output lengths gains 14 % and 29 %",
         "Knowing output lengths gains 14.31 % at 64 and 28.89 % at 128 requests/s on 8 GPUs.",
         "What knowing output lengths changes",
         _both(lambda name: gain(f"lengths_{name}", "", -1)),

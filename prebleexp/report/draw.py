@@ -1,11 +1,9 @@
-"""One panel of lines with confidence bands, as SVG. The same input gives the same bytes."""
+"""One panel of lines with confidence bands, as SVG."""
 
 from __future__ import annotations
 
-import io
 import math
-import re
-import warnings
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,20 +11,21 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from prebleexp.report.palette import GRID, INK, Style, themed
-from prebleexp.report.wording import number, plain
+from prebleexp.report.canvas import LETTER_IN, drawn, quiet
+from prebleexp.report.palette import Style
+from prebleexp.report.wording import tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH_IN, HEIGHT_IN = 4.6, 3.3
-LEFT_IN, BOTTOM_IN, TOP_IN = 0.52, 0.5, 0.12
-LETTER_IN = 0.073
-"""a generous width of a letter in a direct label"""
-FONT_PT = 9
+WIDTH_IN, HEIGHT_IN = 4.8, 2.7
+LEFT_IN, BOTTOM_IN, TOP_IN = 0.5, 0.26, 0.12
 LABEL_GAP_IN = 0.16
 RULE_IN = 0.1
+LABEL_LETTERS = 16
+"""of a row of a direct label"""
+MOST_LABEL_ROWS = int((HEIGHT_IN - BOTTOM_IN - TOP_IN) / LABEL_GAP_IN)
 LEAST_GAP = 0.03
 """between ticks of a linear axis, as a share of it"""
 
@@ -52,13 +51,16 @@ class Scales:
     y_limits: tuple[float, float]
 
     @classmethod
-    def of(cls, lines: Sequence[Line]) -> Scales:
-        """x is logarithmic where it spans a factor of 8, y where it spans more than a decade."""
+    def of(cls, lines: Sequence[Line], log: bool = False) -> Scales:
+        """x is logarithmic where it spans a factor of 8, y where it spans more than a decade, or where `log` says so
+        and it can be."""
         xs = sorted({x for line in lines for x, _, _ in line.points})
         means = [mean for line in lines for _, mean, _ in line.points if mean is not None]
         ends = [m + side * (h or 0) for line in lines for _, m, h in line.points if m is not None for side in (-1, 1)]
         x_log2 = len(xs) > 1 and xs[0] > 0 and xs[-1] / xs[0] >= 8
-        if len(xs) == 1:
+        if not xs:
+            x_limits = (0.0, 1.0)
+        elif len(xs) == 1:
             x_limits = (xs[0] - 1, xs[0] + 1)
         elif x_log2:
             x_limits = (xs[0] / 2**0.25, xs[-1] * 2**0.25)
@@ -69,27 +71,31 @@ class Scales:
             xs = []
         if not means:
             return cls(tuple(xs), x_log2, x_limits, False, (0, 1))
-        y_log = min(means) > 0 and max(means) / min(means) > 10
+        y_log = min(means) > 0 and (log or max(means) / min(means) > 10)
         if y_log:
-            # a band may reach below zero, where there is no logarithm: show it down to half the lowest mean
-            low = max(min(ends), min(means) / 2)
-            return cls(tuple(xs), x_log2, x_limits, True, (low / 1.2, max(ends) * 1.2))
-        top = max(ends) * 1.08 if max(ends) > 0 else 1.0
+            # bands may go on beyond the axis: one of few seeds is many times as long as the lines are apart
+            return cls(tuple(xs), x_log2, x_limits, True, (min(means) / 1.3, min(max(ends), max(means) * 1.5) * 1.1))
+        top = min(max(ends), 2 * max(means)) * 1.08 if max(means) > 0 else 1.0
         return cls(tuple(xs), x_log2, x_limits, False, (min(0.0, min(ends)), top))
 
 
-def panel(lines: Sequence[Line], scales: Scales, *, name: str, title: str, description: str, labelled: bool) -> Markup:
-    """An inline `<svg>` with a title and a description for those who do not see it; its ids start with `name`."""
-    import seaborn as sns
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+def rows_of(name: str) -> list[str]:
+    """A direct label, broken between words."""
+    return textwrap.wrap(name, LABEL_LETTERS, break_long_words=False, break_on_hyphens=False) or [name]
 
-    fixed = {"svg.hashsalt": name, "svg.fonttype": "none", "text.parse_math": False, "font.size": FONT_PT}
-    with rc_context(sns.axes_style("whitegrid") | fixed), warnings.catch_warnings():
-        # a name may hold letters that matplotlib's font lacks; the browser, which draws the text, has others
-        warnings.filterwarnings("ignore", message="(?s).*Glyph.*missing from font")
-        figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN))
-        right = 0.15 + (LETTER_IN * max(len(line.name) for line in lines) + RULE_IN if labelled else 0)
+
+def labels_fit(names: Sequence[str]) -> bool:
+    """Whether lines can carry these names at their ends."""
+    rows = [row for name in names for row in rows_of(name)]
+    return len(rows) <= MOST_LABEL_ROWS and all(len(row) <= LABEL_LETTERS for row in rows)
+
+
+def panel(lines: Sequence[Line], scales: Scales, *, name: str, title: str, description: str, labelled: bool) -> Markup:
+    """The drawing, for a page. `labelled` writes the lines' names at their ends."""
+
+    def draw(figure: Figure) -> None:
+        longest = max((len(row) for line in lines for row in rows_of(line.name)), default=0)
+        right = 0.15 + (LETTER_IN * longest + RULE_IN if labelled else 0)
         box = (LEFT_IN / WIDTH_IN, BOTTOM_IN / HEIGHT_IN)
         axes = figure.add_axes((*box, 1 - box[0] - right / WIDTH_IN, 1 - box[1] - TOP_IN / HEIGHT_IN))
         _scale(axes, scales)
@@ -97,12 +103,8 @@ def panel(lines: Sequence[Line], scales: Scales, *, name: str, title: str, descr
             _draw(axes, line, scales)
         if labelled:
             _label(figure, axes, lines, scales)
-        sns.despine(ax=axes, left=True)
-        file = io.StringIO()
-        figure.savefig(
-            file, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        )
-    return _inline(file.getvalue(), name, title, description)
+
+    return drawn(draw, WIDTH_IN, HEIGHT_IN, name=name, title=title, description=description)
 
 
 def _scale(axes: Axes, scales: Scales) -> None:
@@ -116,19 +118,14 @@ def _scale(axes: Axes, scales: Scales) -> None:
         axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if decades < 2.6 else (1,)))
     else:
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, _: number(y) if y else "0"))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, _: tick(y)))
     if not scales.x_ticks:
         axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
     elif len(scales.x_ticks) <= 12:
         axes.xaxis.set_major_locator(ticker.FixedLocator(list(scales.x_ticks)))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: plain(float(f"{x:.6g}"))))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_locator(ticker.NullLocator())
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: tick(x)))
     axes.set(xlim=scales.x_limits, ylim=scales.y_limits)
-    axes.tick_params(colors=INK[0], length=0, labelsize=FONT_PT)
-    axes.grid(visible=True, axis="y", color=GRID[0], linewidth=0.8)
-    axes.grid(visible=False, axis="x")
-    axes.spines["bottom"].set(color=INK[0], linewidth=0.8)
+    quiet(axes, "y")
 
 
 def _draw(axes: Axes, line: Line, scales: Scales) -> None:
@@ -136,11 +133,11 @@ def _draw(axes: Axes, line: Line, scales: Scales) -> None:
     x = [x for x, _, _ in line.points]
     mean = [nan if mean is None else mean for _, mean, _ in line.points]
     half = [nan if half is None else half for _, _, half in line.points]
-    floor = scales.y_limits[0] if scales.y_log else -math.inf
-    low = [nan if math.isnan(h) else max(m - h, floor) for m, h in zip(mean, half, strict=True)]
+    # on a log axis a band is as long downwards as upwards: it may reach below zero, which is not on the axis
+    low = [m * m / (m + h) if scales.y_log else m - h for m, h in zip(mean, half, strict=True)]
     high = [m + h for m, h in zip(mean, half, strict=True)]
     colour = line.style.light
-    axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.fill_between(x, low, high, color=colour, alpha=0.14, linewidth=0)
     alone = [i for i in range(len(x)) if not any(_measured(line, j) for j in (i - 1, i + 1)) and _measured(line, i)]
     for i in alone:  # a band needs two points: a point between gaps has a bar
         if not math.isnan(half[i]):
@@ -168,17 +165,21 @@ def _label(figure: Figure, axes: Axes, lines: Sequence[Line], scales: Scales) ->
     ]
     shown = [(line, x, mean) for line, x, mean in ends if mean is not None]
     to_inches = axes.transData + figure.dpi_scale_trans.inverted()
-    heights = [float(to_inches.transform((x, mean))[1]) for _, x, mean in shown]
+    rows = [(at, row) for at, (line, _, _) in enumerate(shown) for row in reversed(rows_of(line.name))]
+    ends_in = [to_inches.transform((x, mean)) for _, x, mean in shown]
+    heights = spread([float(ends_in[at][1]) for at, _ in rows], LABEL_GAP_IN, BOTTOM_IN, HEIGHT_IN - TOP_IN)
     edge = float(to_inches.transform((scales.x_limits[1], scales.y_limits[1]))[0])
-    for (line, x, mean), y in zip(shown, spread(heights, LABEL_GAP_IN, BOTTOM_IN, HEIGHT_IN - TOP_IN), strict=True):
-        start = to_inches.transform((x, mean))
-        rule = [(start[0] + 0.05) / WIDTH_IN, (edge + RULE_IN) / WIDTH_IN], [start[1] / HEIGHT_IN, y / HEIGHT_IN]
+    for at, (line, _, _) in enumerate(shown):
+        own = [height for height, (of, _) in zip(heights, rows, strict=True) if of == at]
+        start, middle = ends_in[at], sum(own) / len(own)
+        rule = [(start[0] + 0.05) / WIDTH_IN, (edge + RULE_IN) / WIDTH_IN], [start[1] / HEIGHT_IN, middle / HEIGHT_IN]
         figure.add_artist(_line2d(rule, line.style.light))
+    for (at, row), height in zip(rows, heights, strict=True):
         figure.text(
             (edge + RULE_IN + 0.03) / WIDTH_IN,
-            y / HEIGHT_IN,
-            line.name,
-            color=line.style.light,
+            height / HEIGHT_IN,
+            row,
+            color=shown[at][0].style.light,
             verticalalignment="center_baseline",
         )
 
@@ -212,16 +213,3 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _inline(svg: str, name: str, title: str, description: str) -> Markup:
-    """matplotlib's file as an element of a page: no prologue, own ids, sized by the page, described."""
-    drawing = svg[svg.index("<svg") :]
-    drawing = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>{name}-", drawing)
-    view = f"0 0 {WIDTH_IN * 72:g} {HEIGHT_IN * 72:g}"
-    body = drawing[drawing.index(">") + 1 :].strip()
-    start = Markup(
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{}" role="img" '
-        'aria-labelledby="{}-title {}-desc"><title id="{}-title">{}</title><desc id="{}-desc">{}</desc>'
-    ).format(view, name, name, name, title, name, description)
-    return start + Markup(themed(body))  # noqa: S704 - matplotlib escapes the names in it; a test sends hostile ones

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from markupsafe import Markup
 
 from prebleexp.experiment import durable
-from prebleexp.report import draw
-from prebleexp.report.draw import Line, Scales
 
-SOURCES = ("draw.py", "palette.py", "wording.py")
+SOURCES = ("canvas.py", "dots.py", "draw.py", "palette.py", "wording.py")
 LIBRARIES = ("matplotlib", "seaborn")
 
 
@@ -30,25 +28,23 @@ class Drawings:
             self._code.update(Path(__file__).with_name(name).read_bytes())
         self._code.update(" ".join(version(library) for library in LIBRARIES).encode())
 
-    def panel(
-        self, lines: Sequence[Line], scales: Scales, *, name: str, title: str, description: str, labelled: bool
-    ) -> Markup:
-        """As `draw.panel`. Raises OSError if the folder cannot be written."""
+    def kept(self, draw: partial[Markup]) -> Markup:
+        """What `draw` makes, where that was not made before of the same arguments, whose repr says all of them.
 
-        def make() -> Markup:
-            self.drawn += 1
-            return draw.panel(lines, scales, name=name, title=title, description=description, labelled=labelled)
-
+        Raises OSError if the folder cannot be written.
+        """
         if self.folder is None:
-            return make()
+            self.drawn += 1
+            return draw()
         digest = self._code.copy()
-        digest.update(repr((list(lines), scales, name, title, description, labelled)).encode())
+        digest.update(repr((draw.func.__module__, draw.args, sorted(draw.keywords.items()))).encode())
         file = self.folder / f"{digest.hexdigest()}.svg"
         self._used.add(file.name)
         try:
             return Markup(file.read_text(encoding="utf-8"))  # noqa: S704 - as it was drawn
         except FileNotFoundError:
-            svg = make()
+            self.drawn += 1
+            svg = draw()
         self.folder.mkdir(parents=True, exist_ok=True)
         durable.write(file, svg.encode())
         return svg

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from markupsafe import Markup
 
 from prebleexp import losses
-from prebleexp.errors import unknown
-from prebleexp.report.draw import Line, Scales
+from prebleexp.report import dots, draw
+from prebleexp.report.answer import Answer
+from prebleexp.report.canvas import POINTS
+from prebleexp.report.dots import Dot, DotRow
+from prebleexp.report.draw import Line, Scales, labels_fit
 from prebleexp.report.drawings import Drawings
-from prebleexp.report.measures import DRAWINGS, Measure
-from prebleexp.report.palette import Style, styles
+from prebleexp.report.measure import Measure
+from prebleexp.report.measures import Drawing, drawing
+from prebleexp.report.palette import STYLES, Style, styles
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
-from prebleexp.report.wording import axis_label, conditions, interval, percent, plain, slug
+from prebleexp.report.wording import axis_label, condition, conditions, interval, lower_first, percent, plain, slug
 
-LABEL_LETTERS, LABEL_LINES = 14, 7
-"""beyond these, names stand in a legend above the panels instead of at the lines' ends"""
 MOST_PANELS = 24
 
 
@@ -25,6 +29,19 @@ MOST_PANELS = 24
 class Panel:
     title: str
     svg: Markup
+    width: float
+    """points, as `height`"""
+    height: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a legend."""
+
+    name: str
+    style: Style
+    line: bool = True
+    """a marker on a line, not alone"""
 
 
 @dataclass(frozen=True)
@@ -61,7 +78,8 @@ class Figure:
     """makes this figure alone; empty where that is the page's own"""
     x: str
     y: str
-    headline: str
+    """empty where y has names"""
+    answer: Answer
     losses: str
     """which requests the averages leave out; empty where there are none"""
     panels: tuple[Panel, ...]
@@ -69,11 +87,15 @@ class Figure:
     """two variants side by side"""
     left_out: int
     """panels beyond `MOST_PANELS`, which only the table has"""
-    legend: tuple[tuple[str, Style], ...]
+    legend: tuple[Entry, ...]
     """empty where the lines carry their names themselves"""
     caption: str
     table: Table
     data: Data
+
+    @property
+    def headline(self) -> str:
+        return self.answer.sentence
 
 
 def figure(
@@ -86,83 +108,173 @@ def figure(
     command: str = "",
     drawings: Drawings | None = None,
 ) -> Figure:
-    """The figure of this name. `axes` are the swept keys in order; those of a sweep of several parts are known.
+    """The figure of this name, or of a metric. `axes` are the swept keys in order; those of a sweep of several parts
+    are known.
 
     `number` and `title` are what the report calls it, `command` makes it alone; `drawings` has what is drawn already.
     Raises InvalidInput for an unknown name.
     """
-    if name not in DRAWINGS:
-        raise unknown("figure", name, DRAWINGS)
-    drawing = DRAWINGS[name]
+    how = drawing(name)
     own_name = slug(f"{name}{number and f'-{number}'}")
-    measure = drawing.measure
-    rows = drawing.prepare(rows)
-    where = drawing.where or layout(rows, axes or drawing.axes)
-    found = points(rows, where, measure.metric)
-    looks = styles(plain(point.at[where.line]) for point in found)
-    labelled = len(looks) <= LABEL_LINES and all(len(look) <= LABEL_LETTERS for look in looks)
+    rows = how.prepare(rows)
+    where = how.where or layout(rows, axes or how.axes)
+    found = points(rows, where, how.measure.metric)
+    measure = how.measure.in_unit_of([point.interval[0] for point in found if point.interval])
+    found = [replace(point, scale=measure.scale) for point in found]
     by_panel = grouped(found, lambda point: tuple(point.at[axis] for axis in where.panels))
-    lines = [_lines(members, where, looks) for members in by_panel.values()]
-    scales = Scales.of([line for panel_lines in lines for line in panel_lines]) if found else None
-    panels: list[Panel] = []
-    for members, drawn in list(zip(by_panel.values(), lines, strict=True))[:MOST_PANELS]:
-        assert scales is not None
-        panel_title = conditions(members[0].at, where.panels) or "All runs"
-        svg = (drawings or Drawings()).panel(
-            drawn,
-            scales,
-            name=f"{own_name.replace('_', '-')}-{len(panels) + 1}",
-            title=f"{panel_title}: {measure.words} against {axis_label(where.x).lower()}",
-            description=drawing.headline(members, where, measure.words.removeprefix("average "), measure.unit),
-            labelled=labelled,
-        )
-        panels.append(Panel(panel_title, svg))
+    titles = [conditions(members[0].at, where.panels) or "All runs" for members in by_panel.values()]
+    shown = list(zip(titles, by_panel.values(), strict=True))
+    if not how.main:
+        shown = shown[:MOST_PANELS]
+    make = _dots if how.dots else _curves
+    panels, legend, caption = make(shown, how, where, measure, own_name, drawings or Drawings())
+    answer = how.answer(found, where, measure)
     against = measure.against if where.x == "rps" or not measure.against.startswith("request") else axis_label(where.x)
     return Figure(
         name=own_name,
         number=number,
-        title=title or f"{measure.words[0].upper()}{measure.words[1:]} against {against}",
+        title=title or f"{measure.title} against {lower_first(against)}",
         command=command,
-        x=axis_label(where.x),
-        y=measure.label,
-        headline=drawing.headline(found, where, measure.words.removeprefix("average "), measure.unit),
+        x=measure.label if how.dots else axis_label(where.x),
+        y="" if how.dots else measure.label,
+        answer=answer,
         losses=losses.as_text(losses.sentences([(_named(point, where), point.rows) for point in found])),
         panels=tuple(panels),
         paired="variant" in where.panels,
-        left_out=max(0, len(by_panel) - MOST_PANELS),
-        legend=() if labelled else tuple(looks.items()),
-        caption=_caption(found, scales),
+        left_out=0 if how.main else len(by_panel) - len(shown),
+        legend=legend,
+        caption=f"{caption}{how.note}",
         table=_table(found, where, measure),
         data=_data(found, where, measure),
     )
 
 
-def _lines(members: Sequence[Point], where: Layout, looks: dict[str, Style]) -> list[Line]:
-    lines = []
+Shown = Sequence[tuple[str, Sequence[Point]]]
+"""panels: a title, and what is in it"""
+
+
+def _curves(
+    shown: Shown, how: Drawing, where: Layout, measure: Measure, name: str, drawings: Drawings
+) -> tuple[list[Panel], tuple[Entry, ...], str]:
+    """Panels of lines, the legend where the lines cannot carry their names, and the caption."""
+    looks = styles(plain(point.at[where.line]) for _, members in shown for point in members)
+    lines = [_lines(members, where, looks) for _, members in shown]
+    labelled = all(labels_fit([line.name for line in of_panel]) for of_panel in lines)
+    if not labelled:
+        lines = [_lines(members, where, looks, merged=False) for _, members in shown]
+    # side by side two variants are compared: they share the ends of y, of which each number of GPUs has its own
+    rows = grouped(range(len(shown)), lambda i: (_row(shown[i][1][0], where),))
+    log = any(Scales.of([line for j in row for line in lines[j]]).y_log for row in rows.values())
+    whole = Scales.of([line for of_panel in lines for line in of_panel], log)
+    scales = {i: Scales.of([line for j in row for line in lines[j]], log) for row in rows.values() for i in row}
+    panels = []
+    for i, (title, members) in enumerate(shown):
+        scale = replace(whole, y_log=scales[i].y_log, y_limits=scales[i].y_limits)
+        make = partial(
+            draw.panel,
+            lines[i],
+            scale,
+            name=f"{name.replace('_', '-')}-{i + 1}",
+            title=f"{title}: {measure.words} against {lower_first(axis_label(where.x))}",
+            description=how.answer(members, where, measure).sentence,
+            labelled=labelled,
+        )
+        svg = drawings.kept(make)
+        panels.append(Panel(title, svg, draw.WIDTH_IN * POINTS, draw.HEIGHT_IN * POINTS))
+    legend = () if labelled else tuple(Entry(one, look) for one, look in looks.items())
+    return panels, legend, _caption(shown, replace(whole, y_log=log), 1 < len(rows) < len(shown))
+
+
+def _row(point: Point, where: Layout) -> str:
+    if "variant" not in where.panels:
+        return ""
+    return conditions(point.at, [axis for axis in where.panels if axis != "variant"])
+
+
+def _lines(members: Sequence[Point], where: Layout, looks: dict[str, Style], *, merged: bool = True) -> list[Line]:
+    """The lines of a panel; those that nobody could tell apart are one, with all their names."""
+    lines: dict[object, Line] = {}
     for (value,), line in grouped(members, lambda point: (point.at[where.line],)).items():
         name = plain(value)
-        triples = ((float(p.at[where.x] or 0), *(p.interval or (None, None))) for p in line)
-        lines.append(Line(name, looks[name], tuple(triples)))
-    return lines
+        triples = tuple((float(p.at[where.x] or 0), *(p.interval or (None, None))) for p in line)
+        key = tuple((x, m and f"{m:.3e}", m and h and round(h / m, 3)) for x, m, h in triples) if merged else name
+        same = lines.get(key)
+        lines[key] = replace(same, name=f"{same.name} = {name}") if same else Line(name, looks[name], triples)
+    return list(lines.values())
+
+
+def _dots(
+    shown: Shown, how: Drawing, where: Layout, measure: Measure, name: str, drawings: Drawings
+) -> tuple[list[Panel], tuple[Entry, ...], str]:
+    """Panels of a row for each line with a dot for each x, the legend and the caption."""
+    xs = list(dict.fromkeys(point.at[where.x] for _, members in shown for point in members))
+    named = styles(plain(x) for x in xs) if where.x == "policy" else {}
+    look = {x: named.get(plain(x), STYLES[i % len(STYLES)]) for i, x in enumerate(xs)}
+    aside = grouped(
+        [point for title, members in shown if how.main and title != how.main for point in members],
+        lambda point: (point.at[where.line], point.at[where.x]),
+    )
+
+    def dot(point: Point) -> Dot:
+        mean, half = point.interval or (math.nan, None)
+        others = [p.interval[0] for p in aside.get((point.at[where.line], point.at[where.x]), ()) if p.interval]
+        return Dot(mean, half, look[point.at[where.x]], (min(others), max(others)) if others else None)
+
+    drawn = [(title, members) for title, members in shown if not how.main or title == how.main]
+    rows = {
+        title: [
+            DotRow(condition(where.line, line), tuple(dot(point) for point in of_line if point.interval))
+            for (line,), of_line in grouped(members, lambda point: (point.at[where.line],)).items()
+        ]
+        for title, members in drawn
+    }
+    said = [how.answer(members, where, measure).sentence for _, members in drawn]
+    panels, caption = dot_panels(rows, said, measure, name, drawings)
+    return panels, tuple(Entry(condition(where.x, x), look[x], line=False) for x in xs), caption
+
+
+def dot_panels(
+    rows: Mapping[str, Sequence[DotRow]], said: Sequence[str], measure: Measure, name: str, drawings: Drawings
+) -> tuple[list[Panel], str]:
+    """Panels by title, with the same axis, and the caption. `said` describes each."""
+    ends = dots.limits([row for of_panel in rows.values() for row in of_panel])
+    width = dots.width_in(len(rows))
+    panels = []
+    for i, ((title, of_panel), text) in enumerate(zip(rows.items(), said, strict=True)):
+        make = partial(
+            dots.panel,
+            of_panel,
+            ends,
+            width,
+            name=f"{name.replace('_', '-')}-{i + 1}",
+            title=f"{title}: {measure.words}",
+            description=text,
+        )
+        panels.append(Panel(title, drawings.kept(make), width * POINTS, dots.height_in(of_panel, width) * POINTS))
+    out = any(not ends[0] <= dot.value <= ends[1] for of_panel in rows.values() for row in of_panel for dot in row.dots)
+    far = " An arrow has the number of a dot that lies beyond the axis." if out else ""
+    return panels, f"Bars are 95 % confidence intervals over seeds.{far}"
 
 
 def _named(point: Point, where: Layout) -> str:
-    return f"{plain(point.at[where.line])}, {conditions(point.at, (*where.panels, where.x))}"
+    return conditions(point.at, (where.line, *where.panels, where.x))
 
 
-def _caption(found: Sequence[Point], scales: Scales | None) -> str:
-    if scales is None:
+def _caption(shown: Shown, scales: Scales, by_row: bool) -> str:
+    if not shown:
         return "Nothing to draw."
-    seeds = sorted({len(point.rows) for point in found})
+    seeds = sorted({len(point.rows) for _, members in shown for point in members})
     if seeds == [1]:
-        spread = "One seed per point, so there is no confidence band."
+        said = ["One seed per point, so there is no confidence band."]
     else:
         count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        spread = f"Lines are means over {count} seeds, bands their 95 % confidence intervals."
-    logarithmic = [name for name, log in (("x", scales.x_log2), ("y", scales.y_log)) if log]
-    if not logarithmic:
-        return spread
-    return f"{spread} {' and '.join(logarithmic)} {'is' if len(logarithmic) == 1 else 'are'} logarithmic."
+        said = [f"Lines are means over {count} seeds, bands their 95 % confidence intervals."]
+    axes = [name for name, log in (("x", scales.x_log2), ("y", scales.y_log)) if log]
+    if axes:
+        said.append(f"{' and '.join(axes)} {'is' if len(axes) == 1 else 'are'} logarithmic.")
+    if by_row:
+        said.append("Panels side by side have the same y axis.")
+    return " ".join(said)
 
 
 def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
@@ -170,7 +282,7 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
     return Table(
         columns=(
             *axes,
-            Column(f"{measure.words.removeprefix('average ')}, {measure.unit}", True, measure.meaning, measure.formula),
+            Column(f"{measure.short}, {measure.unit}", True, measure.meaning, measure.formula),
             Column(
                 "seeds",
                 True,
@@ -209,7 +321,7 @@ def _data(found: Sequence[Point], where: Layout, measure: Measure) -> Data:
     rows = (
         (
             *(point.at[axis] for axis in where.axes),
-            *(point.interval or (None, None)),
+            *(point.interval_of(point.metric) or (None, None)),
             len(point.values),
             len(point.rows),
             *(point.interval_of("ttft_p99_s") or (None, None)),

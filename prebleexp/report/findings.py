@@ -6,11 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from prebleexp.metrics import NEITHER
+from prebleexp.report.answer import Answer, Cell, Tone
 from prebleexp.report.claims import VARIANTS, Claim, Comparison, claims
+from prebleexp.report.dots import Dot, DotRow
+from prebleexp.report.drawings import Drawings
 from prebleexp.report.effects import Effect, Verdict, effect, overall
-from prebleexp.report.figures import Column, Table
+from prebleexp.report.figures import Column, Data, Entry, Figure, Table, dot_panels
+from prebleexp.report.measure import Measure
+from prebleexp.report.palette import STYLES
 from prebleexp.report.summary import Row
-from prebleexp.report.wording import NOTHING, listed, percent, percent_difference
+from prebleexp.report.wording import NOTHING, listed, percent, percent_difference, signed_percent, signed_range
 
 NOTE = (
     "Effects are differences of average normalised latency between runs with the same request streams, relative to the "
@@ -20,11 +26,31 @@ NOTE = (
 )
 
 
+SAID = {
+    Verdict.REPRODUCED: "reproduced",
+    Verdict.SMALLER: "smaller than published",
+    Verdict.MIXED: "true in some places alone",
+    Verdict.NONE: "without an effect",
+    Verdict.OPPOSITE: "the opposite",
+    Verdict.NOT_MEASURED: "not measured",
+}
+TONES = {
+    Verdict.REPRODUCED: Tone.GOOD,
+    Verdict.SMALLER: Tone.MIDDLING,
+    Verdict.MIXED: Tone.MIDDLING,
+    Verdict.NONE: Tone.NONE,
+    Verdict.OPPOSITE: Tone.BAD,
+    Verdict.NOT_MEASURED: Tone.NONE,
+}
+EFFECT, PUBLISHED = STYLES[0], STYLES[3]
+
+
 @dataclass(frozen=True)
 class Finding:
     """A claim, what each variant says of it, and the numbers."""
 
     name: str
+    short: str
     claim: str
     verdicts: tuple[tuple[str, Verdict], ...]
     """(variant, verdict)"""
@@ -33,6 +59,8 @@ class Finding:
     causes: Table
     measured: tuple[tuple[str, Effect], ...]
     """(variant, effect) behind the verdicts, then the suspected causes"""
+    tested: tuple[tuple[str, Effect], ...]
+    """those behind the verdicts"""
 
 
 def findings(parts: Mapping[str, Sequence[Row]]) -> list[Finding]:
@@ -48,13 +76,90 @@ def _finding(claim: Claim, parts: Mapping[str, Sequence[Row]]) -> Finding:
     sentences += [_cause(variant, found) for variant, found in causes.items() if found]
     return Finding(
         claim.name,
+        claim.short,
         claim.text,
         verdicts,
         tuple(sentences),
         _table(tests, verdict=True),
         _table(causes, verdict=False),
         tuple((variant, one) for found in (tests, causes) for variant, effects in found.items() for one in effects),
+        tuple((variant, one) for variant, effects in tests.items() for one in effects),
     )
+
+
+def answer(found: Sequence[Finding]) -> Answer:
+    """What became of all claims, in a sentence and in a table of words."""
+    variants = tuple(dict.fromkeys(variant for finding in found for variant, _ in finding.verdicts))
+    rows = tuple(
+        (finding.short, tuple(_cell(verdict, finding, variant) for variant, verdict in finding.verdicts))
+        for finding in found
+    )
+    said: dict[str, list[str]] = {}
+    for variant in variants:
+        verdicts = [verdict for finding in found for of, verdict in finding.verdicts if of == variant]
+        counts = [(verdicts.count(verdict), words) for verdict, words in SAID.items()]
+        said.setdefault(listed([f"{count} {words}" for count, words in counts if count]), []).append(variant)
+    parts = [f"{listed(of)} {text}" for text, of in said.items()]
+    return Answer(f"Of {len(found)} claims of the paper, {'; '.join(parts)}.", "The paper's claim", variants, rows)
+
+
+def _cell(verdict: Verdict, finding: Finding, variant: str) -> Cell:
+    measured = [one for of, one in finding.tested if of == variant and one.half_width is not None]
+    if not measured:
+        return Cell(verdict.value, TONES[verdict], "")
+    if len(measured) == 1:
+        return Cell(verdict.value, TONES[verdict], signed_percent(measured[0].relative, measured[0].half_width))
+    sizes = [100 * one.relative for one in measured]
+    return Cell(verdict.value, TONES[verdict], signed_range(min(sizes), max(sizes)))
+
+
+def overview(found: Sequence[Finding], drawings: Drawings) -> Figure:
+    """The effects behind all verdicts, a row for each claim, and what the paper published."""
+    variants = tuple(dict.fromkeys(variant for finding in found for variant, _ in finding.verdicts))
+    rows = {
+        variant: [
+            DotRow(finding.short, _dots([one for of, one in finding.tested if of == variant])) for finding in found
+        ]
+        for variant in variants
+    }
+    measure = Measure("effect", "difference of average normalised latency", "%", "", better=NEITHER)
+    data = Data(
+        ("claim", "variant", "what", "where", "effect", "half_width_95", "published"),
+        tuple(
+            (finding.name, variant, one.what, one.where, one.relative, one.half_width, one.published)
+            for finding in found
+            for variant, one in finding.tested
+        ),
+    )
+    tables = [finding.effects for finding in found]
+    says = answer(found)
+    panels, caption = dot_panels(rows, [says.sentence] * len(rows), measure, "claims", drawings)
+    return Figure(
+        name="claims",
+        number="",
+        title="The effects behind the verdicts",
+        command="",
+        x=measure.label,
+        y="",
+        answer=says,
+        losses="",
+        panels=tuple(panels),
+        paired=True,
+        left_out=0,
+        legend=(
+            Entry("a comparison, with its 95 % interval", EFFECT, line=False),
+            Entry("what the paper has", PUBLISHED, line=False),
+        ),
+        caption=caption,
+        table=Table(tables[0].columns, tuple(row for table in tables for row in table.rows)),
+        data=data,
+    )
+
+
+def _dots(effects: Sequence[Effect]) -> tuple[Dot, ...]:
+    measured = [Dot(100 * one.relative, 100 * (one.half_width or 0), EFFECT) for one in effects]
+    published = dict.fromkeys(100 * one.published for one in effects if one.published is not None)
+    return (*measured, *(Dot(size, None, PUBLISHED) for size in published))
 
 
 def _effects(comparisons: Sequence[Comparison], parts: Mapping[str, Sequence[Row]]) -> list[Effect]:
@@ -115,14 +220,21 @@ def _span(effects: Sequence[Effect]) -> str:
 
 def _cause(variant: str, effects: Sequence[Effect]) -> str:
     """What switching suspected causes shows."""
-    seen = [one for one in effects if one.half_width is not None and abs(one.relative) > one.half_width]
-    start = f"Causes, {variant}: "
+    seen: dict[str, list[Effect]] = {}
+    for one in effects:
+        if one.half_width is not None and abs(one.relative) > one.half_width:
+            seen.setdefault(one.what, []).append(one)
     if not seen:
-        return f"{start}none of the {len(effects)} comparisons that switch a suspected cause shows an effect."
-    named = [f"{one.what} {signed(one)} ({one.where})" for one in seen]
-    quiet = len(effects) - len(seen)
-    rest = f"; {quiet} other{'' if quiet == 1 else 's'} within the noise" if quiet else ""
-    return f"{start}{listed(named)}{rest}."
+        return f"{variant.capitalize()}, none of {len(effects)} switches of a suspected cause shows an effect."
+    named = []
+    for what, found in seen.items():
+        line, _, base = what.partition(" against ")
+        switched = line.startswith(f"{base}, ")
+        verb = f'"{line.removeprefix(f"{base}, ")}" changes {base} by' if switched else f"{line} differs from {base} by"
+        named.append(f"{verb} {listed([f'{signed(one)} ({one.where})' for one in found])}")
+    quiet = len(effects) - sum(map(len, seen.values()))
+    rest = f"; {quiet} other switch{'' if quiet == 1 else 'es'} within the noise" if quiet else ""
+    return f"Suspected causes, {variant}: {'; '.join(named)}{rest}."
 
 
 def _table(effects: Mapping[str, Sequence[Effect]], *, verdict: bool) -> Table:

@@ -14,11 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable
 from prebleexp.report.palette import GRID, INK, STYLES
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST_ROWS = 1000
@@ -40,6 +43,7 @@ def render(template: str, *, scripts: Sequence[str] = (), charts: bool = False, 
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = breakable
     return environment.get_template(template).render(
         values,
         scripts=[Markup(text) for text in texts],  # noqa: S704 - our own
@@ -49,6 +53,13 @@ def render(template: str, *, scripts: Sequence[str] = (), charts: bool = False, 
         grid=GRID,
         most_rows=MOST_ROWS,
     )
+
+
+def breakable(name: str) -> Markup:
+    """A name that a narrow column may break where its words end, and nowhere else."""
+    from markupsafe import Markup, escape
+
+    return Markup("_<wbr>").join(escape(word) for word in name.split("_"))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the figures show: which metric of a run, in which words, and what must be computed from the rows first."""
+"""What the figures show by name: which metric of a run, and what must be computed from the rows first."""
 
 from __future__ import annotations
 
@@ -6,29 +6,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from prebleexp.report.headline import headline
-from prebleexp.report.quality import LAYOUT, quality_headline, regret_headline, with_quality
+from prebleexp.errors import unknown
+from prebleexp.metrics import METRICS
+from prebleexp.report.answer import Answer
+from prebleexp.report.headline import changes, headline
+from prebleexp.report.measure import Measure, of_metric
+from prebleexp.report.quality import ALL_LOADS, LAYOUT, regret_answer, with_regret
 from prebleexp.report.summary import Layout, Point, Row, Value
 
 PLAIN, AWARE = "PREBLE", "length-aware PREBLE"
 """the lines whose difference is the gain of knowing output lengths"""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A quantity on the y axis. `meaning` defines it in the notes under a table, `formula` names a file of
-    formulas/."""
-
-    metric: str
-    words: str
-    unit: str
-    meaning: str
-    formula: str = ""
-    against: str = "request rate"
-
-    @property
-    def label(self) -> str:
-        return f"{self.words[0].upper()}{self.words[1:]} ({self.unit})"
 
 
 NORM_LATENCY = Measure(
@@ -38,7 +25,7 @@ NORM_LATENCY = Measure(
     "Time from a request's arrival to its last token, divided by its output tokens; averaged over the n requests of a "
     "run that produced a token. Unfinished ones count as of their last report, so where the finished share is below "
     "100 % this describes the survivors.",
-    "normalised_latency",
+    formula="normalised_latency",
 )
 TTFT = Measure(
     "ttft_mean_s",
@@ -56,7 +43,7 @@ OVERHEAD = Measure(
 )
 GAIN = Measure(
     "gain",
-    "latency of length-aware against plain PREBLE",
+    "change of latency by knowing output lengths",
     "% difference",
     "Relative difference of the average normalised latency of two runs with the same request stream: below zero, "
     "knowing output lengths gains.",
@@ -67,10 +54,16 @@ REGRET = Measure(
     "latency against the oracle's",
     "% difference",
     "Relative difference of the average normalised latency of two runs with the same request stream, one of which was "
-    "told true output lengths: above zero, knowing them would gain.",
-    against="what the policy was told",
+    "told true output lengths: above zero, knowing them would gain. In brackets behind what was told: its rank "
+    "correlation with the true lengths.",
 )
-QUALITY = replace(NORM_LATENCY, against="what the policy was told")
+SWITCHED = Measure(
+    "change",
+    "change of latency by the switch",
+    "% difference",
+    "Relative difference of the average normalised latency of two runs with the same request stream, of which one has "
+    "what the line's name says after the comma.",
+)
 VARIANCE = replace(NORM_LATENCY, against="variance of output lengths")
 
 
@@ -115,6 +108,30 @@ def _gain(plain: Row, aware: Row) -> Row:
     return {**aware, "line": f"{rate:g} requests/s" if isinstance(rate, int | float) else "", "gain": gain}
 
 
+def switched(rows: Sequence[Row]) -> list[Row]:
+    """A row for every run of a line such as "LOR, overhead charged": its difference from the run of "LOR"."""
+
+    def at(row: Row, line: str) -> tuple[Value, ...]:
+        return (line, *(row.get(name) for name in ("part", "variant", "gpus", "rps", "seed")))
+
+    runs = {at(row, str(row.get("line"))): row.get(NORM_LATENCY.metric) for row in rows}
+    found: list[Row] = []
+    for row in rows:
+        base, switch, _ = str(row.get("line")).partition(", ")
+        one, other = row.get(NORM_LATENCY.metric), runs.get(at(row, base))
+        if switch and other:
+            found.append({**row, "change": None if one is None else 100 * (float(one) / float(other) - 1)})
+    return found
+
+
+def said(headline: Callable[[Sequence[Point], Layout, Measure], str]) -> Callable[..., Answer]:
+    """An answer that is a sentence alone."""
+    return lambda points, where, measure: Answer(headline(points, where, measure))
+
+
+SAID, CHANGES = said(headline), said(changes)
+
+
 @dataclass(frozen=True)
 class Drawing:
     """How a figure comes from the rows of a sweep."""
@@ -125,7 +142,13 @@ class Drawing:
     """those of a sweep of several parts"""
     where: Layout | None = None
     """which axis goes where, if that does not follow from what was swept"""
-    headline: Callable[[Sequence[Point], Layout, str, str], str] = headline
+    answer: Callable[[Sequence[Point], Layout, Measure], Answer] = SAID
+    dots: bool = False
+    """dots in place of lines: a row for each line, a dot for each x"""
+    main: str = ""
+    """of dots, the only panel that is drawn; a thin line goes from the least to the greatest of the others"""
+    note: str = ""
+    """for the caption"""
 
 
 DRAWINGS: Mapping[str, Drawing] = {
@@ -135,7 +158,27 @@ DRAWINGS: Mapping[str, Drawing] = {
     "latency_against_variance": Drawing(
         VARIANCE, with_variance, ("output_length_variance", "gpus", "rps", "variant", "line")
     ),
-    "latency_against_quality": Drawing(QUALITY, with_quality, where=LAYOUT, headline=quality_headline),
-    "regret_against_quality": Drawing(REGRET, with_quality, where=LAYOUT, headline=regret_headline),
-    "gain_against_gpus": Drawing(GAIN, gains, ("gpus", "variant", "line")),
+    "regret_against_quality": Drawing(
+        REGRET,
+        with_regret,
+        where=LAYOUT,
+        answer=regret_answer,
+        dots=True,
+        main=ALL_LOADS,
+        note=" Thin lines go from the best load to the worst. In brackets: the rank correlation of what was told and "
+        "the true lengths.",
+    ),
+    "gain_against_gpus": Drawing(GAIN, gains, where=Layout("line", "gpus", ("variant",)), answer=CHANGES, dots=True),
+    "change_by_switch": Drawing(
+        SWITCHED, switched, where=Layout("rps", "line", ("gpus", "variant")), answer=CHANGES, dots=True
+    ),
 }
+
+
+def drawing(name: str) -> Drawing:
+    """A drawing by its name, or of a metric by the metric's. Raises InvalidInput for a name that is neither."""
+    if name in METRICS:
+        return Drawing(of_metric(name))
+    if name not in DRAWINGS:
+        raise unknown("figure", name, DRAWINGS)
+    return DRAWINGS[name]

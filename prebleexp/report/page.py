@@ -75,9 +75,10 @@ def render(report: Report) -> str:
     runs = {str(row.get("key")): row for row in report.rows}
     return frame.render(
         "sweep.html.j2",
-        scripts=("tables.js", *explorer.SCRIPTS) if report.rows else ("tables.js",),
+        scripts=("contents.js", "tables.js", *(explorer.SCRIPTS if report.rows else ())),
         charts=bool(report.rows),
         sweep=report.sweep,
+        contents=_contents(report),
         figures=report.figures,
         findings=report.findings,
         findings_note=NOTE,
@@ -88,6 +89,16 @@ def render(report: Report) -> str:
         files={one.name: [f"{one.name}.{kind}" for kind in export.FORMATS] for one in report.figures},
         runs=explorer.packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
     )
+
+
+def _contents(report: Report) -> list[tuple[str, str]]:
+    """The sections of the page: ids and names."""
+    of_first = ("findings", "The claims one by one") if report.findings else ("numbers", "Numbers")
+    figures = [(one.name, f"{one.number}. {one.title}" if one.number else one.title) for one in report.figures[1:]]
+    explorer = [("explorer", "Explorer")] if report.rows else []
+    failures = [("failures", "Runs that failed")] if report.failures else []
+    last = [("methods", "Methods"), ("reproduce", "Reproduce it"), ("provenance", "Provenance")]
+    return [("answer", "The answer"), of_first, *figures, *explorer, *failures, *last]
 
 
 def _facts(rows: Sequence[Row], failures: Sequence[Row]) -> list[tuple[str, str]]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prebleexp.report import draw, frame
+from prebleexp.report.canvas import POINTS
 from prebleexp.report.draw import Line, Scales
-from prebleexp.report.figures import Column, Panel, Table
+from prebleexp.report.figures import Column, Entry, Panel, Table
 from prebleexp.report.palette import styles
 from prebleexp.report.wording import NOTHING, interval, number, percent_difference
 
@@ -151,7 +152,8 @@ def _panel(title: str, y: str, of: Mapping[str, Sequence[tuple[float, float]]], 
     spoken = "; ".join(f"{one}: {number(points[0][1])} to {number(points[-1][1])}" for one, points in of.items())
     scales = Scales.of(lines)
     svg = draw.panel(lines, scales, name=name, title=f"{title}: {y}", description=spoken, labelled=False)
-    return Panel(title, svg), tuple(looks.items()), y
+    made = Panel(title, svg, draw.WIDTH_IN * POINTS, draw.HEIGHT_IN * POINTS)
+    return made, [Entry(name, look) for name, look in looks.items()], y
 
 
 def _confusion(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,9 @@ from math import ceil, sqrt
 
 from markupsafe import Markup, escape
 
-from prebleexp.report.draw import HEIGHT_IN, WIDTH_IN
-from prebleexp.report.figures import Figure
-from prebleexp.report.palette import INK, Style, in_light_colours
+from prebleexp.report.figures import Entry, Figure
+from prebleexp.report.palette import INK, in_light_colours
 
-POINTS = 72
-WIDTH, HEIGHT = WIDTH_IN * POINTS, HEIGHT_IN * POINTS
 MARGIN, GAP, LINE = 12.0, 14.0, 15.0
 """points"""
 MOST_COLUMNS = 4
@@ -29,21 +26,23 @@ LETTER = 5.6
 def sheet(figure: Figure) -> str:
     """The figure as a standalone SVG document on white."""
     panels = len(figure.panels)
+    wide = max((panel.width for panel in figure.panels), default=0.0)
+    high = max((panel.height for panel in figure.panels), default=0.0)
     columns = 2 if figure.paired else min(MOST_COLUMNS, max(1, ceil(sqrt(panels))))
-    lines_of_legend = list(_legend(figure.legend, columns * (WIDTH + GAP)))
+    lines_of_legend = list(_legend(figure.legend, columns * (wide + GAP)))
     top = MARGIN + LINE * (1.5 + len(lines_of_legend))
-    height = top + ceil(panels / columns) * (HEIGHT + LINE + GAP) + MARGIN
-    width = 2 * MARGIN + columns * WIDTH + (columns - 1) * GAP
+    height = top + ceil(panels / columns) * (high + LINE + GAP) + MARGIN
+    width = 2 * MARGIN + columns * wide + (columns - 1) * GAP
     parts = [Markup('<text x="{}" y="{}" fill="{}">{}</text>').format(MARGIN, MARGIN + LINE, INK[0], figure.y)]
     parts += [
         Markup('<g transform="translate({} {})">{}</g>').format(MARGIN, MARGIN + LINE * (1.4 + row), line)
         for row, line in enumerate(lines_of_legend)
     ]
     for i, panel in enumerate(figure.panels):
-        x = MARGIN + (i % columns) * (WIDTH + GAP)
-        y = top + (i // columns) * (HEIGHT + LINE + GAP)
-        place = Markup('<svg x="{}" y="{}" width="{}" height="{}" ').format(x, y + LINE, WIDTH, HEIGHT)
-        middle, under = x + WIDTH / 2, y + HEIGHT + 2
+        x = MARGIN + (i % columns) * (wide + GAP)
+        y = top + (i // columns) * (high + LINE + GAP)
+        place = Markup('<svg x="{}" y="{}" width="{}" height="{}" ').format(x, y + LINE, panel.width, panel.height)
+        middle, under = x + panel.width / 2, y + LINE + panel.height + 8
         parts += [
             Markup('<text x="{}" y="{}" font-size="11">{}</text>').format(x, y + 10, panel.title),
             place + panel.svg[len("<svg ") :],
@@ -59,18 +58,20 @@ def sheet(figure: Figure) -> str:
     return re.sub(r"font-family: '[^;\"]*", FAMILY, whole)
 
 
-def _legend(entries: tuple[tuple[str, Style], ...], width: float) -> Iterator[Markup]:
+def _legend(entries: tuple[Entry, ...], width: float) -> Iterator[Markup]:
     """Lines of swatches with names, broken where they are full."""
     line, x = Markup(""), 0.0
-    for name, style in entries:
-        needed = 36 + LETTER * len(name) + GAP
+    for entry in entries:
+        needed = 36 + LETTER * len(entry.name) + GAP
         if line and x + needed > width:
             yield line
             line, x = Markup(""), 0.0
-        dash = Markup(' stroke-dasharray="7 4"') if style.dashed else ""
+        dash = Markup(' stroke-dasharray="7 4"') if entry.style.dashed else ""
+        swatch = Markup('<line x1="0" y1="4" x2="28" y2="4" stroke-width="1.8"{}/>').format(dash) if entry.line else ""
         line += Markup(
-            '<line x1="{}" y1="8" x2="{}" y2="8" stroke="{}" stroke-width="2.5"{}/><text x="{}" y="11">{}</text>'
-        ).format(x, x + 28, style.light, dash, x + 34, escape(name))
+            '<g transform="translate({} 4)" stroke="{}">{}<path d="{}" fill="{}" stroke="none"/></g>'
+            '<text x="{}" y="11">{}</text>'
+        ).format(x, entry.style.light, swatch, entry.style.outline, entry.style.light, x + 34, escape(entry.name))
         x += needed
     if line:
         yield line

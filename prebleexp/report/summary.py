@@ -38,6 +38,8 @@ class Point:
     """the value of every axis"""
     rows: tuple[Row, ...]
     metric: str
+    scale: float = 1.0
+    """of the interval, from the metric's unit to the one that is shown"""
 
     @cached_property
     def values(self) -> dict[Value, float]:
@@ -46,11 +48,11 @@ class Point:
 
     @cached_property
     def interval(self) -> tuple[float, float | None] | None:
-        return self.interval_of(self.metric)
+        return self.interval_of(self.metric, self.scale)
 
-    def interval_of(self, metric: str) -> tuple[float, float | None] | None:
+    def interval_of(self, metric: str, scale: float = 1.0) -> tuple[float, float | None] | None:
         """Mean over the seeds that have this metric, and the half-width of its 95 % interval; None if none has."""
-        values = [float(value) for row in self.rows if (value := row.get(metric)) is not None]
+        values = [scale * float(value) for row in self.rows if (value := row.get(metric)) is not None]
         return mean_interval(values) if values else None
 
     def share(self, part: str, whole: str) -> float | None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from prebleexp.report.summary import Value
 
 NOTHING = "–"
+NAMES_ENOUGH = ("variant", "policy", "load", "line", "told")
+"""axes whose values need not be said what they are"""
 AXIS_LABELS = {
     "gpus": "GPUs",
     "rps": "Request rate (requests/s)",
-    "told_rank": "Rank correlation of what the policy was told and the true output lengths",
     "output_length_variance": "Variance of output lengths asked for (tokens²)",
 }
 
@@ -22,7 +23,7 @@ def number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return NOTHING
     if value == 0 or not 1e-5 <= abs(value) < 1e6:
-        return f"{value:.{digits}g}"
+        return _signed(f"{value:.{digits}g}")
     return _fixed(value, digits - 1 - math.floor(math.log10(abs(value))))
 
 
@@ -37,7 +38,7 @@ def interval(mean_and_half_width: tuple[float, float | None] | None) -> str:
         return f"{number(mean)} ± {half_width:g}"
     decimals = 1 - math.floor(math.log10(half_width))
     if decimals > 8:
-        return f"{mean:.3g} ± {half_width:.2g}"
+        return _signed(f"{mean:.3g} ± {half_width:.2g}")
     return f"{_fixed(mean, decimals)} ± {_fixed(half_width, decimals)}"
 
 
@@ -48,12 +49,31 @@ def percent(share: float | None) -> str:
     return f"{min(share * 100, 99.9) if share < 1 else 100.0:.1f} %"
 
 
+def signed_percent(difference: float, half_width: float | None) -> str:
+    """+12 ± 3 %, with a decimal where that is known: for sentences"""
+    digits = 0 if abs(difference) >= 0.1 or (half_width or 0) >= 0.1 else 1
+    half = f" ± {half_width * 100:,.{digits}f}" if half_width and half_width >= 0.0005 else ""
+    return _signed(f"{difference * 100:+,.{digits}f}{half} %")
+
+
+def signed_range(low: float, high: float) -> str:
+    """−4.0 to +0.9 %, of percentages"""
+    digits = 0 if max(abs(low), abs(high)) >= 10 else 1
+    ends = list(dict.fromkeys(_signed(f"{end:+,.{digits}f}") for end in (low, high)))
+    return f"{' to '.join(ends)} %"
+
+
 def percent_difference(difference: float | None, half_width: float | None) -> str:
     """+12.3 % ± 1.2 %"""
     if difference is None:
         return NOTHING
     half = "" if half_width is None else f" ± {half_width * 100:.1f}"
-    return f"{difference * 100:+.1f}{half} %"
+    return _signed(f"{difference * 100:+.1f}{half} %")
+
+
+def tick(value: float) -> str:
+    """A number on an axis: no digit that says nothing."""
+    return _signed(f"{round(value):,}" if abs(value) >= 1000 else f"{value:.4g}")
 
 
 def plain(value: Value) -> str:
@@ -78,8 +98,8 @@ def condition(axis: str, value: Value) -> str:
     if axis == "gpus":
         return f"{plain(value)} GPU{'' if value == 1 else 's'}"
     if axis == "output_length_variance":
-        return f"a variance of {plain(value)} tokens²"
-    return plain(value) if axis == "variant" else f"{axis} = {plain(value)}"
+        return f"a variance of {number(float(value or 0), 4)} tokens²"
+    return plain(value) if axis in NAMES_ENOUGH else f"{axis} = {plain(value)}"
 
 
 def conditions(at: Mapping[str, Value], axes: Sequence[str]) -> str:
@@ -89,6 +109,11 @@ def conditions(at: Mapping[str, Value], axes: Sequence[str]) -> str:
 def slug(text: str) -> str:
     """What can stand in an id or in the name of a file."""
     return re.sub(r"[^\w-]+", "-", text)[:80]
+
+
+def lower_first(text: str) -> str:
+    """In the middle of a sentence; abbreviations stay as they are."""
+    return text if text[:2].isupper() else f"{text[:1].lower()}{text[1:]}"
 
 
 def axis_label(axis: str) -> str:
@@ -101,4 +126,9 @@ def listed(items: Sequence[str]) -> str:
 
 
 def _fixed(value: float, decimals: int) -> str:
-    return f"{round(value, decimals):,.{max(decimals, 0)}f}"
+    return _signed(f"{round(value, decimals):,.{max(decimals, 0)}f}")
+
+
+def _signed(text: str) -> str:
+    """With the sign that a number has in print: a hyphen would be as short as in a word."""
+    return text.replace("-", "−") if "e" not in text else text

@@ -1,0 +1,48 @@
+"""By how much one point is above another, over the request streams that both had."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prebleexp.intervals import mean_interval
+from prebleexp.report.summary import Point
+from prebleexp.report.wording import signed_percent
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Relative to the other's mean; `half_width` is of its 95 % interval, None where there is one seed."""
+
+    where: str
+    one: str
+    other: str
+    relative: float
+    half_width: float | None
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval leaves out zero; of one seed, whether there is a difference."""
+        return abs(self.relative) > (self.half_width or 0)
+
+
+def between(one: Point, other: Point, *, where: str, names: tuple[str, str]) -> Difference | None:
+    """None if they have no seed in common, or nothing to compare with."""
+    common = [seed for seed in one.values if seed in other.values]
+    base = sum(other.values[seed] for seed in common) / len(common) if common else 0.0
+    if not base:
+        return None
+    mean, half = mean_interval([one.values[seed] - other.values[seed] for seed in common])
+    return Difference(where, *names, mean / base, None if half is None else abs(half / base))
+
+
+def span(found: Sequence[Difference]) -> str:
+    """How large these differences are: "12 ± 3 %", "7 to 38 %"."""
+    if len(found) == 1:
+        return signed_percent(abs(found[0].relative), found[0].half_width).lstrip("+")
+    sizes = [100 * abs(one.relative) for one in found]
+    if min(sizes) < 1 <= max(sizes) / 10:
+        return f"up to {max(sizes):,.0f} %"
+    digits = 0 if max(sizes) >= 10 else 1
+    ends = list(dict.fromkeys(f"{size:,.{digits}f}" for size in (min(sizes), max(sizes))))
+    return f"{' to '.join(ends)} %"

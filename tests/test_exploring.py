@@ -16,7 +16,6 @@ from prebleexp.intervals import mean_interval
 from prebleexp.report import page
 from prebleexp.report.explorer import columns
 from prebleexp.report.figures import figure
-from prebleexp.report.markers import outline
 from prebleexp.report.palette import styles
 from tests.chromium import evaluate, show
 from tests.sampled import sampled
@@ -357,7 +356,7 @@ def test_lines_have_the_colour_and_the_marker_of_the_figures(browser: Chrome, sw
     for style in styles(POLICIES).values():
         used = set(re.findall(rf'<use xlink:href="#([^"]*)"[^>]*fill: var\(--{style.name},', drawn))
         shapes = [re.findall(rf'<path id="{name}" d="([^"]*)"', drawn)[0] for name in used]
-        assert any(alike(numbers(shape), numbers(outline(style.marker))) for shape in shapes), style.marker
+        assert any(alike(numbers(shape), numbers(style.outline)) for shape in shapes), style.marker
     show(browser, sweep, 1200, "light")
     explore(browser)
     script = """
@@ -368,11 +367,11 @@ def test_lines_have_the_colour_and_the_marker_of_the_figures(browser: Chrome, sw
     for style in styles(POLICIES).values():
         own = [shape for colour, shape in marks if colour == style.light]
         assert len(own) == 32
-        assert all(alike(numbers(shape), numbers(outline(style.marker))) for shape in own)
+        assert all(alike(numbers(shape), numbers(style.outline)) for shape in own)
     swatches = evaluate(browser, "return [...document.querySelectorAll('#explorer .legend path:last-child')]"
                         ".map((e) => [e.getAttribute('d'), getComputedStyle(e).fill])")  # fmt: skip
     for (shape, colour), style in zip(swatches, (styles(POLICIES)[name] for name in POLICIES), strict=True):
-        assert shape == outline(style.marker)
+        assert shape == style.outline
         assert [int(part) for part in re.findall(r"\d+", colour)] == list(bytes.fromhex(style.light[1:]))
 
 
@@ -400,5 +399,5 @@ def test_the_first_figure_and_the_explorer_agree_whatever_else_a_sweep_has() -> 
     )
     looks = dict(zip(line["values"], line["looks"], strict=True))
     for name, style in styles(names[:4]).items():
-        assert (looks[name]["colour"], looks[name]["outline"]) == (f"--{style.name}", outline(style.marker))
+        assert (looks[name]["colour"], looks[name]["outline"]) == (f"--{style.name}", style.outline)
     assert len({(look["colour"], look["dashed"]) for look in looks.values()}) == 12, "no two look the same"

@@ -7,14 +7,13 @@ metrics have five digits. All of it is compressed, since a page is opened from d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from prebleexp.intervals import t_quantile
-from prebleexp.metrics import DECLARED, METRICS, NEITHER
+from prebleexp.metrics import METRICS, NEITHER
 from prebleexp.report import frame
-from prebleexp.report.markers import outline
 from prebleexp.report.meanings import meanings
+from prebleexp.report.measure import Measure, of_metric
 from prebleexp.report.palette import Style, styles
 from prebleexp.report.summary import Row, Value, layout
 from prebleexp.report.wording import AXIS_LABELS, condition, plain
@@ -24,8 +23,6 @@ MEASURES = (*METRICS, "seconds")
 LABELS = ("part", "variant", "line")
 KEY_LETTERS = 12
 DIGITS = 5
-SHORT_S = 0.5
-"""of times of which half are shorter, milliseconds are shown"""
 
 
 def packed(
@@ -88,32 +85,23 @@ def _dimension(name: str, values: list[Value], rows: Sequence[Row], shown: Seque
 
 
 def _look(style: Style) -> dict[str, Any]:
-    return {"colour": f"--{style.name}", "outline": outline(style.marker), "dashed": style.dashed}
+    return {"colour": f"--{style.name}", "outline": style.outline, "dashed": style.dashed}
 
 
 def _measure(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """`label` has the unit in which the values are shown: `scale` times the one that they have here; `axis` also says
-    which direction is better."""
-    declared = DECLARED.get(name)
-    words, unit = (declared.words, declared.unit) if declared else ("time to compute", "s")
+    """`label` and `axis` have the unit in which the values are shown: `scale` times the one that they have here."""
+    meaning = meanings()[name]
+    own = Measure(name, "time to compute", "s", meaning, NEITHER) if name == "seconds" else of_metric(name)
     values = [_short(row.get(name)) for row in rows]
-    known = [abs(float(value)) for value in values if value is not None]
-    milliseconds = unit in ("s", "s/token") and 0 < median(known) < SHORT_S
-    unit = f"m{unit}" if milliseconds else unit
-    title, known_unit = f"{words[0].upper()}{words[1:]}", [] if unit in words.split() else [unit]
-    better = [f"{declared.better} is better"] if declared and declared.better != NEITHER else []
+    shown = own.in_unit_of([abs(float(value)) for value in values if value is not None])
     return {
         "name": name,
-        "label": _with_notes(title, known_unit),
-        "axis": _with_notes(title, known_unit + better),
-        "meaning": meanings()[name],
-        "scale": 1000 if milliseconds else 1,
+        "label": shown.with_unit,
+        "axis": shown.label,
+        "meaning": meaning,
+        "scale": shown.scale,
         "values": values,
     }
-
-
-def _with_notes(title: str, notes: Sequence[str]) -> str:
-    return f"{title} ({', '.join(notes)})" if notes else title
 
 
 def _most_seeds(rows: Sequence[Row]) -> int:

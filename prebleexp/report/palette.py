@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from prebleexp.report.markers import outline
+
 
 @dataclass(frozen=True)
 class Style:
@@ -24,7 +26,8 @@ class Style:
 
     @property
     def outline(self) -> str:
-        return OUTLINES[self.marker]
+        """The marker as a path, 2 wide and centred on 0."""
+        return outline(self.marker)
 
 
 STYLES = (
@@ -37,17 +40,6 @@ STYLES = (
     Style("brown", "#7a4a2b", "#cf9e75", "P"),
     Style("slate", "#3d4f7d", "#a3b4e3", "p"),
 )
-OUTLINES = {
-    "o": "M10.5 4a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
-    "s": "M11 1h6v6h-6z",
-    "^": "M14 .5l3.6 7h-7.2z",
-    "v": "M14 7.5l3.6 -7h-7.2z",
-    "D": "M14 0l4 4l-4 4l-4 -4z",
-    "X": "M10.5 2.2l1.7 -1.7l1.8 1.8l1.8 -1.8l1.7 1.7l-1.8 1.8l1.8 1.8l-1.7 1.7l-1.8 -1.8l-1.8 1.8l-1.7 -1.7l1.8 -1.8z",
-    "P": "M12.8 .5h2.4v2.3h2.3v2.4h-2.3v2.3h-2.4v-2.3h-2.3v-2.4h2.3z",
-    "p": "M14 .4l3.8 2.8l-1.5 4.4h-4.6l-1.5 -4.4z",
-}
-"""the markers as paths on a swatch of 28 by 8, for legends"""
 OF_POLICY = {
     "lor": 0,
     "LOR": 0,

@@ -202,9 +202,12 @@ def test_fields_are_filtered_in_a_window_of_their_own(browser: Chrome, parts: Pa
     assert evaluate(browser, f"return {STATUS}") == "162 runs in 54 points."
     press(browser, ".filters button", "all of part")
     assert evaluate(browser, f"return {STATUS}").startswith("324 runs in 54 points. Points pool runs that differ in ")
+    seen = "return [...document.querySelectorAll('#explorer [popover]')].filter((e) => e.checkVisibility()).length"
+    assert evaluate(browser, seen) == 0
     evaluate(browser, "document.querySelector('#explorer .controls > .filters').lastElementChild.showPopover()")
+    assert evaluate(browser, seen) == 1
     opened(browser, "policy.window_s")
-    assert evaluate(browser, "return document.querySelectorAll('#explorer [popover]:popover-open').length") == 2
+    assert evaluate(browser, seen) == 2
     press(browser, ".filters button", "only 20")
     assert evaluate(browser, f"return {STATUS}") == "162 runs in 54 points."
     last = "return document.querySelector('#explorer .filters').lastElementChild.previousElementSibling.textContent"
@@ -309,6 +312,32 @@ def test_panels_may_have_y_axes_of_their_own(browser: Chrome, sweep: Path) -> No
     browser.refresh()
     explore(browser)
     assert len(set(evaluate(browser, TICKS))) == 4, "the address holds it"
+
+
+def test_names_along_x_have_their_lines_beside_each_other(browser: Chrome, parts: Path) -> None:
+    show(browser, parts, 1200, "light")
+    explore(browser)
+    for name, value in (("x", "variant"), ("column", "gpus"), ("row", "rps")):
+        choose(browser, name, value)
+    script = """
+        const marks = [...document.querySelectorAll('#explorer .chart [aria-roledescription=point]')];
+        return marks.map((mark) => Math.round(mark.getBoundingClientRect().left));
+    """
+    lefts = evaluate(browser, script)
+    assert len(lefts) == 3 * 3 * 2 * 3
+    assert len(set(lefts)) == 3 * 2 * 3, "panels of a row, names, lines"
+
+
+def test_the_address_is_left_alone_until_something_is_chosen(browser: Chrome, sweep: Path) -> None:
+    show(browser, sweep, 1200, "light")
+    evaluate(browser, "location.hash = 'methods'")
+    explore(browser)
+    assert evaluate(browser, "return location.hash") == "#methods"
+    browser.get("about:blank")
+    browser.get(f"{sweep.as_uri()}#y=hit_ratio&lines=2")
+    until(browser, "document.getElementById('explorer').dataset.drawn")
+    assert abs(evaluate(browser, "return document.getElementById('explorer').getBoundingClientRect().top")) < 60
+    assert lines(browser) == {"random"}, "a link to a view opens there"
 
 
 @pytest.mark.parametrize("scheme", sampled(["light", "dark"], 2))

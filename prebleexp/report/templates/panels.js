@@ -48,6 +48,8 @@
     const look = (range) => ({ field: "colour", type: "nominal", title: colour.title, scale: { domain: colour.names, range },
       legend: whole ? { orient: "top", columns: Math.max(1, Math.floor(width / 220)), labelLimit: 200, symbolOpacity: 1 } : null });
     if (colour) encoding.color = look(colour.looks.map((one) => one.colour));
+    // beside each other, unless x tells them apart itself
+    if (colour && !x.numeric && colour.title !== x.title) encoding.xOffset = { field: "colour", type: "nominal", scale: { domain: colour.names } };
     const dash = colour && colour.looks.some((one) => one.dashed) ? { strokeDash: look(colour.looks.map((one) => (one.dashed ? [6, 4] : [1, 0]))) } : {};
     const shape = colour ? { shape: look(colour.looks.map((one) => one.outline)) } : {};
     const tooltip = [{ field: "told", title: "run" }, { field: "x", title: x.title }, ...(colour ? [{ field: "colour", title: colour.title }] : []),

@@ -225,6 +225,21 @@ def test_a_sweep_prints_a_line_per_cell_and_writes_database_and_report(run: Run,
         assert found == (12,)
 
 
+@pytest.mark.parametrize("sweep", [("-m", "policy=lor,random"), ("+sweeps=fig1a",)])
+def test_a_page_draws_the_metrics_that_are_asked_for(run: Run, tmp_path: Path, sweep: tuple[str, ...]) -> None:
+    """Of a sweep of one's own it drew normalised latency and nothing else."""
+    arguments = (*sweep, "gpus=2", "rps=1,2", "duration_s=3", "replications=1", "sweep.name=asked")
+    code, _, err = run(*arguments, "report.metrics=[ttft_p99_s,hit_ratio]")
+    assert code == 0, err
+    figures = tmp_path / "reports" / "asked" / "figures"
+    assert {file.stem for file in figures.iterdir()} == {"ttft_p99_s", "hit_ratio"}
+    page = (figures.parent / "index.html").read_text()
+    assert "Hit ratio against request rate" in page
+    code, _, err = run(*arguments, "report=none", "reports_dir=none")
+    assert code == 0
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_sweep_of_the_package_may_be_narrowed_on_the_command_line(run: Run, tmp_path: Path) -> None:
     code, out, err = run("+sweeps=fig1a", "gpus=4", "rps=1,2", "replications=2", "duration_s=5")
     assert code == 0

@@ -190,7 +190,7 @@ def test_tables_sort_filter_and_copy(browser: Chrome, sweep: Path) -> None:
     evaluate(browser, press, 1)
     assert evaluate(browser, column, 1) == before
     evaluate(browser, press, 3)
-    latencies = [float(text.split(" ± ")[0]) for text in evaluate(browser, column, 3)]
+    latencies = [float(text.split(" ± ")[0].replace(",", "")) for text in evaluate(browser, column, 3)]
     assert latencies == sorted(latencies)
     script = """
         const input = document.querySelector('main .tools input');
@@ -397,7 +397,9 @@ def test_the_report_of_the_paper_is_used(
 ) -> None:
     show(browser, paper, width, scheme)
     script = """
-        const input = document.querySelector('main figure ~ .text .tools input');
+        const table = [...document.querySelectorAll('.numbers')].find((one) => one.textContent.includes('rps'));
+        table.open = true;
+        const input = table.querySelector('.tools input');
         input.value = '8 PREBLE';
         input.dispatchEvent(new Event('input'));
         return input.parentElement.querySelector('[role=status]').textContent;
@@ -411,7 +413,7 @@ def test_the_report_of_the_paper_is_used(
     untroubled(browser, paper)
     folder = Path(pytestconfig.getoption("--pictures") or tmp_path)
     (folder / "fig1a.png").write_bytes((paper.parent / "figures" / f"{FIGURE}-1A.png").read_bytes())
-    for name, target in (("findings", "findings"), ("explorer", "explorer")):
+    for name, target in (("findings", "answer"), ("explorer", "explorer")):
         evaluate(browser, "document.getElementById(arguments[0]).scrollIntoView()", target)
         time.sleep(0.3)
         picture = base64.b64decode(browser.get_screenshot_as_base64())

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH_IN, ALONE_IN = 4.8, 7.0
+WIDTH_IN, ALONE_IN = 4.8, 5.6
 """of one of several panels, and of one that has all the room"""
 ROW_IN, TEXT_IN, DOT_IN = 0.2, 0.155, 0.06
 TOP_IN, BOTTOM_IN, RIGHT_IN = 0.08, 0.28, 0.2
-NAME_LETTERS, ALONE_LETTERS = 27, 44
+NAME_LETTERS, ALONE_LETTERS = 27, 36
 """of a row's name; a longer one is broken between words"""
 FAR = 2.5
 """an end that is so many times as far out as nine of ten dots are is beyond the axis, where an arrow has its number"""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH_IN, HEIGHT_IN = 4.8, 2.7
+WIDTH_IN, HEIGHT_IN = 4.8, 3.0
 LEFT_IN, BOTTOM_IN, TOP_IN = 0.5, 0.26, 0.12
 LABEL_GAP_IN = 0.16
 RULE_IN = 0.1
@@ -100,7 +100,7 @@ def panel(lines: Sequence[Line], scales: Scales, *, name: str, title: str, descr
         axes = figure.add_axes((*box, 1 - box[0] - right / WIDTH_IN, 1 - box[1] - TOP_IN / HEIGHT_IN))
         _scale(axes, scales)
         for line in lines:
-            _draw(axes, line, scales)
+            _draw(axes, line, scales, min(0.14, 0.4 / len(lines)))
         if labelled:
             _label(figure, axes, lines, scales)
 
@@ -115,7 +115,8 @@ def _scale(axes: Axes, scales: Scales) -> None:
     if scales.y_log:
         axes.set_yscale("log")
         decades = math.log10(scales.y_limits[1] / scales.y_limits[0])
-        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if decades < 2.6 else (1,)))
+        subs = (1, 1.5, 2, 3, 5, 7) if decades < 0.9 else (1, 2, 5) if decades < 2.6 else (1,)
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=subs))
     else:
         axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, _: tick(y)))
@@ -128,16 +129,15 @@ def _scale(axes: Axes, scales: Scales) -> None:
     quiet(axes, "y")
 
 
-def _draw(axes: Axes, line: Line, scales: Scales) -> None:
+def _draw(axes: Axes, line: Line, scales: Scales, shade: float) -> None:
+    """`shade` is the band's: the more there are, the lighter each."""
     nan = math.nan
     x = [x for x, _, _ in line.points]
     mean = [nan if mean is None else mean for _, mean, _ in line.points]
     half = [nan if half is None else half for _, _, half in line.points]
-    # on a log axis a band is as long downwards as upwards: it may reach below zero, which is not on the axis
-    low = [m * m / (m + h) if scales.y_log else m - h for m, h in zip(mean, half, strict=True)]
-    high = [m + h for m, h in zip(mean, half, strict=True)]
+    low, high = zip(*(band(m, h, log=scales.y_log) for m, h in zip(mean, half, strict=True)), strict=True)
     colour = line.style.light
-    axes.fill_between(x, low, high, color=colour, alpha=0.14, linewidth=0)
+    axes.fill_between(x, low, high, color=colour, alpha=shade, linewidth=0)
     alone = [i for i in range(len(x)) if not any(_measured(line, j) for j in (i - 1, i + 1)) and _measured(line, i)]
     for i in alone:  # a band needs two points: a point between gaps has a bar
         if not math.isnan(half[i]):
@@ -152,6 +152,11 @@ def _draw(axes: Axes, line: Line, scales: Scales) -> None:
         markersize=4.5,
         markeredgewidth=0,
     )
+
+
+def band(mean: float, half_width: float, *, log: bool) -> tuple[float, float]:
+    """Its ends. On a log axis it is as long downwards as upwards: it may reach below zero, which is not on the axis."""
+    return mean * mean / (mean + half_width) if log else mean - half_width, mean + half_width
 
 
 def _measured(line: Line, i: int) -> bool:

@@ -23,6 +23,15 @@ from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout,
 from prebleexp.report.wording import axis_label, condition, conditions, interval, lower_first, percent, plain, slug
 
 MOST_PANELS = 24
+OTHERS = {
+    "ttft_p99_s": (
+        "TTFT p99, s",
+        "Time to first token that 99 % of a run's requests stay below; mean over the seeds. Requests without a first "
+        "token are not in it.",
+    ),
+    "hit_ratio": ("hit ratio", "Prompt tokens found in the prefix cache over all prompt tokens of all prefills."),
+}
+"""metrics that every table has too: (words, meaning)"""
 
 
 @dataclass(frozen=True)
@@ -279,6 +288,7 @@ def _caption(shown: Shown, scales: Scales, by_row: bool) -> str:
 
 def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
     axes = tuple(Column(axis, all(not isinstance(p.at[axis], str) for p in found)) for axis in where.axes)
+    others = {metric: words for metric, words in OTHERS.items() if metric != measure.metric}
     return Table(
         columns=(
             *axes,
@@ -290,15 +300,7 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
                 "behind ±, are 95 % confidence intervals of the mean over k seeds (Student's t):",
                 "confidence_interval",
             ),
-            Column(
-                "TTFT p99, s",
-                True,
-                "Time to first token that 99 % of a run's requests stay below; mean over the seeds. Requests without a "
-                "first token are not in it.",
-            ),
-            Column(
-                "hit ratio", True, "Prompt tokens found in the prefix cache over all prompt tokens of all prefills."
-            ),
+            *(Column(words, True, meaning) for words, meaning in others.values()),
             Column("finished", True, "Finished requests over all requests, over all seeds."),
         ),
         rows=tuple(
@@ -306,8 +308,7 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
                 *(plain(point.at[axis]) for axis in where.axes),
                 interval(point.interval),
                 _seeds(point),
-                interval(point.interval_of("ttft_p99_s")),
-                interval(point.interval_of("hit_ratio")),
+                *(interval(point.interval_of(metric)) for metric in others),
                 percent(point.share("n_finished", "n_requests")),
             )
             for point in found
@@ -317,20 +318,20 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
 
 def _data(found: Sequence[Point], where: Layout, measure: Measure) -> Data:
     measured = (measure.metric, "half_width_95", "seeds", "runs")
-    others = ("ttft_p99_s", "ttft_p99_s_half_width_95", "hit_ratio", "hit_ratio_half_width_95", "finished")
+    others = [metric for metric in OTHERS if metric != measure.metric]
+    names = [name for metric in others for name in (metric, f"{metric}_half_width_95")]
     rows = (
         (
             *(point.at[axis] for axis in where.axes),
             *(point.interval_of(point.metric) or (None, None)),
             len(point.values),
             len(point.rows),
-            *(point.interval_of("ttft_p99_s") or (None, None)),
-            *(point.interval_of("hit_ratio") or (None, None)),
+            *(number for metric in others for number in point.interval_of(metric) or (None, None)),
             point.share("n_finished", "n_requests"),
         )
         for point in found
     )
-    return Data((*where.axes, *measured, *others), tuple(rows))
+    return Data((*where.axes, *measured, *names, "finished"), tuple(rows))
 
 
 def _seeds(point: Point) -> str:

@@ -29,7 +29,7 @@ NOTE = (
 SAID = {
     Verdict.REPRODUCED: "reproduced",
     Verdict.SMALLER: "smaller than published",
-    Verdict.MIXED: "true in some places alone",
+    Verdict.MIXED: "true only in some places",
     Verdict.NONE: "without an effect",
     Verdict.OPPOSITE: "the opposite",
     Verdict.NOT_MEASURED: "not measured",
@@ -99,8 +99,8 @@ def answer(found: Sequence[Finding]) -> Answer:
         verdicts = [verdict for finding in found for of, verdict in finding.verdicts if of == variant]
         counts = [(verdicts.count(verdict), words) for verdict, words in SAID.items()]
         said.setdefault(listed([f"{count} {words}" for count, words in counts if count]), []).append(variant)
-    parts = [f"{listed(of)} {text}" for text, of in said.items()]
-    return Answer(f"Of {len(found)} claims of the paper, {'; '.join(parts)}.", "The paper's claim", variants, rows)
+    parts = [f"{listed(of)}: {text}" for text, of in said.items()]
+    return Answer(f"Of the paper's {len(found)} claims, {'; '.join(parts)}.", "The paper's claim", variants, rows)
 
 
 def _cell(verdict: Verdict, finding: Finding, variant: str) -> Cell:

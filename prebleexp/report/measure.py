@@ -65,6 +65,7 @@ class Measure:
 
 
 def of_metric(name: str) -> Measure:
-    """Any metric of a run."""
+    """Any metric of a run. Its meaning does not name a unit, which may be another one."""
     metric = DECLARED[name]
-    return Measure(name, metric.words, metric.unit, metric.meaning, metric.better)
+    meaning = metric.meaning.replace(", in seconds,", "").replace(", in seconds per token,", "")
+    return Measure(name, metric.words, metric.unit, meaning, metric.better)

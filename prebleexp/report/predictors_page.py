@@ -7,10 +7,10 @@ from typing import Any
 
 from prebleexp.report import draw, frame
 from prebleexp.report.canvas import POINTS
-from prebleexp.report.draw import Line, Scales
+from prebleexp.report.draw import Line, Scales, labels_fit
 from prebleexp.report.figures import Column, Entry, Panel, Table
 from prebleexp.report.palette import styles
-from prebleexp.report.wording import NOTHING, interval, number, percent_difference
+from prebleexp.report.wording import NOTHING, interval, number, percent_difference, slug
 
 SCORES = {
     "accuracy": ("accuracy", "Share of requests whose bin was told."),
@@ -46,6 +46,15 @@ COSTS = {
 }
 MIB = 2**20
 DIAGONAL = "as often right as sure"
+SURE, PRODUCED = "how sure the predictor was of the bin it told", "tokens produced so far"
+CALIBRATION = (
+    "Ten groups of equally many requests, by how sure the predictor was. A predictor whose probabilities can be "
+    "believed is on the diagonal."
+)
+REFINEMENT = (
+    "Requests that have not ended after so many tokens: the error of the first estimate less what was produced, and of "
+    "one that Bayes' rule over the bins has refined by the tokens seen (after TRAIL, without access to the model)."
+)
 METRICS = {"accuracy": ("accuracy", True), "mae_tokens": ("mean absolute error", False)}
 """what pairs are compared by, and whether more is better"""
 
@@ -65,9 +74,9 @@ def render(numbers: Mapping[str, Any], published: Mapping[str, float], command: 
         estimates=_table(everyone, ESTIMATES),
         costs=_costs(predictors),
         meanings=[(name, meaning) for name, meaning in {**SCORES, **ESTIMATES, **COSTS}.values() if meaning],
-        panels=[
-            _panel("Calibration", "share that was right", _calibration(predictors), "calibration"),
-            _panel("What is left", "mean absolute error, tokens", _refinement(predictors), "refinement"),
+        figures=[
+            _figure("Calibration", "share that was right", SURE, _calibration(predictors), CALIBRATION),
+            _figure("What is left", "mean absolute error, tokens", PRODUCED, _refinement(predictors), REFINEMENT),
         ],
         confusions={name: _confusion(one) for name, one in predictors.items()},
         cards={name: _card(one["card"]) for name, one in predictors.items()},
@@ -145,15 +154,27 @@ def _refinement(predictors: Mapping[str, Any]) -> dict[str, list[tuple[float, fl
     return found
 
 
-def _panel(title: str, y: str, of: Mapping[str, Sequence[tuple[float, float]]], name: str) -> tuple[Panel, Any, str]:
-    """The drawing, its legend, and what its y axis is."""
+def _figure(
+    title: str, y: str, x: str, of: Mapping[str, Sequence[tuple[float, float]]], caption: str
+) -> dict[str, Any]:
+    """What templates/figure.html.j2 draws."""
     looks = styles(of)
-    lines = [Line(one, looks[one], tuple((x, value, None) for x, value in points)) for one, points in of.items()]
+    lines = [Line(one, looks[one], tuple((at, value, None) for at, value in points)) for one, points in of.items()]
     spoken = "; ".join(f"{one}: {number(points[0][1])} to {number(points[-1][1])}" for one, points in of.items())
-    scales = Scales.of(lines)
-    svg = draw.panel(lines, scales, name=name, title=f"{title}: {y}", description=spoken, labelled=False)
-    made = Panel(title, svg, draw.WIDTH_IN * POINTS, draw.HEIGHT_IN * POINTS)
-    return made, [Entry(name, look) for name, look in looks.items()], y
+    labelled = labels_fit(list(of))
+    svg = draw.panel(
+        lines, Scales.of(lines), name=slug(title), title=f"{title}: {y}", description=spoken, labelled=labelled
+    )
+    return {
+        "title": title,
+        "x": x,
+        "y": y,
+        "panels": [Panel("", svg, draw.WIDTH_IN * POINTS, draw.HEIGHT_IN * POINTS)],
+        "legend": [] if labelled else [Entry(name, look) for name, look in looks.items()],
+        "paired": False,
+        "left_out": 0,
+        "caption": caption,
+    }
 
 
 def _confusion(one: Mapping[str, Any]) -> dict[str, Any]:

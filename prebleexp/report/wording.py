@@ -50,10 +50,10 @@ def percent(share: float | None) -> str:
 
 
 def signed_percent(difference: float, half_width: float | None) -> str:
-    """+12 ± 3 %, with a decimal where that is known: for sentences"""
+    """+12 ± 3 %, with a decimal where that is known, for sentences; a half-width that rounds to nothing is not said."""
     digits = 0 if abs(difference) >= 0.1 or (half_width or 0) >= 0.1 else 1
-    half = f" ± {half_width * 100:,.{digits}f}" if half_width and half_width >= 0.0005 else ""
-    return _signed(f"{difference * 100:+,.{digits}f}{half} %")
+    half = f"{(half_width or 0) * 100:,.{digits}f}"
+    return _signed(f"{difference * 100:+,.{digits}f}{f' ± {half}' if float(half.replace(',', '')) else ''} %")
 
 
 def signed_range(low: float, high: float) -> str:

@@ -2,7 +2,7 @@
 // Panels of lines, or of single runs, as a Vega-Lite chart, from points { x, y, low, high, colour, panel }.
 (() => {
   const LEAST_PX = 190, LABELS_PX = 50, RIGHT_PX = 20, LABEL_PX = 110, NUMBER = ",.4~r";
-  const ROUND = "indexof([1, 2, 5], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0";
+  const beginsWith = (digits) => `indexof([${digits}], round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0`;
   const titled = (text) => ({ text, anchor: "start", fontWeight: "normal", fontSize: 12, offset: 8 });
 
   // as many panels in a row as are wide enough, in rows of one length
@@ -30,7 +30,8 @@
     const columns = panels.length ? inRow(across, width) : 1;
     const panelWidth = Math.max(120, Math.floor((width - 4) / columns) - LABELS_PX - RIGHT_PX);
 
-    const named = tall ? { condition: { test: ROUND, value: 1 }, value: 0 } : 1;
+    const round = beginsWith(free ? [1, 2, 3, 5, 7] : [1, 2, 5]); // a panel alone may span less than a decade
+    const named = tall ? { condition: { test: round, value: 1 }, value: 0 } : 1;
     const along = { field: "x", type: x.numeric ? "quantitative" : "nominal", title: x.title };
     if (x.numeric) {
       along.scale = wide ? { type: "log", base: 2, nice: false } : { zero: false };
@@ -42,7 +43,7 @@
     const up = {
       field: "y", type: "quantitative", title: y.title, scale: tall ? { type: "log", nice: false } : { zero: !single },
       axis: { title: null, tickCount: 5, ticks: false, labelPadding: 6, gridOpacity: named, minExtent: LABELS_PX, maxExtent: LABELS_PX, labelOverlap: true,
-        labelExpr: `${tall ? ROUND : true} ? format(datum.value, abs(datum.value) < 1e5 ? '${NUMBER}' : '~s') : ''` },
+        labelExpr: `${tall ? round : true} ? format(datum.value, abs(datum.value) < 1e5 ? '${NUMBER}' : '~s') : ''` },
     };
     const encoding = { x: along, y: up };
     const look = (range) => ({ field: "colour", type: "nominal", title: colour.title, scale: { domain: colour.names, range },

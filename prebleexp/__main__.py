@@ -171,7 +171,7 @@ def _launch(loader: ConfigLoaderImpl, master: DictConfig, session: Session) -> N
     from omegaconf import OmegaConf
 
     from prebleexp.launch.messages import one_line
-    from prebleexp.report.measures import DRAWINGS
+    from prebleexp.paper.figures import DRAWINGS
 
     for figure in session.settings.figures:
         if figure.draw not in DRAWINGS:

@@ -57,7 +57,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     from omegaconf import OmegaConf, open_dict
 
     from prebleexp.launch.rows import failure
-    from prebleexp.report.findings import findings, overview
+    from prebleexp.paper.findings import NOTE, findings, overview
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -78,6 +78,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         rows,
         [*([overview(found, drawings)] if found else []), *_figures(session, drawings)],
         findings=found,
+        note=NOTE,
         failures=[failure(result) for result in session.failed],
         provenance=_provenance(session),
         parts=settings.figures[0].parts if settings.figures else (),
@@ -104,6 +105,7 @@ def _provenance(session: Session) -> dict[str, str]:
 
 
 def _figures(session: Session, drawings: Drawings) -> list[Figure]:
+    from prebleexp.paper.figures import DRAWINGS
     from prebleexp.report.figures import figure
 
     settings = session.settings
@@ -118,6 +120,7 @@ def _figures(session: Session, drawings: Drawings) -> list[Figure]:
         figure(
             one.draw,
             [row for part in one.parts for row in parts[part]],
+            how=DRAWINGS[one.draw],
             number=one.number,
             title=one.title,
             command=f"python -m prebleexp +sweeps={one.sweep}" if one.sweep else "",

@@ -33,6 +33,7 @@ LEVELS = {
     "launch": 5,
     "store": 5,
     "report": 5,
+    "paper": 6,
     "sql": 6,
     "bench": 6,
     "publish": 7,

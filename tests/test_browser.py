@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from selenium.webdriver import Chrome
 
+from prebleexp.paper.findings import findings
 from prebleexp.report import page
 from prebleexp.report.figures import figure
-from prebleexp.report.findings import findings
 from tests.chromium import complaints, requested, show
 from tests.conftest import browser as fixture
 from tests.sampled import sampled

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prebleexp.intervals import mean_interval
-from prebleexp.report.claims import VARIANTS, claims
-from prebleexp.report.effects import Effect, Side, Verdict, effect, overall
-from prebleexp.report.findings import findings, signed
-from prebleexp.report.measures import DRAWINGS, gains, with_variance
+from prebleexp.paper.claims import VARIANTS, claims
+from prebleexp.paper.effects import Effect, Side, Verdict, effect, overall
+from prebleexp.paper.figures import DRAWINGS, gains, with_variance
+from prebleexp.paper.findings import findings, signed
 from prebleexp.report.summary import Row
 
 PLAIN, AWARE = Side("p", "PREBLE"), Side("p", "length-aware PREBLE")
@@ -142,7 +142,7 @@ def test_every_figure_draws_a_sweep_of_two_variants() -> None:
         for row in found + [{**row, "line": "PREBLE, switched"} for row in found if row["line"] == "LOR"]
     ]
     for name in DRAWINGS:
-        drawn = figure(name, found, number="9", command="python")
+        drawn = figure(name, found, how=DRAWINGS[name], number="9", command="python")
         assert drawn.paired == (name != "regret_against_quality")
         assert len(drawn.panels) == PANELS.get(name, 6)
         assert all("<svg" in panel.svg for panel in drawn.panels)

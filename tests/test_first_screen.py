@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome
 
+from prebleexp.paper.findings import findings, overview
 from prebleexp.report import page
 from prebleexp.report.drawings import Drawings
 from prebleexp.report.figures import figure
-from prebleexp.report.findings import findings, overview
 from tests.chromium import evaluate, show
 from tests.sweep_rows import SWEEP, part_rows, rows
 from tests.test_findings import made_up

@@ -8,20 +8,22 @@ from xml.etree import ElementTree
 
 import pytest
 
+from prebleexp.paper.figures import DRAWINGS
+from prebleexp.paper.findings import answer, findings, overview
+from prebleexp.paper.quality import ALL_LOADS
 from prebleexp.report import dots, draw
 from prebleexp.report.dots import Dot, DotRow
 from prebleexp.report.draw import Line, Scales, labels_fit
 from prebleexp.report.drawings import Drawings
 from prebleexp.report.figures import Figure, figure
-from prebleexp.report.findings import answer, findings, overview
 from prebleexp.report.palette import STYLES
-from prebleexp.report.quality import ALL_LOADS
 from prebleexp.report.summary import Row
 from prebleexp.report.wording import tick
 from tests.sweep_rows import part_rows, rows
 from tests.test_findings import made_up
 
 AXES = ("gpus", "rps", "policy")
+REGRET = DRAWINGS["regret_against_quality"]
 LOOK = {"name": "n", "title": "t", "description": "d"}
 
 
@@ -139,7 +141,7 @@ def predictions() -> list[Row]:
 
 
 def test_the_prediction_page_is_answered_in_a_sentence_a_table_of_words_and_one_plot() -> None:
-    found = figure("regret_against_quality", predictions(), number="Q1")
+    found = figure("regret", predictions(), how=REGRET, number="Q1")
     assert found.headline == (
         "With any trained predictor, latency is within 0.0 % of the oracle's (e2) and −3.0 to +0.2 % (least_work); "
         "waiting 17 ms for net costs 2.0 %; the worst that was tried is noise 2 with e2: +30 %."
@@ -159,7 +161,7 @@ def test_the_prediction_page_is_answered_in_a_sentence_a_table_of_words_and_one_
 
 def test_without_an_oracle_it_says_what_is_missing() -> None:
     told = [row for row in predictions() if row["line"] != "oracle"]
-    assert figure("regret_against_quality", told).headline.startswith("No run that was told the truth")
+    assert figure("regret", told, how=REGRET).headline.startswith("No run that was told the truth")
 
 
 def test_causes_are_differences_from_the_line_that_they_are_switched_on() -> None:
@@ -167,7 +169,7 @@ def test_causes_are_differences_from_the_line_that_they_are_switched_on() -> Non
         [row | {"line": line, "norm_latency_mean_s": level} for row in part_rows() if row["line"] == "LOR"]
         for line, level in (("LOR", 1.0), ("LOR, charged", 1.5))
     ]
-    found = figure("change_by_switch", [*one, *other], number="A")
+    found = figure("change_by_switch", [*one, *other], number="A", how=DRAWINGS["change_by_switch"])
     assert {row[found.data.columns.index("line")] for row in found.table.rows} == {"LOR, charged"}
     changes = [row[found.data.columns.index("change")] for row in found.data.rows]
     assert changes == pytest.approx([50.0] * len(changes))

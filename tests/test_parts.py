@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from prebleexp.errors import InvalidInput
 from prebleexp.launch.parts import Place, figures_of, jobs, parts_of
-from prebleexp.report.measures import DRAWINGS
+from prebleexp.paper.figures import DRAWINGS
 from tests.recordings import ROOT
 
 PARSER = OverridesParser.create()

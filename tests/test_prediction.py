@@ -27,7 +27,7 @@ from prebleexp.launch import configure
 from prebleexp.lengths.binned import Binned, packaged
 from prebleexp.lengths.predicted import Predicted
 from prebleexp.overhead.model import Overhead
-from prebleexp.report.quality import ALL_LOADS, with_regret
+from prebleexp.paper.quality import ALL_LOADS, with_regret
 from prebleexp.sim.types import COLUMNS
 from prebleexp.workloads.instructions import PACKAGED, Instructions
 from prebleexp.workloads.output_length import OutputLength

@@ -6,13 +6,12 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from prebleexp.experiment import durable
 from prebleexp.report.figures import Figure, Table
-from prebleexp.report.findings import Finding
+from prebleexp.report.finding import Finding
 from prebleexp.report.sheet import pdf, png, sheet
 
 FORMATS = ("svg", "pdf", "png", "csv", "tex")
@@ -78,17 +77,7 @@ def report_json(
     whole = {
         "sweep": about,
         "findings": [
-            {
-                "name": one.name,
-                "claim": one.claim,
-                "verdicts": {variant: verdict.value for variant, verdict in one.verdicts},
-                "sentences": one.sentences,
-                "effects": [
-                    {"variant": variant, **asdict(effect), "verdict": effect.verdict.value}
-                    for variant, effect in one.measured
-                ],
-            }
-            for one in findings
+            {"name": one.name, "claim": one.claim, "sentences": one.sentences, **one.numbers} for one in findings
         ],
         "figures": [
             {

@@ -112,18 +112,19 @@ def figure(
     rows: Sequence[Row],
     axes: Sequence[str] = (),
     *,
+    how: Drawing | None = None,
     number: str = "",
     title: str = "",
     command: str = "",
     drawings: Drawings | None = None,
 ) -> Figure:
-    """The figure of this name, or of a metric. `axes` are the swept keys in order; those of a sweep of several parts
-    are known.
+    """The figure of this name, or of a metric, or drawn as `how` says. `axes` are the swept keys in order; those of a
+    sweep of several parts are known.
 
     `number` and `title` are what the report calls it, `command` makes it alone; `drawings` has what is drawn already.
     Raises InvalidInput for an unknown name.
     """
-    how = drawing(name)
+    how = how or drawing(name)
     own_name = slug(f"{name}{number and f'-{number}'}")
     rows = how.prepare(rows)
     where = how.where or layout(rows, axes or how.axes)

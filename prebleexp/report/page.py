@@ -11,7 +11,7 @@ from pathlib import Path
 from prebleexp.losses import unserved
 from prebleexp.report import explorer, export, frame
 from prebleexp.report.figures import Column, Figure, Table
-from prebleexp.report.findings import NOTE, Finding
+from prebleexp.report.finding import Finding
 from prebleexp.report.methods import methods
 from prebleexp.report.summary import REPLICATION, Row, Value
 from prebleexp.report.wording import number, plain
@@ -46,6 +46,8 @@ class Report:
     rows: Sequence[Row]
     figures: Sequence[Figure]
     findings: Sequence[Finding] = ()
+    note: str = ""
+    """how the findings' effects are measured"""
     failures: Sequence[Row] = ()
     provenance: Mapping[str, Value] | None = None
     parts: Sequence[str] = ()
@@ -81,7 +83,7 @@ def render(report: Report) -> str:
         contents=_contents(report),
         figures=report.figures,
         findings=report.findings,
-        findings_note=NOTE,
+        findings_note=report.note,
         facts=_facts(list(runs.values()), report.failures),
         failures=_failures(report.failures, report.sweep.axes),
         methods=methods(list(runs.values())),

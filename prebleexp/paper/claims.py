@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from prebleexp.report.effects import Side
-from prebleexp.report.measures import AWARE, PLAIN
+from prebleexp.paper.effects import Side
 
+PLAIN, AWARE = "PREBLE", "length-aware PREBLE"
+"""the lines whose difference is the gain of knowing output lengths"""
 VARIANTS = {"released": "as released", "described": "as described"}
 BASELINES = ("LOR", "round robin", "random")
 

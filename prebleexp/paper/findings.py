@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from prebleexp.metrics import NEITHER
+from prebleexp.paper.claims import VARIANTS, Claim, Comparison, claims
+from prebleexp.paper.effects import Effect, Verdict, effect, overall
 from prebleexp.report.answer import Answer, Cell, Tone
-from prebleexp.report.claims import VARIANTS, Claim, Comparison, claims
 from prebleexp.report.dots import Dot, DotRow
 from prebleexp.report.drawings import Drawings
-from prebleexp.report.effects import Effect, Verdict, effect, overall
 from prebleexp.report.figures import Column, Data, Entry, Figure, Table, dot_panels
+from prebleexp.report.finding import Finding
 from prebleexp.report.measure import Measure
 from prebleexp.report.palette import STYLES
 from prebleexp.report.summary import Row
@@ -46,48 +47,45 @@ EFFECT, PUBLISHED = STYLES[0], STYLES[3]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A claim, what each variant says of it, and the numbers."""
+class Judged(Finding):
+    """With what each variant says of the claim, and the effects behind that."""
 
-    name: str
-    short: str
-    claim: str
     verdicts: tuple[tuple[str, Verdict], ...]
     """(variant, verdict)"""
-    sentences: tuple[str, ...]
-    effects: Table
-    causes: Table
-    measured: tuple[tuple[str, Effect], ...]
-    """(variant, effect) behind the verdicts, then the suspected causes"""
     tested: tuple[tuple[str, Effect], ...]
-    """those behind the verdicts"""
+    """(variant, effect)"""
 
 
-def findings(parts: Mapping[str, Sequence[Row]]) -> list[Finding]:
+def findings(parts: Mapping[str, Sequence[Row]]) -> list[Judged]:
     """One for each claim. `parts` are the rows of the sweep `paper`, by part; what is missing is not measured."""
     return [_finding(claim, parts) for claim in claims()]
 
 
-def _finding(claim: Claim, parts: Mapping[str, Sequence[Row]]) -> Finding:
+def _finding(claim: Claim, parts: Mapping[str, Sequence[Row]]) -> Judged:
     tests = {variant: _effects(claim.tests.get(variant, ()), parts) for variant in VARIANTS.values()}
     causes = {variant: _effects(claim.causes.get(variant, ()), parts) for variant in VARIANTS.values()}
     verdicts = tuple((variant, overall(found)) for variant, found in tests.items())
     sentences = [_result(claim, variant, found) for variant, found in tests.items()]
     sentences += [_cause(variant, found) for variant, found in causes.items() if found]
-    return Finding(
+    tested = tuple((variant, one) for variant, effects in tests.items() for one in effects)
+    switched = tuple((variant, one) for variant, effects in causes.items() for one in effects)
+    effects = [
+        {"variant": variant, **asdict(one), "verdict": one.verdict.value} for variant, one in (*tested, *switched)
+    ]
+    return Judged(
         claim.name,
         claim.short,
         claim.text,
-        verdicts,
         tuple(sentences),
         _table(tests, verdict=True),
         _table(causes, verdict=False),
-        tuple((variant, one) for found in (tests, causes) for variant, effects in found.items() for one in effects),
-        tuple((variant, one) for variant, effects in tests.items() for one in effects),
+        {"verdicts": {variant: verdict.value for variant, verdict in verdicts}, "effects": effects},
+        verdicts,
+        tested,
     )
 
 
-def answer(found: Sequence[Finding]) -> Answer:
+def answer(found: Sequence[Judged]) -> Answer:
     """What became of all claims, in a sentence and in a table of words."""
     variants = tuple(dict.fromkeys(variant for finding in found for variant, _ in finding.verdicts))
     rows = tuple(
@@ -103,7 +101,7 @@ def answer(found: Sequence[Finding]) -> Answer:
     return Answer(f"Of the paper's {len(found)} claims, {'; '.join(parts)}.", "The paper's claim", variants, rows)
 
 
-def _cell(verdict: Verdict, finding: Finding, variant: str) -> Cell:
+def _cell(verdict: Verdict, finding: Judged, variant: str) -> Cell:
     measured = [one for of, one in finding.tested if of == variant and one.half_width is not None]
     if not measured:
         return Cell(verdict.value, TONES[verdict], "")
@@ -113,7 +111,7 @@ def _cell(verdict: Verdict, finding: Finding, variant: str) -> Cell:
     return Cell(verdict.value, TONES[verdict], signed_range(min(sizes), max(sizes)))
 
 
-def overview(found: Sequence[Finding], drawings: Drawings) -> Figure:
+def overview(found: Sequence[Judged], drawings: Drawings) -> Figure:
     """The effects behind all verdicts, a row for each claim, and what the paper published."""
     variants = tuple(dict.fromkeys(variant for finding in found for variant, _ in finding.verdicts))
     rows = {

@@ -1,0 +1,1 @@
+"""What belongs to this paper: its claims and what became of them, and the figures that only its sweeps have."""

@@ -81,6 +81,9 @@ class Comparison:
     """configurations that only one side has"""
     silent: tuple[int, int]
     """those of both in which A, and in which B, has no value: nothing was served"""
+    overall: tuple[float, float | None] | None
+    """mean of the cells' relative differences, each cell counting alike, and its half-width, over the seeds that all
+    of them have; without those that are incomparable, or have no such difference. None: there is no cell or no seed"""
 
     def count(self, verdict: Verdict) -> int:
         return sum(cell.verdict is verdict for cell in self.cells)
@@ -153,7 +156,8 @@ def compare(a: Sequence[Measured], b: Sequence[Measured], metric: str) -> Compar
     order = sorted(cells, key=lambda cell: [_rank(value) for value in cell.place.values()])
     left_out = len(ones) + len(others) - len({one for one, _ in matched}) - len({other for _, other in matched})
     silent = [[all(pair[i].metrics.get(metric) is None for pair in runs) for runs in pairs.values()] for i in (0, 1)]
-    return Comparison(metric, tuple(order), differs, fixed, left_out, (sum(silent[0]), sum(silent[1])))
+    overall = _overall(cells, list(common.values()), metric)
+    return Comparison(metric, tuple(order), differs, fixed, left_out, (sum(silent[0]), sum(silent[1])), overall)
 
 
 def _differing(a: Sequence[Measured], b: Sequence[Measured]) -> dict[str, tuple[Value, Value]]:
@@ -222,6 +226,21 @@ def _cell(
         verdict=verdict,
         runs=(of_a, of_b),
     )
+
+
+def _overall(
+    cells: Sequence[Cell], runs: Sequence[Sequence[tuple[Measured, Measured]]], metric: str
+) -> tuple[float, float | None] | None:
+    """Seeds are the replications: a cell's request stream is another cell's too, so cells are not independent."""
+    by_seed = [
+        {one.seed: (y - x) / abs(cell.a) for one, other in pairs for x, y in _values([(one, other)], metric)}
+        for cell, pairs in zip(cells, runs, strict=True)
+        if cell.difference is not None and cell.verdict is not Verdict.INCOMPARABLE
+    ]
+    seeds = [seed for seed in by_seed[0] if all(seed in cell for cell in by_seed)] if by_seed else []
+    if not seeds:
+        return None
+    return mean_interval([math.fsum(cell[seed] for cell in by_seed) / len(by_seed) for seed in seeds])
 
 
 def _verdict(pairs: Sequence[tuple[float, float]], mean: float, half: float | None, metric: str) -> Verdict:

@@ -22,23 +22,31 @@ Number = int | float | None
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """what is better"""
 STATISTICS = {"mean": "Mean", "p50": "Median", "p90": "90th percentile", "p99": "99th percentile"}
+CALLED = {"mean": "average", "p50": "median"}
+"""the others are called what they are named"""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that each request has one of, or none (NaN): its `STATISTICS` are metrics."""
+    """Something that each request has one of, or none (NaN): its `STATISTICS` are metrics. `meaning` begins with its
+    words, before a colon."""
 
     name: str
     of: Callable[[Outcome], Floats]
     unit: str
     meaning: str
 
+    @property
+    def words(self) -> str:
+        return self.meaning.partition(":")[0]
+
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a run."""
+    """A number of a run. `words` say it in a sentence or at an axis."""
 
     name: str
+    words: str
     of: Callable[[Served], Number]
     unit: str
     better: str
@@ -98,13 +106,15 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _count(state: State, better: str, meaning: str) -> Metric:
-    return Metric(f"n_{state.name.lower()}", lambda run: run.states[state], "requests", better, meaning)
+    name = state.name.lower()
+    return Metric(f"n_{name}", f"{name} requests", lambda run: run.states[state], "requests", better, meaning)
 
 
 def _statistic(one: Quantity, i: int, name: str) -> Metric:
     in_unit = "in seconds per token" if one.unit == "s/token" else "in seconds"
     meaning = f"{STATISTICS[name]} over the requests that have one, {in_unit}, of the {one.meaning}."
-    return Metric(f"{one.name}_{name}_s", lambda run: run.statistics[one.name][i], one.unit, LOWER, meaning)
+    words = f"{CALLED.get(name, name)} {one.words}"
+    return Metric(f"{one.name}_{name}_s", words, lambda run: run.statistics[one.name][i], one.unit, LOWER, meaning)
 
 
 # fmt: off
@@ -117,46 +127,53 @@ QUANTITIES = (
     Quantity("norm_latency", lambda made: _each(made.latency_s, made.output_seen), "s/token",
              "normalised latency: latency / output tokens"),
     Quantity("overhead", lambda made: made.overhead_s, "s",
-             "time that the routing decision took, by the overhead model; nothing with overhead=none"),
+             "scheduling overhead: time that the routing decision took, by the overhead model; nothing with "
+             "overhead=none"),
 )
 _METRICS = (
-    Metric("n_requests", lambda run: len(run.made), "requests", NEITHER, "Requests that arrived."),
+    Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests that arrived."),
     _count(State.FINISHED, HIGHER, "Requests whose last token came."),
     _count(State.RUNNING, LOWER, "Requests that were in a batch when the run ended."),
     _count(State.QUEUED, LOWER, "Requests that waited on a GPU when the run ended."),
     _count(State.UNROUTED, LOWER, "Requests that no GPU had been chosen for when the run ended."),
     _count(State.REFUSED, LOWER, "Requests that were refused: by the router, or since no GPU can hold them."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
-    Metric("router_wait_mean_s", lambda run: _statistics(run.made.router_wait_s)[0], "s", LOWER,
-           "Mean time from a request's arrival until the router took it up, in seconds; above zero only where one "
-           "router serves decisions in turn (overhead=serial)."),
+    Metric("router_wait_mean_s", "average wait for the router", lambda run: _statistics(run.made.router_wait_s)[0], "s",
+           LOWER, "Mean time from a request's arrival until the router took it up, in seconds; above zero only where "
+           "one router serves decisions in turn (overhead=serial)."),
     # every admitted prompt token was either found or computed; the rest of what was forwarded is decoding
-    Metric("hit_ratio", lambda run: _ratio(run.total("hit_tokens"), run.total("hit_tokens", "prefilled_tokens")),
-           "share", HIGHER,
+    Metric("hit_ratio", "hit ratio",
+           lambda run: _ratio(run.total("hit_tokens"), run.total("hit_tokens", "prefilled_tokens")), "share", HIGHER,
            "Prompt tokens found in a GPU's prefix cache over all prompt tokens of all prefills, from 0 to 1."),
-    Metric("output_tokens_per_s", lambda run: _ratio(int(run.made.output_seen.sum()), run.made.end_s), "tokens/s",
-           HIGHER, "Output tokens reported, over the length of the run."),
-    Metric("requests_per_s", lambda run: _ratio(run.states[State.FINISHED], run.made.end_s), "requests/s", HIGHER,
+    Metric("output_tokens_per_s", "output token rate",
+           lambda run: _ratio(int(run.made.output_seen.sum()), run.made.end_s), "tokens/s", HIGHER,
+           "Output tokens reported, over the length of the run."),
+    Metric("requests_per_s", "rate of finished requests",
+           lambda run: _ratio(run.states[State.FINISHED], run.made.end_s), "requests/s", HIGHER,
            "Finished requests over the length of the run."),
-    Metric("output_tokens_mean", lambda run: float(run.lengths.mean()) if len(run.lengths) else None, "tokens", NEITHER,
+    Metric("output_tokens_mean", "average output length",
+           lambda run: float(run.lengths.mean()) if len(run.lengths) else None, "tokens", NEITHER,
            "Mean of the output lengths that requests have, whether or not they were served."),
-    Metric("output_tokens_variance", lambda run: float(run.lengths.var()) if len(run.lengths) else None, "tokens²",
-           NEITHER, "Their variance, in tokens²."),
-    Metric("told_error_tokens", lambda run: run.told[0], "tokens", LOWER,
+    Metric("output_tokens_variance", "variance of output lengths",
+           lambda run: float(run.lengths.var()) if len(run.lengths) else None, "tokens²", NEITHER,
+           "Their variance, in tokens²."),
+    Metric("told_error_tokens", "average error of told output lengths", lambda run: run.told[0], "tokens", LOWER,
            "Mean absolute difference of the output length that the policy was told and the true one, in tokens; of "
            "policies that read lengths alone."),
-    Metric("told_rank_correlation", lambda run: run.told[1], "−1 to 1", HIGHER,
+    Metric("told_rank_correlation", "rank correlation of told and true output lengths", lambda run: run.told[1],
+           "−1 to 1", HIGHER,
            "Spearman's rank correlation of the two: 1 for an oracle, 0 where all were told the same."),
-    Metric("evicted_tokens", lambda run: run.total("evicted_tokens"), "tokens", LOWER,
+    Metric("evicted_tokens", "evicted tokens", lambda run: run.total("evicted_tokens"), "tokens", LOWER,
            "Tokens of KV that prefix caches dropped for want of memory."),
-    Metric("retracted", lambda run: run.total("retracted"), "times", LOWER,
+    Metric("retracted", "retractions", lambda run: run.total("retracted"), "times", LOWER,
            "How often a running request was sent back to its queue for want of memory."),
-    Metric("peak_kv_tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
+    Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
-    Metric("requests_max_over_mean",
+    Metric("requests_max_over_mean", "requests of the busiest GPU over the mean",
            lambda run: _ratio(int(run.made.gpu_requests.max()) * len(run.made.gpu_requests), run.total("requests")),
            "ratio", LOWER, "Requests sent to the busiest GPU over the mean of all GPUs: 1 is perfect balance."),
-    Metric("end_s", lambda run: run.made.end_s, "s", LOWER, "When the run ended, in simulated seconds from its start."),
+    Metric("end_s", "end of the run", lambda run: run.made.end_s, "s", LOWER,
+           "When the run ended, in simulated seconds from its start."),
 )
 # fmt: on
 DECLARED = {one.name: one for one in _METRICS}

@@ -28,6 +28,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     started = Chrome(options=options, service=Service(driver))
+    started.get("about:blank")  # the page that it starts with asks for more
     yield started
     started.quit()
 

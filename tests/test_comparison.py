@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from prebleexp.__main__ import main
 from prebleexp.comparison import Limit, Measured, Verdict, compare, limit_of, metric_of
 from prebleexp.errors import InvalidInput
 from prebleexp.report import compare_page
+from prebleexp.report.compared import sentence
 from tests.test_report import HOSTILE, Page
 
 METRIC = "ttft_p99_s"
@@ -106,6 +108,101 @@ def test_what_cannot_be_compared_says_why(a: list[Measured], b: list[Measured], 
 def test_of_two_runs_of_a_cell_and_seed_the_later_counts() -> None:
     a = [Measured({"gpus": 1}, 0, {METRIC: value}, finished) for value, finished in ((5, "2026-02"), (7, "2026-01"))]
     assert compare(a, [Measured({"gpus": 1}, 0, {METRIC: 5}, "")], METRIC).cells[0].verdict is Verdict.EQUAL
+
+
+def by_cell(name: str, *cells: Sequence[float | None], **more: Any) -> list[Measured]:
+    return side(name, dict(enumerate(cells, 1)), **more)
+
+
+def test_the_overall_difference_has_the_seeds_as_its_replications() -> None:
+    # by hand: of cell 1, relative to 20: 0.05, 0.10, 0.15; of cell 2, relative to 10: -0.10, 0, -0.20; their means by
+    # seed: -0.025, 0.05, -0.025: mean 0, s = 0.0433013, half-width 4.302653 s/sqrt(3) = 0.107566
+    found = compare(by_cell("a", [10, 20, 30], [10, 10, 10]), by_cell("b", [11, 22, 33], [9, 10, 8]), METRIC)
+    assert found.overall is not None
+    assert found.overall == (pytest.approx(0, abs=1e-12), pytest.approx(0.107566, abs=1e-6))
+
+
+def test_the_overall_difference_is_of_seeds_that_all_cells_have() -> None:
+    found = compare(by_cell("a", [10, 10, 10], [10, 10]), by_cell("b", [11, 13, 90], [12, 12]), METRIC)
+    assert found.overall is not None
+    assert found.overall[0] == pytest.approx((0.15 + 0.25) / 2)
+    apart = compare(by_cell("a", [10, None], [None, 10]), by_cell("b", [11, 11], [12, 12]), METRIC)
+    assert apart.overall is None
+
+
+LOST, SERVED = {"n_requests": 100, "n_finished": 80, "n_refused": 20}, {"n_requests": 100, "n_finished": 100}
+
+
+def losing(runs: list[Measured], gpus: int) -> list[Measured]:
+    return [replace(run, metrics=run.metrics | (LOST if run.place["gpus"] == gpus else SERVED)) for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (
+            by_cell("a", [100, 101, 99], [50, 50, 50], [10, 10, 10]),
+            by_cell("b", [112, 113, 110], [54, 55, 53], [9.9, 10, 10.1]),
+            "B (e2) is 6.6 ± 1.7 % slower than A (lor) in p99 time to first token, on average over 3 configurations; "
+            "2 of 3 are worse and 1 undecided. Lower is better.",
+        ),
+        (
+            by_cell("a", [100, 101, 99]),
+            by_cell("b", [90, 90.5, 89.5]),
+            "B (e2) is 10.0 ± 1.2 % faster than A (lor) in p99 time to first token. Lower is better.",
+        ),
+        (
+            by_cell("a", [100, 101, 99]),
+            by_cell("b", [101, 99, 102]),
+            "B (e2) and A (lor) cannot be told apart in p99 time to first token: B is 0.7 ± 6.3 % slower. Lower is "
+            "better.",
+        ),
+        (
+            by_cell("a", [100]),
+            by_cell("b", [130]),
+            "B (e2) is 30.0 % slower than A (lor) in p99 time to first token. Lower is better. There is one seed, so "
+            "no interval: a difference may be chance.",
+        ),
+        (
+            by_cell("a", [100, 101], [50, 50]),
+            by_cell("b", [100, 101], [50, 50]),
+            "B (e2) is equal to A (lor) in p99 time to first token; all 2 are equal. Lower is better.",
+        ),
+        (
+            by_cell("a", [0, 0]),
+            by_cell("b", [1, 2]),
+            "B (e2) has no relative difference from A (lor) in p99 time to first token, which is 0 in A. Lower is "
+            "better.",
+        ),
+        (
+            losing(by_cell("a", [100, 101], [50, 50.5]), 0),
+            losing(by_cell("b", [10, 11], [49, 49.5]), 1),
+            "B (e2) is 2.0 ± 0.0 % faster than A (lor) in p99 time to first token, on average over the 1 configuration "
+            "that can be compared; 1 of 2 is better and 1 incomparable. Lower is better.",
+        ),
+        (
+            losing(by_cell("a", [100, 101]), 0),
+            losing(by_cell("b", [10, 11]), 1),
+            "B (e2) and A (lor) cannot be compared in p99 time to first token: one of them lost requests that the "
+            "other served. Lower is better.",
+        ),
+    ],
+)
+def test_a_comparison_in_a_sentence(a: list[Measured], b: list[Measured], said: str) -> None:
+    assert sentence(compare(a, b, METRIC), "lor", "e2") == said
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("hit_ratio", "B (e2) is 20.0 ± 2.5 % higher than A (lor) in hit ratio. Higher is better."),
+        ("n_requests", "B (e2) is 20.0 ± 2.5 % higher than A (lor) in requests. Neither more nor less is better."),
+    ],
+)
+def test_a_sentence_says_which_direction_is_better(metric: str, said: str) -> None:
+    a, b = ([Measured({}, seed, {metric: value}, "") for seed, value in enumerate(values)]
+            for values in ([100, 100, 100], [119, 120, 121]))  # fmt: skip
+    assert sentence(compare(a, b, metric), "lor", "e2") == said
 
 
 VALUES = st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=2, max_size=12)

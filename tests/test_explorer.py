@@ -66,8 +66,9 @@ def test_the_same_colour_for_the_same_policy_in_figures_and_explorer() -> None:
     policy = next(one for one in data["dimensions"] if one["name"] == "policy")
     looks = dict(zip(policy["values"], policy["looks"], strict=True))
     drawn = figure(FIGURE, rows(), SWEEP.axes).panels[0].svg
+    assert len({look["colour"] for look in looks.values()}) == 3
     for look in looks.values():
-        assert look["light"] in drawn
+        assert f"var({look['colour']}, #" in drawn
 
 
 def test_ten_thousand_runs_are_a_small_page() -> None:

@@ -129,10 +129,13 @@ def test_every_metric_is_declared_whole() -> None:
     for one in DECLARED.values():
         assert one.meaning.endswith("."), one.name
         assert one.unit, one.name
+        assert one.words, one.name
         assert one.better in (LOWER, HIGHER, NEITHER), one.name
     assert {name for name, one in DECLARED.items() if one.better == HIGHER} == {
         *("n_finished", "hit_ratio", "output_tokens_per_s", "requests_per_s", "told_rank_correlation")
     }
+    assert len({one.words for one in DECLARED.values()}) == len(DECLARED), "no two are called the same"
+    assert DECLARED["norm_latency_mean_s"].words == "average normalised latency"
     states = [f"n_{state.name.lower()}" for state in State]
     assert sorted(states) == sorted(name for name in METRICS if name.startswith("n_") and name != "n_requests")
 

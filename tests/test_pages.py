@@ -113,7 +113,7 @@ def test_the_explorer_draws_what_is_chosen(browser: Chrome, sweep: Path) -> None
         for row in rows()
         if (row["gpus"], row["rps"], row["policy"]) == (2, 16.0, "round_robin")
     ]
-    mean, half = mean_interval(values)
+    mean, half = mean_interval([1000 * value for value in values])  # the explorer says milliseconds
     assert half is not None
     line = next(row for row in found if row[:3] == ["2", "round_robin", "16"])
     assert float(line[3]) == pytest.approx(mean, rel=1e-3)
@@ -132,8 +132,7 @@ def test_the_explorer_filters_and_is_honest_about_what_it_pools(browser: Chrome,
     assert note.startswith("960 runs in 24 points. Points pool runs that differ in GPUs: ")
     assert {row[3] for row in evaluate(browser, TABLE)} == {"–"}
     script = """
-        const filters = [...document.querySelectorAll('#explorer .filters > details')];
-        const filter = filters.find((e) => e.textContent.startsWith('GPUs'));
+        const filter = document.querySelector('#explorer .filters > [aria-label=GPUs]');
         for (const box of [...filter.querySelectorAll('input')].slice(1)) box.click();
     """
     evaluate(browser, script)
@@ -141,7 +140,7 @@ def test_the_explorer_filters_and_is_honest_about_what_it_pools(browser: Chrome,
     until(browser, f"{status} === '240 runs in 24 points.'")
     choose(browser, "statistic", "runs")
     assert evaluate(browser, f"return {status}") == "240 runs in 240 points."
-    evaluate(browser, "document.querySelector('#explorer .filters > details input').click()")
+    evaluate(browser, "document.querySelector('#explorer .filters > [aria-label=GPUs] input').click()")
     until(browser, f"{status} === 'No run is left that has this.'")
     untroubled(browser, sweep)
 
@@ -173,7 +172,7 @@ def test_a_link_brings_an_exploration_back(browser: Chrome, sweep: Path) -> None
     browser.refresh()
     explore(browser)
     chosen = evaluate(browser, "return [...document.querySelectorAll('#explorer select')].map((e) => e.value)")
-    assert chosen == ["gpus", "hit_ratio", "policy", "policy", "", "median"]
+    assert chosen == ["gpus", "hit_ratio", "policy", "policy", "", "median", "shared"]
     assert len(evaluate(browser, TABLE)) == 4 * 3
 
 
@@ -259,6 +258,19 @@ def test_every_page_is_whole_and_open_to_all(
     assert evaluate(browser, "return document.documentElement.scrollWidth") <= width
     assert evaluate(browser, WHAT_STICKS_OUT) == []
     untroubled(browser, shown)
+
+
+def test_a_comparison_begins_with_the_answer(browser: Chrome, comparison: Path) -> None:
+    show(browser, comparison, 1400, "light")
+    until(browser, "document.querySelector('.chart svg')")
+    first = evaluate(browser, "return document.querySelector('h1 + p').innerText")
+    assert first == (
+        "B (b) and A (a) cannot be told apart in p99 time to first token: B is 20.0 ± 26.6 % slower, on average over 3 "
+        "configurations; all 3 are undecided. Lower is better."
+    )
+    drawn = evaluate(browser, "return document.querySelector('.chart').textContent")
+    assert "undecided" in drawn
+    assert "worse" not in drawn, "the legend has what there is"
 
 
 def test_every_quantity_of_a_run_can_be_drawn(browser: Chrome, run: Path) -> None:

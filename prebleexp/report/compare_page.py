@@ -8,8 +8,9 @@ from typing import Any
 
 from prebleexp.comparison import Comparison, Verdict
 from prebleexp.losses import as_text
-from prebleexp.metrics import DECLARED, NEITHER
+from prebleexp.metrics import DECLARED
 from prebleexp.report import frame
+from prebleexp.report.compared import sentence
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.wording import number, percent, percent_difference, plain, short
 
@@ -47,11 +48,11 @@ def render(
         charts=True,
         a=a,
         b=b,
+        answer=sentence(found, a, b),
         metric=found.metric,
+        words=metric.words,
         meaning=metric.meaning,
-        better="neither more nor less" if metric.better == NEITHER else metric.better,
         losses=[as_text([line]) for line in losses],
-        counts=[(verdict.value, found.count(verdict)) for verdict in Verdict],
         differs=[(name, plain(of_a), plain(of_b)) for name, (of_a, of_b) in found.differs.items()],
         common={name: plain(value) for name, value in found.common.items() if value is not None},
         left_out=found.left_out,

@@ -7,16 +7,18 @@ metrics have five digits. All of it is compressed, since a page is opened from d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from prebleexp.intervals import t_quantile
-from prebleexp.metrics import METRICS
+from prebleexp.metrics import METRICS, NEITHER
 from prebleexp.report import frame
-from prebleexp.report.palette import styles
+from prebleexp.report.meanings import meanings
+from prebleexp.report.measure import Measure, of_metric
+from prebleexp.report.palette import Style, styles
 from prebleexp.report.summary import Row, Value, layout
-from prebleexp.report.wording import AXIS_LABELS, plain
+from prebleexp.report.wording import AXIS_LABELS, condition, plain
 
+SCRIPTS = ("filters.js", "legend.js", "panels.js", "explorer.js")
 MEASURES = (*METRICS, "seconds")
 LABELS = ("part", "variant", "line")
 KEY_LETTERS = 12
@@ -45,13 +47,13 @@ def columns(rows: Sequence[Row], axes: Sequence[str], measure: str, parts: Seque
     measured = [name for name in MEASURES if any(row.get(name) is not None for row in rows)]
     return {
         "keys": [str(row.get("key", ""))[:KEY_LETTERS] for row in rows],
-        "dimensions": [_dimension(name, values[name], rows) for name in configured if len(values[name]) > 1],
+        "dimensions": [_dimension(name, values[name], rows, shown) for name in configured if len(values[name]) > 1],
         "constants": {
             name: plain(values[name][0])
             for name in configured
             if len(values[name]) == 1 and values[name][0] is not None
         },
-        "measures": [{"name": name, "values": [_short(row.get(name)) for row in rows]} for name in measured],
+        "measures": [_measure(name, rows) for name in measured],
         "t": [round(t_quantile(df), 4) for df in range(1, max(2, _most_seeds(rows)))],
         "start": {
             "x": where.x,
@@ -64,19 +66,41 @@ def columns(rows: Sequence[Row], axes: Sequence[str], measure: str, parts: Seque
     }
 
 
-def _dimension(name: str, values: list[Value], rows: Sequence[Row]) -> dict[str, Any]:
+def _dimension(name: str, values: list[Value], rows: Sequence[Row], shown: Sequence[Row]) -> dict[str, Any]:
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     if numeric:
         values = sorted(values, key=lambda value: float(value or 0))
     at = {value: i for i, value in enumerate(values)}
-    looks = styles(plain(value) for value in values)
+    # those of the first figure look as they do there, whatever else the sweep has
+    looks = styles((plain(value) for value in values), [plain(row.get(name)) for row in shown])
     return {
         "name": name,
         "label": AXIS_LABELS.get(name, name),
         "numeric": numeric,
         "values": values if numeric else [plain(value) for value in values],
-        "looks": [asdict(looks[plain(value)]) for value in values] if len(values) <= len(looks) <= 64 else [],
+        "titles": [condition(name, value) for value in values],
+        "looks": [_look(looks[plain(value)]) for value in values] if len(values) <= len(looks) <= 64 else [],
         "index": [at[row.get(name)] for row in rows],
+    }
+
+
+def _look(style: Style) -> dict[str, Any]:
+    return {"colour": f"--{style.name}", "outline": style.outline, "dashed": style.dashed}
+
+
+def _measure(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """`label` and `axis` have the unit in which the values are shown: `scale` times the one that they have here."""
+    meaning = meanings()[name]
+    own = Measure(name, "time to compute", "s", meaning, NEITHER) if name == "seconds" else of_metric(name)
+    values = [_short(row.get(name)) for row in rows]
+    shown = own.in_unit_of([abs(float(value)) for value in values if value is not None])
+    return {
+        "name": name,
+        "label": shown.with_unit,
+        "axis": shown.label,
+        "meaning": meaning,
+        "scale": shown.scale,
+        "values": values,
     }
 
 

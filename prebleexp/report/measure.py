@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from prebleexp.metrics import DECLARED, HIGHER, LOWER, NEITHER, QUANTITIES, STATISTICS
+from prebleexp.metrics import DECLARED, HIGHER, LOWER, NEITHER
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,16 @@ class Measure:
 
     @property
     def label(self) -> str:
-        better = "" if self.better == NEITHER else f", {self.better} is better"
-        return f"{self.title} ({self.unit}{better})"
+        """With its unit, and which direction is better."""
+        return self._with([] if self.better == NEITHER else [f"{self.better} is better"])
+
+    @property
+    def with_unit(self) -> str:
+        return self._with([])
+
+    def _with(self, notes: list[str]) -> str:
+        notes = notes if self.unit in self.words.split() else [self.unit, *notes]
+        return f"{self.title} ({', '.join(notes)})" if notes else self.title
 
     @property
     def is_time(self) -> bool:
@@ -57,15 +65,7 @@ class Measure:
 
 
 def of_metric(name: str) -> Measure:
-    """Any metric of a run."""
+    """Any metric of a run. Its meaning does not name a unit, which may be another one."""
     metric = DECLARED[name]
-    words = f"{name[2:]} requests" if metric.unit == "requests" else name.replace("_", " ")
-    for quantity in QUANTITIES:
-        for short, statistic in STATISTICS.items():
-            if name == f"{quantity.name}_{short}_s":
-                what = quantity.meaning.partition(":")[0]
-                what = what if quantity.name != "overhead" else "scheduling overhead"
-                words = f"average {what}" if short == "mean" else f"{statistic.lower()} of {what}"
-                meaning = f"{statistic} over the requests of a run that have one: {quantity.meaning}."
-                return Measure(name, words, metric.unit, meaning, metric.better)
-    return Measure(name, words, metric.unit, metric.meaning, metric.better)
+    meaning = metric.meaning.replace(", in seconds,", "").replace(", in seconds per token,", "")
+    return Measure(name, metric.words, metric.unit, meaning, metric.better)

@@ -9,8 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from prebleexp.losses import unserved
-from prebleexp.report import export, frame
-from prebleexp.report.explorer import packed
+from prebleexp.report import explorer, export, frame
 from prebleexp.report.figures import Column, Figure, Table
 from prebleexp.report.finding import Finding
 from prebleexp.report.methods import methods
@@ -78,7 +77,7 @@ def render(report: Report) -> str:
     runs = {str(row.get("key")): row for row in report.rows}
     return frame.render(
         "sweep.html.j2",
-        scripts=("contents.js", "tables.js", *(["explorer.js"] if report.rows else [])),
+        scripts=("contents.js", "tables.js", *(explorer.SCRIPTS if report.rows else ())),
         charts=bool(report.rows),
         sweep=report.sweep,
         contents=_contents(report),
@@ -90,7 +89,7 @@ def render(report: Report) -> str:
         methods=methods(list(runs.values())),
         provenance={name: plain(value) for name, value in _provenance(report).items()},
         files={one.name: [f"{one.name}.{kind}" for kind in export.FORMATS] for one in report.figures},
-        runs=packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
+        runs=explorer.packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
     )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from prebleexp.report.markers import outline
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Style:
 
     @property
     def outline(self) -> str:
-        return OUTLINES[self.marker]
+        """The marker as a path, 2 wide and centred on 0."""
+        return outline(self.marker)
 
 
 STYLES = (
@@ -37,17 +40,6 @@ STYLES = (
     Style("brown", "#7a4a2b", "#cf9e75", "P"),
     Style("slate", "#3d4f7d", "#a3b4e3", "p"),
 )
-OUTLINES = {
-    "o": "M10.5 4a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
-    "s": "M11 1h6v6h-6z",
-    "^": "M14 .5l3.6 7h-7.2z",
-    "v": "M14 7.5l3.6 -7h-7.2z",
-    "D": "M14 0l4 4l-4 4l-4 -4z",
-    "X": "M10.5 2.2l1.7 -1.7l1.8 1.8l1.8 -1.8l1.7 1.7l-1.8 1.8l1.8 1.8l-1.7 1.7l-1.8 -1.8l-1.8 1.8l-1.7 -1.7l1.8 -1.8z",
-    "P": "M12.8 .5h2.4v2.3h2.3v2.4h-2.3v2.3h-2.4v-2.3h-2.3v-2.4h2.3z",
-    "p": "M14 .4l3.8 2.8l-1.5 4.4h-4.6l-1.5 -4.4z",
-}
-"""the markers as paths on a swatch of 28 by 8, for legends"""
 OF_POLICY = {
     "lor": 0,
     "LOR": 0,
@@ -68,15 +60,22 @@ INK = ("#4e4d49", "figure-ink")
 GRID = ("#e3e1db", "figure-grid")
 
 
-def styles(names: Iterable[str]) -> dict[str, Style]:
+def styles(names: Iterable[str], first: Iterable[str] = ()) -> dict[str, Style]:
     """A style for each name. One that `OF_POLICY` does not know starts looking for a free one where its checksum says,
-    so that it mostly keeps its colour whichever other names are there."""
-    names = sorted(set(names))
+    so that it mostly keeps its colour whichever other names are there; those of `first` surely do."""
     taken: dict[str, int] = {}
+    for some in (first, names):
+        _take(sorted(set(some)), taken)
+    return {name: _style(slot) for name, slot in taken.items()}
+
+
+def _take(names: Sequence[str], taken: dict[str, int]) -> None:
+    """Add a slot for each of these names, of which those that `OF_POLICY` knows come first."""
+    known: dict[str, int] = {}
     for name, slot in OF_POLICY.items():
-        if name in names and slot not in taken.values():
-            taken[name] = slot
-    taken = dict(sorted(taken.items()))  # legends go by the alphabet
+        if name in names and name not in taken and slot not in {**taken, **known}.values():
+            known[name] = slot
+    taken.update(sorted(known.items()))  # legends go by the alphabet
     reserved = set(OF_POLICY.values())
     for name in names:
         if name in taken:
@@ -86,7 +85,6 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
         free = [slot for slot in order if slot not in taken.values()]
         best = [slot for slot in free if slot not in reserved] or free
         taken[name] = best[0] if best else len(taken)
-    return {name: _style(slot) for name, slot in taken.items()}
 
 
 def _style(slot: int) -> Style:

@@ -69,7 +69,8 @@ def _legend(entries: tuple[Entry, ...], width: float) -> Iterator[Markup]:
         dash = Markup(' stroke-dasharray="7 4"') if entry.style.dashed else ""
         swatch = Markup('<line x1="0" y1="4" x2="28" y2="4" stroke-width="1.8"{}/>').format(dash) if entry.line else ""
         line += Markup(
-            '<g transform="translate({} 4)" stroke="{}">{}<path d="{}" fill="{}" stroke="none"/></g>'
+            '<g transform="translate({} 4)" stroke="{}">{}<path d="{}" transform="translate(14 4) scale(3.5)" '
+            'fill="{}" stroke="none"/></g>'
             '<text x="{}" y="11">{}</text>'
         ).format(x, entry.style.light, swatch, entry.style.outline, entry.style.light, x + 34, escape(entry.name))
         x += needed

@@ -6,19 +6,19 @@ window.prebleexpUnpack = async (id) => {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return JSON.parse(await new Response(stream).text());
 };
-// How charts look on this page, whichever paper it has.
-window.prebleexpChart = (element, specification) => {
+// How charts look on this page, whichever paper it has; `menu` offers them as pictures.
+window.prebleexpChart = (element, specification, menu = true) => {
   const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const [text, rule] = [ink("--ink"), ink("--rule")];
   const axis = { labelColor: text, titleColor: text, gridColor: rule, domainColor: rule, tickColor: rule, labelFontSize: 11, titleFontWeight: "normal" };
   const config = {
     font: getComputedStyle(document.body).fontFamily, axis, axisX: { grid: false }, view: { stroke: null },
     legend: { labelColor: text, titleColor: text, labelFontSize: 12, titleFontWeight: "normal" },
-    header: { labelColor: text, titleColor: text, titleFontWeight: "normal" },
+    header: { labelColor: text, titleColor: text, titleFontWeight: "normal" }, title: { color: text },
     ...specification.config,
   };
   // the interpreter of expressions needs no eval, which the page's security policy forbids
-  const options = { ast: true, renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } };
+  const options = { ast: true, renderer: "svg", actions: menu && { export: true, source: false, compiled: false, editor: false } };
   const schema = "https://vega.github.io/schema/vega-lite/v6.json";
   return window.vegaEmbed(element, { $schema: schema, background: null, ...specification, config }, options);
 };

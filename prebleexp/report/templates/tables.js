@@ -1,16 +1,20 @@
 "use strict";
 // Tables that can be sorted, filtered and copied. Without scripts they are plain tables.
 (() => {
+  const element = window.prebleexpElement = (name, attributes = {}, ...children) => {
+    const made = Object.assign(document.createElement(name), attributes);
+    made.append(...children);
+    return made;
+  };
   const numberOf = (text) => {
     const found = text.replace(/,/g, "").match(/^[-+−]?\d[\d.]*(e[-+]?\d+)?/);
     return found ? Number(found[0].replace("−", "-")) : NaN;
   };
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  const csv = window.prebleexpCsv = (rows) => rows.map((row) => row.map((cell) => quoted(String(cell))).join(",")).join("\n") + "\n";
   const textOf = (cell) => cell.textContent.trim();
   const button = (text, action) => {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.textContent = text;
+    const made = element("button", { type: "button", textContent: text });
     made.addEventListener("click", action);
     return made;
   };
@@ -65,7 +69,7 @@
   const copyable = (table, tools) => {
     const copy = button("Copy as CSV", async () => {
       const rows = [table.tHead.rows[0], ...[...table.tBodies[0].rows].filter((row) => !row.hidden)];
-      const text = rows.map((row) => [...row.cells].map((cell) => quoted(textOf(cell))).join(",")).join("\n") + "\n";
+      const text = csv(rows.map((row) => [...row.cells].map(textOf)));
       let done = true;
       try {
         await navigator.clipboard.writeText(text);

@@ -26,7 +26,10 @@ Row = Mapping[str, Value]
 
 LOCK_PATIENCE_S = 5.0
 # What opening or writing a healthy index can fail with; any other error of DuckDB's means the file is no use.
-ENVIRONMENT_ERRORS = ("Cannot open file", "Permission denied", "Is a directory", "No space left", "Could not write")
+ENVIRONMENT_ERRORS = (
+    *("Cannot open file", "Permission denied", "Is a directory", "No space left", "Could not write"),
+    "different configuration",  # this process has it open in another way, as a notebook may
+)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prebleexp.errors import unknown
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from prebleexp.launch.configure import Settings
     from prebleexp.launch.session import Session
     from prebleexp.report.drawings import Drawings
     from prebleexp.report.figures import Figure
@@ -17,6 +20,15 @@ if TYPE_CHECKING:
 DATABASE = "prebleexp.duckdb"
 MOST_NAMED = 5
 """hosts or commits"""
+
+
+def check_figures(settings: Settings) -> None:
+    """Raises InvalidInput if a sweep asks for a figure that does not exist: before it is run."""
+    from prebleexp.report.measures import DRAWINGS
+
+    for name in (settings.figure, *(one.draw for one in settings.figures)):
+        if name not in DRAWINGS:
+            raise unknown("figure", name, DRAWINGS)
 
 
 def load(session: Session, name: str, command: str) -> None:

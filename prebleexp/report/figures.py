@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from prebleexp import losses
-from prebleexp.errors import unknown
 from prebleexp.report.draw import Line, Scales
 from prebleexp.report.drawings import Drawings
-from prebleexp.report.measures import DRAWINGS, Measure
+from prebleexp.report.measures import Measure, drawing_of
 from prebleexp.report.palette import Style, styles
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
 from prebleexp.report.wording import axis_label, conditions, interval, percent, plain, slug
@@ -86,14 +85,13 @@ def figure(
     command: str = "",
     drawings: Drawings | None = None,
 ) -> Figure:
-    """The figure of this name. `axes` are the swept keys in order; those of a sweep of several parts are known.
+    """The figure of this name, or of a metric. `axes` are the swept keys in order; those of a sweep of several parts
+    are known.
 
     `number` and `title` are what the report calls it, `command` makes it alone; `drawings` has what is drawn already.
     Raises InvalidInput for an unknown name.
     """
-    if name not in DRAWINGS:
-        raise unknown("figure", name, DRAWINGS)
-    drawing = DRAWINGS[name]
+    drawing = drawing_of(name)
     own_name = slug(f"{name}{number and f'-{number}'}")
     measure = drawing.measure
     rows = drawing.prepare(rows)

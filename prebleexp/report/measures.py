@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from prebleexp.errors import unknown
+from prebleexp.metrics import DECLARED, LOWER, QUANTITIES, STATISTICS
 from prebleexp.report.headline import headline
 from prebleexp.report.quality import LAYOUT, quality_headline, regret_headline, with_quality
 from prebleexp.report.summary import Layout, Point, Row, Value
@@ -139,3 +141,32 @@ DRAWINGS: Mapping[str, Drawing] = {
     "regret_against_quality": Drawing(REGRET, with_quality, where=LAYOUT, headline=regret_headline),
     "gain_against_gpus": Drawing(GAIN, gains, ("gpus", "variant", "line")),
 }
+
+
+def drawing_of(name: str) -> Drawing:
+    """The drawing of this name, or of a metric against the request rate. Raises InvalidInput for another."""
+    if name in DRAWINGS:
+        return DRAWINGS[name]
+    if name not in DECLARED:
+        raise unknown("figure", name, [*DRAWINGS, *DECLARED])
+    for drawing in DRAWINGS.values():
+        if drawing.measure.metric == name:
+            return drawing
+    metric = DECLARED[name]
+    return Drawing(
+        Measure(name, _words(name), metric.unit, metric.meaning), headline=headline if metric.better == LOWER else _none
+    )
+
+
+def _words(metric: str) -> str:
+    """ "hit ratio", "99th percentile time to first token" """
+    for one in QUANTITIES:
+        for part, statistic in STATISTICS.items():
+            if metric == f"{one.name}_{part}_s":
+                return f"{'average' if part == 'mean' else statistic.lower()} {one.meaning.partition(':')[0]}"
+    return metric.replace("_", " ")
+
+
+def _none(points: Sequence[Point], where: Layout, words: str, unit: str) -> str:
+    """Headlines name the lowest line, which is not the best one here."""
+    return ""

@@ -37,9 +37,10 @@ LEVELS = {
     "report": 5,
     "publish": 7,
     "predict": 7,
-    "__init__": 6,
     "commands": 8,
+    "api": 8,
     "__main__": 9,
+    "__init__": 9,
 }
 HOMES = {
     "hydra": {"launch", "commands/simulate.py"},
@@ -51,6 +52,7 @@ HOMES = {
     "vl_convert": {"report"},
     "numba": {"sim", "engines", "machine_code"},
     "llvmlite": {"sim"},
+    "IPython": {"launch"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

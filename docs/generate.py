@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import json
 import re
 import textwrap
 from itertools import pairwise
@@ -102,6 +103,23 @@ def tables() -> str:
     return _with_rows(text, "arrival_s", "norm_latency_s", [(f"`{name}`", about) for name, about in columns.items()])
 
 
+def notebook() -> str:
+    """The notebook as a page, with what its cells showed when docs/notebook.py executed it."""
+    parts = []
+    for cell in json.loads((HERE / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "text/html" in data:
+                dress = r' border="1" class="dataframe"|(?s:<style.*?</style>)|\s*\n\s*'  # pandas' own
+                shown = re.sub(dress, "", "".join(data["text/html"]))
+                parts.append(f"<div>{shown}</div>")
+            else:
+                parts.append(f"```text\n{''.join(data.get('text/plain') or output['text']).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 def _with_rows(text: str, first: str, last: str, rows: list[tuple[str, ...]]) -> str:
     """A page whose table rows from the one of column `first` to that of column `last` are these."""
     lines = "\n".join("| " + " | ".join(row) + " |" for row in rows)
@@ -149,7 +167,7 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-PAGES = {"configuration.md": configuration, "metrics.md": metrics, "tables.md": tables}
+PAGES = {"configuration.md": configuration, "metrics.md": metrics, "tables.md": tables, "notebook.md": notebook}
 
 if __name__ == "__main__":
     for name, make in PAGES.items():

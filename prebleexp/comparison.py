@@ -88,6 +88,32 @@ class Comparison:
     def count(self, verdict: Verdict) -> int:
         return sum(cell.verdict is verdict for cell in self.cells)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each cell, with all digits; differences and half-widths are shares of the mean of A."""
+        return [
+            {
+                **cell.place,
+                "metric": self.metric,
+                "a": cell.a,
+                "b": cell.b,
+                "difference": cell.difference,
+                "half_width_95": cell.half_width,
+                "seeds": cell.seeds,
+                "finished_a": cell.finished[0],
+                "finished_b": cell.finished[1],
+                "verdict": cell.verdict.value,
+            }
+            for cell in self.cells
+        ]
+
+    def account(self) -> str:
+        """How B is, and in how many cells, in a line."""
+        counts = [f"{self.count(verdict)} {verdict.value}" for verdict in Verdict if self.count(verdict)]
+        rest = f"; {self.left_out} only on one side" if self.left_out else ""
+        for name, count in zip("AB", self.silent, strict=True):
+            rest += f"; {name} has no value in {cells_of(count)}" if count else ""
+        return f"{cells_of(len(self.cells))}: B is {', '.join(counts)}{rest}"
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -113,6 +139,11 @@ class Limit:
     def evaded_by(self, cell: Cell) -> bool:
         """Whether B did not serve requests that A did, and so is not measured by them."""
         return _loses_more(cell.runs[1], cell.runs[0], self.metric)
+
+
+def cells_of(count: int) -> str:
+    """ "1 cell", "2 cells" …"""
+    return f"{count} cell" if count == 1 else f"{count} cells"
 
 
 def flattened(content: Mapping[str, Any]) -> dict[str, Value]:

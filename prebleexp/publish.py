@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from prebleexp.errors import PrebleexpError
+from prebleexp.errors import PrebleexpError, unknown
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from prebleexp.experiment.history import Experiment
+    from prebleexp.launch.configure import Settings
     from prebleexp.launch.session import Session
     from prebleexp.report.drawings import Drawings
     from prebleexp.report.figures import Figure
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 5
 """hosts or commits"""
+
+
+def check_figures(settings: Settings) -> None:
+    """Raises InvalidInput if a sweep asks for a figure that does not exist: before it is run."""
+    from prebleexp.paper.figures import DRAWINGS
+
+    for figure in settings.figures:
+        if figure.draw not in DRAWINGS:
+            raise unknown("figure", figure.draw, DRAWINGS)
 
 
 def load(session: Session, name: str, command: str) -> None:

@@ -34,7 +34,10 @@ CONFIGURATION = ("gpus", "rps", *SPECS, "duration_s", "horizon", "reports_ms")
 """that a row of `results` begins with"""
 LOCK_PATIENCE_S = 2.0
 # What opening or writing a healthy index can fail with; any other error of DuckDB's means the file is no use.
-ENVIRONMENT_ERRORS = ("Cannot open file", "Permission denied", "Is a directory", "No space left", "Could not write")
+ENVIRONMENT_ERRORS = (
+    *("Cannot open file", "Permission denied", "Is a directory", "No space left", "Could not write"),
+    "different configuration",  # this process has it open in another way, as a notebook may
+)
 
 
 class Held(PrebleexpError):

@@ -40,9 +40,10 @@ LEVELS = {
     "paper": 6,
     "publish": 7,
     "predict": 7,
-    "__init__": 6,
     "commands": 8,
+    "api": 8,
     "__main__": 9,
+    "__init__": 9,
 }
 HOMES = {
     "hydra": {"launch", "commands/simulate.py"},
@@ -54,6 +55,7 @@ HOMES = {
     "vl_convert": {"report"},
     "numba": {"sim", "engines", "machine_code"},
     "llvmlite": {"sim"},
+    "IPython": {"launch"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

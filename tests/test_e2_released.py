@@ -94,7 +94,7 @@ def test_it_runs_without_mistakes() -> None:
 @pytest.mark.parametrize("quirks", [["candidate"], ["candidate_position", "Q2"]])
 def test_an_unknown_mistake_is_one_line(quirks: list[str]) -> None:
     with pytest.raises(InvalidInput) as error:
-        prebleexp.run(policy=ReleasedE2(tuple(quirks)))
+        prebleexp.run(policy=ReleasedE2(tuple(quirks)), cache_dir=None)
     message = str(error.value)
     assert quirks[-1] in message
     assert all(name in message for name in QUIRKS)

@@ -458,8 +458,9 @@ def test_the_gpus_do_what_they_do_whatever_is_told() -> None:
 def test_told_in_a_run_as_alone() -> None:
     """The seed of the run is the seed of the noise."""
     seen = {
-        seed: prebleexp.run(policy="e2", lengths="noisy", gpus=3, rps=8, duration_s=5, seed=seed) for seed in (1, 2)
+        seed: prebleexp.run(policy="e2", lengths="noisy", gpus=3, rps=8, duration_s=5, seed=seed, cache_dir=None)
+        for seed in (1, 2)
     }
-    again = prebleexp.run(policy="e2", lengths="noisy", gpus=3, rps=8, duration_s=5, seed=1)
+    again = prebleexp.run(policy="e2", lengths="noisy", gpus=3, rps=8, duration_s=5, seed=1, cache_dir=None)
     assert seen[1].requests.gpu.tolist() == again.requests.gpu.tolist()
     assert seen[1].requests.gpu.tolist() != seen[2].requests.gpu.tolist()

@@ -287,7 +287,7 @@ def pick(n):
 """
 RUN = """
 import prebleexp, usehelp
-print(prebleexp.run(policy=usehelp.UseHelp(), gpus=4, rps=4, duration_s=3).requests.gpu.unique())
+print(prebleexp.run(policy=usehelp.UseHelp(), gpus=4, rps=4, duration_s=3, cache_dir=None).requests.gpu.unique())
 """
 WAYS = {"name": ("from help1 import pick", "pick"), "module": ("import help1", "help1.pick")}
 
@@ -329,7 +329,7 @@ import prebleexp, usehelp
 from pathlib import Path
 file = Path("help1.py")
 file.write_text(file.read_text().replace("return 1", "return 2"))
-print(prebleexp.run(policy=usehelp.UseHelp(), gpus=4, rps=4, duration_s=3).requests.gpu.unique())
+print(prebleexp.run(policy=usehelp.UseHelp(), gpus=4, rps=4, duration_s=3, cache_dir=None).requests.gpu.unique())
 """
 
 

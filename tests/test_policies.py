@@ -93,7 +93,7 @@ def test_a_hardware_model_has_a_source_and_costs_that_grow(hardware: str) -> Non
 
 @pytest.mark.parametrize("engine", names("engine"))
 def test_every_engine_runs(engine: str) -> None:
-    assert prebleexp.run(engine=engine, gpus=2, rps=4, duration_s=3).metrics["n_finished"] == 12
+    assert prebleexp.run(engine=engine, gpus=2, rps=4, duration_s=3, cache_dir=None).metrics["n_finished"] == 12
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -105,9 +105,13 @@ def test_random_draws_are_those_of_python(seed: int, gpus: int, count: int) -> N
 
 def test_random_takes_the_seed_of_the_run_unless_it_has_its_own() -> None:
     seen = {
-        seed: prebleexp.run(policy="random", rps=4, duration_s=5, seed=seed).requests.gpu.tolist() for seed in (1, 2)
+        seed: prebleexp.run(policy="random", rps=4, duration_s=5, seed=seed, cache_dir=None).requests.gpu.tolist()
+        for seed in (1, 2)
     }
-    fixed = [prebleexp.run(policy=Random(7), rps=4, duration_s=5, seed=seed).requests.gpu.tolist() for seed in (1, 2)]
+    fixed = [
+        prebleexp.run(policy=Random(7), rps=4, duration_s=5, seed=seed, cache_dir=None).requests.gpu.tolist()
+        for seed in (1, 2)
+    ]
     assert seen[1] != seen[2]
     assert fixed[0] == fixed[1]
 
@@ -126,7 +130,7 @@ def test_replay_says_what_is_wrong_with_its_file(tmp_path: Path) -> None:
         (short, "d.npz: column gpu has 3 rows; the workload has 20"),
     ):
         with pytest.raises(InvalidInput, match=re.escape(message)):
-            prebleexp.run(policy=Replay(str(path)), rps=4, duration_s=5)
+            prebleexp.run(policy=Replay(str(path)), rps=4, duration_s=5, cache_dir=None)
     with pytest.raises(InvalidInput, match=r"policy\.path=FILE"):
         Replay()
 
@@ -134,7 +138,7 @@ def test_replay_says_what_is_wrong_with_its_file(tmp_path: Path) -> None:
 def test_a_gpu_that_does_not_exist_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", gpu=np.r_[np.zeros(19, int), 5])
     with pytest.raises(PrebleexpError, match=r"Replay sent request 19 at .* s to GPU 5; .* from 0 to 1"):
-        prebleexp.run(policy=Replay(str(tmp_path / "x.npz")), gpus=2, rps=4, duration_s=5)
+        prebleexp.run(policy=Replay(str(tmp_path / "x.npz")), gpus=2, rps=4, duration_s=5, cache_dir=None)
 
 
 # ---------------------------------------------------------------- what a policy is asked and told
@@ -369,7 +373,10 @@ class Outgrown(Policy):
 @pytest.mark.parametrize("policy", [Nested(), Nested(step=4, share=2.0, backwards=True), Outgrown(), OneByOne()])
 def test_what_it_remembers_may_be_nested_and_grow(policy: Policy) -> None:
     settings = {"gpus": 3, "rps": 30, "duration_s": 3}
-    one, other = (prebleexp.run(policy=each, **settings).computed.outcome for each in (policy, interpreted(policy)))
+    one, other = (
+        prebleexp.run(policy=each, **settings, cache_dir=None).computed.outcome
+        for each in (policy, interpreted(policy))
+    )
     assert_same(one, other)
     assert len(set(one.gpu.tolist())) == 3
 
@@ -540,8 +547,8 @@ def test_the_policy_of_the_readme_balances_better_than_random() -> None:
     namespace: dict[str, Any] = {}
     exec(compile(example()[0], "<README.md>", "exec"), namespace)
     settings = {"gpus": 8, "rps": 64, "duration_s": 20}
-    two = prebleexp.run(policy=namespace["PowerOfTwo"](), **settings).metrics["norm_latency_mean_s"]
-    one = prebleexp.run(policy="random", **settings).metrics["norm_latency_mean_s"]
+    two = prebleexp.run(policy=namespace["PowerOfTwo"](), **settings, cache_dir=None).metrics["norm_latency_mean_s"]
+    one = prebleexp.run(policy="random", **settings, cache_dir=None).metrics["norm_latency_mean_s"]
     assert two is not None
     assert one is not None
     assert two < one
@@ -564,7 +571,7 @@ def test_the_tutorial_teaches_what_the_readme_shows_and_its_policies_agree(
         policy = getattr(tutorial, name)()
         assert policy.compiled
         both = (policy, interpreted(policy))
-        made[name], plain = (prebleexp.run(policy=one, **settings).computed.outcome for one in both)
+        made[name], plain = (prebleexp.run(policy=one, **settings, cache_dir=None).computed.outcome for one in both)
         assert_same(made[name], plain)
         assert set(made[name].gpu.tolist()) == set(range(4))
     assert_same(made["PowerOfTwo"], made["PowerOf"])

@@ -222,7 +222,7 @@ def test_an_oracle_is_right_and_the_most_says_nothing() -> None:
 
 
 def test_who_is_not_told_has_no_quality() -> None:
-    found = prebleexp.run(policy="lor", gpus=2, rps=4, duration_s=3, lengths="oracle")
+    found = prebleexp.run(policy="lor", gpus=2, rps=4, duration_s=3, lengths="oracle", cache_dir=None)
     assert found.metrics["told_error_tokens"] is None
     assert found.requests["told_output"].isna().all()
 

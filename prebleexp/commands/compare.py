@@ -12,7 +12,7 @@ from typing import Any
 from prebleexp import indexing, store
 from prebleexp.commands import line
 from prebleexp.commands.arguments import Given
-from prebleexp.comparison import Comparison, Limit, Measured, Verdict, compare, flattened, limit_of, metric_of
+from prebleexp.comparison import Comparison, Limit, Measured, cells_of, compare, flattened, limit_of, metric_of
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
@@ -67,8 +67,8 @@ def run(arguments: Sequence[str]) -> int:
         page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
         print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
         title = f"{sides[1]} against {sides[0]}"
-        listing.add(path, listing.About(title, "comparison", command, f"{found.metric}: {_account(found)}"))
-    for text in (_account(found), *(f"prebleexp: {one}" for one in losses)):
+        listing.add(path, listing.About(title, "comparison", command, f"{found.metric}: {found.account()}"))
+    for text in (found.account(), *(f"prebleexp: {one}" for one in losses)):
         print(text, file=sys.stderr)
     for text in broken:
         print(f"fail_if={fail_if}: {text}", file=sys.stderr)
@@ -163,7 +163,7 @@ def _broken(found: Comparison, limit: Limit | None) -> list[str]:
         if limit.broken_by(cell)
     ]
     if found.silent[1] > found.silent[0]:
-        lines.append(f"B has no {limit.metric} in {_cells(found.silent[1])}, A in {found.silent[0]}")
+        lines.append(f"B has no {limit.metric} in {cells_of(found.silent[1])}, A in {found.silent[0]}")
     return lines + [
         f"B does not serve {lost(cell.runs[1]):,} requests, A {lost(cell.runs[0]):,}, at {_where(cell.place)}"
         for cell in found.cells
@@ -182,11 +182,8 @@ def _unsure(found: Comparison, limit: Limit) -> str:
     beyond = sum(limit.exceeded_by(cell) for cell in found.cells)
     if not beyond:
         return ""
-    return f"; {_cells(beyond)} beyond it, not surely so over {_cells(len(found.cells))} at once: more seeds would tell"
-
-
-def _cells(count: int) -> str:
-    return f"{count} cell" if count == 1 else f"{count} cells"
+    cells = cells_of(len(found.cells))
+    return f"; {cells_of(beyond)} beyond it, not surely so over {cells} at once: more seeds would tell"
 
 
 def _where(place: Mapping[str, Any]) -> str:
@@ -213,31 +210,8 @@ def _print(found: Comparison, output: str) -> None:
         ]
         tables.show(heads, lines)
         return
-    rows = [
-        {
-            **cell.place,
-            "metric": found.metric,
-            "a": cell.a,
-            "b": cell.b,
-            "difference": cell.difference,
-            "half_width_95": cell.half_width,
-            "seeds": cell.seeds,
-            "finished_a": cell.finished[0],
-            "finished_b": cell.finished[1],
-            "verdict": cell.verdict.value,
-        }
-        for cell in found.cells
-    ]
     if output == "json":
         differs = {name: list(values) for name, values in found.differs.items()}
-        print(json.dumps({"differs": differs, "common": found.common, "cells": rows}, indent=1))
+        print(json.dumps({"differs": differs, "common": found.common, "cells": found.rows()}, indent=1))
     else:
-        tables.write_rows(rows, output)
-
-
-def _account(found: Comparison) -> str:
-    counts = [f"{found.count(verdict)} {verdict.value}" for verdict in Verdict if found.count(verdict)]
-    rest = f"; {found.left_out} only on one side" if found.left_out else ""
-    for name, count in zip("AB", found.silent, strict=True):
-        rest += f"; {name} has no value in {_cells(count)}" if count else ""
-    return f"{_cells(len(found.cells))}: B is {', '.join(counts)}{rest}"
+        tables.write_rows(found.rows(), output)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from prebleexp import publish
 from prebleexp.commands import line
-from prebleexp.errors import InvalidInput, unknown
+from prebleexp.errors import InvalidInput
 from prebleexp.waiting import waiting
 
 if TYPE_CHECKING:
@@ -132,36 +131,10 @@ def _sweep(loader: Loader, master: DictConfig, command: str) -> int:
 
 
 def _launch(loader: Loader, master: DictConfig, session: Session) -> None:
-    from hydra._internal.callbacks import Callbacks
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-    from hydra.core.plugins import Plugins
-    from hydra.errors import HydraException
-    from hydra.types import HydraContext
-    from omegaconf import OmegaConf
+    from prebleexp.launch.multirun import Multirun
 
-    from prebleexp.launch.messages import one_line
-    from prebleexp.paper.figures import DRAWINGS
-
-    for figure in session.settings.figures:
-        if figure.draw not in DRAWINGS:
-            raise unknown("figure", figure.draw, DRAWINGS)
-    if master.hydra.runtime.choices["hydra/launcher"] != "prebleexp":
-        raise InvalidInput(f"hydra/launcher={master.hydra.runtime.choices['hydra/launcher']}: it must be prebleexp")
-    if master.hydra.sweep.dir.startswith("~"):  # as reports_dir may; other sweepers would make a folder of that name
-        master.hydra.sweep.dir = str(Path(master.hydra.sweep.dir).expanduser())
-    sweeper = Plugins.instance().instantiate_sweeper(
-        hydra_context=HydraContext(config_loader=loader, callbacks=Callbacks(master)),
-        task_function=session,
-        config=master,
-    )
-    try:
-        sweeper.sweep(cast(list[str], OmegaConf.to_container(master.hydra.overrides.task)))  # not resolved: a job's
-    except (HydraException, ValueError) as error:
-        if isinstance(sweeper, BasicSweeper):
-            raise
-        hint = "; it gets all metrics of a job, set objective=METRIC for one" if not session.settings.objective else ""
-        name = master.hydra.runtime.choices["hydra/sweeper"]
-        raise InvalidInput(f"hydra/sweeper={name}: {one_line(error)}{hint}") from error
+    publish.check_figures(session.settings)
+    Multirun(loader, master).launch(session)
 
 
 def _survey(loader: Loader, master: DictConfig | None, given: Any) -> int:

@@ -188,7 +188,12 @@ class Session:
 
     def account(self) -> str:
         """How much was computed, in a line; in further ones, which requests were not served."""
-        return "\n".join([self._computed(), *(f"prebleexp: {one}" for one in losses.sentences(self._cells()))])
+        took = "; ".join([self.tally(), f"{self.seconds:.1f} s", *self.known()])
+        return "\n".join([took, *(f"prebleexp: {one}" for one in self.losses())])
+
+    def losses(self) -> list[str]:
+        """Sentences: which requests were not served."""
+        return losses.sentences(self._cells())
 
     def _cells(self) -> list[tuple[str, list[Row]]]:
         """The metrics of each distinct configuration; those that lost requests with their place on the axes."""
@@ -206,25 +211,27 @@ class Session:
         axes = [axis for axis in self.axes if axis in columns] or ["gpus", "rps", "policy"]
         return " ".join(f"{axis}={columns[axis]}" for axis in axes)
 
-    def _computed(self) -> str:
+    def tally(self) -> str:
+        """How many runs were computed, were in the cache, and failed."""
         cached = sum(result.cached and result.error is None for result in self.runs)
+        if cached == len(self.runs):
+            return f"{runs_of(cached)}, all from the cache"
         computed = len(self.runs) - cached - len(self.failed)
         failed = f", {len(self.failed):,} failed" if self.failed else ""
-        took = f"{self.seconds:.1f} s"
-        if self.settings.precision is not None:
-            took += f"; {self._known_to(self.settings.precision)}"
-        if self.all_cached:
-            return f"{runs_of(cached)}, all from the cache; {took}"
-        return f"{runs_of(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}; {took}"
+        return f"{runs_of(len(self.runs))}: {computed:,} computed, {cached:,} from the cache{failed}"
 
-    def _known_to(self, precision: Precision) -> str:
-        """How well means are known, with all looks at them counted, unlike the intervals of the tables."""
+    def known(self) -> list[str]:
+        """How well means are known, if that was asked for, with all looks at them counted, unlike the intervals of the
+        tables."""
+        precision = self.settings.precision
+        if precision is None:
+            return []
         if self.imprecise:
-            return (
+            return [
                 f"{self.imprecise} of {len(self.results)} means of {precision.metric} are not known to "
                 f"{precision.ci:.1%} after {precision.most} replications"
-            )
-        return f"means of {precision.metric} are known to {precision.ci:.1%}"
+            ]
+        return [f"means of {precision.metric} are known to {precision.ci:.1%}"]
 
     def _refuse_difference(self, settings: Settings) -> None:
         for name in (field.name for field in fields(Settings)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from prebleexp.launch import configs, places
@@ -33,5 +34,6 @@ def _files() -> Iterator[tuple[str, int, int, int]]:
     for place in (places.HOME / "conf", places.HOME / "sweeps", *places.own_groups()):
         for folder, _, names in os.walk(place, followlinks=True):
             for name in names:
-                at = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118 -- paths as objects take ten times as long
-                yield f"{folder}/{name}", at.st_mtime_ns, at.st_size, at.st_ino
+                with suppress(OSError):  # what editors leave beside a file may be gone by now, or point nowhere
+                    at = os.stat(f"{folder}/{name}")  # noqa: PTH116 -- paths as objects take ten times as long
+                    yield f"{folder}/{name}", at.st_mtime_ns, at.st_size, at.st_ino

@@ -59,9 +59,19 @@ def metrics(results: Sequence[Result]) -> None:
 def summary(
     axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = (), page: Path | None = None
 ) -> None:
-    """A line per configuration of a sweep, with its place on the axes; in a sweep of several parts, with what each job
-    is called there. Who was refused, or not finished, has a column where there are any. A terminal gets the first
-    `SHOWN` lines; all are on `page`."""
+    """A line per configuration of a sweep. A terminal gets the first `SHOWN` lines; all are on `page`."""
+    heads, lines = summarised(axes, jobs, places)
+    most = SHOWN if sys.stdout.isatty() and len(lines) > SHOWN + 1 else len(lines)
+    show(heads, lines[:most])
+    if most < len(lines):
+        print(f"… {len(lines) - most:,} more: {page or 'output=csv prints all'}")
+
+
+def summarised(
+    axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = ()
+) -> tuple[list[str], list[list[str]]]:
+    """Heads, and a line per configuration with its place on the axes; in a sweep of several parts, with what each job
+    is called there. Who was refused, or not finished, has a column where there are any."""
     named = [asdict(place) for place in places] or [{} for _ in jobs]
     columns = {name for results in jobs for name in results[0].cell.columns()}
     axes = [axis for axis in axes if axis in columns | {"part", "line"}]
@@ -90,10 +100,7 @@ def summary(
             heads.append(what)
             for line, one in zip(lines, others, strict=True):
                 line.append(number(one[what]))
-    most = SHOWN if sys.stdout.isatty() and len(lines) > SHOWN + 1 else len(lines)
-    show(heads, lines[:most])
-    if most < len(lines):
-        print(f"… {len(lines) - most:,} more: {page or 'output=csv prints all'}")
+    return heads, lines
 
 
 def address(page: Path) -> str:

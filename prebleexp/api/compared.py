@@ -1,0 +1,64 @@
+"""Two sides of a sweep against each other, as `python -m prebleexp compare` pairs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prebleexp.api import html
+from prebleexp.comparison import Comparison, Measured, flattened
+from prebleexp.experiment.key import content
+from prebleexp.experiment.results import Result
+from prebleexp.launch.tables import number
+from prebleexp.report.wording import percent_difference, short
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)
+class Compared:
+    """B against A, cell by cell: paired differences over common seeds."""
+
+    a: str
+    b: str
+    found: Comparison
+    """the cells, and what tells the sides apart"""
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each cell: its place on the axes, the means of A and B, the difference and the half-width of its
+        95 % interval (both as shares of A's mean), how many seeds, and the verdict."""
+        import pandas as pd
+
+        return pd.DataFrame(self.found.rows())
+
+    def __repr__(self) -> str:
+        return f"<A {self.a}, B {self.b}, {self.found.metric}: {self.found.account()}>"
+
+    def _repr_html_(self) -> str:
+        names = list(dict.fromkeys(name for cell in self.found.cells for name in cell.place))
+        lines = [
+            [
+                *(short(cell.place.get(name)) for name in names),
+                number(cell.a),
+                number(cell.b),
+                percent_difference(cell.difference, cell.half_width),
+                str(cell.seeds),
+                cell.verdict.value,
+            ]
+            for cell in self.found.cells
+        ]
+        heads = (*names, f"{self.found.metric} of A ({self.a})", f"of B ({self.b})", "difference", "seeds", "B is")
+        return html.table(heads, lines, " in .frame()") + html.paragraph(self.found.account())
+
+
+def measured(results: Iterable[Result]) -> list[Measured]:
+    """Runs as one side of a comparison; those that failed are none of it."""
+    found = []
+    for result in results:
+        if result.metrics is not None:
+            columns = flattened(content(result.cell))
+            place = {name: value for name, value in columns.items() if name != "seed"}
+            found.append(Measured(place, columns["seed"], result.metrics, str(result.provenance.get("finished", ""))))
+    return found

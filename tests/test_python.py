@@ -320,8 +320,8 @@ def test_a_figure_is_that_of_the_page(folder: Path, made: Any) -> None:
     assert shown.save("figure.csv").read_text().startswith("gpus,rps,policy,norm_latency_mean_s")
     assert shown.save(folder / "figure.pdf").read_bytes().startswith(b"%PDF")
     ratio = made.figure(metric="hit_ratio")
-    assert ratio.figure.y == "Hit ratio (share)"
-    assert ratio.figure.headline == "", "the lowest is not the best"
+    assert ratio.figure.y == "Hit ratio (share, higher is better)"
+    assert ratio.figure.headline == "e2's hit ratio is within the noise of lor's."
     assert [row[3] for row in ratio.figure.data.rows if row[2] == "lor"] == pytest.approx(
         made.frame(by="cell").query("policy == 'lor'").hit_ratio.tolist()
     )
@@ -383,7 +383,7 @@ def test_runs_that_fail_are_said_and_the_others_are_there(quick: None) -> None:
         (["-m"], "'-m' is not valid; settings are written key=value"),
         ([["gpus=4", 3]], "3 is not valid"),
         ([{"policy": [First()]}], "it must be a number, text, true, false, null, or a list of them"),
-        ([{"sweep.figure": "none"}], "unknown figure 'none'"),
+        ([{"sweep.figure": "none"}], "unknown key 'sweep.figure'"),
         (["hydra/launcher=basic"], "hydra/launcher=basic: it must be prebleexp"),
     ],
 )

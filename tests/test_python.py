@@ -325,7 +325,7 @@ def test_a_figure_is_that_of_the_page(folder: Path, made: Any) -> None:
     assert [row[3] for row in ratio.figure.data.rows if row[2] == "lor"] == pytest.approx(
         made.frame(by="cell").query("policy == 'lor'").hit_ratio.tolist()
     )
-    assert made.figure(metric="ttft_p99").figure.title == "99th percentile time to first token against request rate"
+    assert made.figure(metric="ttft_p99").figure.title == "P99 time to first token against request rate"
     for ask, says in (
         (lambda: made.figure("1A"), "unknown figure '1A'"),
         (lambda: made.figure(metric="ttft"), "unknown metric 'ttft'"),

@@ -65,9 +65,9 @@ def _bring_up(session: Session, noted: Experiment) -> None:
         ) from None
 
 
-def report(session: Session, master: DictConfig, command: str) -> Path:
-    """Write the report of a sweep; returns the path of its page. Raises InvalidInput if the folder cannot be
-    written."""
+def report(session: Session, master: DictConfig, command: str) -> tuple[Path, str]:
+    """Write the report of a sweep; returns the path of its page, and the sentence that it begins with. Raises
+    InvalidInput if the folder cannot be written."""
     from prebleexp.launch.session import runs_of
     from prebleexp.report import frame, listing, page
     from prebleexp.report.drawings import Drawings
@@ -80,8 +80,9 @@ def report(session: Session, master: DictConfig, command: str) -> Path:
     written = page.write(folder, made)
     about, runs = session.experiment(session.settings.sweep, made.sweep.title, command)
     of = f"sweep of {runs_of(len({run['key'] for run in runs}))}"
-    listing.add(folder, listing.About(made.sweep.title, of, command, made.figures[0].headline, about["id"]))
-    return written
+    answer = made.figures[0].headline
+    listing.add(folder, listing.About(made.sweep.title, of, command, answer, about["id"]))
+    return written, answer
 
 
 def _report(session: Session, master: DictConfig, command: str, drawings: Drawings) -> Report:

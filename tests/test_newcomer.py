@@ -152,6 +152,20 @@ def test_the_page_of_a_sweep_can_be_clicked_and_long_work_is_said(here: Path) ->
     assert "drawing the report two" in said
 
 
+def test_sweeps_and_comparisons_end_with_their_answer_in_words(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = ("gpus=2", "rps=4,8", "policy=lor,random", "duration_s=4", "replications=3", "sweep.name=two")
+    assert main(["-m", *sweep]) == 0
+    answer, page = capsys.readouterr().err.splitlines()[-2:]
+    assert page == "reports/two/index.html"
+    assert "random" in answer
+    assert "lor" in answer
+    assert answer in Path(page).read_text(encoding="utf-8")
+    assert main(["compare", "lor", "random", "sweep=two"]) == 0
+    said = capsys.readouterr().err
+    assert "B (random) " in said
+    assert "A (lor)" in said
+
+
 # ---------------------------------------------------------------- policies of one's own
 def test_the_installed_command_finds_what_python_m_finds(here: Path) -> None:
     (here / "conf" / "policy").mkdir(parents=True)

@@ -18,7 +18,7 @@ from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
 from prebleexp.losses import lost, sentences
-from prebleexp.report import compare_page, frame, listing
+from prebleexp.report import compare_page, compared, frame, listing
 from prebleexp.report.wording import percent, percent_difference, plain, short, slug
 
 METRIC = "norm_latency_mean_s"
@@ -67,8 +67,8 @@ def run(arguments: Sequence[str]) -> int:
         page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
         print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
         title = f"{sides[1]} against {sides[0]}"
-        listing.add(path, listing.About(title, "comparison", command, f"{found.metric}: {found.account()}"))
-    for text in (found.account(), *(f"prebleexp: {one}" for one in losses)):
+        listing.add(path, listing.About(title, "comparison", command, compared.sentence(found, *sides)))
+    for text in (compared.sentence(found, *sides), found.account(), *(f"prebleexp: {one}" for one in losses)):
         print(text, file=sys.stderr)
     for text in broken:
         print(f"fail_if={fail_if}: {text}", file=sys.stderr)

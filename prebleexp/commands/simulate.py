@@ -125,8 +125,9 @@ def _sweep(loader: Loader, master: DictConfig, command: str) -> int:
         publish.load(session, settings.sweep, command)
     if settings.report != "none":
         with waiting(f"drawing the report {settings.sweep}"):
-            made = publish.report(session, master, command)
-        print(tables.address(made), file=sys.stderr)
+            made, answer = publish.report(session, master, command)
+        for text in filter(None, (answer, tables.address(made))):
+            print(text, file=sys.stderr)
     return code
 
 

@@ -37,7 +37,7 @@ from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Workload
 from tests.recordings import ROOT
 from tests.routers import Router, links_of, path_of
-from tests.sampled import examples
+from tests.sampled import examples, sampled
 from tests.test_laws import A6000, workload_of, workloads
 
 NAMES = sorted(path.stem for path in (ROOT / "conf" / "policy").glob("*.yaml"))
@@ -311,7 +311,7 @@ def test_others_count_their_unfinished_requests(name: str, seed: int, gpus: int,
         assert mine.output[g] == sum(int(row.output) for row in left)
 
 
-@pytest.mark.parametrize("name", [*DESCRIBED, "lor_tokens", "least_work", "e2_corrected"])
+@pytest.mark.parametrize("name", sampled([*DESCRIBED, "lor_tokens", "least_work", "e2_corrected"], 4))
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 9), st.permutations(range(4)), ACTIONS)
 def test_numbers_of_gpus_mean_nothing(name: str, seed: int, order: list[int], actions: list[Any]) -> None:

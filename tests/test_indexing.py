@@ -191,6 +191,7 @@ def test_a_process_that_is_killed_before_the_database_is_written_loses_nothing(
     assert [times for _, _, times in asked(cache.database, NAMES)] == [1, 1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_two_that_finish_at_once_are_both_listed(cache: Cache) -> None:
     line = [sys.executable, "-m", "prebleexp", *CELLS]
     processes = [

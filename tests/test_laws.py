@@ -263,6 +263,7 @@ def interpreted(policy: Policy) -> Policy:
 PLAIN = {name: interpreted(policy) for name, policy in POLICIES.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_compiled_or_interpreted_a_run_has_the_same_bytes(workload: Workload, cluster: dict[str, Any]) -> None:

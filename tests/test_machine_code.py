@@ -20,7 +20,7 @@ from prebleexp import machine_code, sources
 from prebleexp.experiment.key import key
 from prebleexp.launch import configure
 from tests.recordings import ROOT
-from tests.sampled import examples
+from tests.sampled import examples, sampled
 
 COMPILED = ("sim", "policies", "engines", "hardware")
 """parts with functions for numba"""
@@ -243,7 +243,7 @@ def state_of(lab: Lab) -> tuple[str, Path]:
     return key(replace(CELL, policy=kind())), machine_code.folder_of(file, kind.__module__)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", sampled(range(12), 4))
 def test_a_plug_depends_on_the_files_that_it_reaches_and_on_no_others(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +308,7 @@ def lab(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sampled(WAYS, 2))
 def test_an_edit_of_a_helper_in_a_second_file_changes_what_runs(lab: Callable[..., str], way: str) -> None:
     """Also back again, and to an answer that must fail: the old machine code would go on sending to GPU 0."""
     assert lab(way, "0") == "[0]"
@@ -317,7 +317,7 @@ def test_an_edit_of_a_helper_in_a_second_file_changes_what_runs(lab: Callable[..
     assert lab(way, "0") == "[0]"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sampled(WAYS, 2))
 def test_a_helpers_index_beyond_an_arrays_end_is_an_error_not_a_crash(lab: Callable[..., str], way: str) -> None:
     error = lab(way, "np.zeros(2, np.int64)[n * 1000000]\n\nimport numpy as np")
     assert error.startswith("1: "), error

@@ -26,7 +26,7 @@ from prebleexp.sim.records import GPUS as SCORED
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests import oracle
-from tests.sampled import examples
+from tests.sampled import examples, sampled
 
 FOLDER = Path(__file__).resolve().parent.parent / "conf" / "hardware"
 
@@ -329,7 +329,7 @@ def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, clus
 
 @pytest.mark.parametrize(("prefill", "block_tokens"), [("whole", 1), ("chunked", 1), ("chunked", 16)])
 @pytest.mark.parametrize("queue", QUEUES)
-@pytest.mark.parametrize(("outputs", "kv_tokens"), [([3, 40, 60], 400), ([100, 300, 300], 1200)])
+@pytest.mark.parametrize(("outputs", "kv_tokens"), sampled([([3, 40, 60], 400), ([100, 300, 300], 1200)], 2))
 def test_long_runs_under_pressure(
     queue: str, prefill: str, block_tokens: int, outputs: list[int], kv_tokens: int
 ) -> None:

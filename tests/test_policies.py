@@ -530,6 +530,7 @@ def example(file: str = "README.md") -> tuple[str, str]:
     return source, yaml
 
 
+@pytest.mark.slow
 def test_the_policy_of_the_readme_works_as_it_stands(tmp_path: Path) -> None:
     source, yaml = example()
     (tmp_path / "power_of_two.py").write_text(source)

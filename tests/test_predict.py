@@ -65,8 +65,12 @@ def paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.safetensors"))
 
 
+EACH = [pytest.param(name, marks=pytest.mark.slow if name == "minilm" else ()) for name in MODELS]
+"""MiniLM takes torch, and its time"""
+
+
 # ---------------------------------------------------------------- training
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH)
 def test_a_predictor_learns_and_is_the_same_from_its_file(model: str, folder: Path, rows: Instructions) -> None:
     kept_one = predictor.load(folder / f"{model}.safetensors")
     card = kept_one.card
@@ -86,7 +90,7 @@ def test_a_predictor_learns_and_is_the_same_from_its_file(model: str, folder: Pa
     assert json.loads((folder / f"{model}.json").read_text())["licence"] == card.licence
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH)
 def test_the_same_settings_make_the_same_numbers_and_another_seed_others(
     model: str, rows: Instructions, pretrained: Path, folder: Path, tmp_path: Path
 ) -> None:
@@ -247,7 +251,7 @@ def test_weights_of_another_model_are_one_line(folder: Path, tmp_path: Path) -> 
         predictor.load(tmp_path / "p.safetensors")
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH)
 def test_a_full_disk_leaves_nothing_half_written(
     model: str, rows: Instructions, pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +270,7 @@ def test_a_folder_without_a_pretrained_model_is_one_line(rows: Instructions, tmp
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", EACH)
 def test_a_prompt_may_be_anything(model: str, folder: Path) -> None:
     """Empty, of 100,000 letters, with letters that no tokenizer knows."""
     prompts = [

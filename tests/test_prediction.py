@@ -304,6 +304,7 @@ def test_latency_is_against_the_oracle_over_the_same_requests() -> None:
     assert [row["regret"] for row in means] == pytest.approx([50, 100, 0, 100 / 3]), "of one load"
 
 
+@pytest.mark.slow
 def test_the_sweep_is_cached_like_every_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["+sweeps=prediction", "policy=e2", "gpus=2", "rps=4", "duration_s=3", "replications=2", "workers=1"]
     given += [f"cache_dir={tmp_path / 'cache'}", f"reports_dir={tmp_path / 'reports'}", "output=csv"]

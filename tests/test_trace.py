@@ -155,6 +155,7 @@ def test_a_run_is_traced_by_its_configuration_or_by_its_key(
     assert Path(first["page"]).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_run_that_read_files_is_traced_by_its_key_if_they_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

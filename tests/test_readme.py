@@ -52,7 +52,7 @@ def test_every_command_works_in_an_empty_folder_in_the_order_of_the_page(tmp_pat
     found = commands()
     assert len(found) >= 10
     assert [one for one in found if "+sweeps=paper" in one]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "BROWSER": "true"}
     for command in found:
         words = shlex.split(command)[1:]
         if "+sweeps=paper" in words or "+sweeps=prediction" in words:

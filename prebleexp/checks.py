@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from prebleexp.errors import InvalidInput
 
@@ -26,9 +26,10 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def integer(name: str, value: object, least: int, most: int) -> None:
-    """It must be one of these."""
+def integer(name: str, value: object, least: int, most: int) -> int:
+    """The value, which must be one of these."""
     require(is_integer(value, least, most), name, value, f"an integer from {least} to {most}")
+    return cast("int", value)
 
 
 def one_of(name: str, value: object, valid: Sequence[str]) -> None:
@@ -36,6 +37,7 @@ def one_of(name: str, value: object, valid: Sequence[str]) -> None:
     require(value in valid, name, value, f"one of {', '.join(valid)}")
 
 
-def flag(name: str, value: object) -> None:
-    """It must be true or false."""
+def flag(name: str, value: object) -> bool:
+    """The value, which must be true or false."""
     require(isinstance(value, bool), name, value, "true or false")
+    return cast("bool", value)

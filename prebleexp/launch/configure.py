@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
+from prebleexp.checks import flag, integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
@@ -145,7 +145,7 @@ def precision_of(values: Mapping[str, Any]) -> Precision | None:
     """What replications=auto asks for; None if their number is given."""
     if values["replications"] != "auto":
         return None
-    most = _integer("max_replications", values["max_replications"], 2, MOST_REPLICATIONS)
+    most = integer("max_replications", values["max_replications"], 2, MOST_REPLICATIONS)
     ci = values["ci"]
     if isinstance(ci, bool) or not isinstance(ci, int | float) or not 0 < ci < 1:
         raise InvalidInput(f"ci={ci} is not valid; it must be a share of the mean, between 0 and 1")
@@ -157,7 +157,7 @@ def precision_of(values: Mapping[str, Any]) -> Precision | None:
 def settings_of(values: Mapping[str, Any]) -> Settings:
     """The settings of a composed configuration."""
     for key, valid in CHOICES.items():
-        _choice(key, values[key], valid)
+        one_of(key, values[key], valid)
     sweep = values["sweep"]
     fields = ("name", "title", "parts", "figures", "findings")
     if not isinstance(sweep, Mapping):
@@ -169,10 +169,10 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     title = sweep.get("title")
     report, metrics = _report(values["report"])
     return Settings(
-        workers=None if workers is None else _integer("workers", workers, 1, 4096),
+        workers=None if workers is None else integer("workers", workers, 1, 4096),
         backend=_backend(values["backend"]),
         time_limit_s=None if values["time_limit_s"] is None else _seconds("time_limit_s", values["time_limit_s"]),
-        check=_boolean("check", values["check"]),
+        check=flag("check", values["check"]),
         retry=values["retry"],
         cache_dir=_folder("cache_dir", values["cache_dir"]),
         precision=precision_of(values),
@@ -182,31 +182,24 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         metrics=metrics,
         output=values["output"],
         objective=_objective(values["objective"]),
-        job_dirs=_boolean("job_dirs", values["job_dirs"]),
+        job_dirs=flag("job_dirs", values["job_dirs"]),
         sweep=_folder_name(sweep.get("name", "sweep")),
         title=None if title is None else str(title),
         parts=parts_of(sweep),
         figures=figures_of(sweep),
-        findings=_boolean("sweep.findings", sweep.get("findings", False)),
+        findings=flag("sweep.findings", sweep.get("findings", False)),
     )
-
-
-def _integer(key: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidInput(f"{key}={value} is not valid; it must be an integer from {least} to {most}")
-    return value
 
 
 def _count(value: object) -> int:
     if isinstance(value, str):
         raise InvalidInput(f"replications={value} is not valid; it must be a number or auto")
-    return _integer("replications", value, 1, MOST_REPLICATIONS)
+    return integer("replications", value, 1, MOST_REPLICATIONS)
 
 
 def _seconds(key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InvalidInput(f"{key}={value} is not valid; it must be a number of seconds > 0")
-    return float(value)
+    require(is_number(value) and value > 0, key, value, "a number of seconds > 0")
+    return float(cast("float", value))
 
 
 def _backend(value: object) -> Backend:
@@ -215,17 +208,6 @@ def _backend(value: object) -> Backend:
     if not isinstance(built, Backend):
         raise InvalidInput(f"backend {name!r} is not a backend")
     return built
-
-
-def _boolean(key: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{key}={value} is not valid; it must be true or false")
-    return value
-
-
-def _choice(key: str, value: object, valid: Sequence[str]) -> None:
-    if value not in valid:
-        raise InvalidInput(f"{key}={value} is not valid; it must be one of {', '.join(valid)}")
 
 
 def _objective(value: Any) -> str | tuple[str, ...] | None:
@@ -246,7 +228,7 @@ def _report(value: object) -> tuple[str, tuple[str, ...]]:
     for field in given:
         if field not in ("format", "metrics"):
             raise unknown("field of report", str(field), ("format", "metrics"))
-    _choice("report", given.get("format"), ("html", "none"))
+    one_of("report", given.get("format"), ("html", "none"))
     metrics = given.get("metrics")
     if metrics is not None and (not isinstance(metrics, list) or not metrics):
         raise InvalidInput(f"report.metrics={metrics} is not valid; it must be a list of metrics, such as [ttft_p99_s]")

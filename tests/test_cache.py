@@ -17,7 +17,7 @@ import pytest
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import cache as cache_module
-from prebleexp.experiment import durable, filesystem
+from prebleexp.experiment import durable
 from prebleexp.experiment.cache import Cache, Entry
 from tests.yardstick import least, slowness
 
@@ -313,16 +313,3 @@ def test_a_damaged_entry_is_moved_between_file_systems(tmp_path: Path, capsys: p
         assert "set aside" in capsys.readouterr().err
         assert sorted(path.suffix for path in (tmp_path / "bad").iterdir()) == [".json", ".parquet"]
         assert not cache.path(KEY).exists()
-
-
-def test_it_says_what_to_know_of_the_file_system(tmp_path: Path) -> None:
-    device = tmp_path.stat().st_dev
-    mounts = tmp_path / "mountinfo"
-    line = f"36 35 {os.major(device)}:{os.minor(device)} / /mnt rw,noatime shared:1 - {{}} server:/x rw\n"
-    mounts.write_text("22 1 0:1 / /proc rw - proc proc rw\n" + line.format("nfs4"))
-    says = filesystem.remark(tmp_path, mounts)
-    assert says is not None
-    assert "is on nfs4: runs are safe there" in says
-    mounts.write_text(line.format("ext4"))
-    assert filesystem.remark(tmp_path, mounts) is None
-    assert filesystem.remark(tmp_path, tmp_path / "missing") is None

@@ -14,7 +14,6 @@ from omegaconf import DictConfig
 
 from prebleexp import losses
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import filesystem
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
@@ -117,11 +116,7 @@ class Session:
 
     @cached_property
     def cache(self) -> Cache:
-        cache = Cache(self.settings.cache_dir)
-        remark = filesystem.remark(cache.folder)
-        if remark is not None:
-            print(remark, file=sys.stderr)
-        return cache
+        return Cache(self.settings.cache_dir)
 
     @cached_property
     def runs(self) -> list[Result]:

@@ -120,7 +120,7 @@ class Found:
             return
 
         from prebleexp.launch import configs
-        from prebleexp.launch.recall import Options
+        from prebleexp.launch.from_cache import Options
         from prebleexp.launch.rows import stored_entry, stored_failed
 
         options = Options(configs.loader())

@@ -20,8 +20,8 @@ import pytest
 from prebleexp.errors import PrebleexpError
 from prebleexp.experiment import durable
 from prebleexp.experiment.cache import Cache
-from prebleexp.experiment.care import verify
 from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.maintenance import verify
 from prebleexp.experiment.results import run_all
 from prebleexp.launch import configure
 

@@ -15,10 +15,10 @@ from typing import Any
 from prebleexp import indexing
 from prebleexp.commands.arguments import Given
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
-from prebleexp.experiment import archive, care
+from prebleexp.experiment import archive, maintenance
 from prebleexp.experiment.cache import Cache, Entry, FailedRun
-from prebleexp.experiment.care import Item
 from prebleexp.experiment.key import differences
+from prebleexp.experiment.maintenance import Item
 from prebleexp.launch import tables
 from prebleexp.launch.progress import Progress
 from prebleexp.waiting import waiting
@@ -118,7 +118,7 @@ def verify(cache: Cache, words: Sequence[str], given: Given) -> int:
     if repair:
         _writable(cache)
     start = time.perf_counter()
-    faults = care.verify(cache)
+    faults = maintenance.verify(cache)
     for fault in faults:
         print(f"{fault.path}: {fault.what}")
     runs = len([*cache.keys(), *cache.failed_keys()])
@@ -126,7 +126,7 @@ def verify(cache: Cache, words: Sequence[str], given: Given) -> int:
     wrong = f"{len(faults)} things are wrong" if len(faults) != 1 else "one thing is wrong"
     print(f"{runs:,} runs, {wrong if faults else 'all sound'}; {seconds:.1f} s", file=sys.stderr)
     if faults and repair:
-        care.repair(cache, faults)
+        maintenance.repair(cache, faults)
     return 1 if faults else 0
 
 
@@ -146,13 +146,13 @@ def collect(cache: Cache, words: Sequence[str], given: Given) -> int:
     given.end()
     nothing = {"older_than_s": math.inf, "keep_bytes": math.inf, "unused_code": False, "failed": False, "bad": False}
     if wanted == nothing:
-        removals = care.waste(cache, unused_code=True, failed=True, bad=True)
+        removals = maintenance.waste(cache, unused_code=True, failed=True, bad=True)
         dry = True
     else:
-        removals = care.waste(cache, **wanted)
+        removals = maintenance.waste(cache, **wanted)
     if not dry:
         _writable(cache)
-        care.remove(removals)
+        maintenance.remove(removals)
     reasons = dict.fromkeys(removal.why for removal in removals)
     lines = []
     for why in reasons:
@@ -229,7 +229,7 @@ COMMANDS: dict[str, Callable[[Cache, Sequence[str], Given], int]] = {
 
 def _matching(cache: Cache, filters: Mapping[str, str]) -> list[Item]:
     found = []
-    for item in care.items(cache):
+    for item in maintenance.items(cache):
         columns = item.columns()
         if all(_same(columns.get(name), value) for name, value in filters.items()):
             found.append(item)

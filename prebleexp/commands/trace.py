@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _job(arguments: Sequence[str]) -> configure.Job:
-    from prebleexp.launch import recall
+    from prebleexp.launch import from_cache
 
     keys = [one for one in arguments if "=" not in one and one[0] not in "+~-"]
     settings = [one for one in arguments if one not in keys]
@@ -76,9 +76,9 @@ def _job(arguments: Sequence[str]) -> configure.Job:
     folder = Path(given.get("cache_dir", "cache")).expanduser()
     if not folder.is_dir():
         raise InvalidInput(f"cache_dir={folder} is not a folder")
-    key, content = recall.content_of(keys[0], Cache(folder, make=False))
-    job = _one([*recall.overrides_of(key, content, loader), *settings], loader)
-    recall.check_files(key, content, job.cells[0])
+    key, content = from_cache.content_of(keys[0], Cache(folder, make=False))
+    job = _one([*from_cache.overrides_of(key, content, loader), *settings], loader)
+    from_cache.check_files(key, content, job.cells[0])
     return job
 
 

@@ -22,8 +22,8 @@ from typing import BinaryIO
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import durable
 from prebleexp.experiment.cache import FORMATS, Cache, Entry, parse
-from prebleexp.experiment.care import check_rows
 from prebleexp.experiment.key import digest
+from prebleexp.experiment.maintenance import check_rows
 from prebleexp.experiment.sealed import Damaged
 
 MANIFEST = "manifest.json"

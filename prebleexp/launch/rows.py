@@ -10,7 +10,7 @@ from prebleexp.experiment.cell import NUMBERS, SPECS
 from prebleexp.experiment.provenance import FIELDS
 from prebleexp.experiment.results import Result
 from prebleexp.intervals import mean_interval
-from prebleexp.launch.recall import Options
+from prebleexp.launch.from_cache import Options
 
 Row = dict[str, Any]
 Mean = tuple[float, float | None] | None

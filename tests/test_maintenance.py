@@ -16,7 +16,7 @@ import pytest
 
 from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.experiment import archive, care
+from prebleexp.experiment import archive, maintenance
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.results import run_all
 from prebleexp.experiment.sealed import seal
@@ -146,13 +146,13 @@ def test_gc_removes_what_was_chosen(cache: Cache, capsys: pytest.CaptureFixture[
     assert len(listed(capsys)) == 2
     said(capsys, "gc", "code=unused")
     assert len(listed(capsys)) == 2
-    assert care.verify(cache) == []
+    assert maintenance.verify(cache) == []
 
 
 def test_gc_removes_runs_of_other_code(
     cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(care, "code", lambda: {"sources": "new"})
+    monkeypatch.setattr(maintenance, "code", lambda: {"sources": "new"})
     out, err = said(capsys, "gc", "code=unused")
     assert "of unused code     5" in out
     assert "cache index takes them out of the database" in err
@@ -175,7 +175,7 @@ def test_an_archive_brings_the_same_bytes_elsewhere(cache: Cache, capsys: pytest
     for key in list(cache.keys()):
         assert other.path(key).read_bytes() == cache.path(key).read_bytes()
         assert other.requests_path(key).exists() == cache.requests_path(key).exists()
-    assert care.verify(other) == []
+    assert maintenance.verify(other) == []
     assert said(capsys, "import", "runs.tar", "cache_dir=other")[1] == "0 runs imported, 4 already there\n"
     said(capsys, "export", "again.tar", "cache_dir=other")
     assert Path("again.tar").read_bytes() == Path("runs.tar").read_bytes()
@@ -263,7 +263,7 @@ def test_what_is_not_what_it_says_is_refused(cache: Cache, capsys: pytest.Captur
         "its key is not the hash of what it stands for",
     ]
     assert err == "1 runs imported, 0 already there, 5 refused\n"
-    assert care.verify(Cache(Path("other"))) == []
+    assert maintenance.verify(Cache(Path("other"))) == []
 
 
 def test_an_entry_that_is_too_large_is_not_read(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +275,7 @@ def test_an_entry_that_is_too_large_is_not_read(cache: Cache, monkeypatch: pytes
 
 
 def all_of(cache: Cache) -> list[Entry]:
-    return [item.run for item in care.items(cache) if isinstance(item.run, Entry)]
+    return [item.run for item in maintenance.items(cache) if isinstance(item.run, Entry)]
 
 
 def test_a_truncated_archive_gives_what_it_has(cache: Cache) -> None:
@@ -287,7 +287,7 @@ def test_a_truncated_archive_gives_what_it_has(cache: Cache) -> None:
         other = Cache(Path(f"other{length}"))
         with pytest.raises(PrebleexpError, match=r"short.tar (ends too early|is no archive of runs|is damaged)"):
             archive.take_in(other, Path("short.tar"))
-        assert care.verify(other) == []
+        assert maintenance.verify(other) == []
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_an_export_that_cannot_be_written_says_so_before_any_work(
     cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, why: str
 ) -> None:
     Path("keys.txt").write_text("")
-    monkeypatch.setattr(care, "items", lambda cache: pytest.fail("runs are read"))
+    monkeypatch.setattr(maintenance, "items", lambda cache: pytest.fail("runs are read"))
     assert said(capsys, "export", place, code=1)[1] == f"prebleexp: {place} cannot be written: {why}\n"
     assert sorted(path.name for path in Path().iterdir()) == ["cache", "keys.txt"]
 

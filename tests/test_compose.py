@@ -135,6 +135,7 @@ CHOICES = [f"{group}={option}" for group in GROUPS for option in configs.loader(
 VALUES = (
     *("gpus=4", "rps=2.5", "horizon=stop", "seed=null", "sweep.name=x", "sweep.title='a: b'", "engine.queue=fcfs"),
     *("seed=${hydra.job.num}", "rps=${gpus}", "workload={a: 1}", "engine={queue: fcfs}", "sweep=5", "sweep.parts=null"),
+    *("report=none", "report.format=none", "report={format: none}", "report=null"),
     *("+policy.seed=3", "++hardware.x=1", "+sweep.x=[1]", "~title", "policy.seed=3", "engine.nope=1", "gpus.x=1"),
 )
 STRUCTURE = ("+variant=released", "+variant=described", "+sweeps=fig1a", "hydra.verbose=true", "+policy@other=e2")

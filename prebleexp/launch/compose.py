@@ -286,6 +286,8 @@ def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
         if not isinstance(key, str) or not key.isidentifier():
             continue
         if isinstance(child, DictConfig):
+            if not path and child._metadata.ref_type is Any and not child._get_flag("readonly"):
+                yield key  # as report=none
             yield from _leaves(child, f"{path}{key}.") if isinstance(child._value(), dict) else ()
         elif type(child) is AnyNode and not child._get_flag("readonly"):
             yield path + key

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from prebleexp import sources
 from prebleexp.errors import PrebleexpError, unknown
 
 if TYPE_CHECKING:
@@ -73,16 +76,33 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
     from prebleexp.report.drawings import Drawings
 
     folder = session.settings.reports_dir / session.settings.sweep
-    drawings = Drawings(folder / ".drawn")
-    with frame.into(folder):
+    unchanged = page.Unchanged(folder, _made_of(session, master, command))
+    if unchanged and (known := listing.described(folder)):
+        return folder / listing.PAGE, known.sentence
+    drawings = Drawings(folder / page.DRAWN)
+    with frame.into(folder), unchanged.after():
         made = _report(session, master, command, drawings)
         drawings.prune()
-    written = page.write(folder, made)
-    about, runs = session.experiment(session.settings.sweep, made.sweep.title, command)
-    of = f"sweep of {runs_of(len({run['key'] for run in runs}))}"
-    answer = made.figures[0].headline
-    listing.add(folder, listing.About(made.sweep.title, of, command, answer, about["id"]))
+        written = page.write(folder, made)
+        about, runs = session.experiment(session.settings.sweep, made.sweep.title, command)
+        of = f"sweep of {runs_of(len({run['key'] for run in runs}))}"
+        answer = made.figures[0].headline
+        listing.add(folder, listing.About(made.sweep.title, of, command, answer, about["id"]))
     return written, answer
+
+
+def _made_of(session: Session, master: DictConfig, command: str) -> str:
+    """A digest of all that a page says."""
+    from omegaconf import OmegaConf
+
+    own = {name: master[name] for name in master if name != "hydra"}
+    runs = [(one.key, one.error and one.error.message, sorted(one.provenance.items())) for one in session.runs]
+    found = hashlib.sha256(repr((command, OmegaConf.to_yaml(OmegaConf.create(own)), session.places, runs)).encode())
+    for file in sorted(sources.PACKAGE.rglob("*")):
+        if file.suffix in (".py", ".j2", ".js", ".css"):
+            found.update(file.read_bytes())
+    found.update(" ".join(version(library) for library in ("matplotlib", "seaborn", "vl-convert-python")).encode())
+    return found.hexdigest()
 
 
 def _report(session: Session, master: DictConfig, command: str, drawings: Drawings) -> Report:

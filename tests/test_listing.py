@@ -157,7 +157,7 @@ def test_every_kind_of_report_is_listed(command: Command) -> None:
     order = [shown.index(text) for text in ("trace of one run", "comparison", "sweep of 2 runs")]
     assert order == sorted(order)
     assert "random against lor" in shown
-    assert "norm_latency_mean_s: 1 cell: B is" in shown
+    assert "B (random) " in shown
     about = json.loads(Path("reports/sweep/about.json").read_text())
     assert about["title"] == "Two policies"
     assert about["sentence"] in shown

@@ -166,6 +166,34 @@ def test_sweeps_and_comparisons_end_with_their_answer_in_words(here: Path, capsy
     assert "A (lor)" in said
 
 
+def test_a_page_that_says_all_there_is_to_say_is_left_alone(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = ["-m", "policy=lor,random", *TINY]
+    page = here / "reports" / "sweep" / "index.html"
+
+    def made() -> int:
+        assert main(sweep) == 0
+        return page.stat().st_mtime_ns
+
+    first = made()
+    said = capsys.readouterr().err.splitlines()[-2:]
+    assert made() == first
+    assert capsys.readouterr().err.splitlines()[-2:] == said, "the sentence and the page"
+    page.unlink()
+    assert (second := made()) != first
+    sweep.append("replications=2")
+    assert (third := made()) != second
+    with monkeypatch.context() as broken:
+        broken.setattr("prebleexp.report.page.render", interrupted)
+        assert main([*sweep, "retry=all"]) == 130
+    assert made() != third, "what was not finished is made again"
+
+
+def interrupted(report: object) -> str:
+    raise KeyboardInterrupt
+
+
 # ---------------------------------------------------------------- policies of one's own
 def test_the_installed_command_finds_what_python_m_finds(here: Path) -> None:
     (here / "conf" / "policy").mkdir(parents=True)

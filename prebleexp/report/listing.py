@@ -48,7 +48,7 @@ def add(folder: Path, about: About) -> None:
 
     A list that cannot be written is no reason to fail: a line says so.
     """
-    before = _about(folder)
+    before = described(folder)
     if before is not None and before.runs != about.runs and before.command != about.command:
         print(f"prebleexp: this takes the place of the report of a {before.of}: {before.command}", file=sys.stderr)
     try:
@@ -75,12 +75,12 @@ def listed(reports: Path) -> list[Listed]:
         except OSError:  # it was removed meanwhile
             continue
         name = page.parent.name
-        found.append(Listed(name, _about(page.parent) or About(name, "report"), made))
+        found.append(Listed(name, described(page.parent) or About(name, "report"), made))
     return sorted(found, key=lambda one: (-one.made, one.name))
 
 
-def _about(folder: Path) -> About | None:
-    """None where there is none that can be read, as beside a page of before there were any."""
+def described(folder: Path) -> About | None:
+    """What the list says of a report; None where nothing can be read, as beside a page of before there was a list."""
     try:
         said = json.loads((folder / ABOUT).read_bytes())
         return About(**{one.name: str(said[one.name]) for one in fields(About)})

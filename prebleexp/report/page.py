@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from prebleexp.experiment import durable
 from prebleexp.losses import unserved
 from prebleexp.report import explorer, export, frame
 from prebleexp.report.figures import Column, Figure, Table
@@ -16,6 +18,8 @@ from prebleexp.report.methods import methods
 from prebleexp.report.summary import REPLICATION, Row, Value
 from prebleexp.report.wording import number, plain
 
+DRAWN = ".drawn"
+"""the folder beside a page with what it was made from"""
 PACKAGES = ("prebleexp", "numpy", "numba", "matplotlib", "seaborn", "vl-convert-python")
 
 
@@ -52,6 +56,29 @@ class Report:
     provenance: Mapping[str, Value] | None = None
     parts: Sequence[str] = ()
     """those that the explorer starts with"""
+
+
+class Unchanged:
+    """Whether a folder has the page of this digest, whole. What is written down last is removed first, so that a page
+    that was never finished is none."""
+
+    def __init__(self, folder: Path, digest: str) -> None:
+        self._mark, self._digest = folder / DRAWN / "page", digest
+        self._page = folder / "index.html"
+
+    def __bool__(self) -> bool:
+        try:
+            return self._mark.read_text(encoding="utf-8") == self._digest and self._page.is_file()
+        except OSError:
+            return False
+
+    @contextmanager
+    def after(self) -> Iterator[None]:
+        """In which it is made."""
+        self._mark.unlink(missing_ok=True)
+        yield
+        self._mark.parent.mkdir(parents=True, exist_ok=True)
+        durable.write(self._mark, self._digest.encode())
 
 
 def write(folder: Path, report: Report) -> Path:

@@ -13,7 +13,12 @@ from prebleexp.errors import InvalidInput
 def require(valid: bool, name: str, value: object, what: str) -> None:
     """Raises InvalidInput, which names the setting, its value and what is valid, unless it is."""
     if not valid:
-        raise InvalidInput(f"{name}={value} is not valid; it must be {what}")
+        raise not_valid(name, value, what)
+
+
+def not_valid(name: str, value: object, what: str) -> InvalidInput:
+    """What to raise then."""
+    return InvalidInput(f"{name}={value} is not valid; it must be {what}")
 
 
 def is_integer(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:

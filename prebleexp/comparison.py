@@ -43,6 +43,12 @@ class Measured:
     finished: str
     """when, UTC: of two runs of the same cell and seed, by different code, the later counts"""
 
+    @classmethod
+    def of(cls, columns: Mapping[str, Value], metrics: Mapping[str, Any], provenance: Mapping[str, Any]) -> Measured:
+        """Of a run whose content is `flattened` to these columns."""
+        place = {name: value for name, value in columns.items() if name != "seed"}
+        return cls(place, columns.get("seed"), metrics, str(provenance.get("finished", "")))
+
 
 @dataclass(frozen=True)
 class Cell:

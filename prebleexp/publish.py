@@ -98,9 +98,8 @@ def _made_of(session: Session, master: DictConfig, command: str) -> str:
     own = {name: master[name] for name in master if name != "hydra"}
     runs = [(one.key, one.error and one.error.message, sorted(one.provenance.items())) for one in session.runs]
     found = hashlib.sha256(repr((command, OmegaConf.to_yaml(OmegaConf.create(own)), session.places, runs)).encode())
-    for file in sorted(sources.PACKAGE.rglob("*")):
-        if file.suffix in (".py", ".j2", ".js", ".css"):
-            found.update(file.read_bytes())
+    code = (file for file in sources.PACKAGE.rglob("*") if file.suffix in (".py", ".j2", ".js", ".css"))
+    found.update(sources.digest(code).encode())
     found.update(" ".join(version(library) for library in ("matplotlib", "seaborn", "vl-convert-python")).encode())
     return found.hexdigest()
 

@@ -11,7 +11,7 @@ from prebleexp.comparison import Comparison, Measured, flattened
 from prebleexp.experiment.key import content
 from prebleexp.experiment.results import Result
 from prebleexp.launch.tables import number
-from prebleexp.report.wording import percent_difference, short
+from prebleexp.report import compared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,28 +37,22 @@ class Compared:
         return f"<A {self.a}, B {self.b}, {self.found.metric}: {self.found.account()}>"
 
     def _repr_html_(self) -> str:
-        names = list(dict.fromkeys(name for cell in self.found.cells for name in cell.place))
-        lines = [
-            [
-                *(short(cell.place.get(name)) for name in names),
-                number(cell.a),
-                number(cell.b),
-                percent_difference(cell.difference, cell.half_width),
-                str(cell.seeds),
-                cell.verdict.value,
-            ]
-            for cell in self.found.cells
-        ]
-        heads = (*names, f"{self.found.metric} of A ({self.a})", f"of B ({self.b})", "difference", "seeds", "B is")
+        lines = compared.lines(self.found, number, finished=False)
+        heads = (
+            *compared.axes(self.found),
+            f"{self.found.metric} of A ({self.a})",
+            f"of B ({self.b})",
+            "difference",
+            "seeds",
+            "B is",
+        )
         return html.table(heads, lines, " in .frame()") + html.paragraph(self.found.account())
 
 
 def measured(results: Iterable[Result]) -> list[Measured]:
     """Runs as one side of a comparison; those that failed are none of it."""
-    found = []
-    for result in results:
-        if result.metrics is not None:
-            columns = flattened(content(result.cell))
-            place = {name: value for name, value in columns.items() if name != "seed"}
-            found.append(Measured(place, columns["seed"], result.metrics, str(result.provenance.get("finished", ""))))
-    return found
+    return [
+        Measured.of(flattened(content(result.cell)), result.metrics, result.provenance)
+        for result in results
+        if result.metrics is not None
+    ]

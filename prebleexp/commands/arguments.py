@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from prebleexp.errors import InvalidInput, unknown
+from prebleexp.checks import not_valid, one_of
+from prebleexp.errors import unknown
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class Given:
         """`~` stands for the home folder. An empty one, as an unset variable leaves it, is not the default."""
         value = self.text(name)
         if value == "":
-            raise _not_valid(name, value, "a path")
+            raise not_valid(name, value, "a path")
         return Path(default if value is None else value).expanduser()
 
     def choice(self, name: str, valid: Sequence[str]) -> str:
@@ -38,8 +39,7 @@ class Given:
         value = self.text(name)
         if value is None:
             return valid[0]
-        if value not in valid:
-            raise _not_valid(name, value, f"one of {', '.join(valid)}")
+        one_of(name, value, valid)
         return value
 
     def flag(self, name: str) -> bool:
@@ -53,7 +53,7 @@ class Given:
         )
         value = self._as(int, name, valid)
         if value is not None and not least <= value <= most:
-            raise _not_valid(name, value, valid)
+            raise not_valid(name, value, valid)
         return value
 
     def number(self, name: str) -> float | None:
@@ -78,8 +78,4 @@ class Given:
         try:
             return None if value is None else kind(value)
         except ValueError:
-            raise _not_valid(name, value, valid) from None
-
-
-def _not_valid(name: str, value: object, valid: str) -> InvalidInput:
-    return InvalidInput(f"{name}={value} is not valid; it must be {valid}")
+            raise not_valid(name, value, valid) from None

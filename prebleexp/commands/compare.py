@@ -19,7 +19,7 @@ from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
 from prebleexp.losses import lost, sentences
 from prebleexp.report import compare_page, compared, frame, listing
-from prebleexp.report.wording import percent, percent_difference, plain, short, slug
+from prebleexp.report.wording import percent_difference, plain, short, slug
 
 METRIC = "norm_latency_mean_s"
 Run = tuple[Measured, Mapping[str, str]]
@@ -122,8 +122,7 @@ def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
 def _measured(entry: Entry) -> Run:
     columns = flattened(entry.content)
     asked = {name: plain(value) for name, value in columns.items()}
-    place = {name: value for name, value in columns.items() if name != "seed"}
-    return Measured(place, columns.get("seed"), entry.metrics, str(entry.provenance.get("finished", ""))), asked
+    return Measured.of(columns, entry.metrics, entry.provenance), asked
 
 
 def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run], known: Sequence[str]) -> None:
@@ -191,24 +190,11 @@ def _where(place: Mapping[str, Any]) -> str:
 
 
 def _print(found: Comparison, output: str) -> None:
-    names = list(dict.fromkeys(name for cell in found.cells for name in cell.place))
     if output == "table":
-        lossy = compare_page.lossy(found)
-        heads = [*names, f"{found.metric} of A", "of B", "difference", "seeds"]
+        lossy = compared.lossy(found)
+        heads = [*compared.axes(found), f"{found.metric} of A", "of B", "difference", "seeds"]
         heads += [*(("finished of A", "of B") if lossy else ()), "B is"]
-        lines = [
-            [
-                *(short(cell.place.get(name)) for name in names),
-                tables.number(cell.a),
-                tables.number(cell.b),
-                percent_difference(cell.difference, cell.half_width),
-                str(cell.seeds),
-                *(map(percent, cell.finished) if lossy else ()),
-                cell.verdict.value,
-            ]
-            for cell in found.cells
-        ]
-        tables.show(heads, lines)
+        tables.show(heads, compared.lines(found, tables.number, finished=lossy))
         return
     if output == "json":
         differs = {name: list(values) for name, values in found.differs.items()}

@@ -12,9 +12,8 @@ from prebleexp.errors import InvalidInput
 from prebleexp.waiting import waiting
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from prebleexp.launch.configs import Loader
+    from prebleexp.launch.multirun import Multirun
     from prebleexp.launch.session import Session
 
 
@@ -34,6 +33,7 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
 
     from prebleexp.launch import configs, naming, places
     from prebleexp.launch.messages import MULTIRUN, understood
+    from prebleexp.launch.multirun import Multirun
 
     loader = configs.loader(given.config_dir, given.config_name)
     asks_hydra = given.cfg or given.info or given.shell_completion
@@ -45,11 +45,11 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
         if asks_hydra:
             return _of_hydra(loader, given)
         master = loader.load_configuration(loader.primary, lines, RunMode.MULTIRUN)
-    sweep = master.hydra.mode == RunMode.MULTIRUN
+    sweep = Multirun(loader, master) if master.hydra.mode == RunMode.MULTIRUN else None
     if survey or given.dry:
-        return _survey(loader, master if sweep else None, given)
-    if sweep:
-        return _sweep(loader, master, line(*arguments))
+        return _survey(loader, sweep, given)
+    if sweep is not None:
+        return _sweep(sweep, line(*arguments))
     return _run(loader, given.overrides, line(*arguments))
 
 
@@ -102,19 +102,15 @@ def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
     return code
 
 
-def _sweep(loader: Loader, master: DictConfig, command: str) -> int:
+def _sweep(sweep: Multirun, command: str) -> int:
     """Every combination of the values, by whichever sweeper is configured."""
     from prebleexp.launch import tables
-    from prebleexp.launch.compose import plain
-    from prebleexp.launch.configure import settings_of
-    from prebleexp.launch.messages import understood
     from prebleexp.launch.session import Session
 
-    with understood(loader, []):
-        session = Session(settings_of(plain(master)))
-    print(f"prebleexp: composing the jobs of sweep {session.settings.sweep}", file=sys.stderr, flush=True)
-    _launch(loader, master, session)
-    settings = session.settings
+    settings = sweep.settings
+    session = Session(settings)
+    print(f"prebleexp: composing the jobs of sweep {settings.sweep}", file=sys.stderr, flush=True)
+    _launch(sweep, session)
     if settings.output == "table":
         page = settings.reports_dir / settings.sweep / "index.html" if settings.report != "none" else None
         tables.summary(session.axes, session.results, session.places, page)
@@ -125,30 +121,25 @@ def _sweep(loader: Loader, master: DictConfig, command: str) -> int:
         publish.load(session, settings.sweep, command)
     if settings.report != "none":
         with waiting(f"drawing the report {settings.sweep}"):
-            made, answer = publish.report(session, master, command)
+            made, answer = publish.report(session, sweep.master, command)
         for text in filter(None, (answer, tables.address(made))):
             print(text, file=sys.stderr)
     return code
 
 
-def _launch(loader: Loader, master: DictConfig, session: Session) -> None:
-    from prebleexp.launch.multirun import Multirun
-
-    publish.check_figures(session.settings)
-    Multirun(loader, master).launch(session)
+def _launch(sweep: Multirun, session: Session) -> None:
+    publish.check_figures(sweep.settings)
+    sweep.launch(session)
 
 
-def _survey(loader: Loader, master: DictConfig | None, given: Any) -> int:
+def _survey(loader: Loader, sweep: Multirun | None, given: Any) -> int:
     """What `_sweep`, or `_run`, would compute."""
-    from prebleexp.launch.compose import plain
-    from prebleexp.launch.configure import job, settings_of
-    from prebleexp.launch.messages import understood
+    from prebleexp.launch.configure import job
     from prebleexp.launch.survey import Survey
 
-    if master is not None:
-        with understood(loader, []):
-            survey = Survey(settings_of(plain(master)))
-        _launch(loader, master, survey)
+    if sweep is not None:
+        survey = Survey(sweep.settings)
+        _launch(sweep, survey)
     else:
         one = job(given.overrides, loader)
         survey = Survey(one.settings)

@@ -50,9 +50,7 @@ class Multirun:
         launcher = master.hydra.runtime.choices["hydra/launcher"]
         if launcher != "prebleexp":
             raise InvalidInput(f"hydra/launcher={launcher}: it must be prebleexp")
-        if master.hydra.sweep.dir.startswith(
-            "~"
-        ):  # as reports_dir may; other sweepers would make a folder of that name
+        if master.hydra.sweep.dir.startswith("~"):  # as reports_dir may; else sweepers make a folder of that name
             master.hydra.sweep.dir = str(Path(master.hydra.sweep.dir).expanduser())
         sweeper = Plugins.instance().instantiate_sweeper(
             hydra_context=HydraContext(config_loader=self.loader, callbacks=Callbacks(master)),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.checks import not_valid
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.limits import peak_memory_bytes
 from prebleexp.predict import kept, predictor
@@ -56,12 +57,12 @@ class Settings:
     def __post_init__(self) -> None:
         for name, (least, most) in LIMITS.items():
             if not least <= getattr(self, name) <= most:
-                raise _invalid(name, getattr(self, name), f"an integer from {least} to {most}")
+                raise not_valid(name, getattr(self, name), f"an integer from {least} to {most}")
         for name in ("rate", "head_rate"):
             if not 0 < getattr(self, name) <= 1:
-                raise _invalid(name, getattr(self, name), "a number > 0 and at most 1")
+                raise not_valid(name, getattr(self, name), "a number > 0 and at most 1")
         if self.edges not in KINDS:
-            raise _invalid("edges", self.edges, " or ".join(KINDS))
+            raise not_valid("edges", self.edges, " or ".join(KINDS))
 
     def of_model(self) -> dict[str, Any]:
         """Those that matter to the model."""
@@ -211,7 +212,3 @@ def _licence(settings: Settings) -> str:
     base = settings.pretrained or "all-MiniLM-L6-v2 (Apache-2.0)"
     origins = f"{base} and the data" if settings.model == "minilm" else "the data"
     return f"derived from {origins}, under the data's own licence"
-
-
-def _invalid(name: str, value: object, valid: str) -> InvalidInput:
-    return InvalidInput(f"{name}={value} is not valid; it must be {valid}")

@@ -10,14 +10,9 @@ from prebleexp.comparison import Comparison, Verdict
 from prebleexp.losses import as_text
 from prebleexp.metrics import DECLARED
 from prebleexp.report import frame
-from prebleexp.report.compared import sentence
+from prebleexp.report.compared import axes, lines, lossy, sentence
 from prebleexp.report.figures import Column, Table
-from prebleexp.report.wording import number, percent, percent_difference, plain, short
-
-
-def lossy(found: Comparison) -> bool:
-    """Whether any side did not finish a request."""
-    return any(share is not None and share < 1 for cell in found.cells for share in cell.finished)
+from prebleexp.report.wording import number, plain, short
 
 
 def render(
@@ -26,22 +21,11 @@ def render(
     """The page's HTML; `broken` says which cells are beyond the limit `fail_if`, `losses` which requests were not
     served."""
     metric, shares = DECLARED[found.metric], lossy(found)
-    names = list(dict.fromkeys(name for cell in found.cells for name in cell.place))
+    names = axes(found)
     columns = [Column(name, all(not isinstance(cell.place.get(name), str) for cell in found.cells)) for name in names]
     columns += [Column("A", True), Column("B", True), Column("difference", True), Column("seeds", True)]
     columns += [Column(f"finished of {side}", True) for side in "AB" if shares]
-    rows = [
-        (
-            *(short(cell.place.get(name)) for name in names),
-            number(cell.a, 4),
-            number(cell.b, 4),
-            percent_difference(cell.difference, cell.half_width),
-            str(cell.seeds),
-            *(map(percent, cell.finished) if shares else ()),
-            cell.verdict.value,
-        )
-        for cell in found.cells
-    ]
+    rows = map(tuple, lines(found, lambda value: number(value, 4), finished=shares))
     return frame.render(
         "compare.html.j2",
         scripts=("tables.js", "compare.js"),

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prebleexp.comparison import Comparison, Verdict
 from prebleexp.metrics import DECLARED, NEITHER
-from prebleexp.report.wording import listed
+from prebleexp.report.measure import of_metric
+from prebleexp.report.wording import listed, percent, percent_difference, short
+
+
+def lossy(found: Comparison) -> bool:
+    """Whether any side did not finish a request."""
+    return any(share is not None and share < 1 for cell in found.cells for share in cell.finished)
+
+
+def axes(found: Comparison) -> list[str]:
+    """The keys that tell its cells apart."""
+    return list(dict.fromkeys(name for cell in found.cells for name in cell.place))
+
+
+def lines(found: Comparison, number: Callable[[float | None], str], *, finished: bool) -> list[list[str]]:
+    """A line of text for each cell: its place on the `axes`, the means of A and B as `number` writes them, their
+    difference, the seeds, the shares that each side `finished` if they are wanted, and how B is."""
+    names = axes(found)
+    return [
+        [
+            *(short(cell.place.get(name)) for name in names),
+            number(cell.a),
+            number(cell.b),
+            percent_difference(cell.difference, cell.half_width),
+            str(cell.seeds),
+            *(map(percent, cell.finished) if finished else ()),
+            cell.verdict.value,
+        ]
+        for cell in found.cells
+    ]
 
 
 def sentence(found: Comparison, a: str, b: str) -> str:
@@ -27,8 +58,7 @@ def _difference(found: Comparison, a: str, b: str) -> str:
         return f"{b} has no relative difference from {a} in {metric.words}, which is 0 in A"
     mean, half = found.overall
     size = f"{abs(mean) * 100:.1f}{'' if half is None else f' ± {half * 100:.1f}'} %"
-    less, more = ("faster", "slower") if metric.unit in ("s", "s/token") else ("lower", "higher")
-    how = f"{size} {more if mean > 0 else less}"
+    how = f"{size} {of_metric(found.metric).words_for(1 if mean > 0 else -1)}"
     many = f", on average over {_compared(found)}" if len(found.cells) > 1 else ""
     if half is not None and abs(mean) <= half:
         return f"{b} and {a} cannot be told apart in {metric.words}: B is {how}{many}"

@@ -14,15 +14,19 @@ from typing import Any
 
 from prebleexp.commands import options
 from prebleexp.experiment.runs import GIVEN
+from prebleexp.hardware.gpu import Gpu
+from prebleexp.hardware.model import Model
 from prebleexp.launch import configs, specs
 from prebleexp.launch.configure import GROUPS
 from prebleexp.metrics import DECLARED, QUANTITIES, Metric
 from prebleexp.report.meanings import meanings
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
 
+WITHIN = {"hardware": {"hardware/gpu": Gpu, "hardware/model": Model}}
+"""groups within a group, and what their options are"""
 HERE = Path(__file__).parent
 READING = {
-    "n": "What became of the requests: each is in exactly one of the last five. Averages are over those that reported: refused requests are in none of them, unfinished ones as of "
+    "n": "What became of the requests: each is in exactly one of the last seven. Averages are over those that reported, and were due after `slo.warmup_s`: requests that were refused or never came are in none of them, unfinished ones as of "
     "their last report. So the terminal, the tables and the pages say who was refused or not finished, and [compare](compare.md) calls a cell *incomparable* where what looks better "
     "has lost requests that the other side served. With `horizon=stop` unfinished requests are normal, with `drain` they would have waited for ever.",
     "ttft": "What a person waits for before anything appears. The tail (`p99`) shows hot spots long before the mean does. Beware of `horizon=stop`: requests "
@@ -59,6 +63,8 @@ def configuration() -> str:
                 seen.setdefault(specs.located(group, option, target), []).append(option)
         for kind, names in seen.items():
             parts += _of_class(group, kind, names)
+        for inner, kind in WITHIN.get(group, {}).items():
+            parts += _of_class(inner, kind, loader.get_group_options(inner))
     return "\n\n".join(parts) + "\n"
 
 
@@ -136,7 +142,7 @@ def _of_class(group: str, kind: type, names: list[str]) -> list[str]:
     for field in dataclasses.fields(kind):
         if field.init:
             default = "required" if field.default is dataclasses.MISSING else f"`{_plain(field.default)}`"
-            rows.append((f"`{group}.{field.name}`", default, meanings_of.get(field.name, "")))
+            rows.append((f"`{group.replace('/', '.')}.{field.name}`", default, meanings_of.get(field.name, "")))
     about = inspect.cleandoc(kind.__doc__ or "").split("\n\nRaises")[0]
     parts = [f"### {', '.join(f'`{group}={name}`' for name in names)}", about]
     return [*parts, _table(("field", "default", "meaning"), rows)] if rows else parts

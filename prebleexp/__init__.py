@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["InvalidInput", "PrebleexpError", "Result", "Sweep", "run", "sweep"]
+__all__ = ["InvalidInput", "Plan", "PrebleexpError", "Result", "Sweep", "plan", "run", "sweep"]
 
 if TYPE_CHECKING:
+    from prebleexp.api.plan import Plan, plan
     from prebleexp.api.run import Result, run
     from prebleexp.api.sweep import Sweep, sweep
     from prebleexp.errors import InvalidInput, PrebleexpError
@@ -25,10 +26,10 @@ else:
         """Loads what is asked for: the parts of the package that need none of it start without."""
         from importlib import import_module
 
-        homes = {"Result": "api.run", "run": "api.run", "Sweep": "api.sweep", "sweep": "api.sweep"}
+        homes = {"Result": "run", "run": "run", "Sweep": "sweep", "sweep": "sweep", "Plan": "plan", "plan": "plan"}
         if name not in __all__:
             raise AttributeError(f"module 'prebleexp' has no attribute {name!r}")
-        found = getattr(import_module(f"prebleexp.{homes.get(name, 'errors')}"), name)
+        found = getattr(import_module(f"prebleexp.api.{homes[name]}" if name in homes else "prebleexp.errors"), name)
         globals()[name] = found
         return found
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from prebleexp import commands
+from prebleexp.commands import simulate
 from prebleexp.errors import InvalidInput, PrebleexpError, unknown
 
 
@@ -49,7 +50,7 @@ def _command(arguments: list[str]) -> int:
         if first not in commands.NAMES:
             raise InvalidInput(f"{unknown('command', first, commands.NAMES)} Settings are written key=value.")
         return commands.run(first, arguments[1:])
-    return commands.run("simulate", arguments)
+    return simulate.run(arguments)
 
 
 def _say(message: object, code: int) -> int:

@@ -31,6 +31,12 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
+def positive(name: str, value: object, what: str = "a number > 0") -> float:
+    """The value, which must be a number above 0."""
+    require(is_number(value) and value > 0, name, value, what)
+    return cast("float", value)
+
+
 def integer(name: str, value: object, least: int, most: int) -> int:
     """The value, which must be one of these."""
     require(is_integer(value, least, most), name, value, f"an integer from {least} to {most}")
@@ -39,7 +45,7 @@ def integer(name: str, value: object, least: int, most: int) -> int:
 
 def one_of(name: str, value: object, valid: Sequence[str]) -> None:
     """It must be one of these texts."""
-    require(value in valid, name, value, f"one of {', '.join(valid)}")
+    require(value in valid, name, value, valid[0] if len(valid) == 1 else f"one of {', '.join(valid)}")
 
 
 def flag(name: str, value: object) -> bool:

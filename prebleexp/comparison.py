@@ -292,8 +292,9 @@ def _verdict(pairs: Sequence[tuple[float, float]], mean: float, half: float | No
 
 
 def _loses_more(one: Sequence[Row], other: Sequence[Row], metric: str) -> bool:
-    """Whether a metric, unless it is a count of requests, is of fewer on one side, since it lost the others."""
-    return not metric.startswith("n_") and lost(one) > lost(other)
+    """Whether a metric, unless it counts all requests, is of fewer on one side, since it lost the others."""
+    counts_all = metric.startswith("n_") or DECLARED[metric].of_all
+    return not counts_all and lost(one) > lost(other)
 
 
 def _why_nothing(

@@ -7,8 +7,9 @@ function: Student's distribution is then a finite sum (Abramowitz and Stegun, 26
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 CONFIDENCE = 0.95
 
@@ -27,6 +28,20 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
         return mean, None
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     return mean, t_quantile(n - 1, confidence) * math.sqrt(variance / n)
+
+
+def relative_difference(ones: Mapping[Any, float], others: Mapping[Any, float]) -> tuple[float, float | None] | None:
+    """By how much the mean of `ones` is above that of `others` as a share of the latter, over the seeds that both have,
+    and the half-width of the interval of the paired differences.
+
+    None where they have no seed in common, or nothing to compare with.
+    """
+    seeds = [seed for seed in ones if seed in others]
+    base = math.fsum(others[seed] for seed in seeds) / len(seeds) if seeds else 0.0
+    if not base:
+        return None
+    mean, half = mean_interval([ones[seed] - others[seed] for seed in seeds])
+    return mean / base, None if half is None else abs(half / base)
 
 
 @cache

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prebleexp import overload
+
 Row = Mapping[str, Any]
 """a run's metrics, with its horizon and duration_s"""
 LEFT_OUT = "means leave them out"
@@ -34,11 +36,25 @@ FOR_GOOD = (
         "refused (prompts or answers that no GPU can hold, or the router would not send them)",
         LEFT_OUT,
     ),
+    Loss(
+        ("n_cancelled",),
+        ("drain", "stop"),
+        "cancelled (they gave up, or come after others that were cancelled, refused or lost)",
+        LEFT_OUT,
+    ),
+    Loss(("n_lost",), ("drain", "stop"), "lost with their GPU, and not routed again", AS_REPORTED),
     Loss(("n_unrouted",), ("drain",), "held at the router to the end", LEFT_OUT),
     Loss(("n_queued",), ("drain",), "left waiting on a GPU for ever", AS_REPORTED),
     Loss(("n_running",), ("drain",), "left running at the end", AS_REPORTED),
 )
 STOPPED = Loss(("n_unrouted", "n_queued", "n_running"), ("stop",), "unfinished at the end", AS_REPORTED)
+LATER = Loss(("n_not_due",), ("stop",), "not due by the end", LEFT_OUT)
+NEVER = Loss(
+    ("n_not_due",),
+    ("drain",),
+    "never due (of sessions that begin after duration_s, or after others that were not served)",
+    LEFT_OUT,
+)
 
 
 def lost(rows: Sequence[Row]) -> int:
@@ -47,16 +63,17 @@ def lost(rows: Sequence[Row]) -> int:
 
 
 def unserved(rows: Iterable[Row]) -> dict[str, int]:
-    """Requests that were refused, and those that were unfinished when their run ended."""
-    kinds = {"refused": ("n_refused",), "unfinished": STOPPED.metrics}
+    """Requests that were refused, cancelled or lost, and those unfinished, or not due, when their run ended."""
+    kinds = {"refused": ("n_refused", "n_cancelled", "n_lost"), "unfinished": (*STOPPED.metrics, *LATER.metrics)}
     every = list(rows)
     return {kind: sum(int(row.get(name) or 0) for row in every for name in names) for kind, names in kinds.items()}
 
 
 def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
-    """One for each way in which requests of these cells were not served. A cell is a name and the runs of its seeds;
-    of several, the one that lost the greatest share is named."""
-    return [says for loss in (*FOR_GOOD, STOPPED) if (says := _sentence(loss, cells))]
+    """One for each way in which requests of these cells were not served, and one if they were too many. A cell is a
+    name and the runs of its seeds; of several, the one that lost the greatest share is named."""
+    said = [_sentence(loss, cells) for loss in (*FOR_GOOD, STOPPED, LATER, NEVER)]
+    return [one for one in said if one] + overload.sentences(cells)
 
 
 def as_text(said: Sequence[str]) -> str:
@@ -74,7 +91,7 @@ def _sentence(loss: Loss, cells: Sequence[tuple[str, Sequence[Row]]]) -> str:
         return ""
     count, requests, name = max(counts, key=lambda one: one[0] / one[1])
     what = loss.what
-    if loss is STOPPED:
+    if loss in (STOPPED, LATER):
         ends = {f"{float(row['duration_s']):g} s" for _, rows in cells for row in rows if loss.of(row)}
         what += f" of {ends.pop() if len(ends) == 1 else 'their runs'}"
     if len(cells) == 1:

@@ -3,7 +3,8 @@
 Each metric is declared here and nowhere else: rows, comparisons, the words of reports and docs/metrics.md are made from
 the declaration. Definitions are those of the released simulator (spec: e2-as-released, Q9): averages are over every
 request that reported, unfinished ones as of their last report (of latency itself, the release averages only what
-finished by the duration). `n_finished` and its neighbours say how many there are of each.
+finished by the duration), but not over those that were due during a warm-up. `n_finished` and its neighbours say how
+many there are of each. How well promises were kept is over all requests that were due (prebleexp.service.attainment).
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.service import in_system
+from prebleexp.service.attainment import Attained, Unloaded
+from prebleexp.service.level import NONE, ServiceLevel
 from prebleexp.sim.types import Floats, Ints, Outcome, State, Workload
 
 Number = int | float | None
@@ -51,6 +55,8 @@ class Metric:
     unit: str
     better: str
     meaning: str
+    of_all: bool = False
+    """whether requests that were not served count in it as such, so that to lose them does not flatter"""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,12 @@ class Served:
 
     workload: Workload
     made: Outcome
+    level: ServiceLevel = NONE
+    unloaded: Unloaded | None = None
+
+    @cached_property
+    def attained(self) -> Attained:
+        return Attained.of(self.workload, self.made, self.level, self.unloaded)
 
     @cached_property
     def states(self) -> list[int]:
@@ -75,8 +87,13 @@ class Served:
         return np.minimum(self.workload.output_tokens, self.workload.max_new_tokens)
 
     @cached_property
+    def counted(self) -> slice | npt.NDArray[np.bool_]:
+        """Requests that averages are over: all, or those that were due after the warm-up."""
+        return self.made.due_s >= self.level.warmup_s if self.level.warmup_s else slice(None)  # of NaN: False
+
+    @cached_property
     def statistics(self) -> dict[str, tuple[float | None, ...]]:
-        return {one.name: _statistics(one.of(self.made)) for one in QUANTITIES}
+        return {one.name: _statistics(one.of(self.made)[self.counted]) for one in QUANTITIES}
 
     @cached_property
     def told(self) -> tuple[float | None, float | None]:
@@ -101,13 +118,80 @@ def _each(seconds: Floats, tokens: Ints) -> Floats:
     return found
 
 
+def _stayed(made: Outcome) -> npt.NDArray[np.bool_]:
+    """Those that came, and were not sent away and did not go: they leave when they are finished."""
+    return np.isfinite(made.due_s) & ~np.isin(made.state, (State.REFUSED, State.CANCELLED, State.LOST))
+
+
+def _growth(workload: Workload, made: Outcome) -> float | None:
+    taken = _stayed(made)
+    arrived, finished = np.sort(made.due_s[taken]), made.finish_s[taken]
+    longer = made.output_seen > 1
+    if not len(arrived) or np.isnan(made.ttft_s).all():
+        return None
+    paces = (made.latency_s[longer] - made.ttft_s[longer]) / (made.output_seen[longer] - 1)
+    longest = int(np.minimum(workload.output_tokens, workload.max_new_tokens).max()) - 1
+    if arrived[-1] / 2 < float(np.nanmin(made.ttft_s)) + float(paces.min(initial=np.inf if longest else 0.0)) * longest:
+        return None
+    ends = arrived[-1] * np.array([0.5, 0.75, 1.0])
+    come = np.searchsorted(arrived, ends, side="right")
+    left = come - np.searchsorted(np.sort(finished), ends, side="right")  # NaN, of the unfinished, is last
+    return float((np.diff(left) / np.diff(come)).min()) if np.diff(come).all() else None
+
+
+def _trend(run: Served) -> float | None:
+    """Its window begins when an empty system has filled: after a tenth of the time of arrivals, and after as long as
+    nearly all requests take; but it has half of that time at least."""
+    taken = _stayed(run.made)
+    due_s = run.made.due_s[taken]
+    if _growth(run.workload, run.made) is None:
+        return None
+    end_s = min(float(due_s.max()), run.made.end_s)
+    filled_s = min(end_s / 2, max(end_s / 10, run.statistics["latency"][-1] or 0.0))
+    start_s = max(run.level.warmup_s, filled_s)
+    come = int(((due_s >= start_s) & (due_s <= end_s)).sum())
+    if start_s >= end_s or not come:
+        return None
+    return in_system.slope(due_s, run.made.finish_s[taken], start_s, end_s) * (end_s - start_s) / come
+
+
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
 def _count(state: State, better: str, meaning: str) -> Metric:
     name = state.name.lower()
-    return Metric(f"n_{name}", f"{name} requests", lambda run: run.states[state], "requests", better, meaning)
+    words = f"{name.replace('_', ' ')} requests"
+    return Metric(f"n_{name}", words, lambda run: run.states[state], "requests", better, meaning)
+
+
+def _of_limits(name: str, words: str, unit: str, meaning: str) -> Metric:
+    return Metric(name, words, lambda run: run.attained.of_limits[name], unit, HIGHER, meaning, of_all=True)
+
+
+def _slowdown(of: str, i: int, name: str) -> Metric:
+    words = {"ttft": "time to first token", "latency": "latency"}[of]
+    return Metric(
+        f"{of}_slowdown_{name}",
+        f"{CALLED.get(name, name)} slowdown in {words}",
+        lambda run: _statistics(run.attained.taken[f"{of}_slowdown"][run.counted])[i] if run.unloaded else None,
+        "ratio",
+        LOWER,
+        f"{STATISTICS[name]} of the {words} over that of the same request alone on one idle GPU with an empty prefix "
+        "cache, by the run's own engine and costs; where the service level (slo) asks for it.",
+    )
+
+
+def _session_time(i: int, name: str) -> Metric:
+    return Metric(
+        f"session_{name}_s",
+        f"{CALLED.get(name, name)} time to finish a session",
+        lambda run: _statistics(run.attained.session_s)[i],
+        "s",
+        LOWER,
+        f"{STATISTICS[name]}, over the sessions that came to their end, of the time from when a session's first "
+        "request was due to its last token, in seconds.",
+    )
 
 
 def _statistic(one: Quantity, i: int, name: str) -> Metric:
@@ -131,16 +215,25 @@ QUANTITIES = (
              "overhead=none"),
 )
 _METRICS = (
-    Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests that arrived."),
+    Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests of the "
+           "stream: each is in one of the states below."),
     _count(State.FINISHED, HIGHER, "Requests whose last token came."),
     _count(State.RUNNING, LOWER, "Requests that were in a batch when the run ended."),
     _count(State.QUEUED, LOWER, "Requests that waited on a GPU when the run ended."),
     _count(State.UNROUTED, LOWER, "Requests that no GPU had been chosen for when the run ended."),
     _count(State.REFUSED, LOWER, "Requests that were refused: by the router, or since no GPU can hold them."),
+    _count(State.NOT_DUE, LOWER, "Requests that were to come, but the run ended first: after others that had not "
+           "ended, or later, or in a session that was not to begin after duration_s. Where no request comes after "
+           "another, they are in n_unrouted."),
+    _count(State.CANCELLED, LOWER, "Requests that had no first token within their patience, or never came since they "
+           "come after one that was cancelled, refused or lost."),
+    _count(State.LOST, LOWER, "Requests that were lost with their GPU, which went down or was down, and not routed "
+           "again."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
-    Metric("router_wait_mean_s", "average wait for the router", lambda run: _statistics(run.made.router_wait_s)[0], "s",
-           LOWER, "Mean time from a request's arrival until the router took it up, in seconds; above zero only where "
-           "one router serves decisions in turn (overhead=serial)."),
+    Metric("router_wait_mean_s", "average wait for the router",
+           lambda run: _statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER,
+           "Mean time from a request's arrival until the router took it up, in seconds; above zero only where one "
+           "router serves decisions in turn (overhead=serial)."),
     # every admitted prompt token was either found or computed; the rest of what was forwarded is decoding
     Metric("hit_ratio", "hit ratio",
            lambda run: _ratio(run.total("hit_tokens"), run.total("hit_tokens", "prefilled_tokens")), "share", HIGHER,
@@ -167,11 +260,44 @@ _METRICS = (
            "Tokens of KV that prefix caches dropped for want of memory."),
     Metric("retracted", "retractions", lambda run: run.total("retracted"), "times", LOWER,
            "How often a running request was sent back to its queue for want of memory."),
+    Metric("losses", "losses", lambda run: int(run.made.losses.sum()), "times", LOWER,
+           "How often a request was lost with its GPU (faults): it was routed again, unless it ended so."),
+    Metric("availability", "availability of GPUs",
+           lambda run: 1.0 - float(run.made.gpu_down_s.mean()) / run.made.end_s if run.made.end_s else None, "share",
+           HIGHER, "The share of the run's time in which GPUs were not down, mean of all."),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
     Metric("requests_max_over_mean", "requests of the busiest GPU over the mean",
            lambda run: _ratio(int(run.made.gpu_requests.max()) * len(run.made.gpu_requests), run.total("requests")),
            "ratio", LOWER, "Requests sent to the busiest GPU over the mean of all GPUs: 1 is perfect balance."),
+    Metric("unfinished_growth", "growth of unfinished requests", lambda run: _growth(run.workload, run.made), "share",
+           LOWER, "By how much the requests that had arrived and were not finished grew in the third and in the fourth "
+           "quarter of the time of arrivals, as a share of those that arrived in it; the lesser of the two. About 0 "
+           "where the cluster keeps up, 1 − capacity/load where it does not; nothing where half that time is shorter "
+           "than the longest answer takes at the least pace of the run."),
+    Metric("in_system_trend", "trend of requests in the system", _trend, "share", LOWER,
+           "By how much the number of requests that were due and not finished grows over the time of arrivals, by "
+           "least squares, as a share of those that arrive in it: about 0 where the cluster keeps up. From warm-up on, "
+           "or when the system has filled: after a tenth of the time, and the p99 of latency, but not after half. "
+           "Nothing where unfinished_growth is nothing."),
+    Metric("due_requests", "requests that count", lambda run: run.attained.count, "requests", NEITHER,
+           "Requests that were due, after slo.warmup_s: those that attainment is of."),
+    _of_limits("slo_attainment", "attainment", "share",
+               "The share of the requests that were due which were good: finished, within all limits of the service "
+               "level (slo). Of the unfinished only those count as good that can break no limit any more, of the "
+               "refused none. Nothing where nothing was promised."),
+    _of_limits("slo_margin", "margin to the promised share", "share",
+               "By how much the share of the requests within a limit exceeds the share that was promised it (0.99, of "
+               "a limit for p99); of several the one that is nearest to being broken, or broken worst. Nothing where "
+               "all limits are for each request."),
+    _of_limits("goodput_per_s", "goodput", "requests/s",
+               "Good requests over the length of the run, from slo.warmup_s on."),
+    _of_limits("goodput_per_gpu_s", "goodput of a GPU", "requests/s", "The same over the GPUs."),
+    _of_limits("session_attainment", "attainment of sessions", "share",
+               "The share of sessions of which every request was good, of those that began after slo.warmup_s; one "
+               "that did not come to its end was not."),
+    *(_session_time(i, name) for i, name in enumerate(STATISTICS)),
+    *(_slowdown(of, i, name) for of in ("ttft", "latency") for i, name in enumerate(STATISTICS) if name != "mean"),
     Metric("end_s", "end of the run", lambda run: run.made.end_s, "s", LOWER,
            "When the run ended, in simulated seconds from its start."),
 )
@@ -179,11 +305,19 @@ _METRICS = (
 DECLARED = {one.name: one for one in _METRICS}
 METRICS = tuple(DECLARED)
 """the names of a row's metrics, in order"""
+FIRST = (
+    *("n_requests", "n_finished", "ttft_mean_s", "ttft_p99_s", "tpot_mean_s", "latency_mean_s", "latency_p99_s"),
+    *("norm_latency_mean_s", "hit_ratio", "output_tokens_per_s", "requests_per_s", "requests_max_over_mean"),
+)
+"""those that people look at first"""
 
 
-def measure(workload: Workload, outcome: Outcome) -> dict[str, Number]:
-    """One row: `METRICS` by name, seconds and tokens; None where there is nothing to average."""
-    run = Served(workload, outcome)
+def measure(
+    workload: Workload, outcome: Outcome, level: ServiceLevel = NONE, unloaded: Unloaded | None = None
+) -> dict[str, Number]:
+    """One row: `METRICS` by name, seconds and tokens; None where there is nothing to average. `unloaded` is for a level
+    that needs it."""
+    run = Served(workload, outcome, level, unloaded)
     return {name: one.of(run) for name, one in DECLARED.items()}
 
 

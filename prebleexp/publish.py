@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
     from prebleexp.experiment.history import Experiment
     from prebleexp.launch.configure import Settings
+    from prebleexp.launch.parts import FigureSpec
+    from prebleexp.launch.planner import Planner
     from prebleexp.launch.session import Session
     from prebleexp.report.drawings import Drawings
     from prebleexp.report.figures import Figure
     from prebleexp.report.page import Report
+    from prebleexp.report.summary import Row
 
+LATENCY = "latency_against_rate"
+"""the figure of a sweep that asks for none"""
+CLUSTER = ("gpus", "engine", "hardware")
 MOST_NAMED = 5
 """hosts or commits"""
 
@@ -76,7 +82,7 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
     from prebleexp.report.drawings import Drawings
 
     folder = session.settings.reports_dir / session.settings.sweep
-    unchanged = page.Unchanged(folder, _made_of(session, master, command))
+    unchanged = page.Unchanged(folder, _made_of(session, _configuration(master), command))
     if unchanged and (known := listing.described(folder)):
         return folder / listing.PAGE, known.sentence
     drawings = Drawings(folder / page.DRAWN)
@@ -91,13 +97,102 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
     return written, answer
 
 
-def _made_of(session: Session, master: DictConfig, command: str) -> str:
-    """A digest of all that a page says."""
+def plan(made: Planner, name: str, command: str) -> Path:
+    """Write the page of a plan; returns its path. Raises InvalidInput if the folder cannot be written."""
+    from prebleexp.launch.session import runs_of
+    from prebleexp.report import frame, listing, page, plan_figure
+    from prebleexp.report.page import Report, Sweep
+
+    folder = made.settings.reports_dir / name
+    unchanged = page.Unchanged(folder, _made_of(made, made.configuration, command))
+    if unchanged and listing.described(folder):
+        return folder / listing.PAGE
+    title = made.settings.title or _asks(made)
+    about = Sweep(name, title, command, made.configuration, tuple(made.axes), "plan")
+    with frame.into(folder), unchanged.after():
+        figure = plan_figure.figure(made.found)
+        report = Report(about, made.tried, [figure], provenance=_provenance(made), measure="slo_attainment")
+        written = page.write(folder, report)
+        noted, runs = made.experiment(name, title, command)
+        of = f"plan of {runs_of(len({run['key'] for run in runs}))}"
+        listing.add(folder, listing.About(title, of, command, figure.headline, noted["id"]))
+    return written
+
+
+def capacity(made: Planner, command: str) -> tuple[Path, str]:
+    """Write the page of a sweep of plans; returns its path, and the sentences that it begins with. Raises InvalidInput
+    if the folder cannot be written."""
+    from prebleexp.launch.session import runs_of
+    from prebleexp.report import capacity, frame, listing, page
+    from prebleexp.report.drawings import Drawings
+    from prebleexp.report.page import Report, Sweep
+
+    settings = made.settings
+    assert settings.plans is not None
+    folder, title = settings.reports_dir / settings.sweep, settings.title or settings.sweep
+    unchanged = page.Unchanged(folder, _made_of(made, made.configuration, command))
+    if unchanged and (known := listing.described(folder)):
+        return folder / listing.PAGE, known.sentence
+    drawings = Drawings(folder / page.DRAWN)
+    found, base = capacity.by_workload(made.found), settings.plans.against
+    about = Sweep(settings.sweep, title, command, made.configuration, tuple(made.axes))
+    with frame.into(folder), unchanged.after():
+        figure = capacity.figure(found, base, drawings)
+        report = Report(
+            about,
+            made.tried,
+            [figure],
+            findings=capacity.findings(found, base),
+            findings_title=capacity.TITLE,
+            note=capacity.NOTE,
+            provenance=_provenance(made),
+            measure="slo_attainment",
+        )
+        drawings.prune()
+        written = page.write(folder, report)
+        noted, runs = made.experiment(settings.sweep, title, command)
+        of = f"plans of {runs_of(len({run['key'] for run in runs}))}"
+        listing.add(folder, listing.About(title, of, command, figure.headline, noted["id"]))
+    return written, figure.headline
+
+
+def _asks(made: Planner) -> str:
+    """The question of a plan."""
+    from prebleexp.report.wording import condition
+
+    first = made.found[0].contender
+    if first.searched == "gpus":
+        return f"How many GPUs do {condition('rps', first.cell.rps)} take?"
+    return f"How large a load do {condition('gpus', first.cell.gpus)} bear?"
+
+
+def subject(session: Session) -> str:
+    """What the sentence of a sweep is about: its metric, and of the cluster what is the same in all runs."""
+    from prebleexp.paper.figures import DRAWINGS
+    from prebleexp.report.measures import drawing
+    from prebleexp.report.wording import condition
+
+    settings = session.settings
+    if settings.metrics:
+        how = drawing(settings.metrics[0])
+    else:
+        how = DRAWINGS[settings.figures[0].draw if settings.figures else LATENCY]
+    columns = [one.cell.columns() for one in session.runs]
+    same = {name: columns[0][name] for name in CLUSTER if len({one[name] for one in columns}) == 1}
+    words = [] if settings.findings else [how.measure.words]
+    return ", ".join([*words, *(condition(name, value) for name, value in same.items())])
+
+
+def _configuration(master: DictConfig) -> str:
     from omegaconf import OmegaConf
 
-    own = {name: master[name] for name in master if name != "hydra"}
+    return OmegaConf.to_yaml(OmegaConf.create({name: master[name] for name in master if name != "hydra"}))
+
+
+def _made_of(session: Session, configuration: str, command: str) -> str:
+    """A digest of all that a page says."""
     runs = [(one.key, one.error and one.error.message, sorted(one.provenance.items())) for one in session.runs]
-    found = hashlib.sha256(repr((command, OmegaConf.to_yaml(OmegaConf.create(own)), session.places, runs)).encode())
+    found = hashlib.sha256(repr((command, configuration, session.places, runs)).encode())
     code = (file for file in sources.PACKAGE.rglob("*") if file.suffix in (".py", ".j2", ".js", ".css"))
     found.update(sources.digest(code).encode())
     found.update(" ".join(version(library) for library in ("matplotlib", "seaborn", "vl-convert-python")).encode())
@@ -108,7 +203,8 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     from omegaconf import OmegaConf, open_dict
 
     from prebleexp.launch.rows import failure
-    from prebleexp.paper.findings import NOTE, findings, overview
+    from prebleexp.paper import findings, on_hardware
+    from prebleexp.report import clusters, orders, sessions
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -124,13 +220,26 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     )
     parts = session.rows_by_part if settings.parts else {}
     rows = [row | {"part": name} for name, of_part in parts.items() for row in of_part] if parts else session.rows
-    found = findings(parts) if settings.findings else []
+    variants = {part.name.rpartition("_")[2]: part.variant for part in settings.parts}
+    ranked = clusters.findings(rows) if settings.findings in ("clusters", "hardware") else []
+    claims: list[findings.Judged] = []
+    title, note, before = "Cluster by cluster", clusters.NOTE, ""
+    if settings.findings == "claims":
+        claims, title, note = findings.findings(parts, variants), "The claims one by one", findings.NOTE
+    elif settings.findings == "hardware":
+        claims = on_hardware.findings(parts, {part.name: part.variant for part in settings.parts})
+        title, note = "The claims, and cluster by cluster", f"{findings.NOTE} {clusters.NOTE}"
+        before = orders.sentence(ranked[0]) if ranked and ranked[0].name == orders.NAME else ""
+    elif settings.findings == "sessions":
+        ranked, note = sessions.findings(rows), sessions.NOTE
+    overview = [findings.overview(claims, drawings, before)] if claims else []
     return Report(
         about,
         rows,
-        [*([overview(found, drawings)] if found else []), *_figures(session, drawings, given, master["replications"])],
-        findings=found,
-        note=NOTE,
+        [*overview, *_figures(session, drawings, given, master["replications"])],
+        findings=[*claims, *ranked],
+        findings_title=title,
+        note=note,
         failures=[failure(result) for result in session.failed],
         provenance=_provenance(session),
         parts=settings.figures[0].parts if settings.figures else (),
@@ -163,12 +272,15 @@ def _figures(session: Session, drawings: Drawings, given: Sequence[str], replica
 
     settings = session.settings
     if not settings.figures:
-        names = settings.metrics or ("latency_against_rate",)
+        names = settings.metrics or (LATENCY,)
         return [figure(name, session.rows, session.axes, drawings=drawings) for name in names]
-    parts = session.rows_by_part
+    parts = session.rows_by_part if settings.parts else {}
+
+    def rows_of(one: FigureSpec) -> list[Row]:
+        return [row for part in one.parts for row in parts[part]] if one.parts else list(session.rows)
+
     if settings.metrics:
-        rows = [row for part in settings.figures[0].parts for row in parts[part]]
-        return [figure(name, rows, drawings=drawings) for name in settings.metrics]
+        return [figure(name, rows_of(settings.figures[0]), drawings=drawings) for name in settings.metrics]
     own = settings_of(given)
 
     def command(sweep: str) -> str:
@@ -182,7 +294,7 @@ def _figures(session: Session, drawings: Drawings, given: Sequence[str], replica
     return [
         figure(
             one.draw,
-            [row for part in one.parts for row in parts[part]],
+            rows_of(one),
             how=DRAWINGS[one.draw],
             number=one.number,
             title=one.title,

@@ -49,6 +49,16 @@ def is_own(file: str | Path) -> bool:
     return Path(file).resolve().is_relative_to(PACKAGE)
 
 
+def version_of(package: str) -> str | None:
+    """The version that is installed; None for a source tree that was never installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def digest(files: Iterable[Path]) -> str:
     """Of the files' contents and of their names from the folder that holds them all."""
     found = hashlib.sha256()
@@ -94,6 +104,8 @@ def with_imports(file: Path, module: str | None = None) -> set[Path]:
             continue
         found.add(one)
         for folder, imported in _imports(one):
+            if folder is None and imported[0] == PACKAGE.name:
+                continue  # this process has one already, whatever else lies on the path
             for place in [folder] if folder else places:
                 if own and place == root and imported[0] != own:
                     continue

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from prebleexp import results_view
 from prebleexp.errors import PrebleexpError
-from prebleexp.experiment.cell import SPECS
+from prebleexp.experiment.cell import CHOSEN
 from prebleexp.experiment.history import Experiment
 from prebleexp.metrics import METRICS
 from prebleexp.results_view import quoted
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Value = int | float | str | bool | None
 Row = Mapping[str, Value]
 
-CONFIGURATION = ("gpus", "rps", *SPECS, "duration_s", "horizon", "reports_ms")
+CONFIGURATION = ("gpus", "rps", *CHOSEN, "duration_s", "horizon", "reports_ms")
 """that a row of `results` begins with"""
 LOCK_PATIENCE_S = 2.0
 # What opening or writing a healthy index can fail with; any other error of DuckDB's means the file is no use.
@@ -129,18 +129,34 @@ def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, V
 
 def names(database: Path) -> dict[str, list[str]]:
     """What may be named: "experiment"s, "policy"s and "line"s, each in order of the alphabet."""
+    sources = {"experiment": ("name", "experiments"), "policy": ("policy", "runs"), "line": ("line", "experiment_runs")}
+    with _reading(database) as connection:
+        found = {kind: _distinct(connection, *source) for kind, source in sources.items()}
+    return {kind: [str(name) for name in some if name] for kind, some in found.items()}
+
+
+def values(database: Path, column: str) -> list[Value]:
+    """What the runs have in a column, each once, in order; nothing if there is no such column."""
+    with _reading(database) as connection:
+        return _distinct(connection, column, "runs")
+
+
+def _distinct(connection: duckdb.DuckDBPyConnection, column: str, table: str) -> list[Value]:
     import duckdb
 
-    sources = {"experiment": ("name", "experiments"), "policy": ("policy", "runs"), "line": ("line", "experiment_runs")}
-    found = {}
+    query = f"SELECT DISTINCT {quoted(column)} AS one FROM {table} WHERE one IS NOT NULL ORDER BY 1"  # noqa: S608
+    try:
+        return [one for (one,) in connection.execute(query).fetchall()]
+    except (duckdb.CatalogException, duckdb.BinderException):  # no such table or column yet
+        return []
+
+
+def experiments_of(database: Path, keys: Collection[str]) -> dict[str, int]:
+    """Names of the experiments that these runs are of, and how many of them: a run may be of several."""
+    query = """SELECT name, count(DISTINCT key) FROM experiment_runs JOIN experiments ON experiment = id
+        WHERE key IN (SELECT unnest(?::VARCHAR[])) GROUP BY name ORDER BY 2 DESC, 1"""
     with _reading(database) as connection:
-        for kind, (column, table) in sources.items():
-            try:
-                rows = connection.execute(f"SELECT DISTINCT {column} FROM {table} ORDER BY 1").fetchall()  # noqa: S608
-            except (duckdb.CatalogException, duckdb.BinderException):
-                rows = []
-            found[kind] = [str(name) for (name,) in rows if name]
-    return found
+        return dict(connection.execute(query, [list(keys)]).fetchall())
 
 
 @contextmanager
@@ -199,7 +215,7 @@ def _bring_up(connection: duckdb.DuckDBPyConnection, table: str, by: str, rows: 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
     names = dict.fromkeys(name for row in rows for name in row)
     incoming = {name: [row.get(name) for row in rows] for name in names}
-    present = dict.fromkeys(SPECS, "VARCHAR") | dict(columns)  # a spec has a name, even if no row says it yet
+    present = dict.fromkeys(CHOSEN, "VARCHAR") | dict(columns)  # a spec has a name, even if no row says it yet
     types = {name: _type(values, present.get(name)) for name, values in incoming.items()}
     _widen(connection, table, types, columns)
     lists = ", ".join(f"unnest(?::{types[name]}[]) AS {quoted(name)}" for name in incoming)
@@ -238,7 +254,7 @@ def _bring_up_view(connection: duckdb.DuckDBPyConnection) -> None:
     """To the columns that there are now."""
     runs, placed = _columns(connection, "runs"), _columns(connection, "experiment_runs")
     configuration = [name for name in CONFIGURATION if name in runs]
-    configuration += [name for name in runs if name.split(".")[0] in SPECS and "." in name]
+    configuration += [name for name in runs if name.split(".")[0] in CHOSEN and "." in name]
     metrics = [name for name in METRICS if name in runs]
     if not (placed and configuration and metrics):
         return

@@ -14,7 +14,8 @@ import numpy as np
 
 from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
-from prebleexp.hardware.model import Hardware
+from prebleexp.hardware.base import Hardware
+from prebleexp.hardware.preble import PrebleFit
 from prebleexp.lengths.base import Lengths
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
@@ -31,7 +32,7 @@ ENGINES = (
 GPUS = (1, 3, 8, 300)
 KV_TOKENS = (4_000, 100_000)
 """the first is scarce: contexts are evicted and requests sent back"""
-MODEL = Hardware(
+MODEL = PrebleFit(
     linear=((0, 5.0, 0.1, 0.0),),
     attention=(1024, 0.3, 0.2, 0.0002),
     shared=(1024, 1 << 24),
@@ -40,9 +41,11 @@ MODEL = Hardware(
     kv_tokens=100_000,
 )
 
+UNKNOWN = Lengths()
+
 
 def stream(seed: int = 0, requests: int = 160, seconds: float = 4.0, groups: int = 6) -> Workload:
-    """Prompts that share prefixes, some of them simultaneous, with one long output in three."""
+    """Prompts that share prefixes, some of them simultaneous, with one long output in three; most are of sessions."""
     rng = np.random.default_rng(seed)
     group = rng.integers(groups, size=requests, dtype=np.int32)
     own = rng.integers(1, 120, size=requests, dtype=np.int32)
@@ -53,18 +56,26 @@ def stream(seed: int = 0, requests: int = 160, seconds: float = 4.0, groups: int
     outputs = np.where(rng.random(requests) < 1 / 3, long, np.int32(3))
     offsets, most = 2 * np.arange(requests + 1), np.full(requests, 200, np.int32)
     prompts = (300 + 50 * group) + own
-    return Workload(arrivals, prompts, outputs, most, group, offsets, ids.ravel(), tokens.ravel())
+    session = rng.integers(-1, 40, size=requests, dtype=np.int32)
+    return Workload(arrivals, prompts, outputs, most, group, offsets, ids.ravel(), tokens.ravel(), session=session)
 
 
-def serve(policy: Policy, engine: Engine, gpus: int, workload: Workload, hardware: Hardware = MODEL) -> Outcome:
-    """All of it, with nothing known of output lengths."""
+def serve(
+    policy: Policy,
+    engine: Engine,
+    gpus: int,
+    workload: Workload,
+    hardware: Hardware = MODEL,
+    lengths: Lengths = UNKNOWN,
+) -> Outcome:
+    """All of it. Of output lengths nothing is known, unless `lengths` says so."""
     return simulate(
         workload,
         gpus=gpus,
         policy=policy,
         hardware=hardware,
         engine=engine,
-        lengths=Lengths(),
+        lengths=lengths,
         overhead=Overhead(),
         duration_s=10.0,
         horizon="drain",
@@ -175,10 +186,10 @@ def check_workload(source: WorkloadSource, output_length: OutputLength) -> None:
     name = type(source).__name__
     columns = [one.name for one in dataclasses.fields(Workload) if one.name != "predictions"]
     for column in columns:
-        equal = np.array_equal(getattr(drawn, column), getattr(again, column), equal_nan=column.startswith("slo"))
+        equal = np.array_equal(getattr(drawn, column), getattr(again, column), equal_nan=column.endswith("_s"))
         assert equal, f"{name}: column {column} differs between two draws of one seed"
     same = len(drawn) == len(other) and np.array_equal(drawn.arrival_s, other.arrival_s)
-    assert same != source.synthetic, f"{name}: another seed gives {'the same' if same else 'another'} stream"
+    assert same != ("seed" in source.obeys), f"{name}: another seed gives {'the same' if same else 'another'} stream"
 
 
 def _same(one: Outcome, other: Outcome, what: str) -> None:

@@ -1,36 +1,32 @@
-"""Fixtures that several files share."""
+"""What all tests are run with."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
-
 import pytest
-from hypothesis import Phase, settings
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from hypothesis import HealthCheck, Phase, settings
 
-from tests.chromium import FLAGS, MISSING
+ANY_SPEED = {"suppress_health_check": [HealthCheck.too_slow]}
+"""examples may take what they take: a machine has other work"""
+settings.register_profile("all", **ANY_SPEED)
+settings.load_profile("all")
+settings.register_profile("found", **ANY_SPEED, phases=(Phase.explicit, Phase.generate))  # a wrong example is enough
 
-settings.register_profile("found", phases=(Phase.explicit, Phase.generate))  # a wrong example is enough, small or not
+
+class AtOnce:
+    """Says what failed when it fails: a run that is ended early prints no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.plugins = config.pluginmanager
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self.plugins.getplugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\n{report.when} of {report.nodeid} failed:\n{report.longreprtext[-2_000:]}")
 
 
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
-    options = ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = Chrome(options=options, service=Service(driver))
-    started.get("about:blank")  # the page that it starts with asks for more
-    yield started
-    started.quit()
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(AtOnce(config))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

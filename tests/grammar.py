@@ -1,4 +1,4 @@
-"""Every form of Hydra's override grammar, applied to the configuration that `tests/test_compose.py` writes.
+"""Every form of Hydra's override grammar, applied to the configuration that `tests/fast/test_compose.py` writes.
 
 A line is a job; its overrides are separated by " & ".
 """

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from prebleexp.engines.continuous import Continuous
-from prebleexp.hardware.model import Hardware
+from prebleexp.hardware.preble import PrebleFit
 from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.changes import DOWN, NOTICED, SLOW, UP
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
 
-END, REPORT, SUBMIT, DECIDED, START = range(5)
+CHANGE, END, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(8)
 Tokens = tuple[tuple[int, int], ...]
 """(segment, index within it); (-1, 0) is every token of an answer without a segment"""
 
@@ -101,9 +102,9 @@ class Tree:
 
 @dataclass
 class Cost:
-    """The equations of prebleexp/hardware/fitted.py, in their order of operations."""
+    """The equations of prebleexp/hardware/preble_step.py, in their order of operations."""
 
-    of: Hardware
+    of: PrebleFit
 
     def request_ms(self, new: int, length: int) -> float:
         start, constant, per_new, per_length, per_product = self.of.request
@@ -140,12 +141,18 @@ class Job:
     def __init__(self, workload: Workload, i: int) -> None:
         rows = range(workload.segment_offsets[i], workload.segment_offsets[i + 1])
         segment, self.max_new = int(workload.answer_segment[i]), int(workload.max_new_tokens[i])
-        self.index, self.arrival_s = i, float(workload.arrival_s[i])
+        self.index, self.number, self.due_s = i, -1, math.nan  # its number in order of arrival
+        self.after = [int(j) for j in workload.after_ids[workload.after_offsets[i] : workload.after_offsets[i + 1]]]
+        self.behind = list[Job]()
+        self.delay_s, self.goes_on = float(workload.delay_s[i]), bool(workload.goes_on[i])
+        self.patience_s = float(workload.patience_s[i])
         self.limit = min(int(workload.output_tokens[i]), self.max_new)
         self.prompt = tuple((int(workload.segment_ids[j]), k) for j in rows for k in range(workload.segment_tokens[j]))
         self.answer = tuple((segment, k) if segment >= 0 else (-1, 0) for k in range(self.limit))
         self.state, self.gpu, self.output_seen = State.UNROUTED, -1, 0
         self.overhead_s = self.router_wait_s = self.ttft_s = self.latency_s = self.finish_s = math.nan
+        self.losses, self.unnoticed = 0, False  # whether it is lost and routers do not know
+        self.attempt_s = math.nan  # first token of this attempt − due
         self.node: Any = None
         self.cached = self.new = self.computed = self.output = self.hit_tokens = self.prefilled_tokens = 0
         self.chunk = 0  # of `new`, what the step in hand computes, …
@@ -154,9 +161,10 @@ class Job:
 
 
 class Gpu:
-    def __init__(self, number: int, engine: Continuous, hardware: Hardware, news: list[Any]) -> None:
+    def __init__(self, number: int, engine: Continuous, hardware: PrebleFit, news: list[Any]) -> None:
         self.number, self.engine, self.cost, self.news = number, engine, Cost(hardware), news
         self.kv_tokens = self.kv_free = hardware.kv_tokens
+        self.frontend_s = hardware.frontend_s
         self.chunked, self.slack = engine.prefill == "chunked", engine.block_tokens - 1
         self.max_prefill = max(hardware.context_length, hardware.kv_tokens // 6)
         self.longest = hardware.context_length if self.chunked else min(hardware.context_length, self.max_prefill - 1)
@@ -166,10 +174,31 @@ class Gpu:
         self.totals: Counter[str] = Counter()
         self.tree, self.least, self.ratio = Tree(), 0, 0.4
         self.steps, self.awake = 0, False  # of decode, in the step in hand; whether an event is to come
+        self.stepping, self.leaving = False, list[Job]()
+        self.up, self.gone, self.down_since_s, self.down_s, self.speed, self.ends_s = (
+            True,
+            False,
+            0.0,
+            0.0,
+            1.0,
+            math.nan,
+        )
         self.publish()
 
+    def lose(self) -> list[Job]:
+        """All that it has; returns the requests. Not said: decode steps are counted on, but for those in hand."""
+        self.totals["steps"] -= self.steps if self.stepping else 0
+        lost = [*self.queue, *self.part_way, *self.running]
+        self.queue, self.part_way, self.running, self.leaving, self.window = [], [], [], [], []
+        self.turns, self.tree, self.least, self.ratio = Counter(), Tree(), 0, 0.4
+        self.kv_free, self.awake, self.stepping = self.kv_tokens, False, False
+        return lost
+
     def publish(self) -> None:
-        """Not said: what is part-way is neither queued nor running; queued prompts count whole until looked at."""
+        """What it told last stands while it is down. Not said: what is part-way is neither queued nor running; queued
+        prompts count whole until looked at."""
+        if not self.up:
+            return
         waiting = sum(job.waits for job in self.queue) + sum(job.new - job.computed for job in self.part_way)
         self.seen = SimpleNamespace(queued=len(self.queue), running=len(self.running), waiting_tokens=waiting)
         self.seen.kv_tokens, self.seen.kv_free = self.kv_tokens, self.kv_free
@@ -199,11 +228,27 @@ class Gpu:
         self.kv_free -= tokens
         self.totals["peak_kv"] = max(self.totals["peak_kv"], self.kv_tokens - self.kv_free)
 
+    def cancel(self, job: Job) -> None:
+        """Not said: of those that leave at the end of a step the last comes first."""
+        if job in self.queue:
+            self.queue.remove(job)
+        elif job in self.part_way and self.stepping:
+            self.leaving.insert(0, job)
+        elif job in self.part_way:  # else it is on its way
+            self.part_way.remove(job)
+            tokens = job.computed + job.chunk
+            if tokens:
+                context = job.prompt[: job.cached + tokens]
+                self.kv_free += max(0, self.tree.reach(context, job.index)[1] - job.cached)
+                self.news.append(("stored", job.index, self.number, len(context)))
+            self.tree.lock(job.node, -1)
+
     def begin(self, now: float) -> float | None:
         """Seconds of the next step."""
         self.steps = 0
         self._admit(now)
-        if not self.part_way and not self.running:
+        self.stepping = bool(self.part_way or self.running)
+        if not self.stepping:
             return None
         seconds = (self._chunks if self.chunked else self._whole)() if self.part_way else self._decode()
         prefilled = sum(job.chunk for job in self.part_way)  # not said: totals count from START on
@@ -216,7 +261,7 @@ class Gpu:
         return cached
 
     def _ordered(self) -> list[tuple[Job, int]]:
-        jobs = sorted(self.queue, key=lambda job: job.index)
+        jobs = sorted(self.queue, key=lambda job: job.number)
         if self.engine.queue == "fcfs":
             return [(job, 0) for job in jobs]
         cached = {job: self._look(job) for job in jobs}
@@ -320,7 +365,7 @@ class Gpu:
             self.ratio = max(self.ratio - 0.0001, 0.2)
             return
         self.ratio = min(self.ratio + 0.05, 1)
-        self.running.sort(key=lambda job: job.index)
+        self.running.sort(key=lambda job: job.number)
         while self.kv_free < ran and self.running:
             job = self.running.pop()
             self.kv_free += len(job.prompt) + job.output - 1 - job.cached + self.slack
@@ -329,15 +374,20 @@ class Gpu:
             self.submit(job)
 
     def end(self, now: float) -> None:
+        self.stepping, leaving, self.leaving = False, self.leaving, []
+        for job in leaving:
+            self.cancel(job)
         for job in [*self.running, *self.part_way]:
             ran = job.state == State.RUNNING
             job.computed, job.chunk = job.computed + job.chunk, 0
             more = self.steps if ran else int(job.computed == job.new)
             if more:
                 job.output, job.output_seen = job.output + more, job.output + more
-                job.latency_s = now - job.arrival_s
+                job.latency_s = now - job.due_s
                 if math.isnan(job.ttft_s):
                     job.ttft_s = job.latency_s
+                if math.isnan(job.attempt_s):
+                    job.attempt_s = job.latency_s
                     self.news.append(("first_token", job.index, self.number, 0))
                 if job.output >= job.limit or not ran:
                     self._keep(job, ran, now)
@@ -367,30 +417,87 @@ class Oracle:
         self.policy, self.overhead, self.reports_s = of.policy, of.overhead, of.reports_ms / 1e3
         self.duration_s, self.tell_at_start = of.duration_s if of.horizon == "stop" else math.inf, tell_at_start
         self.prediction_s = of.overhead.prediction_s if of.overhead.mode == "serial" else 0.0
+        kinds = of.kinds or [(of.gpus, of.hardware)]
+        hardware = [kind for count, kind in kinds for _ in range(count)]
         self.news: list[Any] = []  # what the policy has to hear: (its function, request, GPU, tokens)
-        self.gpus = [Gpu(g, of.engine, of.hardware, self.news) for g in range(of.gpus)]
+        self.gpus = [Gpu(g, of.engine, kind, self.news) for g, kind in enumerate(hardware)]
         self.jobs = [Job(workload, i) for i in range(len(workload))]
         self.view = _view(workload, self.gpus)
-        kv_tokens, context_length = of.hardware.kv_tokens, of.hardware.context_length
+        kv_tokens, context_length = hardware[0].kv_tokens, hardware[0].context_length
         self.mine = of.policy.start(Setup(of.gpus, of.seed, len(workload), kv_tokens, context_length, workload))
         self.queue, self.held = list[Job](), list[Job]()
         self.deciding, self.missed = dict[int, int](), False
-        submits = [(job.arrival_s + self.prediction_s, SUBMIT, job.index) for job in self.jobs]
-        self.heap = sorted([(0.0, REPORT, 0), *submits] if self.reports_s else submits)
+        self.arrived, self.heap = itertools.count(), [(0.0, REPORT, 0)] if self.reports_s else []
+        self.retries = of.faults is not None and of.faults.retries
+        self.timeline = [] if of.faults is None else of.faults.timeline(of.gpus, of.duration_s, of.seed).tolist()
+        self.heap += [(row[0], CHANGE, i) for i, row in enumerate(self.timeline)]
+        heapq.heapify(self.heap)
+        self.linked = len(workload.after_ids) > 0
+        last_start_s = of.duration_s if self.linked else math.inf
+        for job in self.jobs:
+            for one in job.after:
+                self.jobs[one].behind.append(job)
+            session, arrival_s = int(workload.session[job.index]), float(workload.arrival_s[job.index])
+            mates = [one.index for one in self.jobs if session >= 0 and workload.session[one.index] == session]
+            starts = [float(workload.arrival_s[i]) for i in mates if not self.jobs[i].after] or [arrival_s]
+            if not job.after and min(starts) <= last_start_s:
+                self._due(job, arrival_s)
+
+    def _due(self, job: Job, due_s: float) -> None:
+        job.due_s = self.view.requests[job.index].arrival_s = due_s
+        heapq.heappush(self.heap, (due_s + self.prediction_s, SUBMIT, job.index))
+
+    def _ended(self, job: Job, now: float) -> None:
+        for one in job.behind:
+            one.after.remove(job.index)
+            if not one.after:
+                self._due(one, now + one.delay_s)
+
+    def _failed(self, job: Job, state: State, now: float) -> None:
+        job.state = state
+        if job.goes_on:
+            self._ended(job, now)
+        else:
+            self._cancel_behind(job)
+
+    def _cancel_behind(self, job: Job) -> None:
+        for one in job.behind:
+            one.state = State.CANCELLED
+            self._cancel_behind(one)
+
+    def _expire(self, job: Job, now: float) -> None:
+        waits = job.unnoticed or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
+        if not waits or not math.isnan(job.ttft_s):
+            return
+        job.unnoticed = False
+        if job.gpu < 0:
+            self._failed(job, State.CANCELLED, now)
+            self.queue = [one for one in self.queue if one is not job]
+            self.held = [one for one in self.held if one is not job]
+        else:
+            self.gpus[job.gpu].cancel(job)
+            self.news.append(("cancelled", job.index, job.gpu, 0))
+            self._tell(job.gpu, now)
 
     def run(self) -> Outcome:
         end_s = 0.0
-        while self.heap and any(job.state not in (State.FINISHED, State.REFUSED) for job in self.jobs):
+        ended = (State.FINISHED, State.REFUSED, State.CANCELLED, State.LOST)
+        while self.heap and any(job.unnoticed or job.state not in ended for job in self.jobs):
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
                 return self._outcome(self.duration_s)
-            end_s = now
+            end_s = now if kind != REPORT else end_s  # not said: reports of what is over are no part of it
             self._happens(kind, subject, now)
             self._route(now)
         return self._outcome(end_s)
 
     def _happens(self, kind: int, subject: int, now: float) -> None:
-        if kind == END:
+        if kind == CHANGE:
+            self._change(*self.timeline[subject][1:], now)
+        elif kind == END:
+            gpu = self.gpus[subject]
+            if not (gpu.stepping and gpu.ends_s == now) and not self.tell_at_start:
+                return  # it was lost
             if not self.tell_at_start:
                 self.gpus[subject].end(now)
                 self._tell(subject, now)
@@ -398,19 +505,33 @@ class Oracle:
             heapq.heappush(self.heap, (now, START, subject))
         elif kind == REPORT:
             self.view.gpus[:] = [gpu.seen for gpu in self.gpus]
+            self.view.reports[0] += 1
             if self.heap:  # not said: reports go on as long as anything else is to come
                 heapq.heappush(self.heap, (now + self.reports_s, REPORT, 0))
-        elif kind == SUBMIT and self.gpus[0].refuses(self.jobs[subject]):
-            self.jobs[subject].state = State.REFUSED
         elif kind == SUBMIT:
-            self.queue.append(self.jobs[subject])
+            job = self.jobs[subject]
+            job.number = next(self.arrived)
+            if any(gpu.refuses(job) for gpu in self.gpus):
+                self._failed(job, State.REFUSED, now)
+            else:
+                self.queue.append(job)
+                if not math.isnan(job.patience_s):
+                    heapq.heappush(self.heap, (max(now, job.due_s + job.patience_s), EXPIRE, subject))
+        elif kind == EXPIRE:
+            self._expire(self.jobs[subject], now)
         elif kind == DECIDED:
-            self._carry_out(self.jobs[subject], self.deciding.pop(subject), now)
+            answer = self.deciding.pop(subject)
+            if self.jobs[subject].state != State.CANCELLED:
+                self._carry_out(self.jobs[subject], answer, now)
             self._release() if self.missed else None
-        else:
+        elif kind == REACHED:
+            self._reach(self.jobs[subject], now)
+        elif self.gpus[subject].awake and not self.gpus[subject].stepping:  # else it was lost since
             seconds = self.gpus[subject].begin(now)
             self.gpus[subject].awake = seconds is not None
             if seconds is not None:  # not said: a START that finds nothing to do publishes nothing
+                seconds /= self.gpus[subject].speed
+                self.gpus[subject].ends_s = now + seconds
                 heapq.heappush(self.heap, (now + seconds, END, subject))
                 self._tell(subject, now)
                 if self.tell_at_start:
@@ -423,13 +544,16 @@ class Oracle:
     def _route(self, now: float) -> None:
         while self.queue and not self.deciding:
             job = self.queue.pop(0)
+            if not len(self.view.candidates):
+                self.held.append(job)
+                continue
             self.view.work[:] = 0
             answer = int(self.policy.route(self.mine, self.view, job.index, now))
             seconds = self.overhead.decision_s
             for count, unit_s in zip(self.view.work, self.overhead.unit_s, strict=True):
                 seconds += int(count) * unit_s
             if self.overhead.mode != "none":  # not said: of a request that was held, as of the last time
-                job.router_wait_s = now - (job.arrival_s + self.prediction_s)
+                job.router_wait_s = now - (job.due_s + self.prediction_s)
                 job.overhead_s = self.overhead.prediction_s + seconds
             if self.overhead.mode == "serial":
                 self.deciding[job.index], self.missed = answer, False
@@ -441,16 +565,75 @@ class Oracle:
         if answer == HOLD:
             self.held.append(job)
         elif answer == REFUSE:
-            job.state = State.REFUSED
+            self._failed(job, State.REFUSED, now)
         else:
             gpu, sent, self.view.requests[job.index].gpu = self.gpus[answer], self.view.sent[answer], answer
+            job.state, job.gpu = State.QUEUED, answer
             sent.outstanding, sent.tokens = sent.outstanding + 1, sent.tokens + len(job.prompt)
             sent.requests = gpu.totals["requests"] = sent.requests + 1
-            gpu.submit(job)
-            self._tell(answer, now)
-            if not gpu.awake:
-                gpu.awake = True
-                heapq.heappush(self.heap, (now, START, answer))
+            seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
+            if seconds > 0:
+                heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
+            else:
+                self._reach(job, now)
+
+    def _reach(self, job: Job, now: float) -> None:
+        if job.state == State.CANCELLED:
+            return
+        gpu = self.gpus[job.gpu]
+        if not gpu.up:
+            self._lose(job)
+            self.news += [("lost", job.index, gpu.number, 0)] if gpu.gone else []
+            self._tell(gpu.number, now)
+            return
+        gpu.submit(job)
+        self._tell(gpu.number, now)
+        if not gpu.awake:
+            gpu.awake = True
+            heapq.heappush(self.heap, (now, START, gpu.number))
+
+    def _lose(self, job: Job) -> None:
+        job.state, job.unnoticed, job.losses = State.LOST, True, job.losses + 1
+
+    def _change(self, g: int, event: int, factor: float, now: float) -> None:
+        gpu, candidates = self.gpus[g], set(self.view.candidates.tolist())
+        if event == DOWN:
+            gpu.up, gpu.down_since_s = False, now
+            for job in gpu.lose():
+                if job.state != State.CANCELLED:
+                    self._lose(job)
+                    self.view.requests[job.index].output_seen = 0
+        elif event == NOTICED:
+            lost = [job for job in self.jobs if job.unnoticed and job.gpu == g]
+            self.news += [("lost", job.index, g, 0) for job in sorted(lost, key=lambda job: job.number)]
+            gpu.gone = not gpu.up
+            candidates -= set() if gpu.up else {g}
+        elif event == UP:
+            if not gpu.up:
+                gpu.down_s, gpu.speed = gpu.down_s + (now - gpu.down_since_s), 1.0
+            elif not gpu.awake:  # it was drained
+                gpu.lose()
+            gpu.up, gpu.gone = True, False
+            candidates |= {g}
+        elif event == SLOW:
+            gpu.speed = factor
+        else:
+            candidates -= {g}
+        self.news += [("changed", -1, g, 0)] if len(candidates) != len(self.view.candidates) else []
+        self.view = self.view._replace(candidates=np.array(sorted(candidates), np.int64))
+        self._tell(g, now)
+        self._release()
+
+    def _go_on(self, job: Job, now: float) -> None:
+        """The router has heard that a request is lost."""
+        job.unnoticed = False
+        if self.retries:
+            seen = self.view.requests[job.index]
+            job.state, job.gpu, job.attempt_s = State.UNROUTED, -1, math.nan
+            seen.gpu, seen.ttft_s = -1, math.nan
+            self.queue.append(job)
+        else:
+            self._failed(job, State.LOST, now)
 
     def _tell(self, g: int, now: float) -> None:
         """Not said: the numbers of GPUs and requests are those at the event's end already, the router's book is not."""
@@ -460,40 +643,61 @@ class Oracle:
         for kind, i, *_ in self.news:
             if kind in ("first_token", "finished"):
                 job, seen = self.jobs[i], self.view.requests[i]
-                seen.output_seen, seen.ttft_s = job.output_seen, job.ttft_s
+                seen.output_seen, seen.ttft_s = job.output_seen, job.attempt_s
                 seen.latency_s = job.latency_s if job.state == State.FINISHED else math.nan
         for kind, i, g, tokens in self.news:
-            if kind == "finished":
+            if kind in ("finished", "cancelled", "lost"):
                 self.view.sent[g].outstanding -= 1
                 self.view.sent[g].tokens -= len(self.jobs[i].prompt)
-            if hasattr(self.policy, kind):
-                further = (g, tokens) if kind in ("stored", "evicted") else ()
-                getattr(self.policy, kind)(self.mine, self.view, i, *further, now)
+            if kind == "finished":
+                self._ended(self.jobs[i], now)
+            elif kind == "cancelled":
+                self._failed(self.jobs[i], State.CANCELLED, now)
+            heard = "finished" if kind in ("cancelled", "lost") else kind
+            if hasattr(self.policy, heard):
+                about = {"stored": (i, g, tokens), "evicted": (i, g, tokens), "changed": (g,)}.get(kind, (i,))
+                getattr(self.policy, heard)(self.mine, self.view, *about, now)
+            if kind == "lost":
+                self._go_on(self.jobs[i], now)
         self.news.clear()
 
     def _outcome(self, end_s: float) -> Outcome:
-        types = dict.fromkeys(("gpu", "output_seen", "hit_tokens", "prefilled_tokens"), "i4") | {"state": "i1"}
-        types |= dict.fromkeys(("overhead_s", "router_wait_s", "ttft_s", "latency_s", "finish_s"), "f8")
+        for job in self.jobs:
+            if not job.due_s <= end_s:
+                job.due_s = math.nan
+                job.state = State.NOT_DUE if job.state == State.UNROUTED and self.linked else job.state
+        types = dict.fromkeys(("gpu", "output_seen", "hit_tokens", "prefilled_tokens", "losses"), "i4") | {
+            "state": "i1"
+        }
+        types |= dict.fromkeys(("overhead_s", "router_wait_s", "due_s", "ttft_s", "latency_s", "finish_s"), "f8")
         columns = {name: np.array([getattr(job, name) for job in self.jobs], dtype) for name, dtype in types.items()}
         for name in (one.name for one in fields(Outcome) if one.name.startswith("gpu_")):
             total = name.removeprefix("gpu_").removesuffix("_tokens")
             columns[name] = np.array([gpu.totals[total] for gpu in self.gpus], np.int64)
+        down_s = [gpu.down_s + (0.0 if gpu.up else end_s - gpu.down_since_s) for gpu in self.gpus]
+        columns["gpu_down_s"] = np.array(down_s, np.float64)
+        columns["decode_gpu"] = columns["gpu"]
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
         return Outcome(end_s=end_s, **columns)
 
 
 def _view(workload: Workload, gpus: list[Gpu]) -> View:
     requests, offsets = records(len(workload), REQUEST), workload.segment_offsets
-    for name in ("arrival_s", "prompt_tokens", "max_new_tokens", "prefix_group", *OPTIONAL):
-        requests[name] = getattr(workload, name)
+    for name in ("prompt_tokens", "max_new_tokens", "prefix_group", *OPTIONAL):
+        if name in REQUEST.names:
+            requests[name] = getattr(workload, name)
+    requests.arrival_s = math.nan
     requests.expected_output, requests.segments = workload.max_new_tokens, np.diff(offsets)
     requests.first_segment, requests.gpu, requests.ttft_s, requests.latency_s = offsets[:-1], -1, math.nan, math.nan
     ends = [workload.segment_tokens[offsets[i] : offsets[i + 1]].cumsum() for i in range(len(workload))]
     prompts, sent = Prompts(workload.segment_ids, np.concatenate(ends)), records(len(gpus), SENT)
     seen, costs = zip(*((gpu.seen, gpu.cost) for gpu in gpus), strict=True)
-    return View(requests, prompts, sent, list(seen), np.arange(len(gpus)), list(costs), np.zeros(4, np.int64))
+    work, reports = np.zeros(4, np.int64), np.zeros(1, np.int64)
+    return View(requests, prompts, sent, list(seen), np.arange(len(gpus)), list(costs), work, reports)
 
 
 def simulate(workload: Workload, *, tell_at_start: bool = False, **given: Any) -> Outcome:
     """As `prebleexp.sim.simulate.simulate`, with lengths Max. tell_at_start: a fault for tests to find."""
-    return Oracle(workload, SimpleNamespace(**{"reports_ms": 0.0, **given}), tell_at_start).run()
+    return Oracle(
+        workload, SimpleNamespace(**{"reports_ms": 0.0, "kinds": (), "faults": None, **given}), tell_at_start
+    ).run()

@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 from prebleexp.engines.released.engine import Released
-from prebleexp.hardware.model import Hardware
+from prebleexp.hardware.preble import PrebleFit
 from prebleexp.lengths.known import Max, Oracle
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.e2_released import ReleasedE2
@@ -33,10 +33,10 @@ FOLDER = BESIDE if any(BESIDE.glob("outcome_*.npz")) else COMMITTED
 CASES = sorted(path.stem.removeprefix("outcome_") for path in FOLDER.glob("outcome_*.npz"))
 
 
-def hardware(name: str) -> Hardware:
+def hardware(name: str) -> PrebleFit:
     """The one of conf/hardware."""
     fields = yaml.safe_load((ROOT / "conf" / "hardware" / f"{name}.yaml").read_text(encoding="utf-8"))
-    return Hardware(**{field: value for field, value in fields.items() if field != "_target_"})
+    return PrebleFit(**{field: value for field, value in fields.items() if field != "_target_"})
 
 
 A6000 = hardware("a6000_mistral_7b")

@@ -5,26 +5,27 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from prebleexp.hardware.model import Hardware
+from prebleexp.hardware.preble import PrebleFit
 from prebleexp.policies.base import Policy
 from prebleexp.sim import world
+from prebleexp.sim.addresses import COST
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug
-from prebleexp.sim.records import COST, NONE, REPORT, View
+from prebleexp.sim.records import NONE, REPORT, View
 from prebleexp.sim.simulate import COST as COSTS
 from prebleexp.sim.types import Floats, Setup, Workload, records
 
 
-def cost_of_a_token(ms: float = 1.0, kv_tokens: int = 1 << 30) -> Hardware:
+def cost_of_a_token(ms: float = 1.0, kv_tokens: int = 1 << 30) -> PrebleFit:
     """Every new token of a prefill, and every running request of a decode step, takes `ms`."""
-    return Hardware(((0, 0, ms, 0),), (0, 0, 0, 0), (0, 0), (1 << 40, 0, 0, 0, 0), 1, kv_tokens)
+    return PrebleFit(((0, 0, ms, 0),), (0, 0, 0, 0), (0, 0), (1 << 40, 0, 0, 0, 0), 1, kv_tokens)
 
 
 class Router:
     """Holds what the policy remembers, what it sees, and what was routed where."""
 
     def __init__(
-        self, policy: Policy, workload: Workload, gpus: int, hardware: Hardware, expected: Floats | None = None
+        self, policy: Policy, workload: Workload, gpus: int, hardware: PrebleFit, expected: Floats | None = None
     ) -> None:
         self.policy, self.workload = policy, workload
         setup = Setup(gpus, 0, len(workload), hardware.kv_tokens, hardware.context_length, workload)

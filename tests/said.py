@@ -1,4 +1,4 @@
-"""What a command says on standard error, apart from its first words (which test_first_words.py is about)."""
+"""What a command says on standard error, apart from its first words (which fast/test_first_words.py is about)."""
 
 from __future__ import annotations
 

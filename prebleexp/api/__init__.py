@@ -1,1 +1,1 @@
-"""What Python and notebooks see of the package: `prebleexp.run` and `prebleexp.sweep`, and what they return."""
+"""What Python and notebooks see of the package: `prebleexp.run`, `sweep` and `plan`, and what they return."""

@@ -216,7 +216,7 @@ def sweep(*given: str | Sequence[str] | Mapping[str, Any], **settings: Any) -> S
     Raises InvalidInput, before anything is run, for names that do not exist, values that are not valid and settings
     that mean nothing here. A run that fails stops nothing: see `Sweep.failures`.
     """
-    lines = [line for one in (*given, settings) for line in _lines(one)]
+    lines = [line for one in (*given, settings) for line in overrides.lines(one)]
     refuse(lines, BY_SWEEP)
     keys = [key_of(line) for line in lines]
     for key in keys:
@@ -229,16 +229,6 @@ def sweep(*given: str | Sequence[str] | Mapping[str, Any], **settings: Any) -> S
     with _LOADING:
         publish.load(session, session.settings.sweep, f"python -m prebleexp -m {shlex.join(lines)}")
     return Sweep(session)
-
-
-def _lines(given: str | Sequence[str] | Mapping[str, Any]) -> list[str]:
-    if isinstance(given, Mapping):
-        return [overrides.each(str(key), values) for key, values in given.items()]
-    lines = [given] if isinstance(given, str) else list(given)
-    for line in lines:
-        if not isinstance(line, str):
-            raise InvalidInput(f"{line!r} is not valid; overrides are texts like key=value, values have names")
-    return lines
 
 
 _LOADING = threading.Lock()

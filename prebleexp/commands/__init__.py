@@ -1,5 +1,4 @@
-"""A file for each command. Its `run(arguments)` does what the arguments say and returns the exit code; it raises
-InvalidInput for what is not valid."""
+"""A file for each command, which declares in `COMMANDS` what it takes and does (see `arguments`)."""
 
 from __future__ import annotations
 
@@ -7,13 +6,17 @@ import shlex
 from collections.abc import Sequence
 from importlib import import_module
 
-NAMES = ("bench", "cache", "calibrate", "compare", "open", "predict", "sql", "status", "trace", "why")
+NAMES = (
+    *("bench", "cache", "calibrate", "compare", "hardware", "open", "plan", "predict", "sql", "status", "trace", "why"),
+    "workload",
+)
 
 
-def run(name: str, arguments: Sequence[str]) -> int:
-    """One of `NAMES`."""
-    found: int = import_module(f"{__name__}.{name}").run(arguments)
-    return found
+def run(name: str, words: Sequence[str]) -> int:
+    """One of `NAMES`; returns the exit code. Raises InvalidInput for words that are not valid."""
+    from prebleexp.commands import arguments
+
+    return arguments.run(name, import_module(f"{__name__}.{name}").COMMANDS, words)
 
 
 def line(*words: str) -> str:

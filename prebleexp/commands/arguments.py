@@ -1,81 +1,206 @@
-"""The `key=value` settings that `cache`, `compare` and `predict` were given."""
+"""What a command takes, declared once: its arguments are read, what is wrong with them is said, and its --help is made
+from that. Raises InvalidInput for what is not valid."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from prebleexp.checks import not_valid, one_of
-from prebleexp.errors import unknown
+from prebleexp.commands import line
+from prebleexp.errors import InvalidInput, unknown
 
-T = TypeVar("T")
+HELP = ("-h", "--help")
+SETTING = re.compile(r"[\w./@]+=|[-+~]")
+"""how a setting begins, or an option of Hydra's; all else is a word"""
 
 
-class Given:
-    """Each is taken by its name, and in the end none may be left. What is not valid raises InvalidInput."""
+@dataclass(frozen=True)
+class Setting:
+    """`name=`. `like` is what may stand behind it, `read` makes the value of a text that was given."""
 
-    def __init__(self, words: Iterable[str]) -> None:
-        """`words` are like key=value."""
-        self._left = dict(word.split("=", 1) for word in words)
-        self.known: set[str] = set()
-        """names that were asked for"""
+    name: str
+    meaning: str
+    like: str = "…"
+    default: Any = None
+    read: Callable[[str, str], Any] = lambda name, value: value
 
-    def text(self, name: str) -> str | None:
-        """None if it is not given."""
-        self.known.add(name)
-        return self._left.pop(name, None)
 
-    def path(self, name: str, default: str) -> Path:
-        """`~` stands for the home folder. An empty one, as an unset variable leaves it, is not the default."""
-        value = self.text(name)
-        if value == "":
-            raise not_valid(name, value, "a path")
-        return Path(default if value is None else value).expanduser()
+def text(name: str, meaning: str, default: str | None = None) -> Setting:
+    """Any."""
+    return Setting(name, meaning, default or "…", default)
 
-    def choice(self, name: str, valid: Sequence[str]) -> str:
-        """One of `valid`, the first of which is the default."""
-        value = self.text(name)
-        if value is None:
-            return valid[0]
+
+def choice(name: str, meaning: str, *valid: str) -> Setting:
+    """One of these, the first if it is not given."""
+
+    def read(name: str, value: str) -> str:
         one_of(name, value, valid)
         return value
 
-    def flag(self, name: str) -> bool:
-        """False if it is not given."""
-        return self.choice(name, ("false", "true")) == "true"
+    return Setting(name, meaning, "|".join(valid), valid[0], read)
 
-    def integer(self, name: str, least: float = -math.inf, most: float = math.inf) -> int | None:
-        """None if it is not given."""
-        valid = (
-            "an integer" + (f" from {least}" if least > -math.inf else "") + (f" to {most}" if most < math.inf else "")
-        )
-        value = self._as(int, name, valid)
-        if value is not None and not least <= value <= most:
-            raise not_valid(name, value, valid)
-        return value
 
-    def number(self, name: str) -> float | None:
-        """None if it is not given."""
-        return self._as(float, name, "a number")
+def flag(name: str, meaning: str) -> Setting:
+    """False if it is not given."""
+    texts = choice(name, meaning, "false", "true")
+    return Setting(name, meaning, texts.like, False, lambda name, value: texts.read(name, value) == "true")
 
-    def texts(self, names: Iterable[str]) -> dict[str, str]:
-        """Those of `names` that are given."""
-        return {name: value for name in names if (value := self.text(name)) is not None}
 
-    def rest(self) -> dict[str, str]:
-        """Whatever is left."""
-        return self.texts(list(self._left))
+def path(name: str, meaning: str, default: str | None = None) -> Setting:
+    """`~` stands for the home folder. An empty one, as an unset variable leaves it, is not the default."""
 
-    def end(self) -> None:
-        """Nothing may be left now."""
-        for name in self._left:
-            raise unknown("setting", name, self.known)
+    def read(name: str, value: str) -> Path:
+        if not value:
+            raise not_valid(name, value, "a path")
+        return Path(value).expanduser()
 
-    def _as(self, kind: Callable[[str], T], name: str, valid: str) -> T | None:
-        value = self.text(name)
-        try:
-            return None if value is None else kind(value)
-        except ValueError:
-            raise not_valid(name, value, valid) from None
+    return Setting(name, meaning, default or "PATH", None if default is None else Path(default), read)
+
+
+def integer(
+    name: str, meaning: str, default: int | None = None, least: float = -math.inf, most: float = math.inf
+) -> Setting:
+    """Within these ends."""
+    ends = (f" from {least}" if least > -math.inf else "") + (f" to {most}" if most < math.inf else "")
+
+    def read(name: str, value: str) -> int:
+        found = _as(int, name, value, f"an integer{ends}")
+        if not least <= found <= most:
+            raise not_valid(name, found, f"an integer{ends}")
+        return int(found)
+
+    return Setting(name, meaning, "N" if default is None else str(default), default, read)
+
+
+def number(name: str, meaning: str, default: float | None = None) -> Setting:
+    """Any."""
+    like = "X" if default is None else str(default)
+    return Setting(name, meaning, like, default, lambda name, value: _as(float, name, value, "a number"))
+
+
+CACHE_DIR = path("cache_dir", "where runs are", "cache")
+REPORTS_DIR = path("reports_dir", "where pages are", "reports")
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of a command: `given["name"]` is a setting's value, or its default."""
+
+    words: Sequence[str]
+    values: Mapping[str, Any]
+    others: Sequence[str]
+    """as they were written: settings that the command does not declare"""
+    arguments: Sequence[str]
+    """all of them"""
+    line: str
+    """what to type for the same again"""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+@dataclass(frozen=True)
+class Command:
+    """`run` returns the exit code."""
+
+    does: str
+    run: Callable[[Given], int]
+    example: str
+    words: str = ""
+    """as they are written in the help: KEY KEY; those in brackets may be left out"""
+    takes: str = ""
+    """what these are, in an error: two keys"""
+    settings: tuple[Setting, ...] = ()
+    others: str = ""
+    """what settings are that are not declared; empty: nothing, they are refused"""
+    is_word: Callable[[str, Sequence[str]], bool] = lambda one, arguments: SETTING.match(one) is None
+    """whether one of the arguments is a word"""
+
+    def read(self, name: str, arguments: Sequence[str]) -> Given:
+        """`name` is what the command is called."""
+        words = [one for one in arguments if self.is_word(one, arguments)]
+        settings = {one.name: one for one in self.settings}
+        values = {one.name: one.default for one in self.settings}
+        seen, others = set[str](), []
+        for argument in (one for one in arguments if not self.is_word(one, arguments)):
+            key, equals, value = argument.partition("=")
+            if key in seen and key in settings:
+                raise InvalidInput(f"{key} is given twice")
+            seen.add(key)
+            if key in settings and equals:
+                values[key] = settings[key].read(key, value)
+            elif self.others:
+                others.append(argument)
+            elif equals and settings:
+                raise unknown("setting", key, settings)
+            else:
+                words.append(argument)
+        self._count(name, words)
+        return Given(words, values, others, arguments, line(*name.split(), *arguments))
+
+    def _count(self, name: str, words: Sequence[str]) -> None:
+        most = len(self.words.split())
+        if not most and words:
+            raise InvalidInput(f"{name} does not know {words[0]!r}; see prebleexp {name} --help")
+        if not most - self.words.count("[") <= len(words) <= most:
+            raise InvalidInput(f"{name} takes {self.takes}, not {len(words)}: {' '.join(words) or 'nothing'}")
+
+    def usage(self, name: str) -> str:
+        key_value = "[key=value …]" if self.settings or self.others else ""
+        return " ".join(filter(None, ("python -m prebleexp", name, self.words, key_value)))
+
+    def help(self, name: str) -> str:
+        """Usage, what it does, what it takes, and an example."""
+        rows = [(self.words, self.takes)] if self.words else []
+        rows += [(f"{one.name}={one.like}", one.meaning) for one in self.settings]
+        rows += [("key=value", self.others)] if self.others else []
+        wide = max((len(left) for left, _ in rows), default=0)
+        listed = [
+            textwrap.fill(right, 110, initial_indent=f"  {left:{wide}}  ", subsequent_indent=" " * (wide + 4))
+            for left, right in rows
+        ]
+        does = textwrap.fill(f"{self.does[0].upper()}{self.does[1:]}.", 110)
+        parts = (self.usage(name), "", does, "", *listed, *([""] if rows else []), "example:", f"  {self.example}")
+        return "\n".join(parts)
+
+
+Commands = Mapping[str, Command]
+"""those of a file by their second word; "": without one"""
+
+
+def run(name: str, commands: Commands, arguments: Sequence[str]) -> int:
+    """The command that the arguments begin with, or its help."""
+    second = arguments[0] if arguments else ""
+    if second and second in commands:
+        name, commands, arguments = f"{name} {second}", {"": commands[second]}, arguments[1:]
+    if any(one in HELP for one in arguments):
+        print(_help(name, commands))
+        return 0
+    if "" not in commands:
+        raise unknown(f"{name} command", second, commands)
+    return commands[""].run(commands[""].read(name, arguments))
+
+
+def _help(name: str, commands: Commands) -> str:
+    parts = [commands[""].help(name)] if "" in commands else []
+    others = [(f"{name} {second}", one) for second, one in commands.items() if second]
+    if others:
+        does = [
+            f"{one.usage(called)}\n{textwrap.indent(textwrap.fill(one.does, 106), '    ')}" for called, one in others
+        ]
+        parts.append("\n".join(does))
+        parts.append(f"more of each:\n  python -m prebleexp {others[0][0]} --help")
+    return "\n\n".join(parts)
+
+
+def _as(kind: Callable[[str], Any], name: str, value: str, valid: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise not_valid(name, value, valid) from None

@@ -3,63 +3,90 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
-from prebleexp.errors import InvalidInput
-from prebleexp.experiment import runs
+from prebleexp.commands import clocked
+from prebleexp.commands.arguments import Command, Commands, Given, Setting, choice
+from prebleexp.experiment import limits, runs
 from prebleexp.experiment.cell import Cell
-from prebleexp.launch import configure, tables
-from prebleexp.sim.types import Workload
+from prebleexp.launch import configure, places, tables
+from prebleexp.policies.replay import Replay
+from prebleexp.sim import addresses
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.cost import decode_s, request_ms, step_s
+from prebleexp.sim.plug import Plug
+from prebleexp.sim.simulate import COST
+from prebleexp.sim.types import Longs, Setup, Workload
 
-CASE = ("gpus=8", "rps=128", "horizon=drain")
+SERVED = ("hardware=a6000_mistral_7b", "engine=sglang_2024")
+"""in every measurement, whatever the defaults are: so speeds compare over time"""
+CASE = ("gpus=8", "rps=128", "horizon=drain", *SERVED)
 POLICIES = ("random", "round_robin", "lor", "lor_tokens", "least_work", "e2_released", "e2")
 REPEATS = 9
+PASSES = 4
+
+ENGINES = ("preble", "vllm", "sglang")
+BURSTS = (2000, 8000)
+"""requests at once, of 800 tokens each, on 8 GPUs with room for 20,000: 10 and 40 times what fits"""
+
+HARDWARE = (
+    "hardware=a6000_mistral_7b_monotone",
+    "hardware=composed hardware/model=llama_3_1_8b",
+    "hardware=composed hardware/model=gpt_oss_120b",
+)
+STEPS = 1_000_000
 
 SCALED = ("e2_released", "e2")
 GPUS = (8, 16, 32, 64, 128, 256)
 """each with 8 requests a second for 15 s"""
 SECONDS = (15, 60, 240, 960)
 """8 GPUs, 64 requests a second"""
+ENOUGH = 500_000
+"""requests that a decision is measured with, if need be in many runs"""
+
+OFTEN = 8
+"""requests of a session, and repetitions, where decisions are clocked"""
+LATER = ("replay", "e2_released")
+"""what tells rather than decides, and what is kept slow as it was"""
+
+MILLION = (*SERVED, "gpus=256", "rps=2048", "duration_s=488.28125")
+REMEMBERING = (
+    *("lor", "lor_tokens", "least_work", "e2", "e2_released", "sglang_cache_aware", "vllm_cache_aware"),
+    *("production_stack_prefixaware", "aibrix_prefix_cache", "aibrix_prefix_cache_preble", "dynamo_kv", "llmd"),
+    *("blis_weighted", "lmetric", "least_prefill_work", "mooncake", "lbgr", "dualmap"),
+)
+"""one that remembers nothing, and those that remember prompts"""
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Print a line a policy, or with `scaling` one for each size of the cluster and each length of the run.
+Measure = Callable[[Sequence[str] | None], list[dict[str, Any]]]
+"""rows, of these policies or of its own"""
 
-    `policy=NAME[,NAME…]`: these, one's own too; `output=json` prints a list of rows. Raises InvalidInput for other
-    arguments and policies that do not exist.
-    """
-    output, scaled, policies = "table", False, None
-    for argument in arguments:
-        if argument in ("output=table", "output=json"):
-            output = argument.removeprefix("output=")
-        elif argument == "scaling":
-            scaled = True
-        elif argument.removeprefix("policy=") not in (argument, ""):
-            policies = argument.removeprefix("policy=").split(",")
-        else:
-            raise InvalidInput(
-                f"bench does not know {argument!r}; valid: scaling, policy=NAME,…, output=table, output=json"
-            )
-    print("prebleexp: measuring, on one core; a minute or two", file=sys.stderr, flush=True)
-    rows = scaling(policies or SCALED) if scaled else throughput(policies or POLICIES)
-    if output == "json":
+
+def _printed(measure: Measure, given: Given) -> int:
+    print("prebleexp: measuring, on one core; some minutes", file=sys.stderr, flush=True)
+    rows = measure(given.values.get("policy"))
+    if given["output"] == "json":
         print(json.dumps(rows, indent=1))
         return 0
     tables.show(list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
     return 0
 
 
-def throughput(policies: Sequence[str] = POLICIES) -> list[dict[str, Any]]:
+def throughput(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Simulated requests per second of CPU."""
-    return [measure(configure.cells([*CASE, f"policy={policy}"])[0]) for policy in policies]
+    return [measure(configure.cells([*CASE, f"policy={policy}"])[0]) for policy in policies or POLICIES]
 
 
 def measure(cell: Cell) -> dict[str, Any]:
@@ -73,40 +100,215 @@ def measure(cell: Cell) -> dict[str, Any]:
     }
 
 
-def scaling(policies: Sequence[str] = SCALED) -> list[dict[str, Any]]:
+def engines(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The usual stream, long prompts, and ever more requests than fit into memory. Engines take turns, and all is done
+    `PASSES` times, so that a machine that is slow for a while is so for all of them, or for one pass."""
+    streams: dict[str, tuple[Workload | None, list[str]]] = {"usual": (None, [])}
+    streams["4,000 tokens"] = stream(np.arange(2000) / 8, 4000), []
+    streams |= {f"{n:,} at once": (stream(np.zeros(n), 500), ["hardware.kv_tokens=20000"]) for n in BURSTS}
+    rows = []
+    for _, policy, (name, (given, scarce)) in product(range(PASSES), policies or ("lor",), streams.items()):
+        overrides = [*CASE, f"policy={policy}", *scarce]
+        cells = [configure.cells([*overrides, f"engine={engine}"])[0] for engine in ENGINES]
+        workload = given or runs.draw(cells[0])
+        for cell in cells:
+            runs.simulate_cell(cell, workload)
+        seconds = np.min([[cpu_s(cell, workload) for cell in cells] for _ in range(REPEATS)], axis=0)
+        for engine, took in zip(ENGINES, seconds, strict=True):
+            size = {"policy": policy, "stream": name, "engine": engine, "requests": len(workload)}
+            rows.append(size | {"cpu_seconds": float(took)})
+    best = pd.DataFrame(rows).groupby(list(rows[0])[:-1], sort=False)["cpu_seconds"].min().reset_index()
+    best["requests_per_cpu_second"] = (best.requests / best.cpu_seconds).round().astype(int)
+    return [{str(name): value for name, value in row.items()} for row in best.to_dict("records")]
+
+
+def hardware(names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Nanoseconds in which it is said what a step takes, asked as engines ask."""
+    rows = []
+    for name in names or HARDWARE:
+        model = configure.cells(["engine=vllm", *name.split()])[0].hardware
+        plug = Plug(model, model.kernels(), model.start(), addresses.COST, COST)
+        for what, ask in ASKED.items():
+            ask(plug.record, 1)
+            least = min(_elapsed_s(partial(ask, plug.record, STEPS)) for _ in range(REPEATS))
+            rows.append({"hardware": name, "what": what, "ns": round(least / STEPS * 1e9, 1)})
+    return rows
+
+
+@compiled
+def decodes_s(cost: Any, steps: int) -> float:
+    """Seconds of so many steps of various batches."""
+    seconds = 0.0
+    for step in range(steps):
+        running = 1 + step % 256
+        seconds += decode_s(cost, running, 1000 * running, 1000 * running, 1)
+    return seconds
+
+
+@compiled
+def mixed_s(cost: Any, steps: int) -> float:
+    """The same with a chunk of a prompt in each, of which `request_ms` is known."""
+    seconds = 0.0
+    for step in range(steps):
+        running, new = 1 + step % 256, 1 + step % 2048
+        context, length = 1000 * running, 2048
+        seconds += step_s(cost, 1, new, length, running, context, context + length, 1.0)
+    return seconds
+
+
+@compiled
+def requests_ms(cost: Any, steps: int) -> float:
+    """Of so many chunks."""
+    milliseconds = 0.0
+    for step in range(steps):
+        milliseconds += request_ms(cost, 1 + step % 2048, 2048)
+    return milliseconds
+
+
+ASKED = {"a step of decodes": decodes_s, "a step with a prompt": mixed_s, "a prompt's part": requests_ms}
+
+
+def _elapsed_s(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def stream(arrival_s: npt.NDArray[np.float64], prompt_tokens: int) -> Workload:
+    """Requests that share nothing, with outputs of 300 tokens."""
+    n = len(arrival_s)
+    size, output = np.full(n, prompt_tokens), np.full(n, 300)
+    return Workload(arrival_s, size, output, output, np.full(n, -1), np.arange(n + 1), np.arange(n), size)
+
+
+def scaling(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Microseconds of CPU a decision, by GPUs and by requests."""
     sizes = [(gpus, 8 * gpus, 15) for gpus in GPUS] + [(8, 64, seconds) for seconds in SECONDS[1:]]
     rows = []
-    for policy in policies:
+    for policy in policies or SCALED:
         for gpus, rps, seconds in sizes:
-            (cell,) = configure.cells([f"policy={policy}", f"gpus={gpus}", f"rps={rps}", f"duration_s={seconds}"])
+            size = (f"gpus={gpus}", f"rps={rps}", f"duration_s={seconds}")
+            (cell,) = configure.cells([*SERVED, f"policy={policy}", *size])
             workload = runs.draw(cell)
             rows.append(_size(cell, workload) | {"us_per_decision": decision_s(cell, workload) * 1e6})
     return rows
 
 
+@dataclass(frozen=True)
+class Told(Replay):
+    """Assignments that are at hand."""
+
+    assigned: Any = None
+    """(requests,) GPUs"""
+
+    def __post_init__(self) -> None:
+        pass
+
+    def start(self, setup: Setup) -> Longs:
+        return self.assigned  # type: ignore[no-any-return]
+
+
 def decision_s(cell: Cell, workload: Workload) -> float:
-    """CPU seconds a decision takes: the run against one in which the policy is told the same assignments."""
-    outcome = runs.simulate_cell(cell, workload)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "assignments.npz"
-        np.savez(path, gpu=outcome.gpu)
-        told = replace(cell, policy=configure.cells(["policy=replay", f"policy.path={path}"])[0].policy)
-        runs.simulate_cell(told, workload)
-        differences = [cpu_s(cell, workload) - cpu_s(told, workload) for _ in range(REPEATS)]
-    return max(1e-9, float(np.median(differences)) / len(workload))
+    """CPU seconds a decision takes, with all that the policy hears and without what it does at the start: the run
+    against one in which it is told the same assignments, by turns and many times, since a decision may take a hundredth
+    of what else is simulated of a request."""
+    told = replace(cell, policy=Told(assigned=runs.simulate_cell(cell, workload).gpu.astype(np.int64)))
+    setup = Setup(cell.gpus, cell.seed, len(workload), cell.hardware.kv_tokens, cell.hardware.context_length, workload)
+    runs.simulate_cell(told, workload)
+    repeats = max(REPEATS, ENOUGH // len(workload))
+    starts = [_used(lambda: cell.policy.start(setup)) for _ in range(REPEATS)]
+    differences = [cpu_s(cell, workload) - cpu_s(told, workload) for _ in range(repeats)]
+    return max(1e-9, float(np.median(differences) - np.median(starts)) / len(workload))
+
+
+def decisions(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Nanoseconds a decision on 8 and on 256 GPUs, of as many requests with 8 a second and GPU, each of a session."""
+    rows = []
+    for policy in policies or routers():
+        row: dict[str, Any] = {"policy": policy}
+        for gpus, seconds in ((GPUS[0], SECONDS[0] * GPUS[-1] // GPUS[0]), (GPUS[-1], SECONDS[0])):
+            size = (f"gpus={gpus}", f"rps={8 * gpus}", f"duration_s={seconds}")
+            (cell,) = configure.cells([*SERVED, f"policy={policy}", *size])
+            row[f"ns on {gpus} GPUs"] = round(clocked.decision_ns(cell, _of_sessions(runs.draw(cell)), OFTEN), 1)
+        few, many = list(row.values())[1:]
+        rows.append(row | {"ratio": round(many / few, 2)})
+    return rows
+
+
+def routers() -> list[str]:
+    """All that decide, by name."""
+    return [name for name in places.options("policy") if name not in LATER]
+
+
+def _of_sessions(workload: Workload) -> Workload:
+    """The same requests, taken for `OFTEN` of each session."""
+    turn, session = np.divmod(np.arange(len(workload)), -(-len(workload) // OFTEN))
+    return replace(workload, session=session.astype(np.int32), turn=turn.astype(np.int32))
+
+
+def memory(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The most memory that a run of a million requests takes, each in a process that does nothing else."""
+    spawn, rows = multiprocessing.get_context("spawn"), []
+    for policy in policies or REMEMBERING:
+        runs.run(configure.cells([*SERVED, "gpus=2", "rps=2", f"policy={policy}"])[0])  # nothing is left to compile
+        with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+            rows.append(pool.submit(_remembered, policy).result())
+    return rows
+
+
+def _remembered(policy: str) -> dict[str, Any]:
+    (cell,) = configure.cells([*MILLION, f"policy={policy}"])
+    workload = runs.draw(cell)
+    return _size(cell, workload) | {
+        "cpu_seconds": _used(lambda: runs.run(cell, workload)),
+        "peak_gib": limits.peak_memory_bytes() / limits.GIB,
+    }
 
 
 def cpu_s(cell: Cell, workload: Workload) -> float:
     """CPU seconds of one run."""
+    return _used(lambda: runs.simulate_cell(cell, workload))
+
+
+def _used(what: Callable[[], object]) -> float:
+    """CPU seconds."""
     start = time.process_time()
-    runs.simulate_cell(cell, workload)
+    what()
     return time.process_time() - start
 
 
 def _size(cell: Cell, workload: Workload) -> dict[str, Any]:
-    return {"policy": cell.names["policy"], "gpus": cell.gpus, "rps": cell.rps, "requests": len(workload)}
+    return {"policy": cell.called("policy"), "gpus": cell.gpus, "rps": cell.rps, "requests": len(workload)}
 
 
 def _text(value: object) -> str:
     return f"{value:.6f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _command(does: str, measure: Measure, policies: str, name: str = "") -> Command:
+    asked = Setting("policy", "these routers, your own too", policies, None, lambda _, text: text.split(","))
+    example = f"python -m prebleexp bench {name} policy=lor,e2".replace("  ", " ")
+    settings = (asked, choice("output", "what is printed", "table", "json"))
+    return Command(does, partial(_printed, measure), example, settings=settings)
+
+
+COMMANDS: Commands = {
+    "": _command("requests simulated per second of CPU, a line for each policy", throughput, ",".join(POLICIES)),
+    "scaling": _command(
+        "what a decision costs, by the size of the cluster and the length of the run",
+        scaling,
+        ",".join(SCALED),
+        "scaling",
+    ),
+    "decisions": _command(
+        "what a decision takes on 8 and on 256 GPUs, by the processor's clock", decisions, "all", "decisions"
+    ),
+    "memory": _command("the memory of a million requests on 256 GPUs, each alone", memory, "all of prompts", "memory"),
+    "engines": _command("requests per second of CPU by engine, on some streams", engines, "lor", "engines"),
+    "hardware": Command(
+        "nanoseconds in which hardware says what a step takes",
+        partial(_printed, hardware),
+        "python -m prebleexp bench hardware",
+        settings=(choice("output", "what is printed", "table", "json"),),
+    ),
+}

@@ -7,14 +7,15 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prebleexp import indexing
-from prebleexp.commands.arguments import Given
-from prebleexp.errors import InvalidInput, PrebleexpError, unknown
+from prebleexp.commands.arguments import CACHE_DIR, Command, Commands, Given, Setting, choice, flag, integer, path
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import archive, maintenance
 from prebleexp.experiment.cache import Cache, Entry, FailedRun
 from prebleexp.experiment.key import differences
@@ -40,49 +41,20 @@ COLUMNS = (
 )
 FILTERS = ("policy", "workload", "gpus", "rps", "duration_s", "seed", "state", "code")
 SHORT_KEY = 12
-WORDS = {
-    "show": (1, "a key"),
-    "why": (2, 'two keys, as in the column "key" of the results'),
-    "export": (1, "a file to write"),
-    "import": (1, "a file to read"),
-}
 _DURATIONS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SIZES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments say and return the exit code."""
-    if not arguments or arguments[0] not in COMMANDS:
-        raise unknown("cache command", arguments[0] if arguments else "", COMMANDS)
-    words = [one for one in arguments[1:] if "=" not in one]
-    _count(arguments[0], words)
-    given = Given(one for one in arguments[1:] if "=" in one)
-    folder = given.path("cache_dir", "cache")
-    if not folder.is_dir() and arguments[0] != "import":
-        raise InvalidInput(f"cache_dir={folder} is not a folder")
-    try:
-        cache = Cache(folder, make=arguments[0] in ("gc", "import", "index", "verify"))
-        return COMMANDS[arguments[0]](cache, words, given)
-    except BrokenPipeError:  # of who reads our output
-        raise
-    except OSError as error:
-        raise PrebleexpError(f"cache folder {folder} cannot be written: {error.strerror}") from error
-
-
-def list_(cache: Cache, words: Sequence[str], given: Given) -> int:
+def list_(cache: Cache, given: Given) -> int:
     """A line for each run."""
-    output = given.choice("output", ("table", "json", "csv"))
-    sort = given.choice("sort", SORTS)
-    limit = given.integer("limit", least=0)
-    filters = given.texts(FILTERS)
-    given.end()
-    found = _matching(cache, filters)
+    output, limit = given["output"], given["limit"]
+    found = _matching(cache, given)
     orders: Mapping[str, Callable[[Item], float]] = {
         "age": lambda item: item.written,
         "size": lambda item: -item.bytes,
         "seconds": lambda item: -float(item.run.provenance.get("seconds") or 0.0),
     }
-    shown = sorted(found, key=orders[sort])[: limit if limit is not None else len(found)]
+    shown = sorted(found, key=orders[given["sort"]])[: limit if limit is not None else len(found)]
     rows = [{name: item.columns().get(name) for name in COLUMNS} for item in shown]
     if output == "table":
         lines = [[_shown(name, row[name]) for name in COLUMNS] for row in rows]
@@ -93,17 +65,15 @@ def list_(cache: Cache, words: Sequence[str], given: Given) -> int:
     return 0
 
 
-def show(cache: Cache, words: Sequence[str], given: Given) -> int:
+def show(cache: Cache, given: Given) -> int:
     """Everything about a run."""
-    given.end()
-    item = _item(cache, words[0])
-    run = item.run
-    about: dict[str, Any] = {"key": item.key, "configuration": run.content["cell"]}
+    run = cache.run(given.words[0])
+    about: dict[str, Any] = {"key": run.key, "configuration": run.content["cell"]}
     if isinstance(run, Entry):
         about |= {"metrics": dict(run.metrics)}
     else:
         about |= {"error": {name: run.error[name] for name in ("type", "message")}}
-    about |= {"provenance": dict(run.provenance), "code": run.content["code"], "files": _files(cache, item)}
+    about |= {"provenance": dict(run.provenance), "code": run.content["code"], "files": _files(cache, run)}
     json.dump(about, sys.stdout, indent=1, allow_nan=False)
     print()
     if isinstance(run, FailedRun):
@@ -111,10 +81,9 @@ def show(cache: Cache, words: Sequence[str], given: Given) -> int:
     return 0
 
 
-def verify(cache: Cache, words: Sequence[str], given: Given) -> int:
+def verify(cache: Cache, given: Given) -> int:
     """Check everything; 1 if something is wrong."""
-    repair = given.flag("repair")
-    given.end()
+    repair = given["repair"]
     if repair:
         _writable(cache)
     start = time.perf_counter()
@@ -130,20 +99,16 @@ def verify(cache: Cache, words: Sequence[str], given: Given) -> int:
     return 1 if faults else 0
 
 
-def collect(cache: Cache, words: Sequence[str], given: Given) -> int:
+def collect(cache: Cache, given: Given) -> int:
     """Remove what may go; without a choice say what there is."""
-    dry = given.flag("dry")
-    code = given.text("code")
-    if code not in (None, "unused"):
-        raise InvalidInput(f"code={code} is not valid; it must be unused")
+    dry = given["dry"]
     wanted: dict[str, Any] = {
-        "older_than_s": _quantity(given, "older_than", _DURATIONS, "30d, 12h or 90s"),
-        "keep_bytes": _quantity(given, "keep", _SIZES, "10GB, 500MB or 1GiB"),
-        "unused_code": code is not None,
-        "failed": given.flag("failed"),
-        "bad": given.flag("bad"),
+        "older_than_s": given["older_than"],
+        "keep_bytes": given["keep"],
+        "unused_code": given["code"],
+        "failed": given["failed"],
+        "bad": given["bad"],
     }
-    given.end()
     nothing = {"older_than_s": math.inf, "keep_bytes": math.inf, "unused_code": False, "failed": False, "bad": False}
     if wanted == nothing:
         removals = maintenance.waste(cache, unused_code=True, failed=True, bad=True)
@@ -166,12 +131,11 @@ def collect(cache: Cache, words: Sequence[str], given: Given) -> int:
     return 0
 
 
-def export(cache: Cache, words: Sequence[str], given: Given) -> int:
+def export(cache: Cache, given: Given) -> int:
     """Runs to an archive: those of a list of keys, or those that match."""
-    keys, filters, path = given.text("keys"), given.texts(FILTERS), Path(words[0])
-    given.end()
+    keys, path = given["keys"], Path(given.words[0])
     archive.check_place(path)
-    wanted = [item.run for item in _matching(cache, filters) if isinstance(item.run, Entry)]
+    wanted = [item.run for item in _matching(cache, given) if isinstance(item.run, Entry)]
     if keys is not None:
         wanted = [entry for entry in wanted if entry.key in _keys(keys)]
     if not wanted:
@@ -181,9 +145,8 @@ def export(cache: Cache, words: Sequence[str], given: Given) -> int:
     return 0
 
 
-def index(cache: Cache, words: Sequence[str], given: Given) -> int:
+def index(cache: Cache, given: Given) -> int:
     """Bring the database up to all runs and experiments of the cache."""
-    given.end()
     _writable(cache)
     start = time.perf_counter()
     with Progress(len(indexing.keys_of(cache))) as progress:
@@ -194,11 +157,10 @@ def index(cache: Cache, words: Sequence[str], given: Given) -> int:
     return 0
 
 
-def import_(cache: Cache, words: Sequence[str], given: Given) -> int:
+def import_(cache: Cache, given: Given) -> int:
     """Runs from an archive; 1 if some were refused."""
-    given.end()
     _writable(cache)
-    done = archive.take_in(cache, Path(words[0]))
+    done = archive.take_in(cache, Path(given.words[0]))
     for line in done.refused:
         print(line)
     refused = f", {len(done.refused):,} refused" if done.refused else ""
@@ -206,28 +168,16 @@ def import_(cache: Cache, words: Sequence[str], given: Given) -> int:
     return 1 if done.refused else 0
 
 
-def why(cache: Cache, words: Sequence[str], given: Given) -> int:
+def why(cache: Cache, given: Given) -> int:
     """The fields in which what two keys stand for differs."""
-    given.end()
-    first, second = (_item(cache, word).run.content for word in words)
+    first, second = (cache.run(word).content for word in given.words)
     lines = [f"{path}: {json.dumps(a)} and {json.dumps(b)}" for path, a, b in differences(first, second)]
     print("\n".join(lines) or "nothing differs")
     return 0
 
 
-COMMANDS: dict[str, Callable[[Cache, Sequence[str], Given], int]] = {
-    "ls": list_,
-    "show": show,
-    "verify": verify,
-    "gc": collect,
-    "export": export,
-    "import": import_,
-    "index": index,
-    "why": why,
-}
-
-
-def _matching(cache: Cache, filters: Mapping[str, str]) -> list[Item]:
+def _matching(cache: Cache, given: Given) -> list[Item]:
+    filters = {name: given[name] for name in FILTERS if given[name] is not None}
     found = []
     for item in maintenance.items(cache):
         columns = item.columns()
@@ -245,24 +195,10 @@ def _same(value: object, wanted: str) -> bool:
     return str(value) == wanted
 
 
-def _item(cache: Cache, start: str) -> Item:
-    """The run whose key begins so."""
-    if not re.fullmatch("[0-9a-f]{4,64}", start):
-        raise InvalidInput(f"{start!r} is not a key; keys have 64 hexadecimal digits, of which the first will do")
-    keys = cache.beginning(start)
-    if len(keys) > 1:
-        raise InvalidInput(f"{start} begins {len(keys)} keys; give more digits")
-    for key in keys:
-        run = cache.get(key) or cache.failure(key)
-        if run is not None:
-            path = cache.path(key) if isinstance(run, Entry) else cache.failure_path(key)
-            return Item(key, run, path.stat().st_size, path.stat().st_mtime)
-    raise InvalidInput(f"the cache in {cache.folder} has no run {start}")
-
-
-def _files(cache: Cache, item: Item) -> dict[str, str]:
-    paths = (cache.path(item.key), cache.requests_path(item.key), cache.failure_path(item.key))
-    written = datetime.fromtimestamp(item.written, UTC).isoformat(timespec="seconds")
+def _files(cache: Cache, run: Entry | FailedRun) -> dict[str, str]:
+    paths = (cache.path(run.key), cache.requests_path(run.key), cache.failure_path(run.key))
+    own = paths[0] if isinstance(run, Entry) else paths[2]
+    written = datetime.fromtimestamp(own.stat().st_mtime, UTC).isoformat(timespec="seconds")
     sizes = {str(path): _size(path.stat().st_size) for path in paths if path.exists()}
     return sizes | {"written": written}
 
@@ -279,20 +215,14 @@ def _writable(cache: Cache) -> None:
         raise InvalidInput(f"cache folder {cache.folder} cannot be written: {cache.read_only}")
 
 
-def _count(name: str, words: Sequence[str]) -> None:
-    count, what = WORDS.get(name, (0, ""))
-    if len(words) != count:
-        raise InvalidInput(f"{name} needs {what}" if count else f"cache {name} does not know {words[0]!r}")
+def _quantity(name: str, meaning: str, units: Mapping[str, float], like: str) -> Setting:
+    def read(name: str, value: str) -> float:
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-zA-Z]+)", value)
+        if found is None or found[2] not in units:
+            raise InvalidInput(f"{name}={value} is not valid; it is like {like}")
+        return float(found[1]) * units[found[2]]
 
-
-def _quantity(given: Given, name: str, units: Mapping[str, float], like: str) -> float:
-    value = given.text(name)
-    if value is None:
-        return math.inf
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-zA-Z]+)", value)
-    if found is None or found[2] not in units:
-        raise InvalidInput(f"{name}={value} is not valid; it is like {like}")
-    return float(found[1]) * units[found[2]]
+    return Setting(name, meaning, like.partition(",")[0], math.inf, read)
 
 
 def _shown(name: str, value: Any) -> str:
@@ -311,3 +241,89 @@ def _size(count: float) -> str:
         (unit, size) for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)) if count >= size or size == 1
     )
     return f"{count / size:.0f} B" if size == 1 else f"{count / size:.1f} {unit}"
+
+
+def _of_cache(function: Callable[[Cache, Given], int], given: Given) -> int:
+    folder = given["cache_dir"]
+    if not folder.is_dir() and function is not import_:
+        raise InvalidInput(f"cache_dir={folder} is not a folder")
+    try:
+        return function(Cache(folder, make=function in (collect, import_, index, verify)), given)
+    except BrokenPipeError:  # of who reads our output
+        raise
+    except OSError as error:
+        raise PrebleexpError(f"cache folder {folder} cannot be written: {error.strerror}") from error
+
+
+def _command(
+    function: Callable[[Cache, Given], int],
+    does: str,
+    example: str,
+    *settings: Setting,
+    words: str = "",
+    takes: str = "",
+) -> Command:
+    made = f"python -m prebleexp {example}"
+    return Command(does, partial(_of_cache, function), made, words, takes, (*settings, CACHE_DIR))
+
+
+_FILTERS = tuple(Setting(name, "only runs of this") for name in FILTERS)
+COMMANDS: Commands = {
+    "ls": _command(
+        list_,
+        "a line for each run",
+        "cache ls policy=lor sort=size limit=20",
+        choice("output", "what is printed", "table", "json", "csv"),
+        choice("sort", "what comes first", *SORTS),
+        integer("limit", "only so many", least=0),
+        *_FILTERS,
+    ),
+    "show": _command(
+        show,
+        "everything about a run, as JSON",
+        "cache show 0f3a",
+        words="KEY",
+        takes="a key",
+    ),
+    "verify": _command(
+        verify,
+        "check every file; exit code 1 if something is wrong",
+        "cache verify repair=true",
+        flag("repair", "set aside what is damaged"),
+    ),
+    "gc": _command(
+        collect,
+        "remove runs; without a choice say what there is",
+        "cache gc older_than=30d code=unused",
+        _quantity("older_than", "runs written longer ago", _DURATIONS, "30d, 12h or 90s"),
+        _quantity("keep", "the oldest, until the rest fits", _SIZES, "10GB, 500MB or 1GiB"),
+        Setting("code", "runs of other code than this", "unused", False, choice("code", "", "unused").read),
+        flag("failed", "failures"),
+        flag("bad", "what was set aside"),
+        flag("dry", "only say what would go"),
+    ),
+    "export": _command(
+        export,
+        "runs to an archive",
+        "cache export mine.tar policy=mine",
+        path("keys", "a file of keys: only these"),
+        *_FILTERS,
+        words="FILE",
+        takes="a file to write",
+    ),
+    "import": _command(
+        import_,
+        "runs from an archive; exit code 1 if some were refused",
+        "cache import mine.tar",
+        words="FILE",
+        takes="a file to read",
+    ),
+    "index": _command(index, "bring the database up to all runs of the cache", "cache index"),
+    "why": _command(
+        why,
+        "the fields in which two runs differ",
+        "cache why 0f3a 17bc",
+        words="KEY KEY",
+        takes='two keys, as in the column "key" of the results',
+    ),
+}

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.commands.bench import decision_s
-from prebleexp.errors import InvalidInput
+from prebleexp.commands.arguments import Command, Commands, Given
+from prebleexp.commands.bench import SERVED, decision_s
+from prebleexp.commands.hardware_calibrate import CALIBRATE
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure, tables
@@ -51,10 +52,8 @@ class Fit:
     fitted: Floats
 
 
-def run(arguments: Sequence[str]) -> int:
+def _overhead(given: Given) -> int:
     """Print both fits, each with its residuals."""
-    if list(arguments) != ["overhead"]:
-        raise InvalidInput(f"calibrate knows overhead, not {' '.join(arguments) or 'nothing'!r}")
     published = [(configured(policy, gpus, rps, AS_PUBLISHED), seconds) for policy, gpus, rps, seconds in PUBLISHED]
     report("fitted to figure 1C of Arango et al.", published)
     own = [configured(policy, gpus, rps, ()) for policy, gpus, rps in OWN]
@@ -65,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def configured(policy: str, gpus: int, rps: float, rest: Sequence[str]) -> Cell:
-    return configure.cells([f"policy={policy}", f"gpus={gpus}", f"rps={rps}", *rest])[0]
+    return configure.cells([*SERVED, f"policy={policy}", f"gpus={gpus}", f"rps={rps}", *rest])[0]
 
 
 def report(source: str, observations: Sequence[tuple[Cell, float]]) -> None:
@@ -107,3 +106,14 @@ def fit(work: Floats, seconds: Floats) -> Fit:
                 best = np.zeros(work.shape[1])
                 best[list(chosen)], least = found, error
     return Fit(best, work @ best)
+
+
+COMMANDS: Commands = {
+    "overhead": Command(
+        "fit what a routing decision costs, to the paper's figure 1C and to this machine, and print it as "
+        "conf/overhead/ has it",
+        _overhead,
+        "python -m prebleexp calibrate overhead",
+    ),
+    "hardware": CALIBRATE,
+}

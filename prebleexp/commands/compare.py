@@ -7,23 +7,32 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from prebleexp import indexing, store
-from prebleexp.commands import line
-from prebleexp.commands.arguments import Given
+from prebleexp.commands.arguments import CACHE_DIR, REPORTS_DIR, SETTING, Command, Commands, Given, choice, text
 from prebleexp.comparison import Comparison, Limit, Measured, cells_of, compare, flattened, limit_of, metric_of
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.launch import tables
+from prebleexp.launch.naming import folder
 from prebleexp.losses import lost, sentences
 from prebleexp.report import compare_page, compared, frame, listing
-from prebleexp.report.wording import percent_difference, plain, short, slug
+from prebleexp.report.wording import listed, percent_difference, plain, short
 
 METRIC = "norm_latency_mean_s"
-Run = tuple[Measured, Mapping[str, str]]
-"""with its columns as texts"""
+MOST_SWEEPS = 5
+"""that are named"""
+
+
+class Run(NamedTuple):
+    key: str
+    measured: Measured
+    asked: Mapping[str, str]
+    """its columns as texts"""
+
+
 OUTPUTS = ("table", "csv", "json")
 REPORTS = ("html", "none")
 OF_RUNS = ("replications", "workers", "backend", "max_replications", "ci", "keep_requests")
@@ -31,50 +40,52 @@ OF_RUNS = ("replications", "workers", "backend", "max_replications", "ci", "keep
 LABELS = ("part", "variant")
 
 
-def run(arguments: Sequence[str]) -> int:
+def _compare(given: Given) -> int:
     """Print a line for every cell, write the page, and return 1 if `fail_if` holds, else 0.
 
     Raises InvalidInput if a side does not exist, or nothing can be compared.
     """
-    sides = [one for one in arguments if "=" not in one or _is_file(one)]
-    given = Given(one for one in arguments if one not in sides)
-    output = given.choice("output", OUTPUTS)
-    report = given.choice("report", REPORTS)
-    fail_if, metric_name, sweep = (given.text(name) or "" for name in ("fail_if", "metric", "sweep"))
-    folder, pages = given.path("cache_dir", "cache"), given.path("reports_dir", "reports")
-    if len(sides) != 2:
-        raise InvalidInput("compare takes two of: a policy, a line, a sweep, the file of an export")
+    fail_if, sweep = given["fail_if"], given["sweep"]
     limit = limit_of(fail_if) if fail_if else None
-    metric = metric_of(metric_name or (limit.metric if limit else METRIC))
-    labels = given.texts(LABELS)
+    metric = metric_of(given["metric"] or (limit.metric if limit else METRIC))
+    labels = {name: given[name] for name in LABELS if given[name]}
     if labels and not sweep:
         raise InvalidInput(f"{', '.join(labels)} belong to a sweep of several parts; say which, as sweep=paper")
-    known, filters = sorted(given.known), given.rest()
-    cache = Cache(folder, make=False)
+    sides = given.words
+    known, filters = sorted(given.values), dict(one.split("=", 1) for one in given.others)
+    if len(filters) < len(given.others):
+        raise InvalidInput(f"a setting is given twice: {' '.join(given.others)}; several values have commas between")
+    cache = Cache(given["cache_dir"], make=False)
     if not all(map(_is_file, sides)):
         indexing.refresh(cache)
     found_a, found_b = (_side(name, cache, sweep, labels) for name in sides)
     _refuse_unknown(filters, [*found_a, *found_b], known)
-    a, b = _chosen(found_a, filters), _chosen(found_b, filters)
+    chosen_a, chosen_b = _chosen(found_a, filters), _chosen(found_b, filters)
+    a, b = ([one.measured for one in side] for side in (chosen_a, chosen_b))
     found = compare(a, b, metric)
     judged = found if limit is None or limit.metric == metric else compare(a, b, limit.metric)
     broken = _broken(judged, limit)
-    losses = _losses(found)
-    _print(found, output)
-    if report != "none":
-        path = pages / slug(f"compare-{sides[0]}-{sides[1]}")
-        command = line("compare", *arguments)
-        page = compare_page.render(found, sides[0], sides[1], command, fail_if, broken, losses)
+    notes = [*([] if sweep else _pooled(cache, sides, (chosen_a, chosen_b))), *_losses(found)]
+    _print(found, given["output"])
+    if given["report"] != "none":
+        path = given["reports_dir"] / folder(*_name(given, metric))
+        page = compare_page.render(found, sides[0], sides[1], given.line, fail_if, broken, notes)
         print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
         title = f"{sides[1]} against {sides[0]}"
-        listing.add(path, listing.About(title, "comparison", command, compared.sentence(found, *sides)))
-    for text in (compared.sentence(found, *sides), found.account(), *(f"prebleexp: {one}" for one in losses)):
-        print(text, file=sys.stderr)
-    for text in broken:
-        print(f"fail_if={fail_if}: {text}", file=sys.stderr)
+        listing.add(path, listing.About(title, "comparison", given.line, compared.sentence(found, *sides)))
+    for says in (compared.sentence(found, *sides), found.account(), *(f"prebleexp: {one}" for one in notes)):
+        print(says, file=sys.stderr)
+    for says in broken:
+        print(f"fail_if={fail_if}: {says}", file=sys.stderr)
     if limit is not None and not broken:
         print(f"fail_if={fail_if}: passed{_unsure(judged, limit)}", file=sys.stderr)
     return 1 if broken else 0
+
+
+def _name(given: Given, metric: str) -> list[str]:
+    """What tells its page from those of other comparisons."""
+    asked = [given["sweep"], *(given[name] for name in LABELS), *given.others, "" if metric == METRIC else metric]
+    return ["compare", *given.words, *filter(None, asked)]
 
 
 def _side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list[Run]:
@@ -88,6 +99,8 @@ def _side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> lis
     path = cache.database
     if not path.is_file():
         raise InvalidInput(f"there is no file {name!r}, and no database {path}; runs make it")
+    if _setting(name):
+        return [_measured(entry) for entry in _entries(cache, _keys_with(name, path, sweep, labels))]
     known = store.names(path)
     if sweep and sweep not in known["experiment"]:
         raise unknown("sweep", sweep, known["experiment"])
@@ -103,6 +116,30 @@ def _side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> lis
             "policy, line or sweep", name, [*known["policy"], *lines, *([] if sweep else known["experiment"])]
         )
     return [_measured(entry) for entry in _entries(cache, keys)]
+
+
+def _setting(name: str) -> str:
+    """Of engine=vllm, engine."""
+    return name.partition("=")[0] if SETTING.match(name) else ""
+
+
+def _keys_with(setting: str, path: Path, sweep: str, labels: Mapping[str, str]) -> list[str]:
+    """The runs that have this value, by its name on the command line."""
+    column, _, wanted = setting.partition("=")
+    values = {plain(value): value for value in store.values(path, column)}
+    if not values:
+        raise InvalidInput(f"{setting}: no run has a setting {column}")
+    if wanted not in values:
+        raise unknown(column, wanted, values)
+    return store.keys(path, experiment=sweep or None, where={column: values[wanted], **labels})
+
+
+def _is_side(one: str, arguments: Sequence[str]) -> bool:
+    """A name, a file, or, where there are none, one of two values of a setting."""
+    if not _setting(one) or _is_file(one):
+        return one[:1] not in "-+~"
+    named = any(not _setting(other) or _is_file(other) for other in arguments)
+    return not named and [_setting(other) for other in arguments].count(_setting(one)) == 2
 
 
 def _is_file(name: str) -> bool:
@@ -122,11 +159,26 @@ def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
 def _measured(entry: Entry) -> Run:
     columns = flattened(entry.content)
     asked = {name: plain(value) for name, value in columns.items()}
-    return Measured.of(columns, entry.metrics, entry.provenance), asked
+    return Run(entry.key, Measured.of(columns, entry.metrics, entry.provenance), asked)
+
+
+def _pooled(cache: Cache, sides: Sequence[str], runs: Sequence[Sequence[Run]]) -> list[str]:
+    """A sentence: which sweeps the runs are of, if of several and nobody chose one. Files are of none."""
+    if not cache.database.is_file():
+        return []
+    chosen = store.names(cache.database)["experiment"]
+    keys = {one.key for name, of in zip(sides, runs, strict=True) if name not in chosen for one in of}
+    counts = store.experiments_of(cache.database, keys)
+    named = [f"{name} ({count:,})" for name, count in counts.items()]
+    if len(named) > MOST_SWEEPS:
+        named[MOST_SWEEPS:] = [f"{len(named) - MOST_SWEEPS} more"]
+    if len(counts) < 2:
+        return []
+    return [f"runs of {len(counts)} sweeps are pooled: {listed(named)}; sweep=NAME takes one"]
 
 
 def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run], known: Sequence[str]) -> None:
-    columns = dict.fromkeys(name for _, asked in runs for name in asked)
+    columns = dict.fromkeys(name for one in runs for name in one.asked)
     for name in filters:
         if name in OF_RUNS:
             raise InvalidInput(
@@ -136,19 +188,19 @@ def _refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run], known: Sequ
             raise unknown("key", name, [*known, *columns])
 
 
-def _chosen(side: Sequence[Run], filters: Mapping[str, str]) -> list[Measured]:
+def _chosen(side: Sequence[Run], filters: Mapping[str, str]) -> list[Run]:
     """Those that have these values, as far as anything on the side has such a column; of a spec the end of its class's
     name will do: lengths=oracle."""
-    columns = {name for _, asked in side for name in asked}
+    columns = {name for one in side for name in one.asked}
     wanted = {name: text.split(",") for name, text in filters.items() if name in columns}
 
     def fits(value: str, text: str) -> bool:
         return text in (value, value.rpartition(".")[2], value.rpartition(".")[2].lower())
 
     return [
-        run
-        for run, asked in side
-        if all(any(fits(asked.get(name, "null"), text) for text in texts) for name, texts in wanted.items())
+        one
+        for one in side
+        if all(any(fits(one.asked.get(name, "null"), text) for text in texts) for name, texts in wanted.items())
     ]
 
 
@@ -201,3 +253,29 @@ def _print(found: Comparison, output: str) -> None:
         print(json.dumps({"differs": differs, "common": found.common, "cells": found.rows()}, indent=1))
     else:
         tables.write_rows(found.rows(), output)
+
+
+SIDES = "two of: a policy, a line, a sweep, the file of an export; or two values of a setting, as rps=8 rps=16"
+COMMANDS: Commands = {
+    "": Command(
+        "two policies, lines, sweeps, exports or values of a setting, paired run by run: where B is better or worse "
+        "than A, and by how much",
+        _compare,
+        "python -m prebleexp compare lor e2 sweep=first metric=p99_ttft fail_if=p99_ttft:+5%",
+        words="A B",
+        takes=SIDES,
+        settings=(
+            text("metric", f"what is compared; {METRIC}, or that of fail_if, unless you say", ""),
+            text("sweep", "only runs of this sweep", ""),
+            text("part", "of a sweep of parts", ""),
+            text("variant", "of a sweep of parts", ""),
+            text("fail_if", "like p99_ttft:+5%: exit code 1 if B is surely higher, by more than that", ""),
+            choice("output", "what is printed", *OUTPUTS),
+            choice("report", "whether a page is written", *REPORTS),
+            CACHE_DIR,
+            REPORTS_DIR,
+        ),
+        others="only runs with these values, as gpus=8 or policy=lor,e2",
+        is_word=_is_side,
+    )
+}

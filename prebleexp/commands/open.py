@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from prebleexp.commands.arguments import Given
+from prebleexp.commands.arguments import REPORTS_DIR, Command, Commands, Given
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.report import listing
 
 
-def run(arguments: Sequence[str]) -> int:
+def _open(given: Given) -> int:
     """Print the page's address and open it, where there is a browser; 0. Raises InvalidInput for an unknown report."""
-    words = [one for one in arguments if "=" not in one]
-    given = Given(one for one in arguments if "=" in one)
-    folder = given.path("reports_dir", "reports")
-    given.end()
-    if len(words) > 1:
-        raise InvalidInput(f"open takes the name of one report, not {len(words)}: {' '.join(words)}")
+    words, folder = given.words, given["reports_dir"]
     names = [one.name for one in listing.listed(folder)]
     if not names:
         raise InvalidInput(f"there is no report in {folder}; a sweep makes one")
@@ -41,3 +35,15 @@ def _list(folder: Path) -> Path:
         if page.is_file():
             return page
         raise
+
+
+COMMANDS: Commands = {
+    "": Command(
+        "a report, or the list of all, in the browser; prints its address",
+        _open,
+        "python -m prebleexp open first",
+        words="[NAME]",
+        takes="the name of one report",
+        settings=(REPORTS_DIR,),
+    )
+}

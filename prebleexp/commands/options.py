@@ -19,8 +19,10 @@ prebleexp: to which GPU should an LLM request go?
   python -m prebleexp +sweeps=NAME ...      a sweep from sweeps/
   python -m prebleexp status ...            how much of that is done, failed and missing; runs nothing
   python -m prebleexp compare A B ...       two policies, lines, sweeps or exports: paired differences
+  python -m prebleexp plan gpus=8|rps=64 ...  the load a cluster bears, or the GPUs a load takes, with intervals
   python -m prebleexp open [NAME]           a report, or the list of all, in the browser
   python -m prebleexp trace KEY|key=value ...   one run step by step: a page, and a trace for Perfetto
+  python -m prebleexp workload describe ... what a stream of requests looks like
   python -m prebleexp bench [scaling]       requests simulated per second of CPU; what a decision costs
   python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/
   python -m prebleexp sql "select ..."      ask the tables of all results (docs/tables.md)
@@ -36,7 +38,7 @@ options:
   -cn, --config-name NAME   begin with that configuration instead of conf/config.yaml
   -sc, --shell-completion install=bash   print what makes a shell complete names and values (bash, zsh, fish)
   --version
-  -h, --help
+  -h, --help        this; COMMAND --help: what that takes
 """
 
 EXAMPLES = """\
@@ -76,12 +78,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def help_text() -> str:
     """Usage, what every config group offers, and every key with its default, from conf/config.yaml itself."""
-    names = re.findall(r"^  - (\w+): ", _config(), re.MULTILINE)
-    groups = [f"  {group:14} {', '.join(places.options(group))}" for group in names]
+    defaults = re.findall(r"^  - (\w+): (\w+)", _config(), re.MULTILINE)
+    groups = [f"  {group:14} {', '.join(_marked(group, chosen))}" for group, chosen in defaults]
     sweeps = f"  {'+sweeps':14} {', '.join(places.options('sweeps'))}"
     keys = [f"  {f'{key}={default}':22} {meaning}" for key, default, meaning in documented_keys()]
-    sections = ("choices (a file each in conf/, yours in ./conf/):", *groups, sweeps, "", "keys and defaults:", *keys)
+    choices = "choices (a file each in conf/, yours in ./conf/; * is the default, (…) the version that is followed):"
+    sections = (choices, *groups, sweeps, "", "keys and defaults:", *keys)
     return "\n".join((USAGE, *sections, "", EXAMPLES))
+
+
+def _marked(group: str, chosen: str) -> list[str]:
+    """What may be chosen, the default with a star; with the version in the first comment of its file, if there is one:
+    what an engine was checked against."""
+    versions = {
+        file.stem: found[1]
+        for file in (places.HOME / "conf" / group).glob("*.yaml")
+        if (found := re.match(r"#[^\n]*\((\d+(?:\.\d+)+)\)", file.read_text(encoding="utf-8")))
+    }
+    return [
+        f"{name}{'*' if name == chosen else ''}{f' ({versions[name]})' if name in versions else ''}"
+        for name in places.options(group)
+    ]
 
 
 def documented_keys() -> list[tuple[str, str, str]]:

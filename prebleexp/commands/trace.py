@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from prebleexp import losses
-from prebleexp.commands import line
+from prebleexp.commands.arguments import Command, Commands, Given
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable, runs
 from prebleexp.experiment.cache import Cache
@@ -24,16 +26,15 @@ TRACE = "trace.json"
 KEY_LETTERS = 12
 
 
-def run(arguments: Sequence[str]) -> int:
-    """`arguments` are overrides, or the key of a run in the cache with overrides of settings; of several replications
-    the first is traced. Returns the exit code. Raises InvalidInput for what is not valid."""
-    job = _job(arguments)
+def _trace(given: Given) -> int:
+    """Of several replications the first is traced. Raises InvalidInput for what is not valid."""
+    job = _job(given.words, given.others)
     cell = job.cells[0]
     key = digest(contents([cell])[0])
     steps = Steps()
     run = runs.run(cell, on_event=steps)
     folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
-    kv_tokens = cell.hardware.kv_tokens
+    kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.gpus for one in cell.kinds])
     configuration = {name: plain(value) for name, value in cell.columns().items() if value is not None}
     page = run_page.render(
         run,
@@ -41,16 +42,16 @@ def run(arguments: Sequence[str]) -> int:
         gpus=cell.gpus,
         kv_tokens=kv_tokens,
         title=_title(cell),
-        command=line("trace", *arguments),
+        command=given.line,
         key=key,
         configuration=configuration,
         files={"Every step, for ui.perfetto.dev": TRACE},
-        host_s=float(getattr(cell.engine, "step_cost_s", 0.0)),
+        host_s=cell.engine.host_step_s,
     )
     with frame.into(folder), durable.writing(folder / TRACE) as file:
         count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
     path = frame.write(folder / "index.html", page)
-    listing.add(folder, listing.About(_title(cell), "trace of one run", line("trace", *arguments)))
+    listing.add(folder, listing.About(_title(cell), "trace of one run", given.line))
     if job.settings.output == "json":
         print(json.dumps({"key": key, "page": str(path), "trace": str(folder / TRACE), "metrics": run.metrics}))
     else:
@@ -62,21 +63,18 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _job(arguments: Sequence[str]) -> configure.Job:
+def _job(keys: Sequence[str], settings: Sequence[str]) -> configure.Job:
     from prebleexp.launch import from_cache
 
-    keys = [one for one in arguments if "=" not in one and one[0] not in "+~-"]
-    settings = [one for one in arguments if one not in keys]
     loader = configs.loader()
     if not keys:
         return _one(settings, loader)
-    if len(keys) > 1:
-        raise InvalidInput(f"trace takes one key, not {len(keys)}: {' '.join(keys)}")
     given = dict(one.split("=", 1) for one in settings if "=" in one)
     folder = Path(given.get("cache_dir", "cache")).expanduser()
     if not folder.is_dir():
         raise InvalidInput(f"cache_dir={folder} is not a folder")
-    key, content = from_cache.content_of(keys[0], Cache(folder, make=False))
+    run = Cache(folder, make=False).run(keys[0])
+    key, content = run.key, run.content["cell"]
     job = _one([*from_cache.overrides_of(key, content, loader), *settings], loader)
     from_cache.check_files(key, content, job.cells[0])
     return job
@@ -93,4 +91,17 @@ def _one(overrides: Sequence[str], loader: Any) -> configure.Job:
 
 def _title(cell: Cell) -> str:
     gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
-    return f"{cell.names['policy']} on {gpus} at {plain(float(cell.rps))} requests/s, seed {cell.seed}"
+    return f"{cell.called('policy')} on {gpus} at {plain(float(cell.rps))} requests/s, seed {cell.seed}"
+
+
+COMMANDS: Commands = {
+    "": Command(
+        "one run, step by step: a page of what each GPU did when, and a trace for ui.perfetto.dev",
+        _trace,
+        "python -m prebleexp trace gpus=8 rps=64 policy=e2",
+        words="[KEY]",
+        takes="one key",
+        others="the run, as one is set without trace (prebleexp --help); KEY is that of a run in the cache, as "
+        "output=json and the table runs have it, of which the first letters will do",
+    )
+}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from prebleexp.commands import cache
+from prebleexp.commands.arguments import Commands
 
-
-def run(arguments: Sequence[str]) -> int:
-    return cache.run(["why", *arguments])
+COMMANDS: Commands = {"": replace(cache.COMMANDS["why"], example="python -m prebleexp why 0f3a 17bc")}

@@ -10,12 +10,11 @@ from typing import Any
 
 from prebleexp.engines.queue import FCFS, LPM, count_turn, put_in_order
 from prebleexp.engines.records import Batching
+from prebleexp.engines.serving import QUEUED
 from prebleexp.sim.caches import lock, match, peek, unlock
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, REMEMBERED, World
-from prebleexp.sim.types import State
 
-QUEUED = int(State.QUEUED)
 HIT_WINDOW_S = 30.0
 """over which a GPU's hit ratio is taken"""
 
@@ -24,7 +23,8 @@ HIT_WINDOW_S = 30.0
 def enqueue(self: Any, mine: Batching, world: World, g: int, request: int) -> None:
     gpu, seen = mine.gpus[g], world.seen.requests[request]
     row = mine.waiting[gpu.batch_offset + gpu.queued]
-    row.request, row.need, row.node, row.cached = request, seen.max_new_tokens + gpu.slack, NONE, 0
+    row.request, row.number = request, world.jobs[request].number
+    row.need, row.node, row.cached = seen.max_new_tokens + gpu.slack, NONE, 0
     world.jobs[request].state = QUEUED
     least = row.need + 1
     gpu.least_need = min(gpu.least_need, least) if gpu.queued > 0 else least

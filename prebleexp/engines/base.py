@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.sim.types import Setup
+from prebleexp.sim.types import Floats, Longs, Setup, Workload
 from prebleexp.sources import Part
 
 
@@ -26,10 +27,40 @@ class Engine(Part):
     - `end(self, mine, world, g, now)`: that step is over. Tokens, finishes and what the cache keeps are told by
       `prebleexp.engines.serving`
     - `settle(self, mine, world, request, now)`: the run is over; what has an unfinished request reported?
+    - `cancel(self, mine, world, request, now) -> int`, needed only where requests give up: a request without its first
+      token, which `submit` was told of, leaves its queue, or what is part-way; what is computed of it stays cached.
+      0: it is in the step in hand. Then it is asked again when that is over, before `end`
     - `lacks_room(self, mine, world, g, now) -> int`: 1 if `with_more_room` must be called before anything else happens
     """
 
     compiles: ClassVar[str]
+    brings: ClassVar[Mapping[str, str]] = {}
+    """groups of a configuration that it has its own of, such as policy, and the default of each: what stands there does
+    not matter, and nobody may choose another"""
+    project: ClassVar[str] = ""
+    """the serving engine that it is, such as vllm, by which hardware chooses what a step costs beside the GPU's time;
+    empty: none of those"""
+
+    has_frontend: ClassVar[bool] = True
+    """whether requests pass a frontend before its queue, and take the time that hardware has for that"""
+
+    loses: ClassVar[bool] = False
+    """whether it has `lose`, without which its GPUs can have no faults"""
+
+    @property
+    def own(self) -> Mapping[str, str]:
+        """What it is called that it brings, by group."""
+        return {}
+
+    @property
+    def support(self) -> str:
+        """How far its step times can be believed, in a line, if it brings the hardware."""
+        return ""
+
+    @property
+    def host_step_s(self) -> float:
+        """Seconds of the host in every step, during which the GPU waits."""
+        return 0.0
 
     def kernels(self) -> Any:
         """That module. Not imported before it is needed: it imports numba."""
@@ -47,9 +78,28 @@ class Engine(Part):
         """The same with more room for GPU g."""
         raise NotImplementedError
 
+    def lose(self, mine: Any, world: Any, g: int, requests: Longs) -> None:
+        """GPU g is as nobody had used it, and these requests, which were there, as if they had never come; totals stay.
+        Nobody is told. `mine` and `world` are also what compiled functions of them can be given. Only called if
+        `loses`."""
+        raise NotImplementedError
+
+    def check(self, gpus: int) -> None:
+        """Raises InvalidInput if it cannot be on so many GPUs."""
+
+    def alone(self, workload: Workload) -> tuple[Floats, Floats, Floats] | None:
+        """Time to first token, per further token, and to the last, of each request where it is alone, by which
+        slowdowns are counted; None: as it is simulated on an idle GPU."""
+        return None
+
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
         """(n,) which requests can never be served, and are refused when they arrive."""
         return np.zeros(len(setup.workload), np.bool_)
+
+    def own_cache(self, setup: Setup) -> int | None:
+        """None: contexts are kept in the tree of `world.cache`. Else how much an engine that keeps them itself may
+        tell routers at once of what is stored and evicted."""
+        return None
 
     def own_loop(self) -> Any:
         """The function that serves a workload instead of the general loop, or None (see `engines.released`)."""

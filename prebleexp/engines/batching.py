@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from prebleexp.engines import giving_up
 from prebleexp.engines.admission import admit, enqueue
 from prebleexp.engines.batch import first_finish, in_order, join, leave_first, output_of, replace
 from prebleexp.engines.records import Batching
-from prebleexp.engines.serving import evict_tokens, finished, first_token, keep_context
+from prebleexp.engines.serving import RUNNING, ahead_of, evict_tokens, finished, first_token, keep_context
 from prebleexp.sim.caches import lock, match, stamp, unlock, unseen_tokens
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.types import State
 
-RUNNING = int(State.RUNNING)
 RATIO_DECAY, RATIO_LEAST = 0.0001, 0.2
 """of the share kept free for running requests, after each decode step that finds room"""
 RATIO_GROWTH, RATIO_MOST = 0.05, 1.0
@@ -65,6 +64,7 @@ def end(self: Any, mine: Batching, world: World, g: int, now: float) -> None:
         behind = int(job.next)
         job.computed += job.chunk
         gpu.waiting_tokens -= job.chunk
+        job.chunk = 0
         if job.computed < job.new:
             _work_on(mine, gpu, request)
         else:
@@ -89,6 +89,15 @@ def lacks_room(self: Any, mine: Batching, world: World, g: int, now: float) -> i
     """Whether the next request or step may need more rows than there are."""
     gpu = mine.gpus[g]
     return gpu.batch_capacity <= world.seen.sent[g].outstanding + 1 or gpu.window_capacity <= gpu.window_rows + 1
+
+
+@compiled
+def cancel(self: Any, mine: Batching, world: World, request: int, now: float) -> int:
+    """A request without its first token leaves, unless it is in the step in hand; whether it has left."""
+    g = int(world.seen.requests[request].gpu)
+    left = giving_up.leave(mine, world, g, request)
+    _publish(mine, world, g)
+    return left
 
 
 # ---------------------------------------------------------------- a step begins
@@ -256,7 +265,7 @@ def _retract(self: Any, mine: Batching, world: World, g: int) -> None:
     """Out of memory: send the latest arrivals back to the queue until there is room for one token of each that ran."""
     gpu, batch = mine.gpus[g], mine.batch
     size = in_order(mine, g, batch)
-    _in_order_of_arrival(batch[:size])
+    _in_order_of_arrival(world.jobs, batch[:size])
     kept = size
     while gpu.kv_free < size and kept > 0:
         kept -= 1
@@ -273,11 +282,11 @@ def _retract(self: Any, mine: Batching, world: World, g: int) -> None:
 
 
 @compiled
-def _in_order_of_arrival(batch: Any) -> None:
+def _in_order_of_arrival(jobs: Any, batch: Any) -> None:
     """By insertion: a batch nearly is."""
     for i in range(1, len(batch)):
         request, j = batch[i], i - 1
-        while j >= 0 and batch[j] > request:
+        while j >= 0 and jobs[batch[j]].number > jobs[request].number:
             batch[j + 1] = batch[j]
             j -= 1
         batch[j + 1] = request
@@ -303,17 +312,10 @@ def _publish_batch(mine: Batching, world: World, g: int) -> None:
 
 @compiled
 def _ahead(mine: Batching, world: World, g: int) -> float:
-    """Tokens by which the running requests have less left than what was expected of them less what they have. Unless
-    lengths are refined, one that is beyond what was expected has none left, and not less than none."""
+    """Of all running requests (see `ahead_of`)."""
     gpu, tokens = mine.gpus[g], 0.0
     for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
         request = int(mine.batches.order[row])
-        if request == NONE:
-            continue
-        output, expected = output_of(gpu, mine.jobs[request]), world.seen.requests[request].expected_output
-        if len(world.left) == 0:
-            tokens += min(0.0, expected - output)
-        else:
-            left = world.left[world.jobs[request].length_class, min(output, world.left.shape[1] - 1)]
-            tokens += expected - output - left
+        if request != NONE:
+            tokens += ahead_of(world, request, output_of(gpu, mine.jobs[request]))
     return tokens

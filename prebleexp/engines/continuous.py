@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from prebleexp.checks import integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
-from prebleexp.sim.types import Setup
+from prebleexp.sim.types import Longs, Setup
 
 QUEUES = ("lpm", "fcfs", "priority_groups")
 PREFILLS = ("whole", "chunked")
@@ -57,6 +57,7 @@ class Continuous(Engine):
     """
 
     compiles: ClassVar[str] = "prebleexp.engines.batching"
+    loses: ClassVar[bool] = True
 
     step_cost_s: float = 0.0006
     """of the host, for every step"""
@@ -84,6 +85,10 @@ class Continuous(Engine):
         for name, most in most_of.items():
             integer(f"engine.{name}", getattr(self, name), 1, most)
 
+    @property
+    def host_step_s(self) -> float:
+        return self.step_cost_s
+
     def numbers(self) -> Numbers:
         chunk_tokens = self.chunk_tokens if self.prefill == "chunked" else 0
         queue = QUEUES.index(self.queue)
@@ -103,6 +108,12 @@ class Continuous(Engine):
         from prebleexp.engines import rooms
 
         return rooms.with_more(mine, g, int(world.seen.sent[g].outstanding))
+
+    def lose(self, mine: Any, world: Any, g: int, requests: Longs) -> None:
+        from prebleexp.engines import losing
+
+        losing.lose(mine, world, g)
+        mine.gpus.new_token_ratio[g] = NEW_TOKEN_RATIO
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
         workload, longest = setup.workload, setup.context_length

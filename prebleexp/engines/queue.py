@@ -15,7 +15,7 @@ def put_in_order(self: Any, mine: Any, requests: Any, g: int, queue: Any) -> Non
     """Sort rows of `WAITING` whose `cached` is known. Equal ones come in order of arrival."""
     for i in range(len(queue)):
         row = queue[i]
-        row.rank = row.request if self.queue != LPM else -row.cached << 32 | row.request
+        row.rank = row.number if self.queue != LPM else -row.cached << 32 | row.number
     _sort(queue, mine.merge)
     if self.queue == PRIORITY_GROUPS:
         _take_turns(self, mine, requests, g, queue)

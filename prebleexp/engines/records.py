@@ -65,6 +65,7 @@ JOB = np.dtype(
 WAITING = np.dtype(
     [
         ("request", np.int64),
+        ("number", np.int64),  # in order of arrival
         ("need", np.int64),  # tokens it takes besides its new ones
         ("rank", np.int64),  # the queue is sorted by it
         ("cached", np.int64),  # what of its prompt was found in the cache when that was last looked up

@@ -11,10 +11,13 @@ from prebleexp.engines.records import GPU, JOB, WAITING, Batching, Window
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Setup, records
 
+LEAST = 16
+"""rows"""
+
 
 def batching(setup: Setup, groups: int) -> Batching:
     n, gpus = len(setup.workload), setup.gpus
-    rows = min(max(16, 2 * n // gpus), 2048)
+    rows = min(max(LEAST, 2 * n // gpus), 2048)
     state, jobs = records(gpus, GPU), records(n, JOB)
     state.working = NONE
     state.batch_capacity = state.window_capacity = rows
@@ -35,22 +38,31 @@ def batching(setup: Setup, groups: int) -> Batching:
 
 
 def with_more(mine: Batching, g: int, outstanding: int) -> Batching:
-    """Twice the rows of a GPU, or more if it has more requests. They move to the end of the arrays; those it had stay
-    unused."""
-    gpu = mine.gpus[g]
-    wanted = 2 * max(int(gpu.batch_capacity), int(gpu.window_capacity), outstanding + 2)
+    """Half as many rows again for a GPU as it has requests, or twice as many of its hit window, whichever it lacks.
+    Those of the GPUs behind it move: what all have is what all need, also where most requests wait on few GPUs."""
+    gpu, behind = mine.gpus[g], mine.gpus[g + 1 :]
+    if gpu.window_capacity <= gpu.window_rows + 1:
+        capacity, start = int(gpu.window_capacity), int(gpu.window_offset)
+        ring = slice(start, start + capacity)
+        for column in mine.window:
+            column[ring] = np.roll(column[ring], -int(gpu.window_first))
+        gpu.window_first, gpu.window_capacity = 0, 2 * capacity
+        behind.window_offset += capacity
+        mine = mine._replace(window=Window(*(_longer(column, start + capacity, capacity) for column in mine.window)))
+    if gpu.batch_capacity <= outstanding + 1:
+        end = int(gpu.batch_offset + gpu.batch_capacity)
+        wanted = outstanding + max(LEAST, outstanding // 2)
+        more = wanted - int(gpu.batch_capacity)
+        gpu.batch_capacity = wanted
+        behind.batch_offset += more
+        batches = Batches(*(_longer(column, end, more) for column in mine.batches))
+        merge = mine.merge if len(mine.merge) >= wanted else records(wanted, WAITING)
+        mine = mine._replace(batches=batches, waiting=_longer(mine.waiting, end, more), merge=merge)
+    return mine
 
-    def moved(column: Any, offset: int, capacity: int, first: int = 0) -> Any:
-        rows = np.roll(column[offset : offset + capacity], -first)
-        return np.concatenate([column, rows, np.zeros(wanted - capacity, column.dtype)]).view(type(column))
 
-    offset, capacity = int(gpu.batch_offset), int(gpu.batch_capacity)
-    batches = Batches(*(moved(column, offset, capacity) for column in mine.batches))
-    waiting = moved(mine.waiting, offset, capacity)
-    first = int(gpu.window_first)
-    window = Window(*(moved(column, int(gpu.window_offset), int(gpu.window_capacity), first) for column in mine.window))
-    gpu.batch_offset, gpu.window_offset = len(mine.waiting), len(mine.window.times)
-    gpu.batch_capacity = gpu.window_capacity = wanted
-    gpu.window_first = 0
-    merge = mine.merge if len(mine.merge) >= wanted else records(wanted, WAITING)
-    return mine._replace(batches=batches, waiting=waiting, window=window, merge=merge)
+def _longer(column: Any, end: int, more: int) -> Any:
+    """With so many more rows before row `end`."""
+    longer = np.zeros(len(column) + more, column.dtype).view(type(column))
+    longer[:end], longer[end + more :] = column[:end], column[end:]
+    return longer

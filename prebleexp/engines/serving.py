@@ -5,21 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from prebleexp.sim.caches import evict, insert
+from prebleexp.sim.caches import evict, insert_first
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.news import tell
 from prebleexp.sim.records import EVICTED, FINISHED, FIRST_TOKEN, STORED, World
 from prebleexp.sim.types import State
 
-DONE = int(State.FINISHED)
-
-
-@compiled
-def tell(world: World, kind: int, request: int, g: int, tokens: int) -> None:
-    """Let the router hear of it, if it listens, when this event has been dealt with."""
-    control = world.control
-    news = world.news[control.news]
-    news.kind, news.request, news.gpu, news.tokens = kind, request, g, tokens
-    control.news += 1
+QUEUED, RUNNING, DONE = int(State.QUEUED), int(State.RUNNING), int(State.FINISHED)
 
 
 @compiled
@@ -27,10 +19,11 @@ def first_token(world: World, g: int, request: int, now: float) -> None:
     job = world.jobs[request]
     job.output_seen = 1
     job.latency_s = now - world.seen.requests[request].arrival_s
-    if np.isnan(job.ttft_s):  # else it was sent back to the queue, and begins anew
+    seen = world.seen.requests[request]
+    if np.isnan(job.ttft_s):  # else it was sent back to the queue, or lost, and begins anew
         job.ttft_s = job.latency_s
-        seen = world.seen.requests[request]
-        seen.ttft_s, seen.output_seen = job.ttft_s, 1
+    if np.isnan(seen.ttft_s):  # else it was sent back to the queue
+        seen.ttft_s, seen.output_seen = job.latency_s, 1
         if world.router.first_token != 0:
             tell(world, FIRST_TOKEN, request, g, 0)
 
@@ -46,11 +39,28 @@ def finished(world: World, g: int, request: int, output: int, now: float) -> Non
 
 
 @compiled
+def ahead_of(world: World, request: int, output: int) -> float:
+    """Tokens by which a running request with so much output has less left than what was expected of it less that.
+    Unless lengths are refined, one that is beyond what was expected has none left, and not less than none."""
+    expected = world.seen.requests[request].expected_output
+    if len(world.left) == 0:
+        return min(0.0, expected - output)
+    left = world.left[world.jobs[request].length_class, min(output, world.left.shape[1] - 1)]
+    return expected - output - left
+
+
+@compiled
 def keep_context(world: World, g: int, request: int, outputs: int) -> int:
     """Insert a prompt and so many tokens of its answer; returns how many were there already."""
-    known = insert(world.cache, g, request, outputs)
+    return keep_tokens(world, g, request, world.seen.requests[request].prompt_tokens + outputs)
+
+
+@compiled
+def keep_tokens(world: World, g: int, request: int, tokens: int) -> int:
+    """The same of a context's first tokens."""
+    known = insert_first(world.cache, g, request, tokens)
     if world.router.stored != 0:
-        tell(world, STORED, request, g, world.seen.requests[request].prompt_tokens + outputs)
+        tell(world, STORED, request, g, tokens)
     return known
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from prebleexp.checks import is_integer, require
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.experiment.cell import SPECS
 from prebleexp.experiment.work import Attempt, Task
 from prebleexp.sources import PACKAGE
 
@@ -120,8 +119,10 @@ class Dask(Cluster):
         distributed = _needed("distributed")
         try:
             if self.address is None:
-                quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
+                quiet = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
                 client = distributed.Client(n_workers=workers, threads_per_worker=1, **quiet)
+                # what is killed while it starts is not started anew by its nanny
+                client.cluster.adapt(minimum=workers, maximum=workers)
             else:
                 client = distributed.Client(self.address, timeout=CONNECT_S)
         except (OSError, TimeoutError) as error:
@@ -230,7 +231,7 @@ def _on_dask(client: Any, calls: Iterable[Call], at_once: int) -> Iterator[Done]
 
 def _own_modules(tasks: Sequence[Task]) -> set[Path]:
     """The files of classes that are neither this package's nor installed."""
-    kinds = {type(getattr(task.cell, name)) for task in tasks for name in SPECS}
+    kinds = {type(spec) for task in tasks for spec in task.cell.parts.values()}
     files = {Path(inspect.getfile(kind)).resolve() for kind in kinds if "." not in kind.__module__}
     return {file for file in files if not file.is_relative_to(PACKAGE) and "site-packages" not in file.parts}
 

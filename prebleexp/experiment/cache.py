@@ -2,7 +2,8 @@
 
 A run is `<folder>/v1/<first two digits>/<key>.json` and, if its requests were kept, `<key>.parquet` beside it. The
 JSON is written last and is what makes the entry exist. It carries the sha256 of its own bytes and of the Parquet file.
-A run that failed is `<key>.failed.json` in the same place, until it succeeds. `<folder>/format.json` says in what
+A run that failed is `<key>.failed.json` in the same place, until it succeeds. `<key>.same` is a hint: the key under
+which the same requests are kept (prebleexp.experiment.remeasured). `<folder>/format.json` says in what
 format all that is.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -128,6 +130,23 @@ class Cache:
         except OSError as error:
             raise self._refused(error) from error
 
+    def note_requests(self, key: str, where: str) -> None:
+        """Note that the requests of the run `key` are kept under another. Raises PrebleexpError if the disk refuses."""
+        path = self._note_path(key)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            durable.write(path, where.encode())
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def noted_requests(self, key: str) -> str | None:
+        """What was noted last; None if nothing is."""
+        try:
+            found = self._note_path(key).read_text(encoding="ascii")
+        except (OSError, ValueError):
+            return None
+        return found if re.fullmatch("[0-9a-f]{64}", found) else None
+
     def check(self, entry: Entry) -> None:
         """Raises Damaged if the entry's requests are not those that were written, OSError if they cannot be read."""
         if entry.requests_sha256 is None:
@@ -139,9 +158,17 @@ class Cache:
         if hashlib.sha256(data).hexdigest() != entry.requests_sha256:
             raise Damaged("its requests are not those that were written")
 
-    def beginning(self, start: str) -> set[str]:
-        """Keys, of finished and of failed runs, that begin so."""
-        return {key for key in (*self.keys(), *self.failed_keys()) if key.startswith(start)}
+    def run(self, start: str) -> Entry | FailedRun:
+        """The run, finished or failed, whose key begins so. Raises InvalidInput unless there is just one, and whole."""
+        if not re.fullmatch("[0-9a-f]{4,64}", start):
+            raise InvalidInput(f"{start!r} is not a key; keys have 64 hexadecimal digits, of which the first will do")
+        keys = {key for key in (*self.keys(), *self.failed_keys()) if key.startswith(start)}
+        if len(keys) > 1:
+            raise InvalidInput(f"{start} begins {len(keys)} keys; give more digits")
+        for key in keys:
+            if (run := self.get(key) or self.failure(key)) is not None:
+                return run
+        raise InvalidInput(f"the cache in {self.folder} has no run {start}")
 
     def keys(self) -> Iterator[str]:
         """Of all entries, in order, unread."""
@@ -163,6 +190,9 @@ class Cache:
 
     def failure_path(self, key: str) -> Path:
         return self.runs / key[:2] / f"{key}.failed.json"
+
+    def _note_path(self, key: str) -> Path:
+        return self.runs / key[:2] / f"{key}.same"
 
     def set_aside(self, path: Path, key: str, reason: str) -> None:
         """Move what is damaged out of the way, and say so."""

@@ -5,23 +5,27 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from prebleexp.checks import integer, is_integer, is_number, require
+from prebleexp.checks import integer, is_integer, is_number, positive, require
+from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, Cluster, Group
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
-from prebleexp.hardware.model import Hardware
+from prebleexp.faults.base import NEVER, Faults
+from prebleexp.hardware.base import Hardware
 from prebleexp.lengths.base import Lengths
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
+from prebleexp.service.level import NONE, ServiceLevel
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
 
-MOST_GPUS = 4096
 HORIZONS = ("drain", "stop")
-SPECS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead")
+SPECS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo")
+CHOSEN = (*SPECS, "cluster", "faults")
+"""groups of which tables say which option was chosen"""
 NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "reports_ms")
 
 
@@ -46,40 +50,87 @@ class Cell:
     lengths: Lengths
     """does not matter to a policy that does not read lengths"""
     hardware: Hardware
+    """becomes what it is under the engine, if it left that open"""
     engine: Engine
     overhead: Overhead
-    reports_ms: float = 0.0
-    """how often routers hear of the GPUs' state; 0: they see that as it is"""
+    slo: ServiceLevel = NONE
+    """does not matter where it promises nothing"""
+    cluster: Cluster = ONE_KIND
+    """its groups stand in place of `hardware`, if it has any; that is then the first one's"""
+    faults: Faults = NEVER
+    """what happens to GPUs; no matter where nothing does"""
+    reports_ms: float | None = None
+    """how often routers hear of the GPUs' state; 0: they see that as it is; None becomes what the policy has"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         integer("gpus", self.gpus, 1, MOST_GPUS)
         for name in ("rps", "duration_s"):
             value = getattr(self, name)
-            require(is_number(value) and value > 0, name, value, "a finite number > 0")
+            positive(name, value, "a finite number > 0")
         require(self.horizon in HORIZONS, "horizon", self.horizon, " or ".join(HORIZONS))
         require(is_integer(self.seed, 0, 2**63 - 1), "seed", self.seed, "an integer from 0 to 2^63 - 1")
+        if self.reports_ms is None:
+            object.__setattr__(self, "reports_ms", self.policy.reports_ms)
         valid = is_number(self.reports_ms) and self.reports_ms >= 0
-        require(valid, "reports_ms", self.reports_ms, "a number of milliseconds >= 0")
+        require(valid, "reports_ms", self.reports_ms, "a number of milliseconds >= 0, or null for the policy's own")
+        object.__setattr__(self, "hardware", self.hardware.served_by(self.engine.project))
+        if self.cluster.groups:
+            self._check_groups()
+            groups = (replace(one, hardware=one.hardware.served_by(self.engine.project)) for one in self.cluster.groups)
+            object.__setattr__(self, "cluster", replace(self.cluster, groups=tuple(groups)))
+        self.engine.check(self.gpus)
+        self.faults.check(self.gpus)
+        if not self.faults.changes_nothing and not self.engine.loses:
+            name = self.names.get("engine", type(self.engine).__name__)
+            raise InvalidInput(f"engine={name} takes no faults; take another engine, or faults=none")
+        if not self.faults.changes_nothing and self.faults.retries and not self.policy.routes_again:
+            name = self.names.get("policy", type(self.policy).__name__)
+            raise InvalidInput(
+                f"faults.on_loss=retry is not valid with policy={name}, which may route a request only once; take "
+                "faults.on_loss=fail, or a policy with routes_again, such as lor"
+            )
+        for group, usual in self.engine.brings.items():
+            given, engine = self.names.get(group, usual), self.names.get("engine", type(self.engine).__name__)
+            require(given == usual, group, given, f"{usual} with engine={engine}, which has its own")
         if self.policy.reads_lengths:
             self.lengths.check(self.workload.predictors)
+
+    def _check_groups(self) -> None:
+        valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"
+        require(self.gpus == self.cluster.gpus, "gpus", self.gpus, valid)
+        if self.engine.own_loop() is not None:
+            name = self.names.get("engine", type(self.engine).__name__)
+            raise InvalidInput(f"engine={name} takes no groups of GPUs; take another engine, or cluster=one_kind")
+
+    @property
+    def kinds(self) -> tuple[Group, ...]:
+        """The GPUs in order, those of one kind together."""
+        return self.cluster.groups or (Group(self.gpus, self.hardware),)
 
     @cached_property
     def stream(self) -> tuple[object, ...]:
         """What determines the request stream: cells with equal streams serve the same requests."""
-        if not self.workload.synthetic:
-            return (self.workload,)
-        outputs = None if self.workload.own_outputs else self.output_length
-        return (self.workload, outputs, self.rps, self.duration_s, self.seed)
+        return (self.workload, *((name, getattr(self, name)) for name in self.workload.obeys))
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Every spec, those of groups too."""
+        found = {name: getattr(self, name) for name in (*SPECS, "faults")}
+        return found | {f"cluster.groups[{i}]": one.hardware for i, one in enumerate(self.cluster.groups)}
 
     @property
     def left_out(self) -> list[str]:
-        """What does not matter to the result: `lengths` that the policy does not read, what a recording has itself."""
-        left_out = [] if self.workload.synthetic else ["rps", "output_length"]
-        if self.workload.own_outputs:
-            left_out.append("output_length")
-        if not self.policy.reads_lengths:
+        """What does not matter to the result: `lengths` that the policy does not read, what a recording or an engine
+        has itself, a service level that promises nothing."""
+        left_out = [name for name in ("rps", "output_length") if name not in self.workload.obeys]
+        if self.cluster.groups:
+            left_out.append("hardware")
+        left_out += self.engine.brings
+        if not self.policy.reads_lengths and "lengths" not in left_out:
             left_out.append("lengths")
+        if self.slo.changes_nothing:
+            left_out.append("slo")
         return left_out
 
     def identity(self, of: Callable[[Any], dict[str, object]] | None = None) -> dict[str, object]:
@@ -92,6 +143,10 @@ class Cell:
         for name in SPECS:
             if name not in left_out:
                 values[name] = of(getattr(self, name))
+        if self.cluster.groups:
+            values["cluster"] = [{"gpus": one.gpus, "hardware": of(one.hardware)} for one in self.cluster.groups]
+        if not self.faults.changes_nothing:
+            values["faults"] = of(self.faults)
         return values
 
     def columns(self) -> dict[str, int | float | str | bool | None]:
@@ -99,8 +154,16 @@ class Cell:
         row: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
         for name in SPECS:
             spec = getattr(self, name)
-            row |= spec_columns(name, self.names.get(name, type(spec).__name__), fields_of(spec))
-        return row
+            if name in self.engine.brings:
+                row[name] = self.engine.own.get(name)
+            else:
+                row |= spec_columns(name, self.names.get(name, type(spec).__name__), columns_of(spec))
+        row |= spec_columns("cluster", self.names.get("cluster", "one_kind"), columns_of(self.cluster))
+        return row | spec_columns("faults", self.names.get("faults", "none"), columns_of(self.faults))
+
+    def called(self, group: str) -> str:
+        """What people read that an option is: the one that was chosen, or the engine's own."""
+        return self.engine.own.get(group) or self.names[group]
 
 
 def spec_identity(spec: Any) -> dict[str, object]:
@@ -116,6 +179,11 @@ def spec_columns(name: str, option: str, fields: Mapping[str, Any]) -> dict[str,
     lists = (tuple, list, dict)
     texts = {key: json.dumps(value) if isinstance(value, lists) else value for key, value in fields.items()}
     return {name: option} | {f"{name}.{key}": value for key, value in texts.items()}
+
+
+def columns_of(spec: Any) -> dict[str, Any]:
+    """What tables show of a spec: its `columns()` if it has them, else what its key knows."""
+    return dict(spec.columns()) if hasattr(spec, "columns") else fields_of(spec)
 
 
 def fields_of(spec: Any) -> dict[str, Any]:

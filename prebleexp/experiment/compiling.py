@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
+import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -15,18 +15,28 @@ CORE = "prebleexp.sim.loop"
 
 
 def missing(cells: Iterable[Cell], check: bool) -> list[str]:
-    """Names of what these cells need and was never compiled as it is."""
-    wanted = {"the core": (_file(CORE), CORE)}
+    """What these cells need and was never compiled as it is: as it is chosen, or by its class where it has no name. Of
+    several options that are compiled together the first."""
+    wanted = {CORE: "the core"}
     for cell in cells:
-        for plug in (cell.engine, cell.hardware):
-            wanted[type(plug).__name__] = (_file(plug.compiles), plug.compiles)
+        modules = [("engine", cell.engine.compiles), *(("hardware", one.hardware.compiles) for one in cell.kinds)]
         if cell.policy.compiled:
-            kind = type(cell.policy)
-            wanted[cell.names.get("policy", kind.__name__)] = (inspect.getsourcefile(kind) or "", kind.__module__)
-    return [name for name, (file, module) in wanted.items() if file and machine_code.is_missing(file, module, check)]
+            modules.append(("policy", type(cell.policy).__module__))
+        for group, module in modules:
+            if group not in cell.engine.brings:
+                wanted.setdefault(module, cell.names.get(group, type(getattr(cell, group)).__name__))
+    files = {module: _file(module) for module in wanted}
+    return [
+        name
+        for module, name in wanted.items()
+        if files[module] and machine_code.is_missing(files[module], module, check)
+    ]
 
 
 def _file(module: str) -> str:
+    """Where it is, loaded or not; empty if it is in no file."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None) or ""
     found = importlib.util.find_spec(module)
     return (found and found.origin) or ""
 

@@ -13,10 +13,13 @@ from typing import Any
 
 from prebleexp import sources
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment.cell import SPECS, Cell, spec_identity
+from prebleexp.experiment.cell import Cell, spec_identity
 
 FORMAT = 2
-COMPUTES = ("sim", "engines", "policies", "workloads", "lengths", "overhead", "hardware", "metrics.py")
+COMPUTES = (
+    *("sim", "engines", "policies", "workloads", "lengths", "overhead", "hardware", "faults", "service", "metrics.py"),
+    "experiment/unloaded.py",
+)
 """the parts of the package that determine results"""
 
 
@@ -46,7 +49,7 @@ def _spec_content(spec: Any) -> dict[str, object]:
 
 def content(cell: Cell, of: Callable[[Any], dict[str, object]] = spec_identity) -> dict[str, object]:
     """What the key is a hash of."""
-    own = {name: _own_source(getattr(cell, name).__class__) for name in SPECS}
+    own = {name: _own_source(spec.__class__) for name, spec in cell.parts.items()}
     return {
         "format": FORMAT,
         "cell": cell.identity(of),

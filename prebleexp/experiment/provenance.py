@@ -6,11 +6,11 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from prebleexp import sources
-from prebleexp.experiment.cell import SPECS, Cell
+from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.limits import peak_memory_bytes
 
 LIBRARIES = ("numpy", "numba", "pyarrow")
@@ -24,7 +24,7 @@ def provenance(*cells: Cell) -> dict[str, Any]:
     `git_dirty` is True unless that commit has all the code of these cells as it is."""
     found = _of_this_process() | {"finished": now(), "peak_memory_bytes": peak_memory_bytes()}
     if found["git_dirty"] is False:
-        kinds = {getattr(cell, name).__class__ for cell in cells for name in SPECS}
+        kinds = {spec.__class__ for cell in cells for spec in cell.parts.values()}
         found["git_dirty"] = any(_is_uncommitted(kind) for kind in kinds)
     return found
 
@@ -39,20 +39,13 @@ def _of_this_process() -> dict[str, Any]:
     commit, dirty = _git()
     libraries = {name: version(name) for name in LIBRARIES}
     return {
-        "prebleexp": _package(),
+        "prebleexp": sources.version_of("prebleexp") or "a source tree",
         "git_commit": commit,
         "git_dirty": dirty,
         "python": platform.python_version(),
         **libraries,
         "host": platform.node(),
     }
-
-
-def _package() -> str:
-    try:
-        return version("prebleexp")
-    except PackageNotFoundError:
-        return "a source tree"
 
 
 def _git() -> tuple[str | None, bool | None]:

@@ -11,11 +11,12 @@ from typing import Any
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.backends import Backend, Threads
-from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.claims import Claims
 from prebleexp.experiment.key import contents, digest
 from prebleexp.experiment.pool import compute
+from prebleexp.experiment.remeasured import remeasured
 from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep
 
 RETRIES = ("failed", "none", "all")
@@ -53,6 +54,9 @@ class Plan:
     missing: list[Task]
     failed_before: dict[str, Failure]
     """of those missing, why they failed when they were last tried"""
+    remeasured: list[tuple[Entry, bytes | None]]
+    """of those found, what the cache does not have yet: runs that it has under other limits, and their requests where
+    they are to be kept"""
 
     def results(self) -> list[Result]:
         """One a cell, in order; those that are missing have neither metrics nor error, unless they failed before."""
@@ -75,6 +79,7 @@ def look_up(cells: Sequence[Cell], cache: Cache, *, keep_requests: str = "first"
     found: dict[str, Result] = {}
     missing: dict[str, Task] = {}
     failed: dict[str, Failure] = {}
+    again: list[tuple[Entry, bytes | None]] = []
     for cell, key, content in zip(cells, keys, of_cells, strict=True):
         if key in found or key in missing:
             continue
@@ -82,10 +87,15 @@ def look_up(cells: Sequence[Cell], cache: Cache, *, keep_requests: str = "first"
         if known is not None and (known.error is None or retry == "none"):
             found[key] = known
             continue
+        other = None if retry == "all" else remeasured(cache, cell, key, content)
+        if other is not None:
+            found[key] = _found(cell, other[0])
+            again.append((other[0], other[1]) if key in kept else (replace(other[0], requests_sha256=None), None))
+            continue
         missing[key] = Task(cell, key, content, key in kept)
         if known is not None and known.error is not None:
             failed[key] = known.error
-    return Plan(cells, keys, found, list(missing.values()), failed)
+    return Plan(cells, keys, found, list(missing.values()), failed, again)
 
 
 def run_all(
@@ -116,6 +126,9 @@ def run_all(
             f"{len(plan.missing)} of {len(set(plan.keys))} runs are not in the cache folder {cache.folder}, and it "
             f"cannot be written: {cache.read_only}; choose another with cache_dir="
         )
+    if not cache.read_only:
+        for entry, requests in plan.remeasured:
+            cache.put(entry, requests)
     on_plan(len(set(plan.keys)), len(plan.missing))
     if plan.missing:
         for _ in plan.found:
@@ -146,7 +159,7 @@ def _compute(tasks: list[Task], cache: Cache, backend: Backend, orders: Orders, 
                 known = None if again else cache.get(task.key, requests=task.keep_requests)
                 if known is not None:  # somebody has finished it meanwhile
                     claims.release(task.key)
-                    arrived.append(Result(task.cell, task.key, dict(known.metrics), None, True, known.provenance))
+                    arrived.append(_found(task.cell, known))
                     continue
                 cache.forget(task.key, failure_only=not again)
                 mine.append(task)
@@ -195,11 +208,15 @@ def _wait(tasks: Sequence[Task], cache: Cache, claims: Claims) -> Generator[Resu
 def _known(cache: Cache, cell: Cell, key: str, requests: bool) -> Result | None:
     entry = cache.get(key, requests)
     if entry is not None:
-        return Result(cell, key, dict(entry.metrics), None, True, entry.provenance)
+        return _found(cell, entry)
     failed = cache.failure(key)
     if failed is not None:
         return Result(cell, key, None, Failure(**failed.error), True, failed.provenance)
     return None
+
+
+def _found(cell: Cell, entry: Entry) -> Result:
+    return Result(cell, entry.key, dict(entry.metrics), None, True, entry.provenance)
 
 
 def _result(attempt: Attempt, task: Task) -> Result:

@@ -45,13 +45,15 @@ def run(
 ) -> Run:
     """Compute a cell, without the cache. `workload` spares drawing its stream again; `on_pause` and `on_event` as in
     `simulate`."""
+    from prebleexp.experiment.unloaded import unloaded
     from prebleexp.metrics import measure
 
     workload = draw(cell) if workload is None else workload
     start = time.perf_counter()
     outcome = simulate_cell(cell, workload, on_pause, on_event, check)
+    alone = unloaded(cell, workload) if cell.slo.needs_unloaded else None
     seconds = time.perf_counter() - start
-    return Run(dict(measure(workload, outcome)), workload, outcome, seconds)
+    return Run(dict(measure(workload, outcome, cell.slo, alone)), workload, outcome, seconds)
 
 
 def simulate_cell(
@@ -69,13 +71,15 @@ def simulate_cell(
         gpus=cell.gpus,
         policy=cell.policy,
         hardware=cell.hardware,
+        kinds=[(one.gpus, one.hardware) for one in cell.cluster.groups],
+        faults=None if cell.faults.changes_nothing else cell.faults,
         engine=cell.engine,
         lengths=cell.lengths,
         overhead=cell.overhead,
         duration_s=cell.duration_s,
         horizon=cell.horizon,
         seed=cell.seed,
-        reports_ms=cell.reports_ms,
+        reports_ms=cell.reports_ms or 0.0,
         check=check,
         on_pause=on_pause,
         on_event=on_event,

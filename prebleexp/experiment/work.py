@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
+from prebleexp.experiment import remeasured
 from prebleexp.experiment.cache import Cache, Entry, FailedRun
-from prebleexp.experiment.cell import SPECS, Cell
+from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, differences, digest
 from prebleexp.experiment.limits import TimeLimitExceeded, limited, memory_note
 from prebleexp.experiment.provenance import provenance
@@ -20,9 +21,6 @@ from prebleexp.experiment.runs import NOTHING, Run, draw, requests_parquet, run,
 from prebleexp.policies.base import Policy
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Workload
-
-PLUGS = ("policy", "engine", "hardware")
-"""the parts of a cell that are compiled"""
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
 def ready(tasks: Sequence[Task], check: bool) -> None:
     """Load the simulator and what is compiled of the cells, or compile them: no run's time goes on that."""
     for task in tasks:
-        plugs = tuple(type(getattr(task.cell, name)) for name in PLUGS)
+        plugs = (type(task.cell.policy), type(task.cell.engine), *(type(one.hardware) for one in task.cell.kinds))
         if (plugs, check) in _READY:
             continue
         # what a policy in plain Python does takes its run's time, and may not end this process
@@ -141,6 +139,8 @@ def keep(attempt: Attempt, task: Task, cache: Cache) -> Attempt:
     requests = attempt.requests
     sha256 = None if requests is None else hashlib.sha256(requests).hexdigest()
     cache.put(Entry(task.key, task.content, attempt.metrics, attempt.provenance, sha256), requests)
+    if requests is not None:
+        remeasured.note(cache, task.cell, task.key, task.content)
     return Attempt(task.key, attempt.metrics, None, attempt.provenance)
 
 
@@ -154,7 +154,7 @@ def _failure(error: BaseException, orders: Orders) -> Failure:
 
 def _came_along(task: Task) -> bool:
     """Whether a script's own class is part of it: that is sent as it is."""
-    return any(type(getattr(task.cell, name)).__module__ == "__main__" for name in SPECS)
+    return any(type(spec).__module__ == "__main__" for spec in task.cell.parts.values())
 
 
 def _strange(tasks: Sequence[Task]) -> Failure | None:

@@ -1,94 +1,125 @@
-"""What a model step costs on a piece of hardware, and how much KV fits."""
+"""The shape of a transformer: what it keeps, reads and computes, as its public configuration says."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
 
-import numpy as np
+from prebleexp.checks import flag, integer, is_number, one_of, require
 
-from prebleexp.checks import is_integer, is_number, require
-from prebleexp.errors import InvalidInput
-from prebleexp.sources import Part
-
-if TYPE_CHECKING:
-    from prebleexp.hardware.fitted import StepCost
+BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "int4": 0.53}
+"""a weight, scales included"""
+MOST = 2**31 - 1
+MLA_VALUES, MLA_KEYS = 128, 256
+"""elements of a head of latent attention: of its values, and of keys without position and values together"""
 
 
 @dataclass(frozen=True)
-class Hardware(Part):
-    """Coefficients of the step cost; milliseconds and tokens.
+class Model:
+    """One of conf/hardware/model/. Sizes are in elements.
 
-    For B running requests decode = (linear(B) + attention) / efficiency; for a batch of requests
-    prefill = (linear(new) + attention + Σ over its requests) / efficiency.
+    With experts `ffn` is one expert's, and `dense_ffn` that of the leading layers without any.
 
-    Raises InvalidInput, naming the field, for values that cannot be a cost.
+    Raises InvalidInput, naming the field, for values that cannot be.
     """
 
-    compiles: ClassVar[str] = "prebleexp.hardware.fitted"
-
-    linear: tuple[tuple[float, float, float, float], ...]
-    """rows (from, constant, per token, per token²): linear layers for this many tokens in the batch or more; from
-    in descending order, the last 0"""
-    attention: tuple[float, float, float, float]
-    """(flat up to, flat, constant, per token): memory-bound attention over the context tokens of the batch"""
-    shared: tuple[float, float]
-    """attention is halved if distinct KV tokens per request, and distinct KV tokens times requests, are at most
-    these"""
-    request: tuple[float, float, float, float, float]
-    """(from, constant, per new token, per token of length, per new · length): what a request adds to its prefill
-    if new · length is at least the first"""
-    efficiency: float
-    """by which all is divided"""
-    kv_tokens: int
-    """tokens of KV that fit beside the weights, per GPU (or group of GPUs that serve one copy)"""
-    context_length: int = 32768
-    """new tokens that one prefill takes at most, or a sixth of kv_tokens if that is more"""
-    prefill_batch: bool = True
-    """false: the sum over requests is all that a prefill costs"""
-    source: str = field(default="", metadata={"key": False})
-    """where the numbers are from"""
+    name: str
+    """as measurements call it"""
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    context_length: int
+    experts: int = 0
+    """of a layer; 0: none"""
+    active: int = 0
+    """experts that a token goes through, …"""
+    shared: int = 0
+    """… and those that all tokens go through"""
+    dense_layers: int = 0
+    dense_ffn: int = 0
+    mla_latent: int = 0
+    """elements that latent attention keeps of a token in a layer; 0: it has none"""
+    mla_q_rank: int = 0
+    window: int = 0
+    """tokens that layers with a sliding window look back"""
+    window_share: float = 0.0
+    """of the layers"""
+    gated: bool = True
+    """whether the FFN has a gate: three matrices, not two"""
+    expert_precision: str = ""
+    """in which experts are stored whatever the rest is, and computed in BF16; empty: as the rest"""
 
     def __post_init__(self) -> None:
-        rows = tuple(_numbers(f"linear[{i}]", row, 4) for i, row in enumerate(self.linear))
-        object.__setattr__(self, "linear", rows)
-        for name, size in (("attention", 4), ("shared", 2), ("request", 5)):
-            object.__setattr__(self, name, _numbers(name, getattr(self, name), size))
-        starts = [row[0] for row in rows]
-        if not starts or starts[-1] != 0 or starts != sorted(set(starts), reverse=True):
-            raise InvalidInput(
-                f"hardware.linear starts at {starts} tokens; it must be in descending order and end with 0"
-            )
-        valid = is_number(self.efficiency) and self.efficiency > 0
-        require(valid, "hardware.efficiency", self.efficiency, "a number > 0")
-        for name in ("kv_tokens", "context_length"):
-            value = getattr(self, name)
-            require(is_integer(value, 1, 2**31 - 1), f"hardware.{name}", value, "a positive number of tokens")
+        require(isinstance(self.name, str) and bool(self.name), "hardware.model.name", self.name, "a name")
+        sizes = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context_length")
+        for field in sizes:
+            integer(f"hardware.model.{field}", getattr(self, field), 1, MOST)
+        for field in ("experts", "shared", "dense_ffn", "mla_latent", "mla_q_rank", "window"):
+            integer(f"hardware.model.{field}", getattr(self, field), 0, MOST)
+        integer("hardware.model.active", self.active, min(1, self.experts), self.experts)
+        integer("hardware.model.dense_layers", self.dense_layers, 0, self.layers)
+        share = self.window_share
+        require(is_number(share) and 0 <= share <= 1, "hardware.model.window_share", share, "a number from 0 to 1")
+        object.__setattr__(self, "window_share", float(share))
+        flag("hardware.model.gated", self.gated)
+        one_of("hardware.model.expert_precision", self.expert_precision, ("", *BYTES))
 
-    def kernels(self) -> Any:
-        """What a step costs, as `prebleexp.sim.cost` asks it. Not imported before it is needed: it imports numba."""
-        return importlib.import_module(self.compiles)
+    # Parameters, of one layer
+    @property
+    def attention(self) -> int:
+        h, n, d = self.hidden, self.heads, self.head_dim
+        if not self.mla_latent:
+            return h * (n + 2 * self.kv_heads) * d + n * d * h
+        values = n * MLA_VALUES
+        keys = (self.mla_latent - 64) * n * MLA_KEYS  # 64 of the latent are of the position, and not projected
+        return h * self.mla_q_rank + self.mla_q_rank * n * d + h * self.mla_latent + keys + values * h
 
-    def numbers(self) -> None:
-        """The kernels read what `start` returns."""
+    @property
+    def one_ffn(self) -> int:
+        return (3 if self.gated else 2) * self.hidden * self.ffn
 
-    def start(self) -> StepCost:
-        """The coefficients as the kernels read them."""
-        from prebleexp.hardware.fitted import StepCost
+    # Parameters, of all layers
+    @property
+    def expert_layers(self) -> int:
+        return self.layers - self.dense_layers if self.experts else 0
 
-        return StepCost(
-            np.array(self.linear, dtype=np.float64),
-            *self.attention,
-            *self.shared,
-            *self.request,
-            float(self.prefill_batch),
-            float(self.efficiency),
-        )
+    @property
+    def linear(self) -> int:
+        """That every token goes through."""
+        ffn = self.one_ffn * self.shared + self.hidden * self.experts if self.experts else self.one_ffn
+        dense = 3 * self.hidden * self.dense_ffn
+        return self.layers * self.attention + (self.layers - self.dense_layers) * ffn + self.dense_layers * dense
 
+    @property
+    def expert(self) -> int:
+        """One expert of each layer that has any."""
+        return self.expert_layers * self.one_ffn
 
-def _numbers(name: str, values: Any, size: int) -> tuple[float, ...]:
-    valid = isinstance(values, Sequence) and len(values) == size and all(map(is_number, values))
-    require(valid, f"hardware.{name}", values, f"{size} numbers")
-    return tuple(map(float, values))
+    @property
+    def embeddings(self) -> int:
+        """At both ends, of which the output head is one."""
+        return 2 * self.vocab * self.hidden
+
+    # Attention
+    @property
+    def kv_elements(self) -> int:
+        """Kept of a token, in all layers."""
+        return self.layers * (self.mla_latent or 2 * self.kv_heads * self.head_dim)
+
+    @property
+    def pair_flops(self) -> int:
+        """Of a query and a key, in all layers."""
+        each = 2 * self.heads * (self.head_dim + MLA_VALUES) if self.mla_latent else 4 * self.heads * self.head_dim
+        return self.layers * each
+
+    def kv_share(self, gpus: int) -> int:
+        """Into how many parts the KV of a token is divided: heads are, a latent is on every GPU."""
+        return 1 if self.mla_latent else min(gpus, self.kv_heads)
+
+    def weight_bytes(self, precision: str) -> float:
+        """Of all of it; embeddings stay in BF16."""
+        experts = self.experts * self.expert * BYTES[self.expert_precision or precision]
+        return self.linear * BYTES[precision] + experts + self.embeddings * BYTES["bf16"]

@@ -15,9 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.results import Result
-from prebleexp.launch import job_dirs, parts
+from prebleexp.launch import globs, job_dirs, parts
 from prebleexp.launch.compose import Composer, plain
-from prebleexp.launch.configure import NUMBERS, Job, job_of
+from prebleexp.launch.configure import NUMBERS, Job, axes_of, job_of
 from prebleexp.launch.messages import understood
 from prebleexp.launch.rows import means
 from prebleexp.launch.session import Session
@@ -79,7 +79,7 @@ class Batches:
         for lines in jobs:
             for line in lines:
                 self._values.setdefault(parts.key_of(line), set()).add(line.partition("=")[2])
-        return [key for key, values in self._values.items() if len(values) > 1]
+        return axes_of(key for key, values in self._values.items() if len(values) > 1)
 
 
 def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:
@@ -102,6 +102,7 @@ def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:
             if override.is_interval_sweep():
                 line = override.input_line
                 raise InvalidInput(f"{line}: an interval has no list of values; use range(start,stop,step)")
+            globs.leave_out_what_needs_a_file(override, overrides, batches.loader)
         jobs = BasicSweeper.split_arguments(overrides, None)[0]
     if not jobs:
         raise InvalidInput(f"{' '.join(lines)}: there is nothing to sweep over; no value matches")
@@ -119,7 +120,7 @@ def _sweep_parts(batches: Batches, arguments: Lines) -> list[JobReturn]:
         found = parts.jobs(session.settings.parts, shared, OverridesParser.create(config_loader=batches.loader))
     session.places = [place for place, _ in found]
     jobs = batches.launch([overrides for _, overrides in found], 0, {"sweep": plain(batches.config)["sweep"]})
-    session.axes = ["part", "line", *dict.fromkeys(key for part in session.settings.parts for key in part.params)]
+    session.axes = ["part", "line", *axes_of(key for part in session.settings.parts for key in part.params)]
     return jobs
 
 

@@ -2,19 +2,20 @@
 
 Hydra composes a configuration from files in some 50 ms. But only choices of config groups (and changes of Hydra's own
 node) take part in that; all other overrides are applied to the composed tree afterwards. So a tree is composed once for
-every distinct set of choices (`_Base`). A job that only puts plain values in place of plain values gets them put there;
-any other job gets a copy of the tree with its values applied by Hydra's own functions. Whatever goes wrong is left to
-Hydra, which starts over and says so in its own words.
+every distinct set of choices (`_Base`); of the package's own files once in a process, in whatever folder. A job that
+only puts plain values in place of plain values gets them put there; any other job gets a copy of the tree with its
+values applied by Hydra's own functions. Whatever goes wrong is left to Hydra, which starts over and says so itself.
 """
 
 from __future__ import annotations
 
+import os
 import pickle  # copies trees within this process, several times faster than copy.deepcopy; nothing is read from disk
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,11 +29,16 @@ from hydra.types import RunMode
 from omegaconf import AnyNode, Container, DictConfig, OmegaConf, flag_override, open_dict
 
 from prebleexp.launch.configs import has_own, is_of_this_package, primary_of
+from prebleexp.launch.groups import made_whole
+from prebleexp.launch.messages import understood
+from prebleexp.launch.places import files
 
 LINES_KEPT = 10_000
 """overrides that a composer remembers parsed"""
 _ALONE = threading.RLock()
 """Hydra has one current configuration for all threads, and no part of it is made for two at once"""
+_OF_PACKAGE: dict[object, bytes] = {}
+"""bases of the package's configurations alone, by what they were made of"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class _Base:
     """A composed tree before values are applied. Jobs share what they do not change: it is most of the tree."""
 
     tree: bytes
+    nodes: dict[str, Any]
+    """to be put into the tree"""
     hydra: DictConfig
     choices: dict[str, str]
     written: dict[str, Any]
@@ -92,11 +100,20 @@ class Composer:
         self._repositories: dict[tuple[str, ...], CachingConfigRepository] = {}
         self._is_group: dict[tuple[CachingConfigRepository, str], bool] = {}
         self._bases: dict[tuple[str, ...], _Base] = {}
+        self._options: dict[tuple[str, str], dict[str, Any] | None] = {}
+        is_of_package = is_of_this_package(loader.get_search_path()) and not has_own(loader)
+        self._made_of = (self._primary, *files()) if is_of_package else None
 
     def compose(self, overrides: Sequence[str], number: int | None = None) -> Composition:
         """The values of `configuration`."""
         with _ALONE:
-            return self._compose(overrides, number)
+            made = self._compose(overrides, number)
+            made_whole(made.values, overrides, self._hardware)
+            return made
+
+    def _hardware(self, overrides: Sequence[str]) -> dict[str, Any]:
+        with understood(self.loader, overrides):
+            return dict(self._compose(overrides, None).values["hardware"])
 
     def _compose(self, overrides: Sequence[str], number: int | None) -> Composition:
         try:
@@ -150,8 +167,11 @@ class Composer:
             lines = [str(override.input_line) for override in parsed[len(self._fixed) :]]
             return self._by_hydra(lines, number)
         cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written below, in this process
-        with flag_override(cfg, ["struct", "no_deepcopy_set_nodes"], [False, True]):
+        with flag_override(cfg, ["struct", "readonly", "no_deepcopy_set_nodes"], [False, False, True]):
+            for group, node in base.nodes.items():
+                cfg[group] = node
             cfg["hydra"] = base.hydra
+        base.hydra.runtime.choices.update(base.choices)
         self.loader._apply_overrides_to_config(values, cfg)
         own = [override for override in parsed if override.is_hydra_override()]
         others = [override for override in parsed if not override.is_hydra_override()]
@@ -182,64 +202,71 @@ class Composer:
 
     def _base(self, structure: tuple[str, ...]) -> _Base:
         if structure not in self._bases:
-            hydra = tuple(line for line in structure if line.startswith("hydra"))
-            rest, options = self._split(structure, hydra)
-            self._bases[structure] = self._with_options(rest, options, hydra) if options else self._load(structure)
+            rest, options = self._split(structure)
+            self._bases[structure] = self._with_options(rest, options) if options else self._load(structure)
         return self._bases[structure]
 
     def _load(self, structure: tuple[str, ...]) -> _Base:
-        """By Hydra."""
+        """By Hydra, but for what it has made of the same files before."""
+        if self._made_of is None or any("hydra" in line and not line.startswith("hydra.mode=") for line in structure):
+            return self._loaded(structure)
+        at = (self._made_of, structure)
+        if at not in _OF_PACKAGE:
+            _OF_PACKAGE[at] = pickle.dumps(self._loaded(structure))
+        base: _Base = pickle.loads(_OF_PACKAGE[at])  # noqa: S301 -- written in this process
+        base.hydra.runtime.cwd = os.getcwd()  # noqa: PTH109 -- as Hydra writes it
+        return base
+
+    def _loaded(self, structure: tuple[str, ...]) -> _Base:
         cfg = self.loader.load_configuration(self._primary, list(structure), RunMode.RUN)
         with open_dict(cfg):
             hydra = cfg.pop("hydra")
         return _base_of(cfg, hydra, dict(hydra.runtime.choices))
 
-    def _split(self, structure: tuple[str, ...], hydra: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-        """Apart from the rest, the overrides that choose an option of a group of this package which is nothing but that
-        group's node: then the node may be taken from where it was composed alone. Groups of the user's own are left to
-        Hydra."""
+    def _split(self, structure: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Apart from the rest, the options chosen of groups of this package that are nothing but their group's node:
+        then the node is what its file says. Groups of the user's own are left to Hydra."""
+        if has_own(self.loader) or any(line.startswith("hydra") and "searchpath" in line for line in structure):
+            return structure, {}
         names = [line.partition("=")[0] for line in structure]
-        if len(structure) == len(hydra) + 1 or has_own(self.loader) or any("searchpath" in line for line in hydra):
-            return structure, []
-        options = [
-            line
-            for line, name in zip(structure, names, strict=True)
-            if name in self._nodes and names.count(name) == 1 and self._is_node(name, self._base((*hydra, line)), hydra)
-        ]
-        rest = tuple(line for line in structure if line not in options)
-        base = self._base(rest) if options else None
-        for line in list(options):  # what else the rest says of a node must not be lost
-            name = line.partition("=")[0]
-            chosen = self._base((*hydra, f"{name}={base.choices.get(name)}")) if base else None
-            if not (base and chosen) or repr(chosen.written.get(name)) != repr(base.written.get(name)):
-                return structure, []
+        options = {}
+        for line, name in zip(structure, names, strict=True):
+            option = self._parse(line).value()
+            if name in self._nodes and names.count(name) == 1 and isinstance(option, str) and self._node(name, option):
+                options[name] = option
+        if not options:
+            return structure, {}
+        rest = tuple(line for line, name in zip(structure, names, strict=True) if name not in options)
+        base = self._base(rest)
+        for name in options:  # what else the rest says of a node must not be lost
+            if repr(self._node(name, base.choices[name])) != repr(base.written[name]):
+                return structure, {}
         return rest, options
 
-    def _is_node(self, group: str, alone: _Base, hydra: tuple[str, ...]) -> bool:
-        default = self._base(hydra)
+    def _node(self, group: str, option: str) -> dict[str, Any] | None:
+        """What an option's file says, if that is the group's node and no more: nothing of another node, of other
+        options, or of values elsewhere."""
+        at = (group, option)
+        if at not in self._options:
+            found = self.loader.repository.load_config(f"{group}/{option}")
+            alone = found and not (found.defaults_list or found.is_schema_source or found.header["package"])
+            values: Any = OmegaConf.to_container(found.config) if found and alone else None
+            self._options[at] = values if isinstance(values, dict) and _is_final(values) else None
+        return self._options[at]
 
-        def others(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-            return [(key, "" if key == group else repr(value)) for key, value in values.items()]
-
-        return (
-            group in alone.final
-            and others(default.written) == others(alone.written)
-            and others(default.choices) == others(alone.choices)
-        )
-
-    def _with_options(self, rest: tuple[str, ...], options: Sequence[str], hydra: tuple[str, ...]) -> _Base:
+    def _with_options(self, rest: tuple[str, ...], options: dict[str, str]) -> _Base:
         base = self._base(rest)
-        cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written in this process
-        choices = dict(base.choices)
-        hydra_node: DictConfig = pickle.loads(pickle.dumps(base.hydra))  # noqa: S301 -- written in this process
-        with flag_override(cfg, ["struct", "readonly"], [False, False]):
-            for line in options:
-                group = line.partition("=")[0]
-                alone = self._base((*hydra, line))
-                cfg[group] = alone.final[group]
-                choices[group] = alone.choices[group]
-        hydra_node.runtime.choices.update(choices)
-        return _base_of(cfg, hydra_node, choices)
+        nodes = {group: self._node(group, option) for group, option in options.items()}
+        written = base.written | nodes
+        others = (leaf for leaf in base.leaves if leaf.partition(".")[0] not in nodes)
+        return replace(
+            base,
+            nodes=nodes,
+            choices=base.choices | options,
+            written=written,
+            final={key: value for key, value in written.items() if key in base.final or key in nodes},
+            leaves=frozenset((*others, *_leaves(OmegaConf.create(nodes)))),
+        )
 
 
 def plain(cfg: DictConfig, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -277,7 +304,7 @@ def _base_of(cfg: DictConfig, hydra: DictConfig, choices: dict[str, str]) -> _Ba
     written = {str(key): value for key, value in tree.items()}
     final = {key: value for key, value in written.items() if _is_final(value)}
     leaves = frozenset(_leaves(cfg))
-    return _Base(pickle.dumps(cfg), hydra, choices, written, final, leaves, _asks_hydra(repr(written)))
+    return _Base(pickle.dumps(cfg), {}, hydra, choices, written, final, leaves, _asks_hydra(repr(written)))
 
 
 def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:

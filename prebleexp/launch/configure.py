@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
-from prebleexp.checks import flag, integer, is_number, one_of, require
+from prebleexp.checks import flag, integer, one_of, positive
+from prebleexp.cluster.groups import MOST_GPUS
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
@@ -18,13 +19,17 @@ from prebleexp.launch import specs, standing
 from prebleexp.launch.compose import Composer, Composition
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
+from prebleexp.launch.plans import Plans, plans_of
 from prebleexp.metrics import METRICS
 from prebleexp.precision import Precision
 
-GROUPS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead")
+GROUPS = (
+    *("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo", "cluster", "faults"),
+)
 NUMBERS = (
     "gpus",
     "rps",
+    "rps_per_gpu",
     "duration_s",
     "horizon",
     "seed",
@@ -39,6 +44,7 @@ CHOICES = {
     "retry": RETRIES,
     "output": ("table", "json", "csv"),
 }
+FINDINGS = ("claims", "clusters", "hardware", "sessions")
 KEYS = (
     *NUMBERS,
     *GROUPS,
@@ -88,8 +94,12 @@ class Settings:
     title: str | None
     parts: tuple[Part, ...]
     figures: tuple[FigureSpec, ...]
-    findings: bool
-    """whether the report says what became of the paper's claims"""
+    findings: str | None
+    """claims: the report says what became of the paper's; clusters: who is first in each kind of cluster; hardware:
+    both, of the claims those that every kind of cluster can say something of; sessions: clusters, and what their ids
+    are worth"""
+    plans: Plans | None
+    """how loads are searched for, where the parts of a sweep are plans"""
 
 
 @dataclass(frozen=True)
@@ -136,9 +146,27 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
             raise InvalidInput(f"{group} is a list of options; it must be one")
     names = {group: str(choices[group]) for group in GROUPS}
     built = {group: specs.build(group, names[group], values[group]) for group in GROUPS}
-    same = {key: values[key] for key in ("gpus", "rps", "duration_s", "horizon", "reports_ms")} | built
+    gpus = built["cluster"].gpus or values["gpus"]
+    if built["cluster"].groups:
+        built["hardware"] = built["cluster"].groups[0].hardware
+        names["cluster"] = "groups" if names["cluster"] == "one_kind" else names["cluster"]
+    same = {key: values[key] for key in ("duration_s", "horizon", "reports_ms")} | built
+    same |= {"gpus": gpus, "rps": _rps(values, gpus)}
     first = Cell(seed=values["seed"], names=names, **same)
     return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
+
+
+def _rps(values: Mapping[str, Any], gpus: Any) -> Any:
+    """Of all GPUs, of which each may have its share."""
+    each = values["rps_per_gpu"]
+    if each is None:
+        return values["rps"]
+    return positive("rps_per_gpu", each, "null or a finite number > 0") * integer("gpus", gpus, 1, MOST_GPUS)
+
+
+def axes_of(keys: Iterable[str]) -> list[str]:
+    """What cells call the keys that were swept, each once; a group within a group is a field."""
+    return list(dict.fromkeys("rps" if key == "rps_per_gpu" else key.replace("/", ".") for key in keys))
 
 
 def precision_of(values: Mapping[str, Any]) -> Precision | None:
@@ -159,7 +187,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     for key, valid in CHOICES.items():
         one_of(key, values[key], valid)
     sweep = values["sweep"]
-    fields = ("name", "title", "parts", "figures", "findings")
+    fields = ("name", "title", "parts", "figures", "findings", "plan")
     if not isinstance(sweep, Mapping):
         raise InvalidInput(f"sweep={sweep} is not valid; it has the fields {', '.join(fields)}")
     for field in sweep:
@@ -168,6 +196,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     workers = values["workers"]
     title = sweep.get("title")
     report, metrics = _report(values["report"])
+    parts = parts_of(sweep)
     return Settings(
         workers=None if workers is None else integer("workers", workers, 1, 4096),
         backend=_backend(values["backend"]),
@@ -185,10 +214,18 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         job_dirs=flag("job_dirs", values["job_dirs"]),
         sweep=_folder_name(sweep.get("name", "sweep")),
         title=None if title is None else str(title),
-        parts=parts_of(sweep),
+        parts=parts,
         figures=figures_of(sweep),
-        findings=flag("sweep.findings", sweep.get("findings", False)),
+        findings=_findings(sweep.get("findings")),
+        plans=plans_of(sweep, parts),
     )
+
+
+def _findings(value: object) -> str | None:
+    if value is None:
+        return None
+    one_of("sweep.findings", value, FINDINGS)
+    return str(value)
 
 
 def _count(value: object) -> int:
@@ -198,8 +235,7 @@ def _count(value: object) -> int:
 
 
 def _seconds(key: str, value: object) -> float:
-    require(is_number(value) and value > 0, key, value, "a number of seconds > 0")
-    return float(cast("float", value))
+    return float(positive(key, value, "a number of seconds > 0"))
 
 
 def _backend(value: object) -> Backend:

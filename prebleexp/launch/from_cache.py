@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
+from prebleexp.cluster.groups import Cluster, Group
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment.cache import Cache
-from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, fields_of, spec_columns, spec_identity
+from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, columns_of, spec_columns, spec_identity
 from prebleexp.experiment.key import differences
+from prebleexp.faults.base import NEVER
 from prebleexp.launch import specs
 
-LEAST_LETTERS = 4
 HASH = "sha256"
 """what stands for a file in the identity of a spec"""
-
-
-def content_of(prefix: str, cache: Cache) -> tuple[str, Mapping[str, Any]]:
-    """The key of the run whose key starts so, and what its cell was. Raises InvalidInput if there is none or more than
-    one."""
-    key = _key(prefix, cache)
-    kept = cache.get(key) or cache.failure(key)
-    if kept is None:
-        raise InvalidInput(f"run {key} is damaged")
-    return key, kept.content["cell"]
 
 
 def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl) -> list[str]:
@@ -38,14 +27,30 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
     """
     made = [f"{name}={json.dumps(content[name])}" for name in NUMBERS if name in content]
     options = Options(loader)
-    for spec in SPECS:
+    for one in content.get("cluster", ()):
+        options.option(key, "hardware", one["hardware"])
+    for spec in (*SPECS, "faults"):
         if spec in content:
-            option = options.nearest(spec, content[spec])
-            if option is None:
-                raise InvalidInput(f"run {key}: no option of conf/{spec}/ is a {content[spec]['_target_']}")
+            option = options.option(key, spec, content[spec])
             fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
-            made += [f"{spec}={option}", *(f"++{spec}.{name}={json.dumps(value)}" for name, value in fields.items())]
-    return made
+            made += [f"{spec}={option}", *(f"++{path}={_flow(value)}" for path, value in _leaves(spec, fields))]
+    return [*made, f"cluster.groups={_flow(content['cluster'])}"] if "cluster" in content else made
+
+
+def _flow(value: Any) -> str:
+    """As JSON, but for names, which Hydra takes without quotes alone."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_flow(one)}" for name, one in value.items()) + "}"
+    return f"[{','.join(map(_flow, value))}]" if isinstance(value, list) else json.dumps(value)
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Mappings as the paths of what is in them."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _leaves(f"{path}.{name}", one)
+    else:
+        yield path, value
 
 
 def check_files(key: str, content: Mapping[str, Any], cell: Cell) -> None:
@@ -54,16 +59,6 @@ def check_files(key: str, content: Mapping[str, Any], cell: Cell) -> None:
         wanted = content.get(spec, {}).get(HASH)
         if wanted is not None and spec_identity(getattr(cell, spec)).get(HASH) != wanted:
             raise InvalidInput(f"run {key} had read another file; say which, as {spec}.path=FILE")
-
-
-def _key(prefix: str, cache: Cache) -> str:
-    if not re.fullmatch("[0-9a-f]{4,64}", prefix):
-        raise InvalidInput(f"{prefix!r} is no key; it has at least {LEAST_LETTERS} digits, hexadecimal")
-    found = cache.beginning(prefix)
-    if len(found) != 1:
-        many = f"{len(found)} runs in" if found else "no run in"
-        raise InvalidInput(f"{many} the cache folder {cache.folder} have a key that starts with {prefix}")
-    return found.pop()
 
 
 class Options:
@@ -78,10 +73,17 @@ class Options:
         """The option of this class whose fields differ least; None if no option is of this class."""
         found = {
             option: len(differences(_identity(spec, option, config), content))
-            for option, config in self._of(spec).items()
+            for option, config in self.configs(spec).items()
             if config.get("_target_") == content["_target_"]
         }
         return min(found, key=lambda option: found[option]) if found else None
+
+    def option(self, key: str, spec: str, content: Mapping[str, Any]) -> str:
+        """The nearest option. Raises InvalidInput, naming the run, if there is none."""
+        found = self.nearest(spec, content)
+        if found is None:
+            raise InvalidInput(f"run {key}: no option of conf/{spec}/ is a {content['_target_']}")
+        return found
 
     def columns(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """What `Cell.columns` said of the cell that has this content, without what does not matter to its result.
@@ -89,31 +91,39 @@ class Options:
         Of files, of which only hashes are known, the hashes.
         """
         row = {name: content[name] for name in NUMBERS if name in content}
-        for spec in SPECS:
+        for spec in (*SPECS, "faults"):
             if spec in content:
                 at = (spec, json.dumps(content[spec]))
                 if at not in self._columns:
                     self._columns[at] = self._of_spec(spec, content[spec])
                 row |= self._columns[at]
-        return row
+        row |= spec_columns("cluster", *self._of_cluster(content.get("cluster", ())))
+        return row | ({} if "faults" in content else spec_columns("faults", "none", columns_of(NEVER)))
+
+    def _of_cluster(self, groups: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
+        if any(self.nearest("hardware", one["hardware"]) is None for one in groups):  # is not imported
+            return "groups", {"groups": None}
+        found = tuple(Group(one["gpus"], specs.build("hardware", "", one["hardware"])) for one in groups)
+        return "groups" if found else "one_kind", Cluster(found).columns()
 
     def _of_spec(self, spec: str, content: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: value for name, value in content.items() if name != "_target_"}
         option = self.nearest(spec, content)
         if option is None:
             return spec_columns(spec, content["_target_"].rpartition(".")[2], fields)
-        given, config = {name: value for name, value in fields.items() if name != HASH}, self._of(spec)[option]
+        given, config = {name: value for name, value in fields.items() if name != HASH}, self.configs(spec)[option]
         for name, value in given.items():  # in a key's text 180.0 is 180
             given[name] = float(value) if isinstance(config.get(name), float) and type(value) is int else value
         try:
             built = specs.build(spec, option, {**config, **given})
             if not differences(spec_identity(built), content):
-                fields = fields_of(built)
+                fields = columns_of(built)
         except InvalidInput:  # such as a file that is not known
             pass
         return spec_columns(spec, option, fields)
 
-    def _of(self, spec: str) -> dict[str, dict[str, Any]]:
+    def configs(self, spec: str) -> dict[str, dict[str, Any]]:
+        """What the files of a group's options say, by option."""
         if spec not in self._configs:
             loaded: dict[str, Any] = {
                 option: self._loader.repository.load_config(f"{spec}/{option}")

@@ -52,13 +52,15 @@ def _cause(loader: ConfigLoaderImpl, lines: Sequence[str]) -> InvalidInput | Non
         return None
     plain = _compose(loader, [])
     for override in overrides:
-        found = _group_trouble(loader, override) or (plain and _value_trouble(loader, override, overrides, plain))
+        found = _group_trouble(loader, override, overrides)
+        if found is None and plain:
+            found = _value_trouble(loader, override, overrides, plain)
         if found:
             return found
     return None
 
 
-def _group_trouble(loader: ConfigLoaderImpl, override: Override) -> InvalidInput | None:
+def _group_trouble(loader: ConfigLoaderImpl, override: Override, overrides: Sequence[Override]) -> InvalidInput | None:
     name = override.key_or_group
     options = loader.get_group_options(name)
     value = override.value()
@@ -66,7 +68,29 @@ def _group_trouble(loader: ConfigLoaderImpl, override: Override) -> InvalidInput
         return None
     chosen = value if isinstance(value, list) else [value]
     wrong = [option for option in chosen if option not in options]
-    return unknown(name.removesuffix("s") if name == "sweeps" else name, str(wrong[0]), options) if wrong else None
+    if wrong:
+        return unknown(name.removesuffix("s") if name == "sweeps" else name, str(wrong[0]), options)
+    return _orphan(loader, override, overrides) if "/" in name and not override.is_add() else None
+
+
+def _orphan(loader: ConfigLoaderImpl, override: Override, overrides: Sequence[Override]) -> InvalidInput | None:
+    """An error for an option of a group within a group, if what is chosen of the outer one has no such group."""
+    group = override.key_or_group.partition("/")[0]
+    cfg = _compose(loader, [str(one.input_line) for one in overrides if one.key_or_group == group])
+    choices = cfg.hydra.runtime.choices if cfg is not None else {}
+    if group not in choices or override.key_or_group in choices:
+        return None
+    outer = [f"{group}={one}" for one in loader.get_group_options(group)]
+    holders = [line for line in outer if _holds(loader, line, override.key_or_group)]
+    return InvalidInput(
+        f"{override.input_line}: {group}={choices[group]} has no {override.key_or_group}; choose "
+        f"{' or '.join(holders)} with it"
+    )
+
+
+def _holds(loader: ConfigLoaderImpl, line: str, name: str) -> bool:
+    cfg = _compose(loader, [line])
+    return cfg is not None and name in cfg.hydra.runtime.choices
 
 
 def _value_trouble(

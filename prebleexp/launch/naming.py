@@ -26,8 +26,13 @@ def named(overrides: Sequence[str]) -> list[str]:
     own = sorted(line.lstrip("+") for line in settings(overrides))
     if len(sweeps) != 1 or not own or any(key_of(line) in ("sweep", "sweep.name") for line in overrides):
         return list(overrides)
-    name = "-".join(re.sub(r"[^\w.]+", "-", text).strip("-.") for text in (sweeps[0], *own))
+    return [*overrides, f"sweep.name={folder(sweeps[0], *own)}"]
+
+
+def folder(*texts: str) -> str:
+    """What a page that these tell from others is called."""
+    name = "-".join(re.sub(r"[^\w.]+", "-", text).strip("-.") for text in texts)
     if len(name) > MOST_LETTERS:
-        digest = hashlib.sha256("\n".join(own).encode()).hexdigest()[:8]
+        digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8]
         name = f"{name[: MOST_LETTERS - 9]}-{digest}"
-    return [*overrides, f"sweep.name={name}"]
+    return name

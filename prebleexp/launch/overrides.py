@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -29,6 +29,17 @@ def each(key: str, values: Any) -> str:
     if not values:
         raise InvalidInput(f"{key}=[]: there is nothing to sweep over")
     return f"{key}={','.join(_text(key, value) for value in values)}"
+
+
+def lines(given: str | Sequence[str] | Mapping[str, Any]) -> list[str]:
+    """Overrides as they are written, or of keys with all their values."""
+    if isinstance(given, Mapping):
+        return [each(str(key), values) for key, values in given.items()]
+    lines = [given] if isinstance(given, str) else list(given)
+    for line in lines:
+        if not isinstance(line, str):
+            raise InvalidInput(f"{line!r} is not valid; overrides are texts like key=value, values have names")
+    return lines
 
 
 def _text(key: str, value: Any) -> str:

@@ -92,7 +92,7 @@ def figures_of(sweep: Mapping[str, Any]) -> tuple[FigureSpec, ...]:
         for name in names:
             if name not in parts:
                 raise unknown(f"part in {where}:", name, parts)
-        if not names:
+        if parts and not names:
             raise InvalidInput(f"{where} has no parts; there must be one at least")
         draw, title = str(given.get("draw", "")), str(given.get("title", number))
         found.append(FigureSpec(str(number), draw, title, names, str(given.get("sweep", ""))))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from prebleexp import losses
+from prebleexp import losses, overload
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
 from prebleexp.experiment.results import Result, run_all
-from prebleexp.launch.configure import Job, Settings
+from prebleexp.launch.configure import Job, Settings, axes_of
 from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row, stored
@@ -64,7 +64,7 @@ class Session:
         """
         for job in jobs:
             self._refuse_difference(job.settings)
-        self.axes += [axis for axis in axes if axis not in self.axes]
+        self.axes += [axis for axis in axes_of(axes) if axis not in self.axes]
         start = time.perf_counter()
         of_jobs = self._of_jobs([job.cells for job in jobs], self.settings.keep_requests)
         if self.settings.precision is not None:
@@ -107,12 +107,15 @@ class Session:
                     retry=self.settings.retry,
                     time_limit_s=self.settings.time_limit_s,
                     check=self.settings.check,
-                    on_plan=say_plan,
+                    on_plan=self._say_plan,
                     on_done=progress.advance,
                 )
             except KeyboardInterrupt as stop:
                 stop.args = (f"{progress.done:,} of {runs_of(len(cells))} are done, and kept",)
                 raise
+
+    def _say_plan(self, runs: int, missing: int) -> None:
+        say_plan(runs, missing)
 
     @cached_property
     def cache(self) -> Cache:
@@ -187,17 +190,29 @@ class Session:
         return "\n".join([took, *(f"prebleexp: {one}" for one in self.losses())])
 
     def losses(self) -> list[str]:
-        """Sentences: which requests were not served."""
-        return losses.sentences(self._cells())
+        """Sentences: which requests were not served, and what of the hardware was left out."""
+        return [*losses.sentences(self._cells()), *self._left_out()]
+
+    def _left_out(self) -> list[str]:
+        cells = (results[0].cell for results in self.results)
+        one = next((one for one in cells if not one.engine.has_frontend and any(one.hardware.frontend_s)), None)
+        if one is None:
+            return []
+        fixed, each = one.hardware.frontend_s
+        return [
+            f"engine={one.names['engine']} leaves out the time before its queue that {one.hardware.title} has: "
+            f"{fixed * 1e3:.3g} ms a request and {each * 1e6:.3g} µs a token of its prompt"
+        ]
 
     def _cells(self) -> list[tuple[str, list[Row]]]:
-        """The metrics of each distinct configuration; those that lost requests with their place on the axes."""
+        """The metrics of each distinct configuration; those that sentences may name with their place on the
+        axes."""
         found: dict[str, tuple[str, list[Row]]] = {}
         for i, results in enumerate(self.results):
             cell = results[0].cell
             about = {"horizon": cell.horizon, "duration_s": cell.duration_s}
             rows = [one.metrics | about for one in results if one.metrics is not None]
-            name = self._place(i) if any(losses.unserved(rows).values()) else ""
+            name = self._place(i) if any(losses.unserved(rows).values()) or overload.share(rows) else ""
             found.setdefault(results[0].key, (name, rows))
         return list(found.values())
 

@@ -39,7 +39,7 @@ def _build(group: str, name: str, text: str) -> Any:
         if required and field.name not in values:
             raise InvalidInput(f"{group} {name!r} has no value for {field.name}; set {group}.{field.name}=...")
     try:
-        return kind(**{field: _frozen(value) for field, value in values.items()})
+        return kind(**{field: _made(field, value) for field, value in values.items()})
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{group} {name!r}: {error}") from error
 
@@ -64,5 +64,8 @@ def located(group: str, name: str, target: str) -> Any:
     return kind
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _made(field: str, value: Any) -> Any:
+    """A field's value: lists become tuples, and what names a class becomes an object of it."""
+    if isinstance(value, list):
+        return tuple(_made(field, one) for one in value)
+    return build(field, field, value) if isinstance(value, dict) and "_target_" in value else value

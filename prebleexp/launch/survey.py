@@ -49,14 +49,16 @@ class Survey(Session):
         return {}
 
     def show(self, listing: bool) -> None:
-        """How many runs are done, failed and missing; if `listing`, of each configuration that lacks some."""
+        """How many runs are done, failed and missing; if `listing`, of each configuration that lacks some, as a table
+        of the first."""
         if self.settings.output != "table":
             tables.write_rows([*self._lines()] if listing else [*self._totals()], self.settings.output)
             return
         lines = [*self._lines()] if listing else [*self._totals()]
         if lines:
             heads = list(lines[0])
-            tables.show(heads, [[tables.number(line[head]) for head in heads] for line in lines])
+            show = tables.show_first if listing else tables.show
+            show(heads, [[tables.number(line[head]) for head in heads] for line in lines])
         script = self.settings.backend.job_script() if listing and self.tasks else None
         if script is not None:
             print(f"\nwould submit:\n{script}", end="")
@@ -66,7 +68,7 @@ class Survey(Session):
         if not self.tasks:
             return f"{runs_of(len(self.runs))}, nothing to compute"
         workers = self.settings.workers or os.cpu_count() or 1
-        known = list(self._known())
+        known = list(known_of(self.runs, self.cache))
         seconds = expected_s(self.tasks.values(), known)
         says = f"{len(self.tasks):,} of {runs_of(len(self.runs))} to compute"
         if seconds is None:
@@ -76,7 +78,7 @@ class Survey(Session):
         judged = f"judged by {runs_of(len(known))}"
         if new:
             judged = f"a guess: nothing is known yet of {', '.join(sorted(new))}"
-        return f"{says}: about {_duration(seconds)} with workers={workers}, {judged}"
+        return f"{says}: about {duration(seconds)} with workers={workers}, {judged}"
 
     def _policies(self, known: Sequence[Known]) -> set[str]:
         """The names of those, among the tasks', of which runs are known."""
@@ -84,18 +86,6 @@ class Survey(Session):
         return {
             task.cell.names.get("policy", "") for task in self.tasks.values() if _target(task.cell.policy) in targets
         }
-
-    def _known(self) -> Iterator[Known]:
-        done = [result for result in self.runs if result.metrics is not None]
-        for result in done:
-            assert result.metrics is not None
-            yield _target(result.cell.policy), float(result.metrics["n_requests"] or 0), result.seconds
-        if not done:
-            for key in islice(self.cache.keys(), SAMPLE):
-                entry = self.cache.get(key)
-                if entry is not None:
-                    target = str(entry.content["cell"]["policy"]["_target_"])
-                    yield target, float(entry.metrics["n_requests"] or 0), float(entry.provenance["seconds"])
 
     def _totals(self) -> Iterator[Row]:
         """A row for each part, and one for all."""
@@ -123,6 +113,20 @@ class Survey(Session):
         return {"runs": states.total(), **{state: states[state] for state in ("done", "failed", "missing")}}
 
 
+def known_of(runs: Sequence[Result], cache: Cache) -> Iterator[Known]:
+    """Those of these runs that were computed; if none was, those of the cache."""
+    done = [result for result in runs if result.metrics is not None]
+    for result in done:
+        assert result.metrics is not None
+        yield _target(result.cell.policy), float(result.metrics["n_requests"] or 0), result.seconds
+    if not done:
+        for key in islice(cache.keys(), SAMPLE):
+            entry = cache.get(key)
+            if entry is not None:
+                target = str(entry.content["cell"]["policy"]["_target_"])
+                yield target, float(entry.metrics["n_requests"] or 0), float(entry.provenance["seconds"])
+
+
 def expected_s(tasks: Iterable[Task], known: Sequence[Known]) -> float | None:
     """Seconds of one worker for these tasks. A run takes so much, and so much a request, as runs of the same policy
     did, or of any. None if nothing is known."""
@@ -135,7 +139,7 @@ def expected_s(tasks: Iterable[Task], known: Sequence[Known]) -> float | None:
         if name not in costs:
             costs[name] = _line([one for one in known if one[0] == name] or known)
         requests = task.cell.rps * task.cell.duration_s
-        if not task.cell.workload.synthetic:
+        if "rps" not in task.cell.workload.obeys:
             requests = sum(one[1] for one in known) / len(known)
         fixed, each = costs[name]
         total += OVERHEAD_S + fixed + each * requests
@@ -158,7 +162,8 @@ def _line(known: Sequence[Known]) -> tuple[float, float]:
     return max(float(seconds.mean() - each * requests.mean()), 0.0), each
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In words."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -10,14 +10,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import failure, means
 from prebleexp.losses import unserved
+from prebleexp.metrics import DECLARED, FIRST
 
 NOTHING = "–"
 SHOWN = 20
-"""lines of a sweep that a terminal gets"""
+"""lines of a sweep that a terminal gets, and of what is yet to compute"""
 SHOWN_FAILURES = 20
 
 
@@ -38,22 +40,38 @@ def write_rows(
 
 
 def metrics(results: Sequence[Result]) -> None:
-    """The metrics of one configuration: values, or means with 95 % intervals where there are several seeds."""
+    """The metrics of one configuration that people look at first, and who was not served: values, or means with 95 %
+    intervals where there are several seeds."""
     rows = [result.metrics for result in results if result.metrics is not None]
     if not rows:
         return
     cell = results[0].cell
     gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
     title = (
-        f"{cell.names['policy']} on {gpus} at {number(cell.rps)} requests/s for {number(cell.duration_s)} s "
-        f"({cell.names['workload']}, {cell.names['hardware']})"
+        f"{cell.called('policy')} on {gpus} at {number(cell.rps)} requests/s for {number(cell.duration_s)} s "
+        f"({cell.names['workload']}, {_made_of(cell)})"
     )
-    heads = ["metric", "value"] if len(rows) == 1 else ["metric", f"mean of {len(rows)} seeds", "± 95 %"]
+    heads = ["value"] if len(rows) == 1 else [f"mean of {len(rows)} seeds", "± 95 %"]
+    found = means(rows)
     lines = []
-    for metric, value in means(rows).items():
+    for name, value in found.items():
         mean, half_width = value or (None, None)
-        lines.append([metric, number(mean), "" if half_width is None else number(half_width, 2)][: len(heads)])
-    show(heads, lines, title=title)
+        if name not in FIRST and not (name.startswith("n_") and mean):
+            continue
+        values = [number(mean), "" if half_width is None else number(half_width, 2)][: len(heads)]
+        lines.append([name, *values, DECLARED[name].unit, DECLARED[name].words])
+    show(["metric", *heads, "unit", "which is"], lines, title=title)
+    print(f"… {len(found) - len(lines)} more: output=json prints all; docs/metrics.md defines them")
+    brought = "hardware" in cell.engine.brings
+    supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
+    for support in dict.fromkeys(one for one in supports if one):
+        print(f"step times: {support}")
+
+
+def _made_of(cell: Cell) -> str:
+    if "hardware" in cell.engine.brings:
+        return cell.called("hardware")
+    return str(cell.cluster.columns()["groups"] or cell.hardware.title or cell.names["hardware"])
 
 
 def summary(
@@ -61,7 +79,15 @@ def summary(
 ) -> None:
     """A line per configuration of a sweep. A terminal gets the first `SHOWN` lines; all are on `page`."""
     heads, lines = summarised(axes, jobs, places)
-    most = SHOWN if sys.stdout.isatty() and len(lines) > SHOWN + 1 else len(lines)
+    if sys.stdout.isatty():
+        show_first(heads, lines, page)
+    else:
+        show(heads, lines)
+
+
+def show_first(heads: Sequence[str], lines: Sequence[Sequence[str]], page: Path | None = None) -> None:
+    """A table's first `SHOWN` lines, and how many more there are, and where."""
+    most = SHOWN if len(lines) > SHOWN + 1 else len(lines)
     show(heads, lines[:most])
     if most < len(lines):
         print(f"… {len(lines) - most:,} more: {page or 'output=csv prints all'}")

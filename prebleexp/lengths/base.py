@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prebleexp.checks import is_number, require
 from prebleexp.sim.types import Floats, Ints, Workload
 from prebleexp.sources import Part
 
@@ -40,8 +39,3 @@ class Lengths(Part):
 def actual(workload: Workload) -> Floats:
     """(n,) tokens that each request will generate."""
     return workload.output_tokens.clip(max=workload.max_new_tokens).astype(float)
-
-
-def check_positive(name: str, value: object) -> None:
-    """Raises InvalidInput unless `value` is a finite number > 0."""
-    require(is_number(value) and value > 0, f"lengths.{name}", value, "a finite number > 0")

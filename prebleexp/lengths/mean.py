@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prebleexp.checks import require
-from prebleexp.lengths.base import Lengths, check_positive
+from prebleexp.checks import positive, require
+from prebleexp.lengths.base import Lengths
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Mean(Lengths):
     """whose mean: all requests, or those of the same prefix group"""
 
     def __post_init__(self) -> None:
-        check_positive("window", self.window)
+        positive("lengths.window", self.window, "a finite number > 0")
         require(self.over in ("all", "prefix"), "lengths.over", self.over, "all or prefix")
 
     @property

@@ -5,7 +5,7 @@ A cause is examined by switching it off (or on) alone; see sweeps/ablations.yaml
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from prebleexp.paper.effects import Side
@@ -13,6 +13,7 @@ from prebleexp.paper.effects import Side
 PLAIN, AWARE = "PREBLE", "length-aware PREBLE"
 """the lines whose difference is the gain of knowing output lengths"""
 VARIANTS = {"released": "as released", "described": "as described"}
+"""of the sweep `paper`: how the name of a part ends, and what that means"""
 BASELINES = ("LOR", "round robin", "random")
 
 
@@ -43,8 +44,9 @@ class Claim:
     """likewise: what a suspected cause, switched alone, does"""
 
 
-def claims() -> tuple[Claim, ...]:
-    return (_loses(), _more_gpus(), _overhead(), _variance(), _lengths())
+def claims(variants: Mapping[str, str] = VARIANTS) -> tuple[Claim, ...]:
+    """Of parts whose names end so, which mean that."""
+    return tuple(make(variants) for make in (_loses, _more_gpus, _overhead, _variance, _lengths))
 
 
 def _at(gpus: int, rps: int) -> tuple[tuple[str, int], ...]:
@@ -64,11 +66,13 @@ def _rates(
     )
 
 
-def _both(make: Callable[[str], Iterable[Comparison]]) -> dict[str, tuple[Comparison, ...]]:
-    return {variant: tuple(make(name)) for name, variant in VARIANTS.items()}
+def _each(
+    variants: Mapping[str, str], make: Callable[[str], Iterable[Comparison]]
+) -> dict[str, tuple[Comparison, ...]]:
+    return {variant: tuple(make(name)) for name, variant in variants.items()}
 
 
-def _loses() -> Claim:
+def _loses(variants: Mapping[str, str]) -> Claim:
     places = [(8, 32, name) for name in BASELINES] + [(8, 128, "random")] + [(4, 128, name) for name in BASELINES]
     return Claim(
         "loses",
@@ -76,7 +80,7 @@ def _loses() -> Claim:
         "PREBLE loses to simple routers at high request rates: on 8 GPUs it is behind all of them at 32 requests/s and "
         "behind random at 128, on 4 GPUs behind at 128.",
         "PREBLE's latency, relative to a simple router's",
-        _both(lambda name: [_rates(f"rates_{name}", PLAIN, other, g, r, 1) for g, r, other in places]),
+        _each(variants, lambda name: [_rates(f"rates_{name}", PLAIN, other, g, r, 1) for g, r, other in places]),
         {
             "as described": tuple(
                 _rates("ablations_described", f"{PLAIN}, {switch}", PLAIN, 8, rps, 0)
@@ -87,7 +91,7 @@ def _loses() -> Claim:
     )
 
 
-def _more_gpus() -> Claim:
+def _more_gpus(variants: Mapping[str, str]) -> Claim:
     places = [(16, rps, name) for rps in (64, 128) for name in BASELINES]
     return Claim(
         "more-gpus",
@@ -95,7 +99,7 @@ def _more_gpus() -> Claim:
         "More GPUs make it worse: on 16 GPUs PREBLE's latency is 1.6 times that of the baselines at 64 and 128 "
         "requests/s.",
         "PREBLE's latency on 16 GPUs, relative to a simple router's",
-        _both(lambda name: [_rates(f"rates_{name}", PLAIN, other, g, r, 1, 0.6) for g, r, other in places]),
+        _each(variants, lambda name: [_rates(f"rates_{name}", PLAIN, other, g, r, 1, 0.6) for g, r, other in places]),
         {
             "as described": tuple(
                 _rates("ablations_described", f"{PLAIN}, not rebalanced", PLAIN, 16, rps, 0) for rps in (64, 128)
@@ -104,7 +108,7 @@ def _more_gpus() -> Claim:
     )
 
 
-def _overhead() -> Claim:
+def _overhead(variants: Mapping[str, str]) -> Claim:
     def charged(name: str, line: str) -> list[Comparison]:
         part = f"ablations_{name}"
         return [_rates(part, f"{line}, overhead charged", line, 16, r, 1, 0.6) for r in (64, 128)]
@@ -115,17 +119,19 @@ def _overhead() -> Claim:
         "Scheduling overhead is why PREBLE takes 1.6 times as long on 16 GPUs: its decisions take 0.6 to 2.5 ms, "
         "a simple router's 0.2 to 0.5 ms.",
         "What it changes that PREBLE's decisions take as long as the paper says, and not no time",
-        _both(lambda name: charged(name, PLAIN)),
-        _both(lambda name: charged(name, "LOR")),
+        _each(variants, lambda name: charged(name, PLAIN)),
+        _each(variants, lambda name: charged(name, "LOR")),
     )
 
 
-def _variance() -> Claim:
-    lengths = {"released": ("released", "constant"), "described": ("two_point", "constant")}
+def _variance(variants: Mapping[str, str]) -> Claim:
+    mixes = {"released": ("released", "constant")}
+    usual = ("two_point", "constant")
 
     def of(name: str, line: str, expected: int) -> list[Comparison]:
         one, other = (
-            Side(f"variance_{name}", line, (*_at(8, 64), ("output_length", length))) for length in lengths[name]
+            Side(f"variance_{name}", line, (*_at(8, 64), ("output_length", length)))
+            for length in mixes.get(name, usual)
         )
         return [
             Comparison(one, other, _place(8, 64), f"{line}, lengths of high variance against 150 for all", expected)
@@ -136,12 +142,12 @@ def _variance() -> Claim:
         "Output lengths that vary hurt PREBLE",
         "Variance of output lengths hurts PREBLE.",
         "What it changes that lengths are drawn from the mix of highest variance, and are not all 150",
-        _both(lambda name: of(name, PLAIN, 1)),
-        _both(lambda name: of(name, "LOR", 0)),
+        _each(variants, lambda name: of(name, PLAIN, 1)),
+        _each(variants, lambda name: of(name, "LOR", 0)),
     )
 
 
-def _lengths() -> Claim:
+def _lengths(variants: Mapping[str, str]) -> Claim:
     published = {64: -0.1431, 128: -0.2889}
 
     def gain(part: str, suffix: str, expected: int = 0) -> list[Comparison]:
@@ -157,7 +163,7 @@ def _lengths() -> Claim:
         "Knowing output lengths gains 14 % and 29 %",
         "Knowing output lengths gains 14.31 % at 64 and 28.89 % at 128 requests/s on 8 GPUs.",
         "What knowing output lengths changes",
-        _both(lambda name: gain(f"lengths_{name}", "", -1)),
+        _each(variants, lambda name: gain(f"lengths_{name}", "", -1)),
         {
             "as released": (
                 *gain("ablations_released", ", oracle heard"),

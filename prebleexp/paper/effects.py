@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from prebleexp.intervals import mean_interval
+from prebleexp.intervals import relative_difference
 from prebleexp.report.summary import Row, Value
 
 METRIC = "norm_latency_mean_s"
@@ -85,20 +85,18 @@ def effect(
 ) -> Effect | None:
     """How much higher `one` is than `other`; None if they have no seed in common."""
     ones, others = one.rows(parts), other.rows(parts)
+    found = relative_difference(
+        *({seed: float(row[METRIC] or 0) for seed, row in rows.items()} for rows in (ones, others))
+    )
+    if found is None:
+        return None
     seeds = [seed for seed in ones if seed in others]
-    if not seeds:
-        return None
-    base = mean_interval([_value(others[seed]) for seed in seeds])[0]
-    if base == 0:
-        return None
-    mean, half = mean_interval([_value(ones[seed]) - _value(others[seed]) for seed in seeds])
     shares = [_share([rows[seed] for seed in seeds]) for rows in (ones, others)]
     known = [share for share in shares if share is not None]
     return Effect(
         where,
         what,
-        mean / base,
-        None if half is None else half / base,
+        *found,
         len(seeds),
         min(known, default=None),
         expected,
@@ -112,10 +110,6 @@ def overall(effects: Sequence[Effect]) -> Verdict:
     if not found:
         return Verdict.NOT_MEASURED
     return found.pop() if len(found) == 1 else Verdict.MIXED
-
-
-def _value(row: Row) -> float:
-    return float(row[METRIC] or 0)
 
 
 def _share(rows: Sequence[Row]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from prebleexp.metrics import NEITHER
 from prebleexp.paper.claims import VARIANTS, Claim, Comparison, claims
@@ -56,14 +56,16 @@ class Judged(Finding):
     """(variant, effect)"""
 
 
-def findings(parts: Mapping[str, Sequence[Row]]) -> list[Judged]:
-    """One for each claim. `parts` are the rows of the sweep `paper`, by part; what is missing is not measured."""
-    return [_finding(claim, parts) for claim in claims()]
+def findings(parts: Mapping[str, Sequence[Row]], variants: Mapping[str, str] = VARIANTS) -> list[Judged]:
+    """One for each claim. `parts` are the rows of a sweep, by part; what is missing is not measured. `variants`: how
+    the names of parts end, and what that means."""
+    return [judged(claim, parts, list(variants.values())) for claim in claims(variants)]
 
 
-def _finding(claim: Claim, parts: Mapping[str, Sequence[Row]]) -> Judged:
-    tests = {variant: _effects(claim.tests.get(variant, ()), parts) for variant in VARIANTS.values()}
-    causes = {variant: _effects(claim.causes.get(variant, ()), parts) for variant in VARIANTS.values()}
+def judged(claim: Claim, parts: Mapping[str, Sequence[Row]], variants: Sequence[str]) -> Judged:
+    """What the rows say of a claim, for each variant."""
+    tests = {variant: _effects(claim.tests.get(variant, ()), parts) for variant in variants}
+    causes = {variant: _effects(claim.causes.get(variant, ()), parts) for variant in variants}
     verdicts = tuple((variant, overall(found)) for variant, found in tests.items())
     sentences = [_result(claim, variant, found) for variant, found in tests.items()]
     sentences += [_cause(variant, found) for variant, found in causes.items() if found]
@@ -98,7 +100,18 @@ def answer(found: Sequence[Judged]) -> Answer:
         counts = [(verdicts.count(verdict), words) for verdict, words in SAID.items()]
         said.setdefault(listed([f"{count} {words}" for count, words in counts if count]), []).append(variant)
     parts = [f"{listed(of)}: {text}" for text, of in said.items()]
-    return Answer(f"Of the paper's {len(found)} claims, {'; '.join(parts)}.", "The paper's claim", variants, rows)
+    sentence = f"Of the paper's {len(found)} claims, {'; '.join(parts)}."
+    return Answer(f"{sentence} {_differ(found)}", "The paper's claim", variants, rows)
+
+
+def _differ(found: Sequence[Judged]) -> str:
+    """Of which claims the variants say something else."""
+    differing = [one.short for one in found if len({verdict for _, verdict in one.verdicts}) > 1]
+    if not differing:
+        return "They agree on all of them."
+    if len(differing) == len(found):
+        return "They differ on all of them."
+    return f"They differ on {len(differing)} of the {len(found)}: {listed([f'“{short}”' for short in differing])}."
 
 
 def _cell(verdict: Verdict, finding: Judged, variant: str) -> Cell:
@@ -111,8 +124,9 @@ def _cell(verdict: Verdict, finding: Judged, variant: str) -> Cell:
     return Cell(verdict.value, TONES[verdict], signed_range(min(sizes), max(sizes)))
 
 
-def overview(found: Sequence[Judged], drawings: Drawings) -> Figure:
-    """The effects behind all verdicts, a row for each claim, and what the paper published."""
+def overview(found: Sequence[Judged], drawings: Drawings, before: str = "") -> Figure:
+    """The effects behind all verdicts, a row for each claim, and what the paper published. The answer begins with
+    `before`."""
     variants = tuple(dict.fromkeys(variant for finding in found for variant, _ in finding.verdicts))
     rows = {
         variant: [
@@ -131,6 +145,7 @@ def overview(found: Sequence[Judged], drawings: Drawings) -> Figure:
     )
     tables = [finding.effects for finding in found]
     says = answer(found)
+    says = replace(says, sentence=f"{before} {says.sentence}".strip())
     panels, caption = dot_panels(rows, [says.sentence] * len(rows), measure, "claims", drawings)
     return Figure(
         name="claims",

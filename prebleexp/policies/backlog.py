@@ -47,18 +47,12 @@ def backlog(setup: Setup) -> Backlog:
 @compiled
 def lacks_room(mine: Backlog, view: View, request: int) -> int:
     """Whether routing the request may need more rows than there are."""
-    return prefix_records.lacks_room(mine.tree, _rows(view, request))
-
-
-@compiled
-def _rows(view: View, request: int) -> int:
-    """What routing it takes at most: two nodes, and links for each of its path, and for each that a split copies."""
-    return view.requests[request].segments + 4 + len(view.sent)
+    return prefix_records.lacks_room(mine.tree, prefix_records.rows_for(view, request))
 
 
 def with_more_room(mine: Any, view: Any, request: int) -> Backlog:
     value: Backlog = getattr(mine, "value", mine)
-    return value._replace(tree=prefix_records.with_more_room(value.tree, _rows(view, request)))
+    return value._replace(tree=prefix_records.with_more_room(value.tree, prefix_records.rows_for(view, request)))
 
 
 @compiled
@@ -115,7 +109,7 @@ def evicted(mine: Backlog, request: int, gpu: int, tokens: int) -> None:
 class Balancing(Policy):
     """A policy that remembers a backlog, of whose requests it takes up and adds each (`take_up`, `add`)."""
 
-    def start(self, setup: Setup) -> Backlog:
+    def start(self, setup: Setup) -> Any:
         return backlog(setup)
 
     def lacks_room(self, mine: Any, view: View, request: int) -> int:

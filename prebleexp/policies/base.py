@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.types import Setup
 from prebleexp.sources import Part
 
-__all__ = ["HOLD", "REFUSE", "Policy"]
+__all__ = ["HOLD", "REFUSE", "Policy", "Range", "tuned"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values of a setting that are worth a try."""
+
+    low: float | None
+    high: float | None
+    log: bool
+    among: tuple[Any, ...]
+
+
+def tuned(
+    default: Any, low: float | None = None, high: float | None = None, *, log: bool = False, among: tuple[Any, ...] = ()
+) -> Any:
+    """A field with this default that `+sweeps=tuning` tries: whole numbers or others from `low` to `high`, evenly or by
+    their logarithm, or one of `among`."""
+    return field(default=default, metadata={"tuned": Range(low, high, log, among)})
 
 
 @dataclass(frozen=True)
@@ -24,6 +42,8 @@ class Policy(Part):
 
     - `first_token(self, mine, view, request, now)`, `finished(self, mine, view, request, now)`: the request's first or
       last token has come; `view.requests[request]` says from which GPU, after how long, and how many there were
+      (none, where it gave up before the first, or was lost with its GPU)
+    - `changed(self, mine, view, gpu, now)`: the GPU is a candidate no longer, or again, with nothing in its cache
     - `stored(self, mine, view, request, gpu, tokens, now)`: the GPU's prefix cache holds so many leading tokens of the
       request's context
     - `evicted(self, mine, view, request, gpu, tokens, now)`: it dropped what lies beyond so many tokens of it
@@ -39,6 +59,12 @@ class Policy(Part):
     """
 
     compiled: ClassVar[bool] = True
+    routes_again: ClassVar[bool] = False
+    """whether it may be asked about a request again after `finished`, because its GPU was lost (faults.on_loss=retry):
+    what it remembers of requests must not assume that each was routed once"""
+    reports_ms: ClassVar[float] = 0.0
+    """how often it hears of queues, batches and memory of the GPUs, unless `reports_ms=` says otherwise; 0: it sees
+    them as they are"""
     reads_lengths: ClassVar[bool] = True
     """whether `expected_output` can change what it does; if not, `lengths` is not part of a run's key"""
     follows_running: ClassVar[bool] = False

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from prebleexp.checks import flag, is_number, one_of, require
-from prebleexp.policies.base import Policy
+from prebleexp.checks import flag, is_number, one_of, positive, require
+from prebleexp.policies.base import Policy, tuned
 from prebleexp.policies.e2_as_described import holdings, rules
 from prebleexp.policies.e2_as_described.memory import Memory, Settings, lacks_room, memory, with_more_room
 from prebleexp.sim.records import View
@@ -27,14 +27,14 @@ class E2(Policy):
     Raises InvalidInput, naming the field, for thresholds below 1 and shares that are none.
     """
 
-    window_s: float = 180.0
+    window_s: float = tuned(180.0, 10.0, 600.0, log=True)
     """H, over which requests count"""
-    rebalance_threshold: float | None = 1.5
+    rebalance_threshold: float | None = tuned(1.5, 1.0, 5.0)
     """Th: from this ratio of the most to the least loaded GPU on, prefixes are redirected; None: never"""
-    replicate_factor: float | None = 2.0
+    replicate_factor: float | None = tuned(2.0, 1.0, 5.0)
     """growth of a prefix's mean queueing delay, from the first to the second half of the window, from which on another
     GPU caches it as well; None: never"""
-    decode_heavy_hit_ratio: float | None = 0.7
+    decode_heavy_hit_ratio: float | None = tuned(0.7, 0.1, 1.0)
     """GPUs with at least this share of cached prompt tokens in the last 30 s are preferred when exploring; None: not"""
     eviction_cost: bool = True
     """whether the load has M"""
@@ -46,8 +46,7 @@ class E2(Policy):
     """sum the window anew for every load: slow, the same results (a check)"""
 
     def __post_init__(self) -> None:
-        valid = is_number(self.window_s) and self.window_s > 0
-        require(valid, "policy.window_s", self.window_s, "a number of seconds > 0")
+        positive("policy.window_s", self.window_s, "a number of seconds > 0")
         for name in ("rebalance_threshold", "replicate_factor"):
             value = getattr(self, name)
             valid = value is None or (is_number(value) and value >= 1)

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from prebleexp.policies import backlog
-from prebleexp.policies.backlog import Backlog, Balancing
-from prebleexp.policies.prefix_records import OUTPUT_UNIT
+from prebleexp.policies.alike import find_first_alike
+from prebleexp.policies.backlog import Balancing
+from prebleexp.policies.candidates import nth
+from prebleexp.policies.prefix_records import OUTPUT_UNIT, Tree
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, prefill_s
-from prebleexp.sim.records import View
+from prebleexp.sim.records import NONE, View
+from prebleexp.sim.types import Setup, records
 
 NS = 1e-9
+SLOTS = 64
+KNOWN = np.dtype([("request", np.int64), ("of", np.int64), ("seconds", np.float64)], align=True)
+"""What the cost model said last of something, for which request, counted from 1."""
+
+
+class Working(NamedTuple):
+    """`backlog.Backlog`, and …"""
+
+    tree: Tree
+    routed: Any
+    prefill: Any
+    output: Any
+    held: Any
+    prefills: Any
+    """… (`SLOTS`,) `KNOWN` of prefills of so many tokens, at their remainder, …"""
+    tokens: Any
+    """… and of output tokens in batches of so many"""
+    kinds: Any
+    """(GPUs,) the first GPU that is like each; -1: nobody has looked yet"""
 
 
 @dataclass(frozen=True)
@@ -26,13 +50,21 @@ class LeastWork(Balancing):
 
     follows_running: ClassVar[bool] = True
 
+    def start(self, setup: Setup) -> Any:
+        return Working(*backlog.backlog(setup), records(SLOTS, KNOWN), records(SLOTS, KNOWN), np.full(setup.gpus, NONE))
+
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        if mine.kinds[0] == NONE:
+            find_first_alike(view.costs, mine.kinds)
         leaf = backlog.take_up(mine, view, request)
-        length = view.requests[request].prompt_tokens
         best, least, best_prefill = view.candidates[0], -1.0, 0.0
-        for g in view.candidates:
-            prefill = prefill_s(view.costs[g], backlog.missing(mine, view, request, g), length)
-            work = work_s(mine, view, g, request, prefill)
+        for i in range(len(view.candidates)):
+            g = nth(view.candidates, len(view.sent), i)
+            load, to_come = queued_s(mine, view, g), to_come_s(mine, view, g, request)
+            if least >= 0.0 and load + to_come >= least:
+                continue  # whatever it holds of the prompt
+            prefill = own_s(mine, view, g, request)
+            work = load + prefill + to_come
             if least < 0.0 or work < least:
                 best, least, best_prefill = g, work, prefill
         backlog.add(mine, view, leaf, request, best, round(best_prefill / NS))
@@ -40,13 +72,53 @@ class LeastWork(Balancing):
 
 
 @compiled
-def work_s(mine: Backlog, view: View, g: int, request: int, prefill: float) -> float:
-    """What GPU g would have to do. An output token costs its share of a step that decodes what runs there and one
-    more request, each with a context like this one's."""
-    gpu, row, outstanding = view.gpus[g], view.requests[request], view.sent[g].outstanding
-    waiting = gpu.queued / outstanding if outstanding > 0 else 0.0
-    batch = gpu.running + 1
-    context = batch * row.prompt_tokens
-    token_s = decode_s(view.costs[g], batch, context, context, 1) / batch
-    to_come = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead) + row.expected_output
-    return mine.prefill[g] * NS * waiting + prefill + to_come * token_s
+def queued_s(mine: Working, view: View, g: int) -> float:
+    """What GPU g has still to prefill."""
+    queued = view.gpus[g].queued
+    if queued == 0:
+        return 0.0
+    outstanding = view.sent[g].outstanding
+    waiting = queued / outstanding if outstanding > 0 else 0.0
+    return float(mine.prefill[g] * NS * waiting)
+
+
+@compiled
+def to_come_s(mine: Working, view: View, g: int, request: int) -> float:
+    """Its share of the steps for what is still to come of outputs, this request's among them."""
+    gpu = view.gpus[g]
+    left = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead)
+    return float((left + view.requests[request].expected_output) * token_s(mine, view, g, request))
+
+
+# ---------------------------------------------------------------- what the cost model says
+# It is asked once a decision for all GPUs that are like the first candidate, hold as much and run as many.
+
+
+@compiled
+def own_s(mine: Any, view: View, g: int, request: int) -> float:
+    """The request's prefill on GPU g."""
+    missing, length = backlog.missing(mine, view, request, g), view.requests[request].prompt_tokens
+    if mine.kinds[g] != mine.kinds[view.candidates[0]]:
+        return prefill_s(view.costs[g], missing, length)
+    known = mine.prefills[missing % SLOTS]
+    if known.request != request + 1 or known.of != missing:
+        known.request, known.of, known.seconds = request + 1, missing, prefill_s(view.costs[g], missing, length)
+    return float(known.seconds)
+
+
+@compiled
+def token_s(mine: Working, view: View, g: int, request: int) -> float:
+    """What an output token costs on GPU g: its share of a step that decodes what runs there and one more request, each
+    with a context like this one's."""
+    batch, length = view.gpus[g].running + 1, view.requests[request].prompt_tokens
+    if mine.kinds[g] != mine.kinds[view.candidates[0]]:
+        return _token_s(view.costs[g], batch, length)
+    known = mine.tokens[batch % SLOTS]
+    if known.request != request + 1 or known.of != batch:
+        known.request, known.of, known.seconds = request + 1, batch, _token_s(view.costs[g], batch, length)
+    return float(known.seconds)
+
+
+@compiled
+def _token_s(cost: Any, batch: int, length: int) -> float:
+    return decode_s(cost, batch, batch * length, batch * length, 1) / batch

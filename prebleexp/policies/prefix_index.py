@@ -1,7 +1,9 @@
-"""What each GPU holds, as a router knows it: a radix tree over prompts with a set of GPUs at every node.
+"""What each GPU holds, as a router knows it: a radix tree over contexts with a set of GPUs at every node.
 
-Because a segment id stands for its whole path from the root, one comparison tells whether two prompts agree up to a
-segment. A GPU that holds a node holds what lies above it, unless it has said otherwise (`forget`).
+A context is a request's prompt and, if a later turn may bring it back, the answer. Because a segment id stands for its
+whole path from the root, one comparison tells whether two contexts agree up to a segment. A node may end within a
+segment: what lies behind it there is its `rest`. A GPU that holds a node holds what lies above it, unless it has said
+otherwise (`forget`).
 
 Its arrays are as large as a run can need; what is never written to takes no memory.
 """
@@ -13,26 +15,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NODES, SEGMENTS, View
+from prebleexp.sim.records import NODES, NONE, SEGMENTS, View
 from prebleexp.sim.types import Setup, records
 
 NODE = np.dtype(
     [
-        ("parent", np.int32),
-        ("owner", np.int32),  # a request whose prompt goes through the node …
-        ("segment", np.int32),  # … which ends behind this many of its segments
+        ("parent", np.int32),  # in the free list: the next free row
+        ("owner", np.int32),  # a request whose context goes through the node …
+        ("segment", np.int32),  # … which ends behind, or within, this segment of it, counted from 1
         ("tokens", np.int32),  # from the root through the node
+        ("first", np.int32),  # segment id that it begins with; -1: it begins within one
+        ("rest", np.int32),  # the node that goes on within the segment that it ends in; 0: none
     ],
     align=True,
 )
+
+ENDLESS = 1 << 30
+
+SPLITS = 2
+"""rows for each segment beyond its own: nodes that end within it, for GPUs that hold parts of it"""
 
 
 class PrefixIndex(NamedTuple):
     """Node 0 is the root."""
 
     nodes: Any
-    count: Any
-    """(1,) nodes so far"""
+    room: Any
+    """(2,) nodes that were ever used, first of the free list (0: none)"""
     holders: Any
     """(nodes, words) the GPUs that hold each, 64 a word"""
     begins: Any
@@ -42,13 +51,14 @@ class PrefixIndex(NamedTuple):
 
 
 def prefix_index(setup: Setup) -> PrefixIndex:
-    """An empty one for the requests of a run: each adds two nodes at most."""
-    size = 2 * setup.requests + 1
+    """An empty one for the requests of a run."""
+    ids = 1 + max(setup.segment_ids, int(setup.workload.answer_segment.max(initial=-1)) + 1)
+    size = (1 + SPLITS) * ids
     return PrefixIndex(
         records(size, NODE),
-        np.ones(1, np.int64),
+        np.array([1, 0]),
         np.zeros((size, -(-setup.gpus // 64)), np.int64),
-        np.zeros(setup.segment_ids, np.int32),
+        np.zeros(ids, np.int32),
         np.zeros(setup.gpus, np.int64),
     )
 
@@ -73,13 +83,18 @@ def matches(index: PrefixIndex, view: View, request: int, into: Any) -> None:
     """Write to into[g] how many leading tokens of the prompt GPU g holds."""
     for gpu in range(len(into)):
         into[gpu] = 0
-    node, tokens = _walk(index, view, request)
-    while node != 0:
-        for gpu in range(len(into)):
-            if into[gpu] == 0 and holds(index, node, gpu):
-                into[gpu] = tokens
-        node = int(index.nodes[node].parent)
-        tokens = int(index.nodes[node].tokens)
+    last, longest = _walk(index, view, request)
+    for word in range(index.holders.shape[1]):
+        node, tokens, found = last, longest, np.int64(0)
+        part = into[64 * word : 64 * word + 64]
+        while node != 0:
+            bits = index.holders[node, word] & ~found
+            if bits != 0:
+                found |= bits
+                for gpu in range(len(part)):  # a branch would be mispredicted
+                    part[gpu] |= tokens & -((bits >> gpu) & 1)
+            node = int(index.nodes[node].parent)
+            tokens = int(index.nodes[node].tokens)
 
 
 @compiled
@@ -91,40 +106,90 @@ def holds(index: PrefixIndex, node: int, gpu: int) -> bool:
 @compiled
 def insert(index: PrefixIndex, view: View, request: int, gpu: int) -> None:
     """From now on the GPU holds the whole prompt."""
+    store(index, view, request, gpu, view.requests[request].prompt_tokens)
+
+
+@compiled
+def store(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) -> None:
+    """From now on the GPU holds so many leading tokens of the request's context."""
     nodes, row = index.nodes, view.requests[request]
-    node, segment = 0, 0
-    while segment < row.segments:
-        first = int(view.prompts.ids[row.first_segment + segment])
-        child = int(index.begins[first])
+    if row.answer_segment == NONE:
+        tokens = min(tokens, int(row.prompt_tokens))
+    node, segment, depth = 0, 0, 0
+    while depth < tokens:
+        child = _child(index, view, row, node, segment, depth)
         if child == 0:
-            child = _new_node(index, node, request, int(row.segments), int(row.prompt_tokens), first)
+            child = _new_node(index, view, request, node, segment, depth, tokens)
+        if child == 0:
+            return  # no room: the GPU is believed to hold less than it does
         agreed = _agree(index, view, child, request, segment)
-        if agreed < nodes[child].segment:
-            child = _split(index, view, child, agreed, first)
+        reach = min(int(nodes[child].tokens), _end(view, row, agreed - 1), tokens)
+        if reach < nodes[child].tokens:
+            child = _split(index, view, child, reach)
+            if child == 0:
+                return
         _hold(index, child, gpu)
-        node, segment = child, agreed
+        _absorb(index, node, child)
+        node, depth = child, reach
+        segment = agreed if _end(view, row, agreed - 1) == depth else agreed - 1
 
 
 @compiled
 def forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) -> None:
-    """The GPU no longer holds what lies beyond so many tokens of the prompt."""
+    """The GPU no longer holds what lies beyond so many tokens of the request's context."""
     nodes, row = index.nodes, view.requests[request]
-    node, segment = 0, 0
-    while segment < row.segments:
-        first = int(view.prompts.ids[row.first_segment + segment])
-        child = int(index.begins[first])
+    node, segment, depth = 0, 0, 0
+    while segment < _segments(row):
+        child = _child(index, view, row, node, segment, depth)
         if child == 0:
             return
         agreed = _agree(index, view, child, request, segment)
-        kept = _segments_within(view, row, segment, agreed, tokens)
-        if segment < kept < nodes[child].segment:  # it keeps a part of the node
-            child, agreed = _split(index, view, child, kept, first), kept
-        elif agreed < nodes[child].segment:
-            return  # the node is another prompt's
-        if kept <= segment and holds(index, child, gpu):
+        end = min(_end(view, row, agreed - 1), _end(view, view.requests[nodes[child].owner], agreed - 1))
+        if end < nodes[child].tokens:
+            _absorb(index, node, child)
+            return  # the node is another context's
+        if tokens < nodes[child].tokens and holds(index, child, gpu):
+            if depth < tokens:  # it keeps a part of the node
+                upper = _split(index, view, child, tokens)
+                if upper != 0:
+                    _absorb(index, node, upper)
+                    node = upper
             index.holders[child, gpu >> 6] ^= np.int64(1) << np.int64(gpu & 63)
-            index.held[gpu] -= nodes[child].tokens - nodes[node].tokens
-        node, segment = child, agreed
+            index.held[gpu] -= nodes[child].tokens - nodes[nodes[child].parent].tokens
+        _absorb(index, node, child)
+        node, depth = child, int(nodes[child].tokens)
+        segment = agreed if end == depth else agreed - 1
+
+
+# ---------------------------------------------------------------- contexts
+@compiled
+def _segments(row: Any) -> int:
+    """Of a request's context."""
+    return int(row.segments) + int(row.answer_segment != NONE)
+
+
+@compiled
+def _id(view: View, row: Any, segment: int) -> int:
+    return int(view.prompts.ids[row.first_segment + segment]) if segment < row.segments else int(row.answer_segment)
+
+
+@compiled
+def _end(view: View, row: Any, segment: int) -> int:
+    """Tokens from the context's beginning to the segment's end. An answer has no end: only prompts with it know it."""
+    return int(view.prompts.ends[row.first_segment + segment]) if segment < row.segments else ENDLESS
+
+
+@compiled
+def _segment_at(view: View, row: Any, low: int, tokens: int) -> int:
+    """The first segment, not before `low`, that ends behind so many tokens or beyond."""
+    high = int(row.segments)
+    while low < high:
+        middle = (low + high) >> 1
+        if view.prompts.ends[row.first_segment + middle] < tokens:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 # ---------------------------------------------------------------- the tree
@@ -132,33 +197,42 @@ def forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) 
 def _walk(index: PrefixIndex, view: View, request: int) -> tuple[int, int]:
     """How far the prompt goes along the tree: (the last node that it enters, tokens that agree)."""
     nodes, row = index.nodes, view.requests[request]
-    node, segment = 0, 0
-    while segment < row.segments:
+    node, segment, depth = 0, 0, 0
+    while depth < row.prompt_tokens:
         view.work[NODES] += 1
-        child = int(index.begins[view.prompts.ids[row.first_segment + segment]])
+        child = _child(index, view, row, node, segment, depth)
         if child == 0:
             break
         agreed = _agree(index, view, child, request, segment)
-        if agreed < nodes[child].segment:
-            return child, int(view.prompts.ends[row.first_segment + agreed - 1])
-        node, segment = child, agreed
-    return node, int(nodes[node].tokens)
+        reach = min(_end(view, row, agreed - 1), int(row.prompt_tokens))
+        if reach < nodes[child].tokens:
+            return child, reach
+        node, depth = child, int(nodes[child].tokens)
+        segment = agreed if reach == depth else agreed - 1
+    return node, depth
+
+
+@compiled
+def _child(index: PrefixIndex, view: View, row: Any, node: int, segment: int, depth: int) -> int:
+    """The node behind `node` on the context's path, whose next token lies in `segment`; 0: none."""
+    within = depth > (_end(view, row, segment - 1) if segment > 0 else 0)
+    return int(index.nodes[node].rest) if within else int(index.begins[_id(view, row, segment)])
 
 
 @compiled
 def _agree(index: PrefixIndex, view: View, node: int, request: int, segment: int) -> int:
-    """How many segments of the prompt agree with the path through `node`, which it enters behind `segment` of them."""
-    ids, row = view.prompts.ids, view.requests[request]
-    mine, other = row.first_segment, view.requests[index.nodes[node].owner].first_segment
-    end = min(int(index.nodes[node].segment), int(row.segments))
+    """How many segments of the context agree with the path through `node`, which it enters in `segment`; the last may
+    reach beyond the node."""
+    mine, other = view.requests[request], view.requests[index.nodes[node].owner]
+    end = min(int(index.nodes[node].segment), _segments(mine))
     view.work[SEGMENTS] += 1
-    if ids[mine + end - 1] == ids[other + end - 1]:
+    if _id(view, mine, end - 1) == _id(view, other, end - 1):
         return end
     low = segment + 1  # these agree; `end` do not
     while end - low > 1:
         middle = (low + end) >> 1
         view.work[SEGMENTS] += 1
-        if ids[mine + middle - 1] == ids[other + middle - 1]:
+        if _id(view, mine, middle - 1) == _id(view, other, middle - 1):
             low = middle
         else:
             end = middle
@@ -166,36 +240,84 @@ def _agree(index: PrefixIndex, view: View, node: int, request: int, segment: int
 
 
 @compiled
-def _segments_within(view: View, row: Any, first: int, last: int, tokens: int) -> int:
-    """Of the segments of a prompt from `first` to `last`, behind how many it is at most `tokens` long."""
-    while first < last and view.prompts.ends[row.first_segment + first] <= tokens:
-        first += 1
-    return first
-
-
-@compiled
-def _new_node(index: PrefixIndex, parent: int, owner: int, segment: int, tokens: int, first: int) -> int:
-    node = int(index.count[0])
-    index.count[0] += 1
+def _new_node(index: PrefixIndex, view: View, request: int, parent: int, segment: int, depth: int, tokens: int) -> int:
+    """A leaf below `parent`, whose next token lies in `segment` of the context; 0: no room."""
+    node, row = _take(index), view.requests[request]
+    if node == 0:
+        return 0
     record = index.nodes[node]
-    record.parent, record.owner, record.segment, record.tokens = parent, owner, segment, tokens
-    index.begins[first] = node
+    record.parent, record.owner, record.tokens, record.rest = parent, request, tokens, 0
+    record.segment = _segment_at(view, row, segment, tokens) + 1
+    if depth > (_end(view, row, segment - 1) if segment > 0 else 0):
+        record.first = NONE
+        index.nodes[parent].rest = node
+    else:
+        record.first = _id(view, row, segment)
+        index.begins[record.first] = node
     return node
 
 
 @compiled
-def _split(index: PrefixIndex, view: View, lower: int, segment: int, first: int) -> int:
-    """Cut `lower` so that its upper part, which is returned and held by the same GPUs, ends behind `segment`
-    segments."""
-    record = index.nodes[lower]
+def _split(index: PrefixIndex, view: View, lower: int, tokens: int) -> int:
+    """Cut `lower` so that its upper part, which is returned and held by the same GPUs, has so many tokens from the
+    root on; 0: no room."""
+    nodes, upper = index.nodes, _take(index)
+    if upper == 0:
+        return 0
+    record, above = nodes[lower], nodes[upper]
     row = view.requests[record.owner]
-    tokens = int(view.prompts.ends[row.first_segment + segment - 1])
-    upper = _new_node(index, int(record.parent), int(record.owner), segment, tokens, first)
+    segment = _segment_at(view, row, 0, tokens)
+    above.parent, above.owner, above.segment, above.tokens = record.parent, record.owner, segment + 1, tokens
+    above.first, above.rest = record.first, 0
+    _point(index, upper)
     for word in range(index.holders.shape[1]):
         index.holders[upper, word] = index.holders[lower, word]
     record.parent = upper
-    index.begins[view.prompts.ids[row.first_segment + segment]] = lower
+    if _end(view, row, segment) > tokens:
+        above.rest, record.first = lower, NONE
+    else:
+        record.first = _id(view, row, segment + 1)
+        index.begins[record.first] = lower
     return upper
+
+
+@compiled
+def _absorb(index: PrefixIndex, upper: int, lower: int) -> None:
+    """Take two nodes within a segment for one, where the same GPUs hold both."""
+    nodes = index.nodes
+    if nodes[upper].rest != lower or lower == 0:
+        return
+    for word in range(index.holders.shape[1]):
+        if index.holders[upper, word] != index.holders[lower, word]:
+            return
+    nodes[lower].parent, nodes[lower].first = nodes[upper].parent, nodes[upper].first
+    _point(index, lower)
+    nodes[upper].parent = index.room[1]
+    index.room[1] = upper
+
+
+@compiled
+def _point(index: PrefixIndex, node: int) -> None:
+    """Let what leads to where the node begins lead to it."""
+    record = index.nodes[node]
+    if record.first != NONE:
+        index.begins[record.first] = node
+    else:
+        index.nodes[record.parent].rest = node
+
+
+@compiled
+def _take(index: PrefixIndex) -> int:
+    """A row that is free, held by nobody; 0: none."""
+    node = int(index.room[1])
+    if node != 0:
+        index.room[1] = index.nodes[node].parent
+    elif index.room[0] < len(index.nodes):
+        node = int(index.room[0])
+        index.room[0] += 1
+    for word in range(index.holders.shape[1]):
+        index.holders[node, word] = 0
+    return node
 
 
 @compiled

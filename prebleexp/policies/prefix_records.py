@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NONE
+from prebleexp.sim.records import NONE, View
 from prebleexp.sim.types import Setup, records
 
 NODE = [
@@ -63,6 +63,7 @@ OUTPUT_UNIT = 1024
 
 FIRST_ROWS = 1 << 14
 """that there is room for at first, at most"""
+FOUND = 1 << 16
 LINE = 64
 """bytes of a cache line"""
 
@@ -75,6 +76,8 @@ class Tree(NamedTuple):
     begins: Any
     """(segment ids,) the node whose edge begins with a segment; 0: none. An id stands for its path from the root, so
     that there is one at most, and it is a child of the node that the path before it ends with"""
+    links: Any
+    """(`FOUND`,) where links were found of late (see `prefix_tree.find_link`)"""
 
 
 GROWS_WITH = {"rows": ("accounts", "recomputed"), "prefixes": ("order", "costs")}
@@ -111,10 +114,17 @@ def tree(setup: Setup, row: np.dtype[Any], control: np.dtype[Any]) -> Tree:
     root.parent = root.owner = root.prefix = root.gpu = root.next = NONE
     one.free_row = one.free_prefix = one.first_prefix = one.last_prefix = NONE
     one.rows, one.free_rows, one.free_prefixes = 1, size - 1, size
-    return Tree(one, rows, np.zeros(setup.segment_ids, np.int32))
+    return Tree(one, rows, np.zeros(setup.segment_ids, np.int32), np.zeros(FOUND, np.int32))
 
 
 # ---------------------------------------------------------------- room
+@compiled
+def rows_for(view: View, request: int) -> int:
+    """What routing a request takes at most: two nodes, and links for each of its path, and for each that a split
+    copies."""
+    return view.requests[request].segments + 4 + len(view.sent)
+
+
 @compiled
 def lacks_room(tree: Any, rows: int) -> int:
     """Whether what takes so many rows at most, and one prefix, may need more of them than there are."""

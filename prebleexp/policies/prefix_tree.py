@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.policies.prefix_records import OUTPUT_UNIT
+from prebleexp.policies.prefix_records import FOUND, OUTPUT_UNIT
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NODES, NONE, SEGMENTS, View
+
+SPREAD = 257
+"""places in `Tree.links` between those of two nodes that follow on one another"""
 
 
 @compiled
@@ -47,10 +50,20 @@ def give_back(tree: Any, row: int) -> None:
 
 @compiled
 def find_link(tree: Any, node: int, gpu: int) -> int:
-    """The node's link for `gpu`, or -1."""
-    link = node
-    while link != NONE and tree.rows[link].gpu != gpu:
-        link = int(tree.rows[link].next)
+    """The node's link for `gpu`, or -1. A prefix that many share has a link for every GPU: where each was found last is
+    noted, which is looked at first, and is right if that is such a link still."""
+    rows, first = tree.rows, tree.rows[node]
+    if first.gpu == gpu:
+        return node
+    place = (node * SPREAD + gpu) & (FOUND - 1)
+    link = int(tree.links[place])
+    if rows[link].gpu == gpu and rows[link].segment == 0 and rows[link].parent == node:
+        return link
+    link = int(first.next)
+    while link != NONE and rows[link].gpu != gpu:
+        link = int(rows[link].next)
+    if link != NONE:
+        tree.links[place] = link
     return link
 
 
@@ -69,6 +82,7 @@ def link_to(tree: Any, node: int, gpu: int) -> int:
     record.parent, record.segment, record.gpu, record.next = node, 0, gpu, first.next
     record.serves = record.active = 0
     first.next = link
+    tree.links[(node * SPREAD + gpu) & (FOUND - 1)] = link
     return link
 
 

@@ -18,12 +18,14 @@ class Random(Policy):
     """Every GPU with the same probability.
 
     The draws are those of Python's `random.Random(seed).randint(0, gpus − 1)`, one a routed request, as in the
-    release (which always seeds with 42).
+    release (which always seeds with 42). Where not all GPUs are candidates, those beyond their number are passed over;
+    requests that are routed again get the first draws once more.
     """
 
     seed: int | None = None
     """None: the run's seed"""
 
+    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -35,8 +37,11 @@ class Random(Policy):
         return np.concatenate([[0], draws])
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        mine[0] += 1
-        return view.candidates[mine[mine[0]]]
+        for _ in range(1, len(mine)):
+            mine[0] = mine[0] % (len(mine) - 1) + 1
+            if mine[mine[0]] < len(view.candidates):
+                return view.candidates[mine[mine[0]]]
+        return view.candidates[0]
 
 
 def python_randints(seed: int, below: int, count: int) -> Longs:

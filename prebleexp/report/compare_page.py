@@ -16,10 +16,10 @@ from prebleexp.report.wording import number, plain, short
 
 
 def render(
-    found: Comparison, a: str, b: str, command: str, fail_if: str, broken: Sequence[str], losses: Sequence[str] = ()
+    found: Comparison, a: str, b: str, command: str, fail_if: str, broken: Sequence[str], notes: Sequence[str] = ()
 ) -> str:
-    """The page's HTML; `broken` says which cells are beyond the limit `fail_if`, `losses` which requests were not
-    served."""
+    """The page's HTML; `broken` says which cells are beyond the limit `fail_if`, `notes` what a reader must know: which
+    requests were not served, of which sweeps runs were pooled."""
     metric, shares = DECLARED[found.metric], lossy(found)
     names = axes(found)
     columns = [Column(name, all(not isinstance(cell.place.get(name), str) for cell in found.cells)) for name in names]
@@ -36,7 +36,7 @@ def render(
         metric=found.metric,
         words=metric.words,
         meaning=metric.meaning,
-        losses=[as_text([line]) for line in losses],
+        notes=[as_text([line]) for line in notes],
         differs=[(name, plain(of_a), plain(of_b)) for name, (of_a, of_b) in found.differs.items()],
         common={name: plain(value) for name, value in found.common.items() if value is not None},
         left_out=found.left_out,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prebleexp.intervals import mean_interval
+from prebleexp.intervals import relative_difference
 from prebleexp.report.summary import Point
 from prebleexp.report.wording import signed_percent
 
@@ -28,12 +28,8 @@ class Difference:
 
 def between(one: Point, other: Point, *, where: str, names: tuple[str, str]) -> Difference | None:
     """None if they have no seed in common, or nothing to compare with."""
-    common = [seed for seed in one.values if seed in other.values]
-    base = sum(other.values[seed] for seed in common) / len(common) if common else 0.0
-    if not base:
-        return None
-    mean, half = mean_interval([one.values[seed] - other.values[seed] for seed in common])
-    return Difference(where, *names, mean / base, None if half is None else abs(half / base))
+    found = relative_difference(one.values, other.values)
+    return None if found is None else Difference(where, *names, *found)
 
 
 def span(found: Sequence[Difference]) -> str:

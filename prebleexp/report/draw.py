@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from prebleexp.report.canvas import LETTER_IN, drawn, quiet
-from prebleexp.report.palette import Style
+from prebleexp.report.palette import INK, Style
 from prebleexp.report.wording import tick
 
 if TYPE_CHECKING:
@@ -79,6 +79,23 @@ class Scales:
         return cls(tuple(xs), x_log2, x_limits, False, (min(0.0, min(ends)), top))
 
 
+@dataclass(frozen=True)
+class Span:
+    """A part of x."""
+
+    style: Style
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Across:
+    """A dashed line across a panel, such as a target, and what is marked on it."""
+
+    y: float
+    spans: tuple[Span, ...] = ()
+
+
 def rows_of(name: str) -> list[str]:
     """A direct label, broken between words."""
     return textwrap.wrap(name, LABEL_LETTERS, break_long_words=False, break_on_hyphens=False) or [name]
@@ -90,7 +107,16 @@ def labels_fit(names: Sequence[str]) -> bool:
     return len(rows) <= MOST_LABEL_ROWS and all(len(row) <= LABEL_LETTERS for row in rows)
 
 
-def panel(lines: Sequence[Line], scales: Scales, *, name: str, title: str, description: str, labelled: bool) -> Markup:
+def panel(
+    lines: Sequence[Line],
+    scales: Scales,
+    *,
+    name: str,
+    title: str,
+    description: str,
+    labelled: bool,
+    across: Across | None = None,
+) -> Markup:
     """The drawing, for a page. `labelled` writes the lines' names at their ends."""
 
     def draw(figure: Figure) -> None:
@@ -101,6 +127,11 @@ def panel(lines: Sequence[Line], scales: Scales, *, name: str, title: str, descr
         _scale(axes, scales)
         for line in lines:
             _draw(axes, line, scales, min(0.14, 0.4 / len(lines)))
+        if across is not None:
+            axes.axhline(across.y, color=INK[0], linewidth=1, linestyle="--")
+            for span in across.spans:
+                ends = [span.low, span.high]
+                axes.plot(ends, [across.y] * 2, color=span.style.light, linewidth=5, alpha=0.7, solid_capstyle="butt")
         if labelled:
             _label(figure, axes, lines, scales)
 

@@ -17,21 +17,12 @@ from prebleexp.report.dots import Dot, DotRow
 from prebleexp.report.draw import Line, Scales, labels_fit
 from prebleexp.report.drawings import Drawings
 from prebleexp.report.measure import Measure
-from prebleexp.report.measures import Drawing, drawing
+from prebleexp.report.measures import Drawing, Others, drawing
 from prebleexp.report.palette import STYLES, Style, styles
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
 from prebleexp.report.wording import axis_label, condition, conditions, interval, lower_first, percent, plain, slug
 
 MOST_PANELS = 24
-OTHERS = {
-    "ttft_p99_s": (
-        "TTFT p99, s",
-        "Time to first token that 99 % of a run's requests stay below; mean over the seeds. Requests without a first "
-        "token are not in it.",
-    ),
-    "hit_ratio": ("hit ratio", "Prompt tokens found in the prefix cache over all prompt tokens of all prefills."),
-}
-"""metrics that every table has too: (words, meaning)"""
 
 
 @dataclass(frozen=True)
@@ -139,11 +130,10 @@ def figure(
     make = _dots if how.dots else _curves
     panels, legend, caption = make(shown, how, where, measure, own_name, drawings or Drawings())
     answer = how.answer(found, where, measure)
-    against = measure.against if where.x == "rps" or not measure.against.startswith("request") else axis_label(where.x)
     return Figure(
         name=own_name,
         number=number,
-        title=title or f"{measure.title} against {lower_first(against)}",
+        title=title or f"{measure.title} {_over(found, where, measure.against)}",
         command=command,
         x=measure.label if how.dots else axis_label(where.x),
         y="" if how.dots else measure.label,
@@ -154,9 +144,18 @@ def figure(
         left_out=0 if how.main else len(by_panel) - len(shown),
         legend=legend,
         caption=f"{caption}{how.note}",
-        table=_table(found, where, measure),
-        data=_data(found, where, measure),
+        table=_table(found, where, measure, how.others),
+        data=_data(found, where, measure, how.others),
     )
+
+
+def _over(found: Sequence[Point], where: Layout, against: str = "request rate") -> str:
+    """What a quantity is drawn against, `against` unless another axis is x; of a single x, where."""
+    values = list(dict.fromkeys(point.at[where.x] for point in found))
+    if len(values) == 1:
+        return f"{'on' if where.x == 'gpus' else 'at'} {condition(where.x, values[0])}"
+    known = where.x == "rps" or not against.startswith("request")
+    return f"against {lower_first(against if known else axis_label(where.x))}"
 
 
 Shown = Sequence[tuple[str, Sequence[Point]]]
@@ -185,7 +184,7 @@ def _curves(
             lines[i],
             scale,
             name=f"{name.replace('_', '-')}-{i + 1}",
-            title=f"{title}: {measure.words} against {lower_first(axis_label(where.x))}",
+            title=f"{title}: {measure.words} {_over(members, where)}",
             description=how.answer(members, where, measure).sentence,
             labelled=labelled,
         )
@@ -263,7 +262,9 @@ def dot_panels(
         panels.append(Panel(title, drawings.kept(make), width * POINTS, dots.height_in(of_panel, width) * POINTS))
     out = any(not ends[0] <= dot.value <= ends[1] for of_panel in rows.values() for row in of_panel for dot in row.dots)
     far = " An arrow has the number of a dot that lies beyond the axis." if out else ""
-    return panels, f"Bars are 95 % confidence intervals over seeds.{far}"
+    known = any(dot.half_width is not None for of_panel in rows.values() for row in of_panel for dot in row.dots)
+    bars = "Bars are 95 % confidence intervals over seeds." if known else "One seed, so there are no intervals."
+    return panels, f"{bars}{far}"
 
 
 def _named(point: Point, where: Layout) -> str:
@@ -287,9 +288,9 @@ def _caption(shown: Shown, scales: Scales, by_row: bool) -> str:
     return " ".join(said)
 
 
-def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
+def _table(found: Sequence[Point], where: Layout, measure: Measure, others: Others) -> Table:
     axes = tuple(Column(axis, all(not isinstance(p.at[axis], str) for p in found)) for axis in where.axes)
-    others = {metric: words for metric, words in OTHERS.items() if metric != measure.metric}
+    others = {metric: words for metric, words in others.items() if metric != measure.metric}
     return Table(
         columns=(
             *axes,
@@ -317,17 +318,17 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure) -> Table:
     )
 
 
-def _data(found: Sequence[Point], where: Layout, measure: Measure) -> Data:
+def _data(found: Sequence[Point], where: Layout, measure: Measure, others: Others) -> Data:
     measured = (measure.metric, "half_width_95", "seeds", "runs")
-    others = [metric for metric in OTHERS if metric != measure.metric]
-    names = [name for metric in others for name in (metric, f"{metric}_half_width_95")]
+    shown = [metric for metric in others if metric != measure.metric]
+    names = [name for metric in shown for name in (metric, f"{metric}_half_width_95")]
     rows = (
         (
             *(point.at[axis] for axis in where.axes),
             *(point.interval_of(point.metric) or (None, None)),
             len(point.values),
             len(point.rows),
-            *(number for metric in others for number in point.interval_of(metric) or (None, None)),
+            *(number for metric in shown for number in point.interval_of(metric) or (None, None)),
             point.share("n_finished", "n_requests"),
         )
         for point in found

@@ -191,16 +191,23 @@ def _times(found: Found, measure: Measure) -> str:
 def _clause(found: Found, others: Sequence[str], where: Layout, measure: Measure) -> str:
     """What the best line is, compared with these: all over x, up to some x and then, or in how many places."""
     sure = [(x, one) for x, one in found if one.sure]
-    than = listed(list(others)) if measure.is_time else listed([f"{name}'s" for name in others])
+    told = [name for name in others if any(one.other == name for _, one in sure)]
     if not sure:
-        return f"within the noise of {than}"
+        return f"within the noise of {_than(others, measure)}"
+    if len(told) < len(others):
+        apart = [(x, one) for x, one in found if one.other in told]
+        rest = _than([name for name in others if name not in told], measure)
+        return f"{_clause(apart, told, where, measure)}, and within the noise of {rest}"
+    than = _than(others, measure)
     words = {sign: measure.words_for(sign) for sign in (-1, 1)}
     signs = {_sign(one) for _, one in sure}
     noise = len(found) - len(sure)
-    quiet = f" ({noise} of {len(found)} comparisons are within the noise)" if noise else ""
+    is_or_are = "is" if noise == 1 else "are"
+    quiet = f" ({noise} of {len(found)} comparisons {is_or_are} within the noise)" if noise else ""
     if len(signs) == 1:
         sign = signs.pop()
-        return f"{span([one for _, one in sure])} {words[sign]} than {than}{quiet}"
+        only = f" with {sure[0][1].where}" if noise and len(sure) == 1 else ""
+        return f"{span([one for _, one in sure])} {words[sign]} than {than}{only}{quiet}"
     turn = _turn(sure)
     if turn is not None:
         before, after = ([one for x, one in sure if (x in turn) is early] for early in (True, False))
@@ -219,6 +226,10 @@ def _clause(found: Found, others: Sequence[str], where: Layout, measure: Measure
         f"{words[mostly]} than {than} in {len(often)} of {len(found)} comparisons, by {span(often)}, and "
         f"{words[-mostly]} in {len(rarely)}, by {span(rarely)} (most: {worst.where}, than {worst.other})"
     )
+
+
+def _than(names: Sequence[str], measure: Measure) -> str:
+    return listed(list(names)) if measure.is_time else listed([f"{name}'s" for name in names])
 
 
 def _turn(sure: Found) -> list[Value] | None:

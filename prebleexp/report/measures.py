@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from prebleexp.errors import unknown
 from prebleexp.metrics import METRICS
+from prebleexp.report import cliff, ranking, tuning, worth
 from prebleexp.report.answer import Answer
 from prebleexp.report.headline import changes, headline
 from prebleexp.report.measure import Measure, of_metric
@@ -35,6 +36,18 @@ OVERHEAD = Measure(
     "What a routing decision takes: the work that the policy counts, at the costs that were fitted to the paper's "
     "figure 1C (conf/overhead/).",
 )
+
+
+Others = Mapping[str, tuple[str, str]]
+"""metrics that a table has too: (words, meaning)"""
+USUAL: Others = {
+    "ttft_p99_s": (
+        "TTFT p99, s",
+        "Time to first token that 99 % of a run's requests stay below; mean over the seeds. Requests without a first "
+        "token are not in it.",
+    ),
+    "hit_ratio": ("hit ratio", "Prompt tokens found in the prefix cache over all prompt tokens of all prefills."),
+}
 
 
 def as_they_are(rows: Sequence[Row]) -> list[Row]:
@@ -66,12 +79,41 @@ class Drawing:
     """of dots, the only panel that is drawn; a thin line goes from the least to the greatest of the others"""
     note: str = ""
     """for the caption"""
+    others: Others = field(default_factory=lambda: USUAL)
 
 
+RANKING = Drawing(
+    ranking.DISTANCE,
+    ranking.with_distance,
+    where=ranking.WHERE,
+    answer=ranking.answer,
+    dots=True,
+    main=ranking.ALL,
+    note=" Thin lines go from the kind of cluster that suits a router best to the one that suits it worst.",
+    others=ranking.WHY,
+)
 DRAWINGS: Mapping[str, Drawing] = {
     "latency_against_rate": Drawing(NORM_LATENCY),
     "ttft_against_rate": Drawing(TTFT),
     "overhead_against_rate": Drawing(OVERHEAD),
+    "ranking": RANKING,
+    "sessions": replace(RANKING, answer=worth.answer),
+    "reuse": Drawing(
+        cliff.REUSE,
+        cliff.reuse,
+        where=cliff.WHERE,
+        answer=cliff.answer,
+        dots=True,
+        others={},
+    ),
+    "tuning": Drawing(
+        tuning.CHANGE,
+        tuning.with_change,
+        where=tuning.WHERE,
+        answer=tuning.answer,
+        dots=True,
+        note=tuning.NOTE,
+    ),
 }
 
 

@@ -13,11 +13,15 @@ SPECS = {
     "policy": "Which GPU a request is sent to.",
     "lengths": "What the policy is told of output lengths.",
     "overhead": "What a routing decision takes.",
-    "engine": "How a GPU batches, queues and caches: continuous batching with a radix tree of prefixes.",
+    "engine": "How a GPU batches, queues and caches: continuous batching, and a cache of prefixes.",
     "hardware": "What a prefill or a decode step costs, and how much KV fits.",
     "workload": "Where requests come from. The same seed gives every policy the same requests.",
+    "cluster": "GPUs of one kind, or groups of several.",
+    "faults": "What happens to GPUs: lost, slow, drained.",
+    "slo": "What is promised: limits on requests, and for which share of them they hold.",
     "output_length": "How many tokens requests generate.",
 }
+SUPPORT = "hardware.support"
 SHOWN = 80
 """letters of a value"""
 
@@ -31,6 +35,8 @@ class Section:
 def methods(rows: Sequence[Row]) -> list[Section]:
     """The cluster as these rows have it, and the definitions of the metrics they have."""
     cluster = [(spec, f"{SPECS[spec]} {_choices(spec, rows)}") for spec in SPECS if any(spec in row for row in rows)]
+    believed = _believed(rows)
+    cluster += [("step times", f"How far they can be believed. Here: {believed}.")] if believed else []
     for name in ("duration_s", "horizon"):
         values = list(dict.fromkeys(plain(row[name]) for row in rows if name in row))
         if values:
@@ -46,7 +52,9 @@ def _choices(spec: str, rows: Sequence[Row]) -> str:
     found = []
     for name in dict.fromkeys(row.get(spec) for row in rows):
         members = [row for row in rows if row.get(spec) == name]
-        fields = [column for column in members[0] if column.startswith(f"{spec}.")]
+        # of what a field is composed of, as hardware.gpu.hbm_gb_s, its name is enough
+        own = [column for column in members[0] if column.startswith(f"{spec}.") and column != SUPPORT]
+        fields = [column for column in own if column.count(".") == 1]
         fixed = []
         for field in fields:
             values = {row.get(field) for row in members}
@@ -55,3 +63,15 @@ def _choices(spec: str, rows: Sequence[Row]) -> str:
                 fixed.append(f"{field.removeprefix(f'{spec}.')}={text}")
         found.append(f"{plain(name)} ({', '.join(fixed)})" if fixed else plain(name))
     return f"Here: {'; '.join(found)}."
+
+
+def _believed(rows: Sequence[Row]) -> str:
+    """What each choice of hardware says of its step times, once for all choices that say the same."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get(SUPPORT):
+            made_of = (row.get("hardware"), row.get("hardware.gpu"), row.get("hardware.model"))
+            name = " ".join(str(one) for one in made_of if one)
+            said = names.setdefault(str(row[SUPPORT]), [])
+            said += [name] if name not in said else []
+    return "; ".join(f"{listed(those)}: {support}" for support, those in names.items())

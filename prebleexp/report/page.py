@@ -6,9 +6,9 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from prebleexp import sources
 from prebleexp.experiment import durable
 from prebleexp.losses import unserved
 from prebleexp.report import explorer, export, frame
@@ -35,6 +35,7 @@ class Sweep:
     """the composed base configuration, as YAML"""
     axes: tuple[str, ...]
     """the swept keys, in order"""
+    kind: str = "sweep"
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,15 @@ class Report:
     rows: Sequence[Row]
     figures: Sequence[Figure]
     findings: Sequence[Finding] = ()
+    findings_title: str = "The claims one by one"
     note: str = ""
     """how the findings' effects are measured"""
     failures: Sequence[Row] = ()
     provenance: Mapping[str, Value] | None = None
     parts: Sequence[str] = ()
     """those that the explorer starts with"""
+    measure: str = "norm_latency_mean_s"
+    """likewise"""
 
 
 class Unchanged:
@@ -111,18 +115,19 @@ def render(report: Report) -> str:
         figures=report.figures,
         findings=report.findings,
         findings_note=report.note,
+        findings_title=report.findings_title,
         facts=_facts(list(runs.values()), report.failures),
         failures=_failures(report.failures, report.sweep.axes),
         methods=methods(list(runs.values())),
         provenance={name: plain(value) for name, value in _provenance(report).items()},
         files={one.name: [f"{one.name}.{kind}" for kind in export.FORMATS] for one in report.figures},
-        runs=explorer.packed(report.rows, report.sweep.axes, parts=report.parts) if report.rows else "",
+        runs=explorer.packed(report.rows, report.sweep.axes, report.measure, report.parts) if report.rows else "",
     )
 
 
 def _contents(report: Report) -> list[tuple[str, str]]:
     """The sections of the page: ids and names."""
-    of_first = ("findings", "The claims one by one") if report.findings else ("numbers", "Numbers")
+    of_first = ("findings", report.findings_title) if report.findings else ("numbers", "Numbers")
     figures = [(one.name, f"{one.number}. {one.title}" if one.number else one.title) for one in report.figures[1:]]
     explorer = [("explorer", "Explorer")] if report.rows else []
     failures = [("failures", "Runs that failed")] if report.failures else []
@@ -155,10 +160,5 @@ def _failures(failures: Sequence[Row], axes: Sequence[str]) -> Table:
 
 
 def _provenance(report: Report) -> dict[str, Value]:
-    found: dict[str, Value] = dict(report.provenance or {})
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # a source tree that was never installed
-            continue
-    return found | {"Python": platform.python_version()}
+    versions = {package: version for package in PACKAGES if (version := sources.version_of(package))}
+    return {**(report.provenance or {}), **versions, "Python": platform.python_version()}

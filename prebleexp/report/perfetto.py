@@ -14,11 +14,12 @@ import numpy as np
 
 from prebleexp.experiment.runs import Run
 from prebleexp.sim.steps import Steps
+from prebleexp.sim.types import Longs
 
 Event = dict[str, Any]
 
 
-def write(file: BinaryIO, run: Run, steps: Steps, gpus: int, kv_tokens: int, about: dict[str, Any]) -> int:
+def write(file: BinaryIO, run: Run, steps: Steps, gpus: int, kv_tokens: Longs, about: dict[str, Any]) -> int:
     """Write the trace; returns the number of its events. `about` is kept in it as `otherData`."""
     file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)}, "traceEvents": [\n'.encode())
     count = 0
@@ -29,7 +30,7 @@ def write(file: BinaryIO, run: Run, steps: Steps, gpus: int, kv_tokens: int, abo
     return count
 
 
-def events(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> Iterator[Event]:
+def events(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> Iterator[Event]:
     """Times are in microseconds of simulated time."""
     for g in range(gpus):
         yield {"ph": "M", "pid": g + 1, "name": "process_name", "args": {"name": f"GPU {g}"}}
@@ -40,7 +41,7 @@ def events(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> Iterator[Event]
     yield from _requests(run)
 
 
-def _steps(steps: Steps, kv_tokens: int) -> Iterator[Event]:
+def _steps(steps: Steps, kv_tokens: Longs) -> Iterator[Event]:
     columns = {name: column.tolist() for name, column in steps.columns().items()}
     for row in (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)):
         kinds = {"prefill": row["prefilled_tokens"], "decode": row["generated_tokens"]}
@@ -55,9 +56,13 @@ def _steps(steps: Steps, kv_tokens: int) -> Iterator[Event]:
             "name": " + ".join(kind for kind, tokens in kinds.items() if tokens),
             "args": args,
         }
+        yield {"ph": "C", **of_gpu, "ts": start, "name": "tokens of a step", "args": kinds}
+        if row["retracted"]:
+            name = f"{row['retracted']} sent back for want of memory"
+            yield {"ph": "i", **of_gpu, "ts": start, "name": name, "s": "t"}
         yield {"ph": "C", **of_gpu, "ts": start, "name": "running", "args": {"requests": row["running"]}}
         used = {
-            "running requests": kv_tokens - row["kv_free"] - row["evictable"],
+            "running requests": int(kv_tokens[row["gpu"]]) - row["kv_free"] - row["evictable"],
             "prefix cache alone": row["evictable"],
         }
         yield {"ph": "C", **of_gpu, "ts": start, "name": "KV tokens", "args": used}
@@ -75,7 +80,7 @@ def _queues(steps: Steps) -> Iterator[Event]:
 def _requests(run: Run) -> Iterator[Event]:
     workload, outcome = run.workload, run.outcome
     for i in np.flatnonzero(outcome.gpu >= 0):
-        arrival = float(workload.arrival_s[i])
+        arrival = float(outcome.due_s[i])
         of_request = {"pid": int(outcome.gpu[i]) + 1, "id": str(i), "cat": "request"}
         first, end = arrival + float(outcome.ttft_s[i]), float(outcome.finish_s[i])
         args = {

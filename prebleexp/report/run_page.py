@@ -16,6 +16,7 @@ from prebleexp.report.meanings import meanings
 from prebleexp.report.timelines import assignment, edges, quantiles, timelines
 from prebleexp.report.wording import number, percent
 from prebleexp.sim.steps import Steps
+from prebleexp.sim.types import Longs
 
 MOST_GROUPS = 40
 """rows of the assignment; the smallest groups beyond are added up"""
@@ -37,7 +38,7 @@ def render(
     steps: Steps,
     *,
     gpus: int,
-    kv_tokens: int,
+    kv_tokens: Longs,
     title: str,
     command: str,
     key: str,
@@ -98,7 +99,7 @@ def _note(steps: Steps, host_s: float) -> str:
     )
 
 
-def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> Table:
+def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> Table:
     columns, outcome = steps.columns(), run.outcome
     queues = steps.queues()[1]
     rows = []
@@ -115,14 +116,14 @@ def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> Table:
                 f"{int(columns['generated_tokens'][here].sum()):,}",
                 f"{int(queues[:, g].max(initial=0)) if len(queues) else 0:,}",
                 f"{int(columns['running'][here].max(initial=0)):,}",
-                percent(float(outcome.gpu_peak_kv_tokens[g]) / kv_tokens),
+                percent(float(outcome.gpu_peak_kv_tokens[g] / kv_tokens[g])),
                 f"{int(outcome.gpu_evicted_tokens[g]):,}",
             )
         )
     return Table(COLUMNS, tuple(rows))
 
 
-def _data(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> dict[str, Any]:
+def _data(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> dict[str, Any]:
     groups, counts = assignment(run, gpus)
     names = [f"{group}" if group >= 0 else "none" for group in groups]
     if len(names) > MOST_GROUPS:

@@ -64,7 +64,8 @@ class Point:
 def layout(rows: Sequence[Row], axes: Sequence[str]) -> Layout:
     """Request rate along x, a line per policy, a panel per GPU count, as far as these were swept; else what was.
 
-    In a sweep of several parts the lines are its own, and each variant has its panels.
+    In a sweep of several parts the lines are its own, and each variant has its panels. Where every line has a number of
+    GPUs of its own, as clusters of the same cost do, that is part of the line.
     """
     known = {name for row in rows for name in row} | set(BASE_AXES)
     base = [axis for axis in BASE_AXES if axis != "policy" or "line" not in axes]  # a line has its policy
@@ -76,7 +77,14 @@ def layout(rows: Sequence[Row], axes: Sequence[str]) -> Layout:
     preferred = [axis for axis in ("line", "policy") if axis in named]
     line = (preferred or named or ["policy"])[0]
     panels = dict.fromkeys(("gpus", *swept))
-    return Layout(x, line, tuple(axis for axis in panels if axis not in (x, line)))
+    of_line = ("gpus",) if line == "line" and "gpus" in swept and _one_each(rows, "gpus") else ()
+    return Layout(x, line, tuple(axis for axis in panels if axis not in (x, line, *of_line)))
+
+
+def _one_each(rows: Sequence[Row], axis: str) -> bool:
+    """Whether a line of a variant never has two values of it."""
+    found = {(row.get("variant"), row.get("line"), row.get(axis)) for row in rows}
+    return len(found) == len({(variant, line) for variant, line, _ in found})
 
 
 def points(rows: Sequence[Row], where: Layout, metric: str) -> list[Point]:

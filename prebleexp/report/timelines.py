@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from prebleexp.experiment.runs import Run
 from prebleexp.sim.steps import Columns, Steps
+from prebleexp.sim.types import Longs
 
 Floats = npt.NDArray[np.float64]
 BINS = 240
@@ -34,21 +35,26 @@ def edges(end_s: float) -> Floats:
     return np.linspace(0.0, max(end_s, 1e-9), BINS + 1)
 
 
-def timelines(run: Run, steps: Steps, gpus: int, kv_tokens: int) -> list[Series]:
+def timelines(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> list[Series]:
     """Waiting, running and outstanding requests, KV, hit ratio and busy time of each GPU."""
     bins = edges(run.outcome.end_s)
     columns = steps.columns()
     of_gpu = [{name: column[columns["gpu"] == g] for name, column in columns.items()} for g in range(gpus)]
     times, queues = steps.queues()
     queues = queues if len(times) else np.zeros((0, gpus), np.int64)
-    held = [(one["start_s"], (kv_tokens - one["kv_free"]) / kv_tokens) for one in of_gpu]
-    used = [(one["start_s"], (kv_tokens - one["kv_free"] - one["evictable"]) / kv_tokens) for one in of_gpu]
+    rooms = list(zip(of_gpu, kv_tokens.tolist(), strict=True))
+    held = [(one["start_s"], (room - one["kv_free"]) / room) for one, room in rooms]
+    used = [(one["start_s"], (room - one["kv_free"] - one["evictable"]) / room) for one, room in rooms]
+    tokens = [(one["start_s"], one["prefilled_tokens"] + one["generated_tokens"]) for one in of_gpu]
+    sent_back = [(one["start_s"], np.cumsum(one["retracted"])) for one in of_gpu]
     return [
         _series("queue", "Requests waiting", [(times, queues[:, g]) for g in range(gpus)], bins),
         _series("running", "Requests in the batch", [(one["start_s"], one["running"]) for one in of_gpu], bins),
         _series("outstanding", "Requests outstanding", _outstanding(run, gpus), bins),
         _series("kv_held", "KV memory held, the prefix cache included (share)", held, bins),
         _series("kv_used", "KV memory of running requests (share)", used, bins),
+        _series("tokens", "Tokens computed in a step", tokens, bins),
+        _series("sent_back", "Sent back for want of memory, so far", sent_back, bins),
         Series("hit_ratio", "Prompt tokens found in the cache (share)", np.array([_hits(one, bins) for one in of_gpu])),
         Series("busy", "Time spent computing (share)", np.array([_busy(one, bins) for one in of_gpu])),
     ]
@@ -101,7 +107,7 @@ def _series(name: str, label: str, changes: list[tuple[Floats, npt.NDArray[Any]]
 
 def _outstanding(run: Run, gpus: int) -> list[tuple[Floats, npt.NDArray[Any]]]:
     outcome = run.outcome
-    sent = run.workload.arrival_s + np.nan_to_num(outcome.router_wait_s) + np.nan_to_num(outcome.overhead_s)
+    sent = outcome.due_s + np.nan_to_num(outcome.router_wait_s) + np.nan_to_num(outcome.overhead_s)
     changes = []
     for g in range(gpus):
         here = outcome.gpu == g

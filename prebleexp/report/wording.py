@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from prebleexp.report.summary import Value
 
 NOTHING = "–"
-NAMES_ENOUGH = ("variant", "policy", "load", "line", "told")
+NAMES_ENOUGH = ("variant", "policy", "load", "line", "told", "cluster", "rank", "over", "tried")
 """axes whose values need not be said what they are"""
 AXIS_LABELS = {
     "gpus": "GPUs",

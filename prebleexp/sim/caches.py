@@ -18,6 +18,7 @@ from typing import Any
 from prebleexp.sim.children import child_of, remove_child, set_child
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, REMEMBERED, Cache
+from prebleexp.sim.skew_heap import merge
 
 
 # ---------------------------------------------------------------- nodes
@@ -160,10 +161,28 @@ def match(cache: Cache, root: int, request: int, outputs: int) -> tuple[int, int
 
 
 @compiled
+def _place(cache: Cache, request: int, length: int) -> tuple[int, int]:
+    """Where so many tokens of a context end: (segments, tokens beyond)."""
+    row = cache.requests[request]
+    if length >= row.prompt_tokens:
+        return int(row.segments), int(length - row.prompt_tokens)
+    segment = 0
+    while cache.prompts.ends[row.first_segment + segment] <= length:
+        segment += 1
+    return segment, length - _tokens_to(cache, request, segment, 0)
+
+
+@compiled
 def insert(cache: Cache, root: int, request: int, outputs: int) -> int:
     """Add a context; returns how many of its tokens were there already."""
-    nodes = cache.nodes
-    length = cache.requests[request].prompt_tokens + outputs
+    return insert_first(cache, root, request, cache.requests[request].prompt_tokens + outputs)
+
+
+@compiled
+def insert_first(cache: Cache, root: int, request: int, length: int) -> int:
+    """The same of the first `length` tokens of one, which may be a part of its prompt."""
+    nodes, (end, rest) = cache.nodes, _place(cache, request, length)
+    outputs = max(0, length - int(cache.requests[request].prompt_tokens))
     node, segment = int(root), 0
     while True:
         _touch(cache, node)
@@ -173,7 +192,7 @@ def insert(cache: Cache, root: int, request: int, outputs: int) -> int:
         first = _id(cache, request, segment)
         child = child_of(cache, node, first)
         if child == NONE:
-            leaf_index = _new_node(cache, request, cache.requests[request].segments, outputs, length)
+            leaf_index = _new_node(cache, request, end, rest, length)
             leaf = nodes[leaf_index]
             leaf.parent, leaf.first = node, first
             nodes[node].children += 1
@@ -184,6 +203,8 @@ def insert(cache: Cache, root: int, request: int, outputs: int) -> int:
             return depth
         segment, beyond = _agree(cache, child, request, outputs, segment)
         depth = _tokens_to(cache, request, segment, beyond)
+        if depth > length:
+            segment, beyond, depth = end, rest, length
         if depth < nodes[child].depth:
             node = _split(cache, root, child, request, segment, beyond)
         elif depth == length:
@@ -252,32 +273,13 @@ def unseen_tokens(cache: Cache, root: int, node: int, a_stamp: int) -> int:
 
 
 @compiled
-def _merge(nodes: Any, a: int, b: int) -> int:
-    if a == NONE or b == NONE:
-        return b if a == NONE else a
-    if nodes[b].heap_key < nodes[a].heap_key:
-        a, b = b, a
-    root, last = a, a
-    while True:
-        right = int(nodes[last].heap_right)
-        nodes[last].heap_right = nodes[last].heap_left
-        if right == NONE:
-            nodes[last].heap_left = b
-            return root
-        if nodes[b].heap_key < nodes[right].heap_key:
-            right, b = b, right
-        nodes[last].heap_left = right
-        last = right
-
-
-@compiled
 def _offer(cache: Cache, root: int, node: int) -> None:
     """Make an unlocked leaf a candidate for eviction, unless it is one."""
     record = cache.nodes[node]
     if record.children == 0 and record.locks == 0 and record.in_heap == 0:
         record.in_heap, record.heap_key = 1, record.accessed
         record.heap_left = record.heap_right = NONE
-        cache.roots[root].lru = _merge(cache.nodes, cache.roots[root].lru, node)
+        cache.roots[root].lru = merge(cache.nodes, cache.roots[root].lru, node)
 
 
 @compiled
@@ -289,7 +291,7 @@ def evict(cache: Cache, root: int, wanted: int) -> int:
     while freed < wanted and tree.lru != NONE:
         index = tree.lru
         node = nodes[index]
-        tree.lru = _merge(nodes, int(node.heap_left), int(node.heap_right))
+        tree.lru = merge(nodes, int(node.heap_left), int(node.heap_right))
         node.in_heap = 0
         if node.locks > 0 or node.children > 0:
             continue

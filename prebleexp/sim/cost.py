@@ -1,7 +1,7 @@
 """What a model step costs on a GPU: the face of whatever cost model is plugged in there.
 
 `cost` is a record of `View.costs`; engines and routers call it alike. A cost model is a plug with these three
-functions (see `prebleexp.hardware.model`).
+functions (see `prebleexp.hardware.base`).
 """
 
 from __future__ import annotations

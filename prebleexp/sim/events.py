@@ -2,14 +2,17 @@
 
 | kind, in their order at one instant | subject | what happens |
 | --- | --- | --- |
+| CHANGE | row of the timeline | a GPU goes down, comes up, slows … (see `prebleexp.sim.changes`) |
 | END | GPU | the step in hand is over: its tokens exist, its requests finish, and now everybody hears of it |
 | REPORT | – | what routers see of the GPUs is refreshed |
 | SUBMIT | request | it reaches the router |
 | DECIDED | request | the router's decision has taken its time |
+| REACHED | request | it has passed the engine's frontend and joins its GPU's queue |
+| EXPIRE | request | its patience is over |
 | START | GPU | the engine chooses a batch, and how long that takes |
 
-Each subject has at most one event of a kind, so no order is left to chance. An idle GPU has none. Requests whose time
-is known from the start are not in the heap: they are an ascending array.
+Each subject has at most one event of a kind, so no order is left to chance. An idle GPU has none. When requests
+come, and when they give up, is not in the heap: they have an agenda of their own (see `prebleexp.sim.agenda`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import Events
 
-END, REPORT, SUBMIT, DECIDED, START = range(5)
+CHANGE, END, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(8)
 KIND_BITS = 40
 
 

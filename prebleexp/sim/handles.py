@@ -17,10 +17,12 @@ import numpy as np
 from llvmlite import ir
 from numba import from_dtype, typeof, types
 from numba.core.datamodel.models import PrimitiveModel
+from numba.core.errors import TypingError
 from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, register_model, typeof_impl, unbox
 
+from prebleexp.errors import unknown
 from prebleexp.sim.compiled import INTERPRETED
 
 WORD = 8
@@ -51,6 +53,8 @@ class _HandleFields(AttributeTemplate):
 
     def generic_resolve(self, handle: Handle, name: str) -> Any:  # type: ignore[override]
         found = handle.field(name)
+        if found is None and handle.fields:
+            raise TypingError(str(unknown("field", name, [field for field, _, _ in handle.fields])))
         return found and found[0]
 
 

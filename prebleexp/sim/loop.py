@@ -8,15 +8,32 @@ from __future__ import annotations
 
 from numba import int64
 
+from prebleexp.sim.changing import change
 from prebleexp.sim.compiled import compiled, compiled_for
-from prebleexp.sim.events import DECIDED, END, REPORT, START, SUBMIT, key, kind_of, pop, push, subject_of
+from prebleexp.sim.events import (
+    CHANGE,
+    DECIDED,
+    END,
+    EXPIRE,
+    REACHED,
+    REPORT,
+    START,
+    SUBMIT,
+    key,
+    kind_of,
+    pop,
+    push,
+    subject_of,
+)
+from prebleexp.sim.patience import expire, leave
 from prebleexp.sim.plug import call_float, call_int, call_none
 from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
-from prebleexp.sim.router import DONE, decided, release, serve, submit, tell_policy
+from prebleexp.sim.router import DONE, decided, reached, release, serve, submit, tell_policy
+from prebleexp.sim.sessions import take_next
 from prebleexp.sim.world import EXAMPLE
 
 # Why the loop returned, beside what `serve` answers
-NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED = range(4, 8)
+NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED = range(4, 9)
 
 NODES_A_STEP = 6
 """cache nodes that a request takes at most while its GPU begins and ends a step: a match makes one, an insert two"""
@@ -25,26 +42,20 @@ NODES_A_STEP = 6
 @compiled
 def _next_time(world: World) -> float:
     """Of the next event; infinite if there is none."""
-    control, time = world.control, float("inf")
-    if control.events > 0:
-        time = world.events.times[0]
-    if control.arrived < len(world.arrivals):
-        time = min(time, world.arrivals[control.arrived])
-    return time
+    time = world.sessions.control.time
+    return min(time, world.events.times[0]) if world.control.events > 0 else time
 
 
 @compiled
 def _take_next(world: World) -> None:
     """Make the next event the one in hand."""
-    control, events = world.control, world.events
-    if control.arrived < len(world.arrivals):
-        time, a_key = world.arrivals[control.arrived], key(SUBMIT, control.arrived)
-        first = control.events == 0 or time < events.times[0]
-        if first or (time == events.times[0] and a_key < events.keys[0]):
-            control.now, control.kind, control.subject = time, SUBMIT, control.arrived
-            control.arrived += 1
-            return
-    control.now, a_key = pop(events, control)
+    control, events, due = world.control, world.events, world.sessions.control
+    before = control.events == 0 or due.time < events.times[0]
+    if before or (due.time == events.times[0] and due.key < events.keys[0]):
+        control.now, a_key = due.time, due.key
+        take_next(world)
+    else:
+        control.now, a_key = pop(events, control)
     control.kind, control.subject = kind_of(a_key), subject_of(a_key)
 
 
@@ -55,18 +66,29 @@ def _begin(world: World, g: int) -> None:
     if seconds < 0:
         server.stage = IDLE
         return
-    server.stage, server.begun_s, server.ends_s = STEPPING, control.now, control.now + seconds
+    server.stage, server.begun_s, server.ends_s = STEPPING, control.now, control.now + seconds / server.speed
     push(world.events, control, server.ends_s, key(END, g))
 
 
 @compiled
 def _end(world: World, g: int) -> None:
-    engine, control = world.engines[g], world.control
+    engine, control, server = world.engines[g], world.control, world.servers[g]
+    if server.stage != STEPPING or server.ends_s != control.now:
+        control.kind = NONE  # the step was lost with its GPU
+        return
+    server.stage = AWAKE
+    leave(world, g)
     call_none(engine.end, engine.own, world, g, control.now)
-    world.servers[g].stage = AWAKE
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
-    if control.lacking == NONE and control.held_head == NONE and _next_time(world) > control.now:
+
+
+@compiled
+def _start_again(world: World, g: int) -> None:
+    """After an END of which everybody has heard."""
+    control = world.control
+    asked = control.queue_head != NONE and control.deciding == 0
+    if control.lacking == NONE and not asked and _next_time(world) > control.now:
         control.starting = g  # nothing else happens at this instant
     else:
         push(world.events, control, control.now, key(START, g))
@@ -77,6 +99,7 @@ def _report(world: World) -> None:
     """Let routers see what the GPUs are; and again in a while, if anything is to happen."""
     for g in range(len(world.live)):
         world.seen.gpus[g] = world.live[g]
+    world.seen.reports[0] += 1
     if _next_time(world) < float("inf"):
         push(world.events, world.control, world.control.now + world.rules.reports_s, key(REPORT, 0))
 
@@ -84,7 +107,8 @@ def _report(world: World) -> None:
 @compiled
 def _finish(world: World) -> int:
     control, now = world.control, world.control.now
-    control.clock = now if control.unfinished == 0 or _next_time(world) == float("inf") else world.rules.end_s
+    if control.unfinished > 0 and _next_time(world) < float("inf"):
+        control.clock = world.rules.end_s
     for request in range(len(world.jobs)):
         g = world.seen.requests[request].gpu
         if g != NONE:
@@ -104,6 +128,10 @@ def advance(world: World) -> int:
                 return HAS_NEWS
             tell_policy(world)
         if control.kind == END:
+            release(world)
+            _start_again(world, control.subject)
+            control.kind = NONE
+        elif control.kind == CHANGE:
             release(world)
             control.kind = NONE
         if control.lacking != NONE:
@@ -126,13 +154,23 @@ def advance(world: World) -> int:
         if control.unfinished == 0 or time == float("inf") or time > rules.end_s:
             return _finish(world)
         _take_next(world)
+        if control.kind != REPORT:  # to look at what is over is not to go on
+            control.clock = control.now
         if control.kind == SUBMIT:
             submit(world, control.subject)
         elif control.kind == END:
             _end(world, control.subject)
         elif control.kind == START:
-            control.starting = control.subject
+            if world.servers[control.subject].stage == AWAKE:  # else it was lost since
+                control.starting = control.subject
         elif control.kind == DECIDED:
             decided(world, control.subject)
+        elif control.kind == EXPIRE:
+            expire(world, control.subject)
+        elif control.kind == REACHED:
+            reached(world, control.subject)
+        elif control.kind == CHANGE:
+            change(world, control.subject)
+            return HAS_CHANGED
         else:
             _report(world)

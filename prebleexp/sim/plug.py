@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -178,6 +178,11 @@ class Plug:
         signature, qualified = result(self.block.type, *arguments), _qualified(self.plug, name)
         with _LOCK:
             return _adapter(function, signature, name, qualified, self._check)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Repeated records of several plugs, one after the other."""
+    return [one for part in parts for one in part] if INTERPRETED else np.concatenate(parts).view(np.recarray)
 
 
 _LOCK = threading.RLock()

@@ -1,8 +1,7 @@
 """The records of a run, and the tuples of arrays that hold them.
 
-Records are contiguous, so that one GPU, one request or one node is one or two cache lines; fields are 8 bytes wide, but
-4 where there are millions of them and nobody multiplies them. Compiled code and plain Python read them alike:
-`view.sent[g].outstanding`.
+Records are contiguous: one GPU, one request or one node is one or two cache lines. Fields are 8 bytes wide, but 4 where
+there are millions and nobody multiplies them. Compiled code and plain Python read them alike: `view.sent[g].tokens`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ NONE = -1
 # ---------------------------------------------------------------- what a router sees
 REQUEST = np.dtype(
     [
-        ("arrival_s", np.float64),
+        ("arrival_s", np.float64),  # when it was due; NaN: it waits for others
         ("prompt_tokens", np.int64),
         ("max_new_tokens", np.int64),
         ("expected_output", np.float64),  # tokens it is expected to generate
@@ -24,6 +23,8 @@ REQUEST = np.dtype(
         ("prefix_group", np.int32),  # -1: not known
         ("session", np.int32),  # -1: of none
         ("turn", np.int32),  # in its session, from 0
+        ("parent_session", np.int32),  # that started its session; -1: none did
+        ("priority", np.int32),  # lower is served first, where the engine looks at it
         ("slo_ttft_s", np.float32),  # what was promised; NaN: nothing
         ("slo_tpot_s", np.float32),
         ("first_segment", np.int64),  # its prompt is rows first_segment … first_segment + segments of `Prompts`
@@ -31,7 +32,7 @@ REQUEST = np.dtype(
         ("answer_segment", np.int32),  # what a next turn's prompt calls the answer; -1: nobody does
         ("gpu", np.int32),  # where it was sent; -1: not yet
         ("output_seen", np.int32),  # output tokens, as of its first and its last
-        ("ttft_s", np.float64),  # from its arrival to its first token; NaN before
+        ("ttft_s", np.float64),  # from when it was due to its first token; NaN before
         ("latency_s", np.float64),  # … to its last; NaN before
     ],
     align=True,
@@ -94,6 +95,8 @@ class View(NamedTuple):
     """(GPUs,) what a step costs there (see `prebleexp.sim.cost`)"""
     work: Any
     """(4,) what the decision in hand has cost so far: `NODES` … `GPUS`"""
+    reports: Any
+    """(1,) how often `gpus` was written so far, at intervals; 0: it is as the GPUs are"""
 
 
 # ---------------------------------------------------------------- prefix caches
@@ -141,6 +144,9 @@ SHELF = np.dtype(
 CHANGE = np.dtype([("parent", np.int64), ("first", np.int64), ("node", np.int64)], align=True)
 """A child of `parent`, whose edge begins with segment `first`, was made, cut or dropped; `node` is gone (-1: none)."""
 
+ENOUGH = 2**62
+"""free nodes, where nobody takes any"""
+
 REMEMBERED = 16
 """changes of a root that are remembered; a power of two"""
 
@@ -169,14 +175,17 @@ JOB = np.dtype(
     [
         ("state", np.int32),
         ("target", np.int32),  # output tokens after which it is finished
+        ("number", np.int32),  # in order of arrival
+        ("reached", np.int32),  # whether its GPU has it
         ("length_class", np.int32),  # its row of World.left
+        ("losses", np.int32),  # how often the GPU that it was on, or was sent to, was down
         ("answer", np.int32),  # where the router sends it, while its decision takes time
         ("next", np.int32),  # behind it in the router's queue
         ("output_seen", np.int32),
         ("hit_tokens", np.int32),
         ("prefilled_tokens", np.int32),
         ("overhead_s", np.float64),  # what routing it took
-        ("router_wait_s", np.float64),  # from its arrival until the router took it up
+        ("router_wait_s", np.float64),  # from when it was due until the router took it up
         ("ttft_s", np.float64),
         ("latency_s", np.float64),
         ("finish_s", np.float64),
@@ -187,13 +196,16 @@ JOB = np.dtype(
 
 SERVER = np.dtype(
     [
-        ("stage", np.int64),  # IDLE, AWAKE or STEPPING
+        ("stage", np.int64),  # IDLE, AWAKE, STEPPING or DOWN
+        ("gone", np.int64),  # whether routers know that it is down
+        ("speed", np.float64),  # steps take 1 / speed of what they cost
+        ("leaving", np.int64),  # first of the requests that leave when the step is over, linked by `next`
         ("begun_s", np.float64),  # the step in hand
         ("ends_s", np.float64),
     ],
     align=True,
 )
-IDLE, AWAKE, STEPPING = range(3)
+IDLE, AWAKE, STEPPING, DOWN = range(4)
 
 TOTALS = np.dtype(
     [
@@ -205,6 +217,7 @@ TOTALS = np.dtype(
         ("retracted", np.int64),
         ("peak_kv_tokens", np.int64),
         ("decode_steps", np.int64),
+        ("down_s", np.float64),
     ],
     align=True,
 )
@@ -217,7 +230,8 @@ CONTROL = np.dtype(
         ("kind", np.int64),  # of the event in hand, …
         ("subject", np.int64),  # … and its GPU or request
         ("events", np.int64),  # in the queue
-        ("arrived", np.int64),  # requests so far
+        ("arrived", np.int64),  # requests so far, …
+        ("present", np.int64),  # … and those of them that have not ended
         ("unfinished", np.int64),
         ("most", np.int64),  # requests that were ever outstanding on one GPU
         ("request", np.int64),  # waits for a route, or -1
@@ -239,23 +253,11 @@ CONTROL = np.dtype(
 )
 
 NEWS = np.dtype([("kind", np.int64), ("request", np.int64), ("gpu", np.int64), ("tokens", np.int64)], align=True)
-FIRST_TOKEN, STORED, EVICTED, FINISHED = range(4)
-
-ROUTER = np.dtype(
-    [
-        (name, np.int64)
-        for name in ("own", "route", "first_token", "stored", "evicted", "finished", "lacks_room", "compiled")
-    ],
-    align=True,
-)
-"""A router's functions as addresses, 0 where it gives none (see `prebleexp.sim.plug`)."""
-
-ENGINE = np.dtype([(name, np.int64) for name in ("own", "submit", "begin", "end", "settle", "lacks_room")], align=True)
-COST = np.dtype([(name, np.int64) for name in ("own", "request_ms", "step_s", "decode_s")], align=True)
+FIRST_TOKEN, STORED, EVICTED, FINISHED, CANCELLED, LOST, CHANGED = range(7)
 
 
 class Events(NamedTuple):
-    """The event queue: a binary heap by (time, kind, subject)."""
+    """A binary heap of events by (time, kind, subject)."""
 
     times: Any
     keys: Any
@@ -275,6 +277,8 @@ class Rules(NamedTuple):
 
     end_s: float
     """nothing happens after it"""
+    last_start_s: float
+    """no session starts after it"""
     reports_s: float
     """between two reports of the GPUs; 0: what routers see of them is what is"""
     pause: int
@@ -288,11 +292,17 @@ class Rules(NamedTuple):
     overhead: int
     """`NO_OVERHEAD`, `RECORDED` or `SERIAL`"""
     prediction_s: float
-    """what the router waits for before it can take a request up"""
+    """what it takes to predict the length of an output"""
+    retry: bool
+    """whether requests that are lost with their GPU are routed again"""
+    submit_s: float
+    """from when a request is due until the router can take it up"""
     decision_s: float
     """what each decision takes, and on top of it …"""
     unit_s: Any
     """… each unit of what `View.work` counts"""
+    watched: bool
+    """whether somebody looks at the world after every event, so that engines write down what they need not remember"""
 
 
 NO_OVERHEAD, RECORDED, SERIAL = range(3)
@@ -310,8 +320,12 @@ class World(NamedTuple):
     servers: Any
     totals: Any
     arrivals: Any
-    """(n,) when the router hears of each request, ascending"""
+    """(n,) when the router hears of each request; NaN: it waits for others"""
+    sessions: Any
+    """who is due when: `prebleexp.sim.agenda.Sessions`"""
     events: Events
+    timeline: Any
+    """what happens to GPUs: `prebleexp.sim.changes.TIMELINE`"""
     cache: Cache
     means: Means
     left: Any

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.events import DECIDED, START, key, push
+from prebleexp.sim.events import DECIDED, REACHED, START, key, push
+from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import (
     AWAKE,
+    CANCELLED,
+    CHANGED,
+    DOWN,
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
     IDLE,
+    LOST,
     NO_OVERHEAD,
     NONE,
     SERIAL,
@@ -19,9 +26,11 @@ from prebleexp.sim.records import (
     World,
 )
 from prebleexp.sim.running_mean import expect, learn
+from prebleexp.sim.sessions import ended, failed, watch_patience
 from prebleexp.sim.types import State
 
-REFUSED, UNROUTED = int(State.REFUSED), int(State.UNROUTED)
+UNROUTED, QUEUED, REFUSED = int(State.UNROUTED), int(State.QUEUED), int(State.REFUSED)
+GONE, GONE_WITH_IT = int(State.CANCELLED), int(State.LOST)
 
 
 DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE = range(4)
@@ -32,10 +41,20 @@ DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE = range(4)
 def submit(world: World, request: int) -> None:
     """A request reaches the router."""
     control, job = world.control, world.jobs[request]
+    job.number = control.arrived
+    control.arrived += 1
+    control.present += 1
     if job.answer == REFUSE:  # no GPU could ever serve it
         _refuse(world, request)
         return
-    job.next = NONE
+    watch_patience(world, request)
+    _join_queue(world, request)
+
+
+@compiled
+def _join_queue(world: World, request: int) -> None:
+    control = world.control
+    world.jobs[request].next = NONE
     if control.queue_head == NONE:
         control.queue_head = request
     else:
@@ -73,6 +92,14 @@ def serve(world: World) -> int:
     """Decide on the requests that wait for the router, until none is left, it is busy, or Python is needed."""
     control, router, rules = world.control, world.router, world.rules
     while control.queue_head != NONE and control.deciding == 0 and control.lacking == NONE:
+        if world.jobs[control.queue_head].state == GONE:
+            control.queue_head = world.jobs[control.queue_head].next
+            continue
+        if len(world.seen.candidates) == 0:  # nobody to ask about: all wait until a GPU comes up
+            request = int(control.queue_head)
+            control.queue_head = world.jobs[request].next
+            _hold(world, request)
+            continue
         if control.request == NONE:
             control.request = control.queue_head
             if rules.mean_window_s > 0:
@@ -129,7 +156,8 @@ def _is_candidate(world: World, answer: int) -> bool:
 def decided(world: World, request: int) -> None:
     """The decision has taken its time."""
     world.control.deciding = 0
-    _carry_out(world, request, world.jobs[request].answer)
+    if world.jobs[request].state != GONE:
+        _carry_out(world, request, world.jobs[request].answer)
     if world.control.missed:
         release(world)
 
@@ -148,16 +176,37 @@ def _carry_out(world: World, request: int, answer: int) -> None:
 def _refuse(world: World, request: int) -> None:
     world.jobs[request].state = REFUSED
     world.control.unfinished -= 1
+    world.control.present -= 1
+    failed(world, request)
 
 
 @compiled
 def _send(world: World, request: int, g: int) -> None:
-    control, sent, engine = world.control, world.seen.sent[g], world.engines[g]
-    world.seen.requests[request].gpu = g
+    control, sent, cost, seen = world.control, world.seen.sent[g], world.seen.costs[g], world.seen.requests[request]
+    seen.gpu = g
     sent.outstanding += 1
-    sent.tokens += world.seen.requests[request].prompt_tokens
+    sent.tokens += seen.prompt_tokens
     sent.requests += 1
     control.most = max(control.most, sent.outstanding)
+    seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
+    if seconds > 0:
+        world.jobs[request].state = QUEUED
+        push(world.events, control, control.now + seconds, key(REACHED, request))
+    else:
+        reached(world, request)
+
+
+@compiled
+def reached(world: World, request: int) -> None:
+    """A request joins the queue of the GPU to which it was sent."""
+    control, job, g = world.control, world.jobs[request], int(world.seen.requests[request].gpu)
+    if job.state == GONE:
+        return
+    job.reached = 1
+    if world.servers[g].stage == DOWN:
+        lose(world, request)
+        return
+    engine = world.engines[g]
     call_none(engine.submit, engine.own, world, request, control.now)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
@@ -173,17 +222,49 @@ def wake(world: World, g: int) -> None:
         push(world.events, world.control, world.control.now, key(START, g))
 
 
+# ---------------------------------------------------------------- losing
+@compiled
+def lose(world: World, request: int) -> None:
+    """A request has reached a GPU that is down. If routers know that, they hear of it; else when they do."""
+    job, g = world.jobs[request], int(world.seen.requests[request].gpu)
+    job.state = GONE_WITH_IT
+    job.losses += 1
+    if world.servers[g].gone != 0:
+        tell(world, LOST, request, g, 0)
+
+
+@compiled
+def go_on(world: World, request: int) -> None:
+    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
+    control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
+    job.reached = 0
+    if world.rules.retry:
+        job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
+        _join_queue(world, request)
+    else:
+        control.unfinished -= 1
+        control.present -= 1
+        failed(world, request)
+
+
 # ---------------------------------------------------------------- hearing
 @compiled
 def hear(world: World, kind: int, request: int) -> None:
     """The router's own book, before the policy hears of it."""
-    if kind == FINISHED:
+    if kind in (FINISHED, CANCELLED, LOST):
         sent = world.seen.sent[world.seen.requests[request].gpu]
         sent.outstanding -= 1
         sent.tokens -= world.seen.requests[request].prompt_tokens
+        if kind == LOST:
+            return
         world.control.unfinished -= 1
+        world.control.present -= 1
+        if kind == CANCELLED:
+            failed(world, request)
+            return
         if world.rules.mean_window_s > 0:
             learn(world, request)
+        ended(world, request)
 
 
 @compiled
@@ -194,7 +275,7 @@ def tell_policy(world: World) -> None:
         news = world.news[row]
         kind, request = int(news.kind), int(news.request)
         hear(world, kind, request)
-        if kind == FINISHED and router.finished != 0:
+        if kind in (FINISHED, CANCELLED, LOST) and router.finished != 0:
             call_none(router.finished, router.own, view, request, control.now)
         elif kind == FIRST_TOKEN and router.first_token != 0:
             call_none(router.first_token, router.own, view, request, control.now)
@@ -202,4 +283,8 @@ def tell_policy(world: World) -> None:
             call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == EVICTED and router.evicted != 0:
             call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == CHANGED and router.changed != 0:
+            call_none(router.changed, router.own, view, news.gpu, control.now)
+        if kind == LOST:
+            go_on(world, request)
     control.news = 0

@@ -13,7 +13,7 @@ from numba.core.ir import Loc
 
 from prebleexp import sources
 from prebleexp.errors import PrebleexpError
-from prebleexp.sim import records
+from prebleexp.sim import addresses, records, wrong_field
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug, Signatures, plain
@@ -28,10 +28,13 @@ FUNCTIONS: Signatures = {
     "finished": (types.none, (VIEW, *_SUBJECT)),
     "stored": (types.none, (VIEW, int64, int64, int64, float64)),
     "evicted": (types.none, (VIEW, int64, int64, int64, float64)),
+    "changed": (types.none, (VIEW, *_SUBJECT)),
     "lacks_room": (int64, (VIEW, int64)),
 }
 OPTIONAL = tuple(name for name in FUNCTIONS if name != "route")
-HEARD = {records.FIRST_TOKEN: "first_token", records.FINISHED: "finished"}
+HEARD = {records.FIRST_TOKEN: "first_token"} | dict.fromkeys(
+    (records.FINISHED, records.CANCELLED, records.LOST), "finished"
+)
 HEARD_WITH_TOKENS = {records.STORED: "stored", records.EVICTED: "evicted"}
 
 
@@ -45,13 +48,13 @@ class Routing:
         self._policy, self._kind = policy, type(policy)
         mine = self._try(policy.start, setup)
         if policy.compiled:
-            self._plug = self._try(Plug, policy, self._kind, mine, records.ROUTER, FUNCTIONS, OPTIONAL, check)
+            self._plug = self._try(Plug, policy, self._kind, mine, addresses.ROUTER, FUNCTIONS, OPTIONAL, check)
             self.record = self._plug.record
             self.record.compiled = 1
         else:
             self._plug, self._mine = None, mine
             given = {name: int(hasattr(self._kind, name)) for name in OPTIONAL if name != "lacks_room"}
-            self.record = Plug(None, None, None, records.ROUTER, {}).record
+            self.record = Plug(None, None, None, addresses.ROUTER, {}).record
             for name, there in given.items():
                 setattr(self.record, name, there)
 
@@ -80,6 +83,8 @@ class Routing:
         elif hasattr(self._kind, HEARD_WITH_TOKENS.get(kind, "")):
             function = form(getattr(self._kind, HEARD_WITH_TOKENS[kind]))
             self._try(function, self._policy, self.mine, view, request, gpu, tokens, now)
+        elif kind == records.CHANGED and hasattr(self._kind, "changed"):
+            self._try(form(self._kind.changed), self._policy, self.mine, view, gpu, now)
 
     def _make_room(self, view: Block, request: int) -> None:
         lacks = getattr(self._kind, "lacks_room", None)
@@ -122,7 +127,8 @@ class Routing:
         except NumbaError as error:
             raise PrebleexpError(f"policy {self._kind.__name__} does not compile: {_compile_error(error)}") from error
         except Exception as error:
-            what = f"{_place(error)}{type(error).__name__}: {error}"
+            wrong = wrong_field.said_of(error)
+            what = f"{_place(error)}{wrong or f'{type(error).__name__}: {error}'}"
             raise PrebleexpError(f"policy {self._kind.__name__}, {what}") from error
 
 
@@ -146,7 +152,8 @@ def _compile_error(error: NumbaError) -> str:
     causes = [line for line in lines if not line.startswith(_NOISE)]
     ours = ["it must return an integer"] if "intrinsic _whole" in str(error) else []
     place = f"{Path(theirs[-1][1]).resolve()}, line {theirs[-1][2]}: " if theirs else ""
-    return f"{place}{(ours or causes or ['numba gives no reason'])[0]}; compiled = False runs it as plain Python"
+    cause = wrong_field.said_in((ours or causes or ["numba gives no reason"])[0]).rstrip(".")
+    return f"{place}{cause}; compiled = False runs it as plain Python"
 
 
 _NOISE = ("File", "During", "Failed in", "-", "[", "<", ">>>", "There are", "Overload", "With argument", "TypingError")

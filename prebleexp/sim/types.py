@@ -5,31 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from prebleexp.errors import InvalidInput
+from prebleexp.sim.states import State as State
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
-
-
-class State(IntEnum):
-    """Where a request was when the run ended. Every request is in exactly one state."""
-
-    UNROUTED = 0
-    """the run ended before the router saw it"""
-    QUEUED = 1
-    """routed, waiting on its GPU (also: sent back there for want of memory)"""
-    RUNNING = 2
-    """in its GPU's batch"""
-    FINISHED = 3
-    REFUSED = 4
-    """by the router, or because no GPU could ever serve it"""
 
 
 def records(rows: int, dtype: np.dtype[Any]) -> Any:
@@ -46,6 +32,10 @@ def _absent(value: float) -> Any:
 class Workload:
     """A stream of n requests in order of arrival, and their prompts as runs of tokens (segments).
 
+    A request that comes `after` others is due `delay_s` seconds behind the last of their ends, whenever that is: a next
+    turn, a fan-out, a join. Those it waits for stand before it. It is a session's, and so are they, or of the session's
+    parent or one of its children.
+
     A segment id stands for its whole path from the root of a prefix tree over all prompts: two prompts share
     exactly the tokens of their equal leading ids. Request i's segments are rows segment_offsets[i] to
     segment_offsets[i + 1] of segment_ids and segment_tokens (CSR).
@@ -54,7 +44,7 @@ class Workload:
     """
 
     arrival_s: Floats
-    """(n,) seconds from the start of the run, never decreasing"""
+    """(n,) seconds from the start of the run, never decreasing; of a request that comes after others it says nothing"""
     prompt_tokens: Ints
     """(n,) tokens of each prompt, the sum of its segments, at least 1"""
     output_tokens: Ints
@@ -75,21 +65,37 @@ class Workload:
     """(n,) to which session it belongs; -1: to none"""
     turn: Ints = _absent(0)  # noqa: RUF009
     """(n,) in its session, from 0"""
+    priority: Ints = _absent(0)  # noqa: RUF009
+    """(n,) lower is served first, where the engine looks at it"""
     slo_ttft_s: Floats = _absent(math.nan)  # noqa: RUF009
     """(n,) the time to its first token that was promised; NaN: none was"""
     slo_tpot_s: Floats = _absent(math.nan)  # noqa: RUF009
     """(n,) the time per further token, likewise"""
     answer_segment: Ints = _absent(-1)  # noqa: RUF009
-    """(n,) the segment id that its answer has in the prompts of later turns, so that they find what was generated in
-    the cache; -1: none"""
+    """(n,) the segment id of its answer in the prompts of later turns, which find it in the cache; -1: none"""
+    after_offsets: Longs = field(default=None)  # type: ignore[arg-type]
+    """(n + 1,) request i comes after rows after_offsets[i] to after_offsets[i + 1] of after_ids (CSR)"""
+    after_ids: Ints = field(default=None)  # type: ignore[arg-type]
+    """(a,) requests, each before the one that comes after it"""
+    delay_s: Floats = _absent(0.0)  # noqa: RUF009
+    """(n,) from the last end of those that it comes after until it is due"""
+    parent_session: Ints = _absent(-1)  # noqa: RUF009
+    """(n,) the session that started its session, as an agent does a sub-agent's; -1: none"""
+    patience_s: Floats = _absent(math.nan)  # noqa: RUF009
+    """(n,) without its first token after so long it is cancelled; NaN: never"""
+    goes_on: Ints = _absent(0)  # noqa: RUF009
+    """(n,) 1: if it is cancelled or refused, it has ended then; 0: those that come after it are cancelled, and so on"""
 
     def __post_init__(self) -> None:
-        kinds = {"arrival_s": np.float64, "segment_offsets": np.int64}
-        for name, absent in OPTIONAL.items():
-            given, kind = getattr(self, name), type(absent)
-            column = np.full(len(self.arrival_s), absent) if given is None else given
-            object.__setattr__(self, name, np.ascontiguousarray(column, np.int32 if kind is int else np.float64))
-        for name in COLUMNS:
+        kinds = {"arrival_s": np.float64, "segment_offsets": np.int64, "after_offsets": np.int64}
+        alike = {repr(x): np.full(len(self), x, np.int32 if type(x) is int else None) for x in OPTIONAL.values()}
+        for name, absent in OPTIONAL.items():  # what says nothing is one column: of a million requests, megabytes
+            given, nothing = getattr(self, name), alike[repr(absent)]
+            object.__setattr__(self, name, np.ascontiguousarray(nothing if given is None else given, nothing.dtype))
+        for name, rows in zip(LINKS, (len(self) + 1, 0), strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.zeros(rows, np.int64))
+        for name in (*COLUMNS, *LINKS):
             column = np.ascontiguousarray(getattr(self, name), dtype=kinds.get(name, np.int32))
             if column.ndim != 1:
                 raise InvalidInput(f"workload column {name} has {column.ndim} dimensions; it must have 1")
@@ -100,10 +106,16 @@ class Workload:
     def __len__(self) -> int:
         return len(self.arrival_s)
 
+    @property
+    def waits(self) -> Ints:
+        """(n,) for how many others each request waits: those of which it comes after."""
+        return np.diff(self.after_offsets).astype(np.int32)
+
     def _check_lengths(self) -> None:
         n, s = len(self.arrival_s), len(self.segment_ids)
         expected = {"segment_offsets": n + 1, "segment_ids": s, "segment_tokens": s}
-        for name in COLUMNS:
+        expected |= {"after_offsets": n + 1, "after_ids": len(self.after_ids)}
+        for name in (*COLUMNS, *LINKS):
             length = len(getattr(self, name))
             if length != expected.get(name, n):
                 raise InvalidInput(f"workload column {name} has {length} rows; {expected.get(name, n)} were expected")
@@ -116,16 +128,20 @@ class Workload:
 
     def _check_values(self) -> None:
         _refuse("arrival_s", self.arrival_s, ~(np.isfinite(self.arrival_s) & (self.arrival_s >= 0)), "finite and >= 0")
-        _refuse("arrival_s", self.arrival_s, np.diff(self.arrival_s, prepend=0) < 0, ">= the arrival before it")
+        self._check_links()
+        first = self.waits == 0
+        early = np.zeros(len(self), np.bool_)
+        early[first] = np.diff(self.arrival_s[first], prepend=0) < 0
+        _refuse("arrival_s", self.arrival_s, early, ">= the arrival before it")
         for name in ("prompt_tokens", "output_tokens", "max_new_tokens", "segment_tokens"):
             column = getattr(self, name)
             _refuse(name, column, column < 1, ">= 1")
         _refuse("segment_ids", self.segment_ids, self.segment_ids < 0, ">= 0")
         for name, told in self.predictions.items():
             _refuse(f"predictions of {name}", told, ~(np.isfinite(told) & (told > 0)), "finite and > 0")
-        for name, least in (("session", -1), ("turn", 0), ("answer_segment", -1)):
+        for name, least in (("session", -1), ("turn", 0), ("answer_segment", -1), ("parent_session", -1)):
             _refuse(name, getattr(self, name), getattr(self, name) < least, f">= {least}")
-        for name in ("slo_ttft_s", "slo_tpot_s"):
+        for name in ("slo_ttft_s", "slo_tpot_s", "patience_s"):
             _refuse(name, getattr(self, name), ~(np.isnan(getattr(self, name)) | (getattr(self, name) > 0)), "> 0")
         sizes = np.diff(self.segment_offsets)
         _refuse("segment_offsets", self.segment_offsets[1:], sizes < 1, "greater than the offset before it")
@@ -138,6 +154,42 @@ class Workload:
             totals = np.add.reduceat(self.segment_tokens.astype(np.int64), self.segment_offsets[:-1])
             _refuse("prompt_tokens", self.prompt_tokens, totals != self.prompt_tokens, "the sum of its segment_tokens")
         self._check_paths()
+
+    def _check_links(self) -> None:
+        """Who comes after whom: no request waits for itself, and sessions wait for their own."""
+        _refuse("delay_s", self.delay_s, ~(np.isfinite(self.delay_s) & (self.delay_s >= 0)), "finite and >= 0")
+        _refuse("goes_on", self.goes_on, ~np.isin(self.goes_on, (0, 1)), "0 or 1")
+        offsets = self.after_offsets
+        _refuse("after_offsets", offsets[1:], self.waits < 0, "at least the offset before it")
+        if offsets[0] != 0 or offsets[-1] != len(self.after_ids):
+            raise InvalidInput(
+                f"workload column after_offsets runs from {offsets[0]} to {offsets[-1]}; it must run from 0 to "
+                f"{len(self.after_ids)}, the length of after_ids"
+            )
+        if not len(self.after_ids):
+            return
+        if (self.parent_session >= 0).any():
+            _, first, of = np.unique(self.session, return_index=True, return_inverse=True)
+            parent = self.parent_session[first][of]
+            _refuse("parent_session", self.parent_session, parent != self.parent_session, "that of its whole session")
+        before, later = self.after_ids, np.repeat(np.arange(len(self)), self.waits)
+        for wrong, valid in (
+            ((before < 0) | (before >= later), "a request before it, from 0 on: none waits for itself"),
+            (~self._related(before, later), "of a session, and of the same, of its parent's or of a child's"),
+        ):
+            if wrong.any():
+                at = int(np.flatnonzero(wrong)[0])
+                raise InvalidInput(
+                    f"workload column after_ids, row {later[at]}: {before[at]} is not valid; it must be {valid}"
+                )
+
+    def _related(self, before: Ints, later: Longs) -> npt.NDArray[np.bool_]:
+        """Whether requests may wait for others: by session."""
+        in_range = np.clip(before, 0, len(self) - 1)
+        mine, theirs = self.session[later], self.session[in_range]
+        parent, child = self.parent_session[later], self.parent_session[in_range]
+        known: npt.NDArray[np.bool_] = (mine >= 0) & (theirs >= 0)
+        return known & ((mine == theirs) | (parent == theirs) | (mine == child))
 
     def _check_paths(self) -> None:
         """A segment id must always come behind the same id and have the same number of tokens."""
@@ -182,6 +234,8 @@ COLUMNS = tuple(one.name for one in fields(Workload) if one.default is MISSING a
 """the arrays that make a stream"""
 OPTIONAL = {one.name: one.metadata["absent"] for one in fields(Workload) if "absent" in one.metadata}
 """further ones, and what stands there if they are not given"""
+LINKS = ("after_offsets", "after_ids")
+"""who comes after whom; if they are not given, nobody does"""
 
 
 def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], valid: str) -> None:
@@ -203,6 +257,10 @@ class Setup:
     context_length: int
     workload: Workload
     """for engines: a router that looks into it is an oracle"""
+    gpu: str = ""
+    """its kind; empty: not known"""
+    gpu_memory_gib: float = 0.0
+    """of one of them; 0: not known"""
 
     @property
     def segment_ids(self) -> int:
@@ -224,26 +282,32 @@ class Outcome:
 
     gpu: Ints
     """where it was sent; -1: nowhere, since it was refused or the run ended first"""
+    decode_gpu: Ints
+    """where its output was generated: the same, unless prompts and outputs have GPUs of their own"""
     state: npt.NDArray[np.int8]
     """a `State`"""
+    due_s: Floats
+    """when it was due, in seconds from the start of the run (see `Workload`); NaN if the run ended first"""
     told_output: Floats
     """output tokens that the policy was told to expect; NaN if it does not read that, or there was no decision"""
     overhead_s: Floats
     """what its routing decision took; NaN if that is not counted, or if there was none"""
     router_wait_s: Floats
-    """from its arrival until the router took it up; NaN likewise"""
+    """from when it was due until the router took it up; NaN likewise"""
     ttft_s: Floats
-    """first token − arrival; NaN if there was none"""
+    """first token − due; NaN if there was none"""
     latency_s: Floats
-    """last token − arrival; for unfinished requests as of their last report; NaN if there was none"""
+    """last token − due; for unfinished requests as of their last report; NaN if there was none"""
     finish_s: Floats
     """when the last token came, in seconds from the start of the run; NaN if unfinished"""
     output_seen: Ints
     """output tokens as of the last report"""
     hit_tokens: Ints
-    """prompt tokens found in the GPU's prefix cache when it was last admitted"""
+    """prompt tokens found in the GPU's prefix cache at its last admission, or its first if the real engine says so"""
     prefilled_tokens: Ints
     """prompt tokens computed then; 0 if it was never admitted"""
+    losses: Ints
+    """how often it was lost with its GPU; it is routed again as often, unless it ended so"""
     gpu_hit_tokens: Longs
     """prompt tokens found in the prefix cache, over all prefills"""
     gpu_prefilled_tokens: Longs
@@ -259,6 +323,8 @@ class Outcome:
     """how often a request was sent back to the queue for want of memory"""
     gpu_peak_kv_tokens: Longs
     """most KV in use at any time"""
+    gpu_down_s: Floats
+    """seconds, until the run ended, in which it was down"""
     end_s: float
     """when the run ended, in seconds from its start"""
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.sim import addresses
 from prebleexp.sim import records as of
+from prebleexp.sim.agenda import made_sessions
 from prebleexp.sim.answers import REFUSE
+from prebleexp.sim.changes import NOTHING
 from prebleexp.sim.children import copy_children, slots
-from prebleexp.sim.events import REPORT, key
+from prebleexp.sim.events import CHANGE, REPORT, key
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, Rules, View, World
 from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
@@ -18,43 +21,63 @@ from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
 def allocate(
     setup: Setup,
     rules: Rules,
+    kv_tokens: Any,
     refused: Any,
     expected_output: Floats | None,
     refined: tuple[Ints, Floats] | None,
     plugs: tuple[Any, Any, Any],
+    own_cache: int | None = None,
+    timeline: Any = NOTHING,
 ) -> World:
-    """The state at time 0. `refused`: (n,) which requests are refused when they arrive; `refined`: each request's
-    length class, and what is left by class and tokens produced; `plugs`: the router's record, and those of every GPU's
-    engine and cost."""
+    """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
+    `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the router's record,
+    and those of every GPU's engine and cost; `own_cache`: if the engine keeps no contexts in the tree, what it may tell
+    of its own at once; `timeline`: what happens to GPUs."""
     workload, gpus = setup.workload, setup.gpus
     n = len(workload)
+    sessions = made_sessions(workload, rules)
     control = records(1, of.CONTROL)[0]
-    control.unfinished, control.events = n, int(rules.reports_s > 0)
+    control.unfinished = n
     for name in ("kind", "request", "queue_head", "held_head", "starting", "lacking"):
         control[name] = NONE
     live = records(gpus, of.REPORT)
-    live.kv_tokens = live.kv_free = setup.kv_tokens
+    live.kv_tokens = live.kv_free = kv_tokens
     jobs = made_jobs(workload)
     jobs.answer[refused] = REFUSE
     if refined is not None:
         jobs.length_class = refined[0]
     router, engines, costs = plugs
-    cache = made_cache(setup, gpus + min(4 * n, 1 << 16))
-    events = Events(np.zeros(2 * gpus + 4), np.full(2 * gpus + 4, key(REPORT, 0)))
+    cache = made_cache(setup, gpus + (min(4 * n, 1 << 16) if own_cache is None else 0))
+    servers = records(gpus, of.SERVER)
+    servers.leaving, servers.speed = NONE, 1.0
+    cache.requests.arrival_s = np.nan
+    cache.requests.arrival_s[sessions.firsts] = workload.arrival_s[sessions.firsts]
+    if own_cache is not None:
+        cache.control.free_nodes = of.ENOUGH
+    size = n + 2 * gpus + 4 + len(timeline)  # a step that is lost still has its END
+    events = Events(np.zeros(size), np.zeros(size, np.int64))
+    due = [(0.0, key(REPORT, 0))] * int(rules.reports_s > 0) + [
+        (float(one.at_s), key(CHANGE, 0)) for one in timeline[:1]
+    ]
+    control.events = len(due)
+    for row, (time, a_key) in enumerate(sorted(due)):
+        events.times[row], events.keys[row] = time, a_key
     return World(
         control=control,
         rules=rules,
         seen=made_view(cache.requests, cache.prompts, live if rules.reports_s == 0 else live.copy(), costs),
         live=live,
         jobs=jobs,
-        servers=records(gpus, of.SERVER),
+        servers=servers,
         totals=records(gpus, of.TOTALS),
-        arrivals=workload.arrival_s + (rules.prediction_s if rules.overhead == of.SERIAL else 0.0),
+        arrivals=cache.requests.arrival_s + rules.submit_s,
+        sessions=sessions,
         events=events,
+        timeline=timeline,
         cache=told(cache, expected_output),
         means=made_means(workload),
         left=np.zeros((0, 0)) if refined is None else np.ascontiguousarray(refined[1]),
-        news=made_news(cache),
+        news=made_news(cache, own_cache or 0),
         router=router,
         engines=engines,
     )
@@ -64,7 +87,8 @@ def allocate(
 def made_view(requests: Any, prompts: Prompts, seen: Any, costs: Any) -> View:
     gpus = len(seen)
     candidates = np.arange(gpus)
-    return View(requests, prompts, records(gpus, of.SENT), seen, candidates, costs, np.zeros(4, np.int64))
+    work, reports = np.zeros(4, np.int64), np.zeros(1, np.int64)
+    return View(requests, prompts, records(gpus, of.SENT), seen, candidates, costs, work, reports)
 
 
 def made_cache(setup: Setup, rows: int) -> Cache:
@@ -79,9 +103,9 @@ def made_cache(setup: Setup, rows: int) -> Cache:
     return Cache(control, roots, nodes, *slots(rows), *_evictions(rows), changes, requests, prompts)
 
 
-def made_news(cache: Cache) -> Any:
+def made_news(cache: Cache, own: int = 0) -> Any:
     """Room for what one event may bring: all that is cached dropped, all requests' first and last tokens."""
-    return records(len(cache.nodes) + 4 * len(cache.requests) + 4, of.NEWS)
+    return records(len(cache.nodes) + own + 4 * len(cache.requests) + 4, of.NEWS)
 
 
 def told(cache: Cache, expected_output: Floats | None) -> Cache:
@@ -110,8 +134,8 @@ def _requests(workload: Workload) -> Any:
     requests.segments = np.diff(workload.segment_offsets)
     requests.gpu, requests.ttft_s, requests.latency_s = NONE, np.nan, np.nan
     for name in (
-        *("arrival_s", "prompt_tokens", "max_new_tokens", "prefix_group"),
-        *("session", "turn", "slo_ttft_s", "slo_tpot_s", "answer_segment"),
+        *("arrival_s", "prompt_tokens", "max_new_tokens", "prefix_group", "session", "turn", "parent_session"),
+        *("priority", "slo_ttft_s", "slo_tpot_s", "answer_segment"),
     ):
         requests[name] = getattr(workload, name)
     return requests
@@ -156,9 +180,9 @@ def _example() -> Block:
     one = np.ones(1, np.int32)
     workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
-    rules = Rules(1.0, 0.0, 1, 0.0, False, False, 0, 0.0, 0.0, np.zeros(4))
-    router, engines, costs = records(1, of.ROUTER)[0], records(1, of.ENGINE), records(1, of.COST)
-    return Block(allocate(setup, rules, np.zeros(1, np.bool_), None, None, (router, engines, costs)))
+    rules = Rules(1.0, 1.0, 0.0, 1, 0.0, False, False, 0, 0.0, False, 0.0, 0.0, np.zeros(4), False)
+    router, engines, costs = records(1, addresses.ROUTER)[0], records(1, addresses.ENGINE), records(1, addresses.COST)
+    return Block(allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, (router, engines, costs)))
 
 
 EXAMPLE = _example()

@@ -17,9 +17,23 @@ class WorkloadSource(Part, ABC):
     """
 
     synthetic: ClassVar[bool] = True
-    """false: the stream is recorded, so rate, duration and output lengths asked for do not matter"""
+    """false: the stream is recorded, so rate, duration, seed and output lengths asked for do not matter"""
     own_outputs: ClassVar[bool] = False
     """true: its output lengths are its own, so those asked for do not matter"""
+
+    nested: ClassVar[bool] = False
+    """true: in the same time a greater rate has the sessions that a lesser one has, and more; else they are the same
+    requests, only quicker"""
+
+    block_tokens: ClassVar[int] = 1
+    """of which its prompts are made"""
+
+    @property
+    def obeys(self) -> tuple[str, ...]:
+        """Which of rps, duration_s, seed and output_length its stream depends on."""
+        if not self.synthetic:
+            return ()
+        return ("rps", "duration_s", "seed") if self.own_outputs else ("rps", "duration_s", "seed", "output_length")
 
     @property
     def predictors(self) -> tuple[str, ...]:

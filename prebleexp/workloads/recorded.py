@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,13 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim.types import COLUMNS, Workload
+from prebleexp.sim.types import COLUMNS, LINKS, OPTIONAL, Workload
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
 
-KINDS: dict[str, type[Any]] = {"arrival_s": np.float64, "segment_offsets": np.int64}
+FLOATS = ("arrival_s", *(name for name, absent in OPTIONAL.items() if isinstance(absent, float)))
+KINDS: dict[str, type[Any]] = {"segment_offsets": np.int64, "after_offsets": np.int64} | dict.fromkeys(
+    FLOATS, np.float64
+)
 """of the others: int32"""
 LISTS = ("segment_ids", "segment_tokens")
+AFTER = "after"
+"""in a Parquet file, the list of those that a request comes after"""
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,9 @@ class Recorded(WorkloadSource):
 
     An .npz file has the arrays of a `Workload` under their names. A Parquet file has one row a request: arrival_s
     (float), prompt_tokens, output_tokens, max_new_tokens, prefix_group (integers), and segment_ids and segment_tokens
-    as lists of integers of equal length; it has no segment_offsets. `save` writes such a file. Other columns are
-    ignored.
+    as lists of integers of equal length; it has no segment_offsets. A file may have the further columns of a
+    `Workload` too (session, turn, delay_s, …), and who comes after whom: in Parquet as lists of row numbers, `after`.
+    `save` writes such a file. Other columns are ignored.
 
     Raises InvalidInput, naming the file and, if it can be read, the column and the row that are not valid.
     """
@@ -58,7 +64,7 @@ class Recorded(WorkloadSource):
                 columns = _from_parquet(data)
             else:
                 raise InvalidInput("neither an .npz nor a Parquet file")
-            workload = Workload(**{name: _cast(name, columns[name]) for name in COLUMNS})
+            workload = Workload(**{name: _cast(name, column) for name, column in columns.items()})
         except InvalidInput as error:
             raise InvalidInput(f"{self.path}: {error}") from None
         if not len(workload):
@@ -74,7 +80,9 @@ class Recorded(WorkloadSource):
 
 
 def save(workload: Workload, path: str | Path) -> None:
-    """Writes a Parquet file that `Recorded` reads. Raises PrebleexpError, naming the file, if it cannot be written."""
+    """Writes a Parquet file that `Recorded` reads, of all but predictions.
+
+    Raises PrebleexpError, naming the file, if it cannot be written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,6 +90,11 @@ def save(workload: Workload, path: str | Path) -> None:
     columns = {name: pa.array(getattr(workload, name)) for name in COLUMNS if name not in (*LISTS, "segment_offsets")}
     for name in LISTS:
         columns[name] = pa.LargeListArray.from_arrays(offsets, pa.array(getattr(workload, name)))
+    for name, absent in OPTIONAL.items():
+        if not np.array_equal(getattr(workload, name), np.full(len(workload), absent), equal_nan=name in FLOATS):
+            columns[name] = pa.array(getattr(workload, name))
+    if len(workload.after_ids):
+        columns[AFTER] = pa.LargeListArray.from_arrays(pa.array(workload.after_offsets), pa.array(workload.after_ids))
     try:
         pq.write_table(pa.table(columns), path, compression="zstd")
     except OSError as error:
@@ -92,7 +105,10 @@ def _from_npz(data: bytes) -> Mapping[str, Any]:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             _require(COLUMNS, arrays.files)
-            return {name: arrays[name] for name in COLUMNS}
+            if set(LINKS) & set(arrays.files):
+                _require(LINKS, arrays.files)
+            further = [name for name in (*OPTIONAL, *LINKS) if name in arrays.files]
+            return {name: arrays[name] for name in (*COLUMNS, *further)}
     except InvalidInput:
         raise
     except Exception as error:  # zipfile, zlib and numpy raise some ten different kinds for damaged bytes
@@ -106,16 +122,19 @@ def _from_parquet(data: bytes) -> Mapping[str, Any]:
     names = [name for name in COLUMNS if name != "segment_offsets"]
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-        _require(names, file.schema_arrow.names)
-        table = file.read(columns=names)
+        there = file.schema_arrow.names
+        _require(names, there)
+        further = [name for name in (*OPTIONAL, AFTER) if name in there]
+        _require(further, there)
+        table = file.read(columns=[*names, *further])
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged("a Parquet", error) from None
     columns = {}
-    for name in names:
+    for name in (*names, *further):
         column = table.column(name).combine_chunks()
         is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-        if is_list != (name in LISTS):
-            raise InvalidInput(f"column {name} is {column.type}; it must be {'lists' if name in LISTS else 'numbers'}")
+        if is_list != (name in (*LISTS, AFTER)):
+            raise InvalidInput(f"column {name} is {column.type}; it must be {'numbers' if is_list else 'lists'}")
         _refuse_nulls(name, column)
         columns[name] = column
     sizes = [columns[name].value_lengths().to_numpy(zero_copy_only=False) for name in LISTS]
@@ -124,14 +143,18 @@ def _from_parquet(data: bytes) -> Mapping[str, Any]:
         raise InvalidInput(
             f"column segment_tokens, row {row}: {sizes[1][row]} elements; segment_ids has {sizes[0][row]}"
         )
-    for name in LISTS:
+    counts = columns[AFTER].value_lengths().to_numpy(zero_copy_only=False) if AFTER in columns else None
+    for name in {*LISTS, AFTER} & columns.keys():
         columns[name] = columns[name].flatten()
         _refuse_nulls(name, columns[name])
+    if counts is not None:
+        columns["after_ids"] = columns.pop(AFTER)
     arrays = {name: column.to_numpy(zero_copy_only=False) for name, column in columns.items()}
-    return arrays | {"segment_offsets": np.concatenate(([0], np.cumsum(sizes[0], dtype=np.int64)))}
+    offsets = {"segment_offsets": sizes[0]} | ({} if counts is None else {"after_offsets": counts})
+    return arrays | {name: np.concatenate(([0], np.cumsum(each, dtype=np.int64))) for name, each in offsets.items()}
 
 
-def _require(names: tuple[str, ...] | list[str], there: list[str]) -> None:
+def _require(names: Iterable[str], there: list[str]) -> None:
     for name in names:
         if (count := there.count(name)) != 1:
             raise InvalidInput(f"there are {count} columns {name}" if count else f"there is no column {name}")

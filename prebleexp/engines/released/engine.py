@@ -19,6 +19,7 @@ class Released(Engine):
     """
 
     compiles: ClassVar[str] = "prebleexp.engines.released.loop"
+    has_frontend: ClassVar[bool] = False
 
     step_cost_s: float = 0.0006
     """of a step that reports no token"""
@@ -34,6 +35,10 @@ class Released(Engine):
             valid = is_number(value) and value >= 1e-7
             require(valid, f"engine.{name}", value, "a number of seconds, at least 1e-7")
             object.__setattr__(self, name, float(value))
+
+    @property
+    def host_step_s(self) -> float:
+        return self.step_cost_s
 
     def own_loop(self) -> Any:
         from prebleexp.engines.released.simulate import simulate  # numba: nothing that is cached needs it

@@ -150,4 +150,4 @@ class Sim(NamedTuple):
     """(length classes, tokens) output still to come of a request that has produced so much; (0, 0): not known"""
     scratch: Scratch
     router: Any
-    """`prebleexp.sim.records.ROUTER`"""
+    """`prebleexp.sim.addresses.ROUTER`"""

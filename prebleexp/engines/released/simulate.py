@@ -12,7 +12,7 @@ import numpy as np
 from prebleexp.engines.released import loop, state
 from prebleexp.engines.released.records import Rules, Sim
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import outcome, records
+from prebleexp.sim import addresses, outcome, records
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug
@@ -24,10 +24,15 @@ from prebleexp.sim.world import with_more_nodes
 
 def simulate(given: Given, on_pause: Callable[[], object], on_event: Callable[[Sim], object] | None) -> Outcome:
     """As `prebleexp.sim.simulate.simulate`. Raises InvalidInput if GPUs are to report now and then: here routers see
-    them as they are."""
+    them as they are; and if requests come after others or give up: those of the release do not."""
     engine: Any = given.engine
     if given.reports_ms > 0:
         raise InvalidInput(f"reports_ms={given.reports_ms:g} is not valid with engine=released; it must be 0")
+    if len(given.workload.after_ids) or np.isfinite(given.workload.patience_s).any():
+        raise InvalidInput(
+            "engine=released is not valid with requests that come after others, or that give up; engines with sessions "
+            "are vllm, sglang, sglang_2024 and preble"
+        )
     setup = given.setup()
     refined = given.lengths.refined(given.workload, given.seed)
     rules = Rules(
@@ -45,7 +50,9 @@ def simulate(given: Given, on_pause: Callable[[], object], on_event: Callable[[S
         pause=PAUSE if on_event is None else 1,
     )
     router = Routing(given.policy, setup, given.check)
-    cost = Plug(given.hardware, given.hardware.kernels(), given.hardware.start(), records.COST, COST, check=given.check)
+    cost = Plug(
+        given.hardware, given.hardware.kernels(), given.hardware.start(), addresses.COST, COST, check=given.check
+    )
     expected = given.lengths.expected(given.workload, given.seed)
     sim = state.allocate(setup, rules, expected, refined, router.record, cost.repeated(given.gpus))
     state.push_first_steps(sim)

@@ -11,6 +11,7 @@ from prebleexp.engines.released import records as own
 from prebleexp.engines.released.events import ARRIVE, KIND_BITS, STEP, encode, push
 from prebleexp.engines.released.records import Events, Rules, Scratch, Sim, Window
 from prebleexp.engines.released.serving import NEW_TOKEN_RATIO
+from prebleexp.sim import addresses
 from prebleexp.sim import records as core
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
@@ -111,7 +112,7 @@ def _example() -> Block:
     workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
     rules = Rules(1.0, 1.0, 1.0, False, 0.0, False, False, 0, 0.0, 0.0, np.zeros(4), 1)
-    return Block(allocate(setup, rules, None, None, records(1, core.ROUTER)[0], records(1, core.COST)))
+    return Block(allocate(setup, rules, None, None, records(1, addresses.ROUTER)[0], records(1, addresses.COST)))
 
 
 EXAMPLE = _example()

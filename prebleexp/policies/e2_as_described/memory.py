@@ -134,6 +134,7 @@ class Tree(NamedTuple):
     control: Any
     rows: Any
     begins: Any
+    links: Any
     accounts: Any
     """(rows,) `ACCOUNT`"""
     recomputed: Any

@@ -121,6 +121,9 @@ def _better(mine: Memory, view: View, request: int, gpu: int, now: float, best: 
 def finish(mine: Memory, view: View, request: int, now: float) -> None:
     seen = view.requests[request]
     slide_delays(mine, now)
+    if seen.output_seen == 0:  # it gave up
+        count_finished(mine, request)
+        return
     note_delay(mine, request, max(0.0, seen.ttft_s - mine.routed[request].prefill_ns * NS), now)
     count_finished(mine, request)
     tpot_s = (seen.latency_s - seen.ttft_s) / seen.output_seen

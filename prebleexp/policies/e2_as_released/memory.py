@@ -84,6 +84,7 @@ class Tree(NamedTuple):
     control: Any
     rows: Any
     begins: Any
+    links: Any
     prefixes: Any
     order: Any
     """(prefixes,) room for a list of prefixes …"""

@@ -109,13 +109,16 @@ def finish(mine: Memory, view: View, request: int, now: float) -> None:
     tree, seen, row = mine.tree, view.requests[request], mine.routed[request]
     leaf, output, gpu = int(row.leaf), row.output, int(seen.gpu)
     touch_path(tree, leaf)
-    sample(mine, prefix_node(tree, leaf), gpu, request, seen.ttft_s, now)
+    if seen.output_seen > 0:  # else it gave up
+        sample(mine, prefix_node(tree, leaf), gpu, request, seen.ttft_s, now)
     node = leaf
     while node != NONE:
         link = tree.rows[find_link(tree, node, gpu)]
         link.active -= 1
         link.output -= output
         node = int(tree.rows[node].parent)
+    if seen.output_seen == 0:
+        return
     tpot_s = (seen.latency_s - seen.ttft_s) / seen.output_seen
     if tpot_s != 0.0:  # an output of one token has none
         tpot.observe(mine.tpots, gpu, tpot_s)

@@ -1,0 +1,225 @@
+"""`python -m prebleexp hardware`: which hardware there is, and how well each combination is known; or one of them
+explained: what fits, and what its steps take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from prebleexp.commands.arguments import Command, Commands, Given, Setting, choice, path, text
+from prebleexp.commands.hardware_check import CHECK
+from prebleexp.commands.hardware_measure import MEASURE
+from prebleexp.errors import unknown
+from prebleexp.experiment import durable
+from prebleexp.hardware import parameters
+from prebleexp.hardware.base import Hardware
+from prebleexp.hardware.composed import ENGINES, Composed, said
+from prebleexp.hardware.gpu import Gpu
+from prebleexp.hardware.model import Model
+from prebleexp.hardware.transfers import paths
+from prebleexp.launch import configs, configure, tables
+from prebleexp.launch.from_cache import Options
+
+BATCHES = (1, 4, 16, 64, 256)
+CONTEXTS = (1000, 8000)
+"""tokens of each request of a batch"""
+PROMPTS = (128, 512, 2048, 8192, 32768)
+SIZES = tuple(2**i for i in range(14))
+"""of steps in the picture"""
+MOVED = 8192
+"""tokens"""
+CHOSEN = ("gpu", "model")
+"""settings that are options of groups; the others are fields"""
+FIELDS = ("engine", "tensor_parallel", "precision", "kv_precision", "utilisation")
+
+
+def _hardware(given: Given) -> int:
+    asked = {name: given[name] for name in (*CHOSEN, *FIELDS) if given[name] is not None}
+    if asked or given.others or given["hardware"] != "composed" or given["to"]:
+        _explain(given, asked)
+    else:
+        _list(given["output"])
+    return 0
+
+
+# ---------------------------------------------------------------- all of them
+def _list(output: str) -> None:
+    options = Options(configs.loader())
+    known = list(_known(options))
+    if output != "table":
+        tables.write_rows(known, output)
+        return
+    gpus = [Gpu(**config) for config in options.configs("hardware/gpu").values()]
+    _show(
+        "GPUs: hardware/gpu=",
+        [_gpu(one, name) for name, one in zip(options.configs("hardware/gpu"), gpus, strict=True)],
+    )
+    models = {name: Model(**config) for name, config in options.configs("hardware/model").items()}
+    _show("models: hardware/model=", [_model(one, name) for name, one in models.items()])
+    _show("how well combinations are known (others: by the parameters of gpu any)", known)
+    fits = [{"hardware": name, "support": _support(name)} for name in options.configs("hardware") if name != "composed"]
+    _show("fits of one model on one GPU each: hardware=", fits)
+    print("explain one: prebleexp hardware gpu=h200 model=llama_3_1_70b tensor_parallel=4 precision=fp8")
+
+
+def _support(option: str) -> str:
+    return configure.cells([f"hardware={option}"])[0].hardware.support
+
+
+def _gpu(gpu: Gpu, name: str) -> dict[str, Any]:
+    return {
+        "gpu": name,
+        "TFLOP/s bf16": gpu.bf16_tflops,
+        "fp8": gpu.fp8_tflops or None,
+        "fp4": gpu.fp4_tflops or None,
+        "memory GB": gpu.memory_gb,
+        "GB/s": gpu.hbm_gb_s,
+        "tensor_parallel": ", ".join(map(str, gpu.groups)),
+    }
+
+
+def _model(model: Model, name: str) -> dict[str, Any]:
+    billion = 1e9
+    embeddings = model.embeddings / billion
+    return {
+        "model": name,
+        "parameters 1e9": (model.linear + model.experts * model.expert) / billion + embeddings,
+        "active 1e9": (model.linear + model.active * model.expert) / billion + embeddings,
+        "KV bytes a token (bf16)": 2 * model.kv_elements,
+        "context": model.context_length,
+    }
+
+
+def _known(options: Options) -> Iterator[dict[str, Any]]:
+    """A row for each combination that was measured, the best known first."""
+    measured = parameters.measured()
+    experts = {config["name"]: config.get("experts", 0) > 0 for config in options.configs("hardware/model").values()}
+    rows = []
+    for gpu, engine, model, precision in measured:
+        _, support = parameters.parameters_for(gpu, engine, model, precision, moe=experts.get(model, False))
+        of = {"gpu": gpu, "engine": engine, "model": model, "precision": precision, "level": support.level}
+        known = support.median == support.median
+        errors = {"median_error": support.median if known else None, "p90_error": support.p90 if known else None}
+        rows.append(of | {"n": support.n} | errors | {"support": said(support)})
+    return iter(sorted(rows, key=lambda row: (row["median_error"] is None, row["median_error"] or 0, row["gpu"])))
+
+
+def _show(title: str, rows: list[dict[str, Any]]) -> None:
+    heads = list(rows[0])
+    tables.show(heads, [[tables.number(row[head], 3) for head in heads] for row in rows], title=title)
+    print()
+
+
+# ---------------------------------------------------------------- one of them
+def _explain(given: Given, asked: dict[str, str]) -> None:
+    engine = asked.pop("engine", "vllm")
+    lines = [f"hardware={given['hardware']}"]
+    lines += [f"hardware/{name}={asked[name]}" for name in CHOSEN if name in asked]
+    lines += [f"hardware.{name}={asked[name]}" for name in FIELDS if name in asked]
+    lines += [f"hardware.engine={engine}"] if given["hardware"] == "composed" else []
+    hardware = configure.cells([*lines, *given.others])[0].hardware
+    steps = [*_decodes(hardware), *_prefills(hardware)]
+    if given["to"]:
+        _draw(hardware, given["to"])
+    if given["output"] != "table":
+        tables.write_rows(steps, given["output"])
+        return
+    title = hardware.title or given["hardware"]
+    print(f"{title}: {hardware.support}")
+    fixed, each = hardware.frontend_s
+    print(f"{hardware.kv_tokens:,} tokens of KV, {hardware.context_length:,} of a request at most", end="")
+    print(f"; before the queue a request takes {fixed * 1e3:.3g} ms and {each * 1e6:.3g} µs a token of its prompt\n")
+    _show("a step that decodes", [row for row in steps if row["step"] == "decode"])
+    _show("a step that prefills one prompt", [row for row in steps if row["step"] == "prefill"])
+    if isinstance(hardware, Composed):
+        _show(f"moving the KV of {MOVED:,} tokens from one GPU", [*_moves(hardware)])
+    print(f"from: {hardware.source}")
+
+
+def _decodes(hardware: Hardware) -> Iterator[dict[str, Any]]:
+    for context in CONTEXTS:
+        for batch in BATCHES:
+            if batch * context <= hardware.kv_tokens:
+                seconds = _decode_s(hardware, batch, context)
+                yield _row("decode", batch, context, batch, seconds)
+
+
+def _prefills(hardware: Hardware) -> Iterator[dict[str, Any]]:
+    for tokens in PROMPTS:
+        if tokens <= min(hardware.kv_tokens, hardware.context_length):
+            yield _row("prefill", 1, tokens, tokens, _prefill_s(hardware, tokens))
+
+
+def _moves(hardware: Composed) -> Iterator[dict[str, Any]]:
+    """Each GPU of a group moves its own share, at once with the others."""
+    size = MOVED * hardware.kv_bytes / hardware.model.kv_share(hardware.tensor_parallel)
+    for name, way in paths(hardware.gpu).items():
+        yield {"by": name, "ms": way.seconds(size) * 1e3, "known": way.known}
+
+
+def _row(step: str, batch: int, context: int, tokens: int, seconds: float) -> dict[str, Any]:
+    size = {"step": step, "requests": batch, "tokens of each": context}
+    return size | {"ms": seconds * 1e3, "tokens per second": round(tokens / seconds)}
+
+
+def _decode_s(hardware: Hardware, batch: int, context: int) -> float:
+    return float(
+        hardware.kernels().decode_s(hardware.numbers(), hardware.start(), batch, batch * context, batch * context, 1)
+    )
+
+
+def _prefill_s(hardware: Hardware, tokens: int) -> float:
+    cost, of, mine = hardware.kernels(), hardware.numbers(), hardware.start()
+    ms = cost.request_ms(of, mine, tokens, tokens)
+    return float(cost.step_s(of, mine, 1, tokens, tokens, 0, 0, tokens, ms))
+
+
+# ---------------------------------------------------------------- as a picture
+def _draw(hardware: Hardware, file: Path) -> None:
+    """Raises InvalidInput for another ending, or for hardware that has no roofs."""
+    from prebleexp.report.roofline import roofline
+    from prebleexp.report.sheet import pdf, png, sheet
+
+    kinds: dict[str, Callable[[str], bytes]] = {".svg": str.encode, ".pdf": pdf, ".png": png}
+    if file.suffix not in kinds:
+        raise unknown("kind of file", file.suffix, kinds)
+    curves = {
+        f"decode, {context:,} tokens each": [
+            (size, _decode_s(hardware, size, context)) for size in SIZES if size * context <= hardware.kv_tokens
+        ]
+        for context in CONTEXTS
+    }
+    curves["prefill of one prompt"] = [
+        (size, _prefill_s(hardware, size)) for size in SIZES if size <= hardware.context_length
+    ]
+    if isinstance(hardware, Composed):
+        peak = hardware.at_peak()
+        curves["at peak FLOP/s and bandwidth"] = [(size, _prefill_s(peak, size)) for size in SIZES]
+    title = hardware.title or "step times"
+    durable.write(file, kinds[file.suffix](sheet(roofline(title, hardware.support, curves))))
+    print(file)
+
+
+COMMANDS: Commands = {
+    "": Command(
+        "list GPUs, models and how well their combinations are known; or explain one: what fits, and what steps take",
+        _hardware,
+        "python -m prebleexp hardware gpu=h200 model=llama_3_1_70b tensor_parallel=4 precision=fp8",
+        settings=(
+            text("hardware", "another option than a composed one", "composed"),
+            Setting("gpu", "one of conf/hardware/gpu/"),
+            Setting("model", "one of conf/hardware/model/"),
+            Setting("engine", "whose overheads", "|".join(ENGINES)),
+            Setting("tensor_parallel", "GPUs that serve one copy of the model", "N"),
+            Setting("precision", "of weights", "bf16|fp8|fp4|int4"),
+            Setting("kv_precision", "of the KV cache", "bf16|fp8"),
+            Setting("utilisation", "share of the memory that the engine takes", "X"),
+            path("to", "draw its roofline to this file: .svg, .pdf or .png", None),
+            choice("output", "what is printed", "table", "json", "csv"),
+        ),
+        others="fields of the hardware, as hardware.gpu.hbm_gb_s=4000",
+    ),
+    "check": CHECK,
+    "measure": MEASURE,
+}

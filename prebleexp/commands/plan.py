@@ -1,0 +1,115 @@
+"""`python -m prebleexp plan …`: how many GPUs a load takes, or how large a load a cluster bears, per router."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from prebleexp.commands.arguments import Command, Commands, Given, integer, number
+
+if TYPE_CHECKING:
+    from prebleexp.launch.multirun import Multirun
+    from prebleexp.launch.planner import Outlook, Planner
+
+DRY = "--dry"
+
+
+def _plan(given: Given) -> int:
+    """Print a line for each contender, write the page; 0. Raises InvalidInput for what cannot be planned,
+    PrebleexpError if a run fails."""
+    from prebleexp import publish
+    from prebleexp.launch import planner, tables
+    from prebleexp.launch.naming import folder
+    from prebleexp.report import planned
+    from prebleexp.waiting import waiting
+
+    others = [one for one in given.others if one != DRY]
+    asked = planner.asked(others, given.values)
+    if DRY in given.others:
+        return _show(planner.outlook(others, asked))
+    plan = planner.plan(others, asked)
+    _print(plan)
+    print(f"{plan.tally()}; {plan.seconds:.1f} s", file=sys.stderr)
+    name = folder("plan", *(one.lstrip("+") for one in others))
+    with waiting("bringing the database up to date"):
+        publish.load(plan, name, given.line)
+    if plan.settings.report != "none":
+        with waiting(f"drawing the page {name}"):
+            page = publish.plan(plan, name, given.line)
+        print(tables.address(page), file=sys.stderr)
+    print(planned.sentence(plan.found), file=sys.stderr)
+    return 0
+
+
+def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
+    """A sweep of plans: print a line for each router on each workload, write the page; 0. Raises as a plan does."""
+    from prebleexp import publish
+    from prebleexp.launch import planner, tables
+    from prebleexp.report import capacity
+    from prebleexp.waiting import waiting
+
+    plan = planner.sweep(multirun, overrides)
+    settings = plan.settings
+    assert settings.plans is not None
+    found, base = capacity.by_workload(plan.found), settings.plans.against
+    if settings.output == "table":
+        made = [[workload, *line] for workload, each in found.items() for line in capacity.lines(each, base)]
+        tables.show(["workload", *capacity.heads(base)], made)
+    else:
+        tables.write_rows(capacity.rows(found, base), settings.output)
+    print(f"{plan.tally()}; {plan.seconds:.1f} s", file=sys.stderr)
+    with waiting("bringing the database up to date"):
+        publish.load(plan, settings.sweep, command)
+    if settings.report != "none":
+        with waiting(f"drawing the page {settings.sweep}"):
+            page, _ = publish.capacity(plan, command)
+        print(tables.address(page), file=sys.stderr)
+    for workload, each in found.items():
+        print(capacity.sentence(workload, each, base), file=sys.stderr)
+    return 0
+
+
+def sweep_survey(multirun: Multirun, overrides: Sequence[str]) -> int:
+    """How far the cache goes."""
+    from prebleexp.launch import planner
+
+    return _show(planner.sweep_outlook(multirun, overrides))
+
+
+def _show(outlook: Outlook) -> int:
+    from prebleexp.launch import tables
+
+    tables.show(["contender", "runs in the cache", "to come"], outlook.lines())
+    print(outlook.says(), file=sys.stderr)
+    return 0
+
+
+def _print(plan: Planner) -> None:
+    from prebleexp.launch import tables
+    from prebleexp.planning import planned as best
+    from prebleexp.report import planned
+
+    if plan.settings.output == "table":
+        tables.show(planned.heads(plan.found), planned.lines(plan.found))
+    else:
+        tables.write_rows(best.rows(plan.found), plan.settings.output)
+
+
+COMMANDS: Commands = {
+    "": Command(
+        "how large a load a cluster bears (gpus= given), or how many GPUs a load takes (rps= given), per policy, so "
+        "that a service level is kept; with intervals over request streams",
+        _plan,
+        "python -m prebleexp plan gpus=8 policy=lor,e2 slo.ttft_s=0.5 slo.tpot_s=0.05",
+        settings=(
+            number("tol", "half the width of the interval, as a share of the answer", 0.05),
+            integer("seeds", "request streams, at first", 8, 2, 10_000),
+            integer("most_seeds", "if the interval is wider than tol", 64, 2, 10_000),
+            integer("requests", "of a run; else as many as show 100 misses, 4,000 at least", None, 10),
+            integer("most_requests", "of a run, where too few miss", 200_000, 10),
+            number("price_per_gpu_hour", "of one of gpus=: adds what a million requests cost"),
+        ),
+        others="what is planned, as for a run: policy=lor,e2 slo=… gpus=8, or rps=64; --dry: how many runs that takes",
+    )
+}

@@ -1,0 +1,91 @@
+"""`python -m prebleexp workload describe …`: what a stream of requests looks like, before anything serves it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from prebleexp.commands.arguments import Command, Commands, Given, choice, path
+from prebleexp.described import SHARES, Description, Quantiles, describe
+from prebleexp.experiment import runs
+from prebleexp.launch import configs, configure, tables
+
+UNITS = {
+    "input": "input, tokens",
+    "output": "output, tokens",
+    "turns": "turns of a session",
+    "gap": "start to start of turns, s",
+    "think": "answer to next turn, s",
+}
+
+
+def _describe(given: Given) -> int:
+    """Raises InvalidInput for what is not valid."""
+    cell = configure.job(given.others, configs.loader()).cells[0]
+    workload = runs.draw(cell)
+    found = describe(workload, cell.workload.block_tokens)
+    if given["output"] == "json":
+        print(json.dumps(_plain(asdict(found))))
+    else:
+        _show(found)
+    if given["out"] is not None:
+        from prebleexp.report import stream
+
+        stream.save(given["out"], workload, found, f"workload={cell.names['workload']}")
+        print(given["out"], file=sys.stderr)
+    return 0
+
+
+def _show(found: Description) -> None:
+    number = tables.number
+    rows = [
+        ("requests", f"{found.requests:,}"),
+        ("seconds", number(found.span_s, 6)),
+        ("requests/s", number(found.rate)),
+        ("variance / mean of counts", ", ".join(f"{_n(value)} in {s:g} s" for s, value in found.dispersion.items())),
+        ("CV of gaps", _n(found.gap_cv)),
+        ("gamma shape of gaps", _n(found.gamma_shape)),
+        ("sessions", f"{found.sessions:,}"),
+        ("… of several turns", f"{found.several:,}"),
+    ]
+    tables.show(["of the stream", ""], [list(row) for row in rows])
+    print()
+    heads = ["quantiles", *(f"p{100 * share:g}" for share in SHARES), "mean"]
+    tables.show(heads, [[label, *_quantiles(getattr(found, name))] for name, label in UNITS.items()])
+    print()
+    sizes = {f"{size / 1e6:g} M tokens": share for size, share in found.reuse.items()} | {"unlimited": found.unlimited}
+    tables.show(["cache", "prompt tokens found"], [[name, f"{share:.1%}"] for name, share in sizes.items()])
+
+
+def _n(value: float) -> str:
+    return tables.NOTHING if math.isnan(value) else tables.number(value)
+
+
+def _quantiles(of: Quantiles) -> list[str]:
+    return [_n(value) for value in (*of.at, of.mean)]
+
+
+def _plain(value: Any) -> Any:
+    """NaN is null in JSON."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+COMMANDS: Commands = {
+    "describe": Command(
+        "what a stream of requests looks like: rate, burstiness, lengths, sessions, and what a cache finds",
+        _describe,
+        "python -m prebleexp workload describe workload=mooncake workload.path=FILE workload.load=recorded out=it.svg",
+        settings=(
+            path("out", "a picture too: .svg, .pdf or .png"),
+            choice("output", "what is printed", "table", "json"),
+        ),
+        others="the stream, as that of a run is set (prebleexp --help): workload=, rps=, duration_s=, seed=",
+    ),
+}

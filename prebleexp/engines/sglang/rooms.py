@@ -1,0 +1,75 @@
+"""The arrays of an SGLang engine. They are as large as they can become, but for nodes of the tree: memory that is never
+touched takes none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prebleexp.engines.recent import RECENT
+from prebleexp.engines.sglang.records import (
+    CHOICE,
+    GPU,
+    JOB,
+    MATCHED_WAITING,
+    NODE,
+    STEP,
+    STEPS,
+    STORE,
+    Engines,
+    Settings,
+    Tree,
+)
+from prebleexp.sim.children import copy_children, slots
+from prebleexp.sim.handles import Block
+from prebleexp.sim.records import NONE
+from prebleexp.sim.types import Setup, records
+
+
+def engines(setup: Setup, settings: Settings) -> Engines:
+    workload, gpus = setup.workload, setup.gpus
+    target = np.minimum(workload.output_tokens, workload.max_new_tokens)
+    state, jobs = records(gpus, GPU), records(len(workload), JOB)
+    state.free = settings.kv_tokens
+    state.ratio = settings.ratio
+    for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running"):
+        state[name] = NONE
+    jobs.prompt, jobs.target, jobs.max_new = workload.prompt_tokens, target, workload.max_new_tokens
+    most = settings.max_running_requests + 1
+    shape = (gpus, STEPS, most)
+    listed = max(most, MATCHED_WAITING)
+    return Engines(
+        settings=settings,
+        gpus=state,
+        jobs=jobs,
+        retractions=np.zeros(len(workload), np.int32),
+        tree=_tree(gpus, len(workload)),
+        due=np.zeros((gpus, 1 << (int(target.max(initial=1)) + 1).bit_length()), np.int32),
+        steps=records(gpus * STEPS, STEP).reshape(gpus, STEPS),
+        chosen=records(gpus * STEPS * most, CHOICE).reshape(shape),
+        retracted=np.zeros(shape, np.int32),
+        whole=records(gpus * STEPS * most, CHOICE).reshape(shape),
+        ordered=np.zeros((2, listed), np.int32),
+        keys=np.zeros((2, listed), np.int64),
+        firsts=np.zeros(MATCHED_WAITING, np.int64),
+        recent=np.zeros((gpus, RECENT, 2), np.int64),
+    )
+
+
+def with_more(mine: Engines, wanted: int) -> Engines:
+    """Twice the nodes, or more if so many are wanted."""
+    tree = mine.tree
+    old = len(tree.nodes)
+    nodes = records(max(2 * old, old + wanted), NODE)
+    nodes[:old] = tree.nodes
+    larger = Tree(tree.control, nodes, *slots(len(nodes)))
+    copy_children(Block(larger).handle, Block(tree).handle)
+    return mine._replace(tree=larger)
+
+
+def _tree(gpus: int, requests: int) -> Tree:
+    rows = gpus + min(8 * requests, 1 << 16)
+    control, nodes = records(1, STORE)[0], records(rows, NODE)
+    control.made = control.nodes = gpus
+    control.free_node = NONE
+    nodes.parent[:gpus] = NONE
+    return Tree(control, nodes, *slots(rows))

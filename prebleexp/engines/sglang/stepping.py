@@ -1,0 +1,168 @@
+"""SGLang's event loops (sglang/srt/managers/scheduler.py): without overlap, or with a step scheduled while the one
+before it runs, and before its results are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.serving import ahead_of, finished, first_token
+from prebleexp.engines.sglang import giving_up, queue
+from prebleexp.engines.sglang.contexts import checkpoint, give_up
+from prebleexp.engines.sglang.records import AT_ONCE, DONE, RUNNING, STEPS, WAITING, Engines
+from prebleexp.engines.sglang.running import generated_of, last_due, set_last_due, stop
+from prebleexp.engines.sglang.scheduling import schedule
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+from prebleexp.sim.types import State
+
+QUEUED, RUNS = int(State.QUEUED), int(State.RUNNING)
+
+NODES = 8
+"""nodes that a request makes at most while its GPU ends one step and schedules others: three when it is given to the
+tree, one when it is looked up"""
+
+
+@compiled
+def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    g = int(world.seen.requests[request].gpu)
+    mine.gpus[g].waiting_tokens += mine.jobs[request].prompt
+    world.jobs[request].state = QUEUED
+    queue.join(mine, g, request)
+    _publish(mine, world, g)
+
+
+@compiled
+def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
+    """Seconds that the step takes; negative: there is nothing to do."""
+    gpu, ahead = mine.gpus[g], AT_ONCE if mine.settings.overlap else 1
+    while gpu.scheduled - gpu.begun < ahead:
+        if not schedule(mine, world, g, now):
+            break
+    if gpu.scheduled == gpu.begun:
+        gpu.ratio = mine.settings.ratio
+        return -1.0
+    step, total = mine.steps[g, gpu.begun % STEPS], world.totals[g]
+    gpu.begun += 1
+    total.forwarded_tokens += step.tokens
+    total.prefilled_tokens += step.prompts
+    total.decode_steps += 1
+    _publish(mine, world, g)
+    return float(step.seconds)
+
+
+@compiled
+def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
+    """The results of the step that began last."""
+    gpu = mine.gpus[g]
+    slot = (gpu.begun - 1) % STEPS
+    if mine.steps[g, slot].prefill != 0:
+        _prefilled(mine, world, g, slot, now)
+    else:
+        gpu.decodes_over += 1
+        gpu.decoded_s = now
+        gpu.generated += gpu.running
+        _finish_due(mine, world, g, now)
+    _publish(mine, world, g)
+
+
+@compiled
+def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
+    """A request without its first token leaves, unless it is in the step in hand; whether it has left."""
+    g = int(world.seen.requests[request].gpu)
+    left = giving_up.leave(mine, world, g, request)
+    _publish(mine, world, g)
+    return left
+
+
+@compiled
+def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    """The run is over: an unfinished request has reported every token that it has."""
+    job, seen, made = mine.jobs[request], world.seen.requests[request], world.jobs[request]
+    gpu = mine.gpus[seen.gpu]
+    output = generated_of(gpu, job)
+    if job.stage != DONE and output > 0:
+        made.output_seen = output
+        if output > job.generated:  # its last token is of the last decode
+            made.latency_s = gpu.decoded_s - seen.arrival_s
+
+
+@compiled
+def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> int:
+    """Whether all GPUs together may need more nodes than there are."""
+    tree = mine.tree
+    return int(len(tree.nodes) - tree.control.nodes < NODES * (world.control.present + 2 * len(mine.gpus)))
+
+
+@compiled
+def _prefilled(mine: Engines, world: World, g: int, slot: int, now: float) -> None:
+    """A request whose prompt is computed gets a token, unless it was retracted meanwhile."""
+    gpu, step, chosen = mine.gpus[g], mine.steps[g, slot], mine.chosen[g, slot]
+    for row in range(step.chosen):
+        request = int(chosen[row].request)
+        job = mine.jobs[request]
+        if job.stage == WAITING or job.stage == DONE or request == step.part_way:
+            continue
+        job.generated += 1
+        gpu.generated += int(job.stage == RUNNING)
+        world.jobs[request].latency_s = now - world.seen.requests[request].arrival_s
+        if job.generated == 1:
+            first_token(world, g, request, now)
+            world.jobs[request].state = RUNS
+        if job.generated >= job.target:
+            _finish(mine, world, g, request, now)
+        else:
+            checkpoint(mine, world, g, request, int(chosen[row].begin + chosen[row].tokens))
+    if mine.settings.overlap:
+        set_last_due(mine, g, int(gpu.decodes_over), NONE)  # those of them that are due with it
+
+
+@compiled
+def _finish_due(mine: Engines, world: World, g: int, now: float) -> None:
+    """Those whose last token the last decode brought."""
+    jobs, decode = mine.jobs, int(mine.gpus[g].decodes_over)
+    last = last_due(mine, g, decode)
+    set_last_due(mine, g, decode, NONE)
+    if last == NONE:
+        return
+    request = int(jobs[last].next_due)
+    while True:
+        following = int(jobs[request].next_due)
+        _finish(mine, world, g, request, now)
+        if request == last:
+            return
+        request = following
+
+
+@compiled
+def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> None:
+    job = mine.jobs[request]
+    if job.stage == DONE:
+        return  # it gave up
+    give_up(mine, world, g, request)
+    if job.stage == RUNNING:
+        stop(mine, g, request, DONE)
+    job.stage = DONE
+    finished(world, g, request, int(job.target), now)
+
+
+@compiled
+def _publish(mine: Engines, world: World, g: int) -> None:
+    """What the GPU tells of itself."""
+    gpu, live = mine.gpus[g], world.live[g]
+    live.queued, live.running, live.waiting_tokens = gpu.queued, gpu.running, gpu.waiting_tokens
+    live.kv_free, live.evictable = gpu.free, gpu.evictable
+    live.generated = gpu.generated
+    live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts
+    if world.rules.follow:
+        live.ahead = _ahead(mine, world, g)
+
+
+@compiled
+def _ahead(mine: Engines, world: World, g: int) -> float:
+    """Of all running requests (see `ahead_of`)."""
+    gpu, tokens = mine.gpus[g], 0.0
+    request = int(gpu.first_running)
+    while request != NONE:
+        tokens += ahead_of(world, request, generated_of(gpu, mine.jobs[request]))
+        request = int(mine.jobs[request].behind)
+    return tokens

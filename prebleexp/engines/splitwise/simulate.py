@@ -1,0 +1,43 @@
+"""One run of Splitwise's simulator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from prebleexp.engines.splitwise import loop, outcome
+from prebleexp.engines.splitwise.records import Sim
+from prebleexp.engines.splitwise.state import EXAMPLE, allocate, with_more_room
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.handles import Block
+from prebleexp.sim.simulate import PAUSE, Given
+from prebleexp.sim.types import Outcome
+
+
+def simulate(given: Given, on_pause: Callable[[], object], on_event: Callable[[Sim], object] | None) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate`. Raises InvalidInput if GPUs are to report now and then: its routers see
+    them as they are; and if requests come after others or give up: those of the release do not."""
+    engine: Any = given.engine
+    if given.reports_ms > 0:
+        raise InvalidInput(f"reports_ms={given.reports_ms:g} is not valid with engine=splitwise; it must be 0")
+    if len(given.workload.after_ids) or np.isfinite(given.workload.patience_s).any():
+        raise InvalidInput(
+            "engine=splitwise is not valid with requests that come after others, or that give up; engines with "
+            "sessions are vllm, sglang, sglang_2024 and preble"
+        )
+    end_s = float(given.duration_s) if given.horizon == "stop" else math.inf
+    sim = allocate(given.workload, engine, given.gpus, end_s, PAUSE if on_event is None else 1)
+    block = Block(sim, EXAMPLE.type)
+    while True:
+        status = loop.advance(block.handle)
+        sim = block.value
+        if on_event is not None:
+            on_event(sim)
+        if status == loop.DONE:
+            return outcome.outcome(sim, given.workload)
+        on_pause()
+        if status == loop.NEEDS_ROOM:
+            block.replace(with_more_room(sim))

@@ -1,0 +1,80 @@
+"""Which waiting requests the next step admits: in order, until one does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.hit_ratio import note
+from prebleexp.engines.serving import RUNNING
+from prebleexp.engines.vllm import queue
+from prebleexp.engines.vllm.blocks import cached, hold, remember, take
+from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose
+from prebleexp.engines.vllm.records import Engines
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+
+
+@compiled
+def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int) -> None:
+    """Waiting requests in order, until one does not fit."""
+    gpu = mine.gpus[g]
+    passed = NONE
+    while budget > 0 and gpu.queue != NONE and gpu.running < mine.settings.max_num_seqs:
+        request = int(gpu.queue)
+        job = mine.jobs[request]
+        if job.stale > 0 or job.finished != 0:
+            queue.pop(mine, g)
+            if job.finished == 0:  # it waits for tokens that are under way; those behind it may start
+                job.heap_left, passed = passed, request
+            continue
+        if not _fits(mine, world, g, request, cap, budget):
+            break
+        queue.pop(mine, g)
+        gpu.queued -= 1
+        step.hits += _start(mine, world, g, request)
+        new = at_most(job.known - job.computed, cap, budget)
+        need = blocks_of(mine, job.computed + new) - job.blocks
+        step.evicted += take(mine, world, g, need)
+        job.blocks += need
+        remember(mine, world, g, request, int(job.computed + new))
+        choose(mine, g, gpu.scheduled, request, new, job.computed)
+        step.admitted += 1
+        budget -= new
+    while passed != NONE:
+        request, passed = passed, int(mine.jobs[passed].heap_left)
+        queue.push(mine, g, request)
+
+
+@compiled
+def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: int) -> bool:
+    """Whether there are blocks, and without chunks the budget, for a waiting request."""
+    gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
+    kept = settings.blocks_kept_free if gpu.running > 0 else 0
+    if settings.enable_chunked_prefill and blocks_of(mine, known) + kept <= gpu.free:
+        return True  # whatever is cached
+    hits, idle = cached(mine, world, g, request)
+    rest = known - hits * settings.block_size
+    if rest > budget and not settings.enable_chunked_prefill:
+        return False
+    wanted = known if settings.reserve_full_isl else known - rest + at_most(rest, cap, budget)
+    return bool(blocks_of(mine, wanted) - hits + idle + kept <= gpu.free)
+
+
+@compiled
+def _start(mine: Engines, world: World, g: int, request: int) -> int:
+    """The request runs from now on, with what is cached of its context. Returns the tokens of its prompt in that."""
+    gpu, job, seen, made = mine.gpus[g], mine.jobs[request], world.seen.requests[request], world.jobs[request]
+    hold(mine, world, g, request)
+    job.computed = job.blocks * mine.settings.block_size
+    job.running = 1
+    if job.known > seen.prompt_tokens:
+        made.state = RUNNING
+    mine.running[g, gpu.running], mine.due[g, gpu.running] = request, 0
+    gpu.running += 1
+    gpu.waiting_tokens -= job.computed
+    gpu.generated += job.known - seen.prompt_tokens
+    found = min(int(job.computed), int(seen.prompt_tokens))
+    if mine.preemptions[request] == 0:
+        made.hit_tokens, made.prefilled_tokens = found, seen.prompt_tokens - found
+        note(mine.recent, gpu, g, found, int(seen.prompt_tokens))
+    return found

@@ -1,0 +1,155 @@
+"""vLLM's V1 engine, step for step (0.33.0): one full-attention model, no speculation, no KV connector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.checks import flag, integer, is_number, one_of, require
+from prebleexp.engines.base import Engine
+from prebleexp.engines.vllm.records import Settings
+from prebleexp.sim.types import Longs, Setup
+
+POLICIES = ("fcfs", "priority")
+DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
+"""(memory of a GPU in GiB or more, max_num_batched_tokens, max_num_seqs): vllm/engine/arg_utils.py"""
+SMALL = "a100"
+"""has the smallest ones in spite of its memory"""
+FLAGS = ("enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "scheduler_reserve_full_isl")
+MOST_SEQS, MOST_TOKENS = 2**16, 2**24
+
+
+@dataclass(frozen=True)
+class VLLM(Engine):
+    """The fields have vLLM's names and defaults; null: vLLM's default for the GPU's memory.
+
+    A step computes at most max_num_batched_tokens: running requests first, in order of admission, then waiting ones, in
+    order of arrival or of priority, until one does not fit. Nothing is kept for tokens still to be generated: if blocks
+    run out, the last of the running requests is preempted, and computed again later.
+
+    A request ends at the context's length, if not before. It is refused if that leaves no room for an answer, or if it
+    would not fit into all blocks.
+    Source: vllm/v1/core and vllm/v1/engine/core.py, checked step by step (docs/core.md).
+    """
+
+    compiles: ClassVar[str] = "prebleexp.engines.vllm.stepping"
+    project: ClassVar[str] = "vllm"
+    loses: ClassVar[bool] = True
+
+    max_num_batched_tokens: int | None = None
+    """tokens that a step computes at most, prompts and decoding alike"""
+    max_num_seqs: int | None = None
+    """requests that run at once, at most"""
+    block_size: int = 16
+    """tokens of a block of KV"""
+    enable_prefix_caching: bool = True
+    """full blocks are found again by the prefix that they end"""
+    enable_chunked_prefill: bool = True
+    """false: a prompt is computed in one step"""
+    scheduling_policy: str = "fcfs"
+    """fcfs, or priority: the lowest first, and the highest is preempted"""
+    async_scheduling: bool = True
+    """a step is scheduled while the one before it runs: the host's time is hidden, an arrival waits a step more"""
+    scheduler_reserve_full_isl: bool = True
+    """a request is admitted only if all tokens that it has would fit, not just its first chunk"""
+    watermark: float = 0.0
+    """share of the blocks that stays free at an admission"""
+    long_prefill_token_threshold: int = 0
+    """most tokens of one request in a step; 0: no limit"""
+    host_s: float = 0.001
+    """of the host a step, where it is not hidden"""
+
+    def __post_init__(self) -> None:
+        optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
+        for name, most in optional.items():
+            if getattr(self, name) is not None:
+                integer(f"engine.{name}", getattr(self, name), 1, most)
+        integer("engine.block_size", self.block_size, 1, 2**16)
+        integer("engine.long_prefill_token_threshold", self.long_prefill_token_threshold, 0, MOST_TOKENS)
+        one_of("engine.scheduling_policy", self.scheduling_policy, POLICIES)
+        for name in (
+            "enable_prefix_caching",
+            "enable_chunked_prefill",
+            "async_scheduling",
+            "scheduler_reserve_full_isl",
+        ):
+            flag(f"engine.{name}", getattr(self, name))
+        share = is_number(self.watermark) and 0 <= self.watermark < 1
+        require(share, "engine.watermark", self.watermark, "a number from 0 to below 1")
+        require(is_number(self.host_s) and self.host_s >= 0, "engine.host_s", self.host_s, "a number of seconds, >= 0")
+        tokens, seqs = self.max_num_batched_tokens, self.max_num_seqs
+        if tokens is not None:
+            least = max(self.block_size, seqs or 0)
+            valid = f"at least engine.block_size and engine.max_num_seqs, {least} here"
+            require(tokens >= least, "engine.max_num_batched_tokens", tokens, valid)
+
+    def limits(self, setup: Setup) -> tuple[int, int]:
+        """(max_num_batched_tokens, max_num_seqs) for a GPU."""
+        memory = 0.0 if setup.gpu == SMALL else setup.gpu_memory_gib
+        _, tokens, seqs = next(row for row in DEFAULTS if memory >= row[0])
+        seqs = self.max_num_seqs or min(seqs, self.max_num_batched_tokens or seqs)
+        return self.max_num_batched_tokens or max(tokens, seqs), seqs
+
+    @property
+    def host_step_s(self) -> float:
+        return 0.0 if self.async_scheduling else float(self.host_s)
+
+    def numbers(self) -> None:
+        """What kernels read is in `start`: some of it depends on the GPU."""
+
+    def start(self, setup: Setup) -> Any:
+        from prebleexp.engines.vllm import rooms
+
+        tokens, seqs = self.limits(setup)
+        blocks = setup.kv_tokens // self.block_size - 1  # vLLM never uses one of them
+        answers = int(setup.workload.answer_segment.max(initial=-1))
+        settings = Settings(
+            max_num_batched_tokens=tokens,
+            max_num_seqs=seqs,
+            block_size=self.block_size,
+            blocks=blocks,
+            blocks_kept_free=int(self.watermark * (blocks + 1)),
+            long_prefill_token_threshold=self.long_prefill_token_threshold,
+            enable_prefix_caching=self.enable_prefix_caching,
+            enable_chunked_prefill=self.enable_chunked_prefill,
+            reserve_full_isl=self.scheduler_reserve_full_isl,
+            by_priority=self.scheduling_policy == "priority",
+            async_scheduling=self.async_scheduling,
+            host_s=self.host_step_s,
+            segment_ids=max(setup.segment_ids, answers + 1),
+        )
+        return rooms.engines(setup, settings, last_tokens(setup))
+
+    def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
+        from prebleexp.engines.vllm import rooms
+
+        return rooms.with_more(mine)
+
+    def lose(self, mine: Any, world: Any, g: int, requests: Longs) -> None:
+        from prebleexp.engines.vllm.losing import lose
+
+        lose(mine, world, g, requests)
+
+    def own_cache(self, setup: Setup) -> int | None:
+        from prebleexp.engines.vllm.stepping import AT_ONCE
+
+        tokens, seqs = self.limits(setup)
+        return AT_ONCE * 2 * (tokens // self.block_size + seqs)
+
+    def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
+        held, tokens = (setup.kv_tokens // self.block_size - 1) * self.block_size, last_tokens(setup)
+        refused = (setup.workload.prompt_tokens >= setup.context_length) | (tokens > held)
+        if not self.enable_chunked_prefill:
+            refused |= tokens > self.limits(setup)[0]
+        return np.asarray(refused)
+
+
+def last_tokens(setup: Setup) -> npt.NDArray[np.int64]:
+    """(n,) tokens, prompt and output, with which each request is finished."""
+    workload = setup.workload
+    output = np.minimum(workload.output_tokens, workload.max_new_tokens)
+    whole: npt.NDArray[np.int64] = workload.prompt_tokens.astype(np.int64) + output
+    return np.minimum(whole, setup.context_length)

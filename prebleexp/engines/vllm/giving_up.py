@@ -1,0 +1,43 @@
+"""A request gives up before its first token (vllm/v1/core/sched/scheduler.py, `finish_requests`): its blocks are given
+back, and those that are cached stay so. What is under way of it is not looked at any more."""
+
+from __future__ import annotations
+
+from prebleexp.engines.vllm.blocks import release
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.steady import end_steady
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, STEPPING, World
+
+
+@compiled
+def leave(mine: Engines, world: World, g: int, request: int) -> int:
+    """Whether it has left: 0, if it is in the step in hand."""
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    if job.running == 0:  # whoever is done is passed over when its turn comes
+        gpu.queued -= 1
+        gpu.waiting_tokens -= job.known
+        job.finished = 1
+        return 1
+    if world.servers[g].stage == STEPPING:
+        return 0
+    if job.steady_from != NONE:
+        _not_steady(mine, g, request)
+    if job.filling != 0:
+        gpu.waiting_tokens -= job.known - job.computed
+    release(mine, g, request)
+    job.finished, gpu.flush = 1, 1
+    return 1
+
+
+@compiled
+def _not_steady(mine: Engines, g: int, request: int) -> None:
+    """Nor in the steps that are scheduled and not over, where it counts as one that is listed."""
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    for number in range(max(int(job.steady_from), int(gpu.over)), gpu.scheduled):
+        step, chosen = mine.steps[g, number % STEPS], mine.chosen[g, number % STEPS]
+        step.steady -= 1
+        for row in range(step.chosen):
+            if chosen[row].request == request:
+                chosen[row].tokens = 1
+    end_steady(mine, g, request)

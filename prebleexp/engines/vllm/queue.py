@@ -1,0 +1,56 @@
+"""The requests that wait on a GPU, by rank: a skew heap.
+
+fcfs: those that arrive join behind the others, preempted ones in front. priority: by (priority, arrival), lower first
+(vllm/v1/core/sched/request_queue.py).
+"""
+
+from __future__ import annotations
+
+from prebleexp.engines.vllm.records import Engines
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+from prebleexp.sim.skew_heap import merge
+
+
+@compiled
+def join(mine: Engines, world: World, g: int, request: int) -> None:
+    """Behind the others."""
+    gpu = mine.gpus[g]
+    gpu.received += 1
+    _rank(mine, world, g, request, gpu.received)
+
+
+@compiled
+def put_back(mine: Engines, world: World, g: int, request: int) -> None:
+    """In front of the others."""
+    gpu = mine.gpus[g]
+    gpu.put_back -= 1
+    _rank(mine, world, g, request, gpu.put_back)
+
+
+@compiled
+def _rank(mine: Engines, world: World, g: int, request: int, turn: int) -> None:
+    job = mine.jobs[request]
+    job.heap_key = (
+        int(world.seen.requests[request].priority) << 32 | world.jobs[request].number
+        if mine.settings.by_priority
+        else turn
+    )
+    mine.gpus[g].queued += 1
+    push(mine, g, request)
+
+
+@compiled
+def push(mine: Engines, g: int, request: int) -> None:
+    """Into the heap, with the rank that it has."""
+    job = mine.jobs[request]
+    job.heap_left = job.heap_right = NONE
+    mine.gpus[g].queue = merge(mine.jobs, int(mine.gpus[g].queue), request)
+
+
+@compiled
+def pop(mine: Engines, g: int) -> int:
+    """The first one out of the heap."""
+    first = int(mine.gpus[g].queue)
+    mine.gpus[g].queue = merge(mine.jobs, int(mine.jobs[first].heap_left), int(mine.jobs[first].heap_right))
+    return first

@@ -1,0 +1,200 @@
+"""What a vLLM engine remembers.
+
+KV blocks have no identity: which physical block holds what decides nothing. A block that is cached lies in a `RUN`, one
+that is not is a number: free ones of them are always at the front of vLLM's list of free blocks, since released blocks
+without a key are put there, and cached ones behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.engines.recent import FIELDS
+
+GPU = np.dtype(
+    [
+        # blocks
+        ("free", np.int64),  # held by nobody: not cached ones, and those of idle runs
+        ("unkeyed", np.int64),  # of these, not cached
+        ("first", np.int64),  # idle runs, in the order in which they are evicted
+        ("last", np.int64),
+        # requests
+        ("queue", np.int64),  # root of the heap of waiting requests
+        ("queued", np.int64),  # how many wait
+        ("received", np.int64),  # rank of the last that joined behind the others, …
+        ("put_back", np.int64),  # … and in front of them
+        ("running", np.int64),
+        ("steady", np.int64),  # of these, those that decode steadily (see `steady`), …
+        ("context", np.int64),  # … and the positions of them that are scheduled
+        ("flush", np.int64),  # whether requests finished since the last scheduling: one more follows, perhaps empty
+        # steps
+        ("scheduled", np.int64),  # so far
+        ("begun", np.int64),  # of these, how many have begun
+        ("over", np.int64),  # … and how many are over
+        ("step_ended_s", np.float64),  # the last of them
+        # what is told of it
+        ("waiting_tokens", np.int64),  # to compute before all have their next token
+        ("generated", np.int64),  # output tokens of running requests
+        *FIELDS,
+    ],
+    align=True,
+)
+
+JOB = np.dtype(
+    [
+        ("known", np.int32),  # tokens: the prompt's, and generated ones
+        ("limit", np.int32),  # tokens with which it is finished
+        ("computed", np.int32),  # positions scheduled so far, those under way included
+        ("steady_from", np.int32),  # step from which on it decodes steadily; -1: it does not
+        ("blocks", np.int32),  # of KV that it holds; …
+        ("keyed", np.int32),  # … of these, from the first on, how many are cached
+        ("holds", np.int32),  # the last of its `HOLD`s
+        ("answer", np.int32),  # the run of its answer alone that it has begun; -1: none; `ANONYMOUS`: nor need it
+        ("segment", np.int32),  # of its context, the one in which its next block to be cached ends, or one before it
+        ("running", np.int8),
+        ("filling", np.int8),  # whether it has tokens to compute before its next one
+        ("finished", np.int8),
+        (
+            "expected",
+            np.int8,
+        ),  # tokens that steps under way will generate, if steps are scheduled before others are over
+        ("under_way", np.int32),  # scheduled positions whose step is not over
+        ("stale", np.int32),  # of these, those from before it was preempted
+        # in the heap of waiting requests
+        ("heap_left", np.int32),
+        ("heap_right", np.int32),
+        ("heap_key", np.int64),  # its rank
+    ],
+    align=True,
+)
+"""Of a request; a line of a processor's cache."""
+
+RUN = np.dtype(
+    [
+        ("key", np.int32),  # segment of the context in which its blocks end
+        ("low", np.int32),  # its blocks, as numbers within a context: low … high − 1
+        ("high", np.int32),
+        ("holders", np.int32),  # requests; 0: idle
+        ("above", np.int32),  # what was cut off it: the blocks before `low`
+        ("older", np.int32),  # of one key, a ring in order of age; the next free one, if it is free
+        ("newer", np.int32),
+        ("before", np.int32),  # idle runs, in the order in which they are evicted
+        ("behind", np.int32),
+        ("owner", np.int32),  # a request whose context has these blocks
+    ],
+    align=True,
+)
+"""Cached blocks of one key that follow each other, and that the same requests hold."""
+
+HOLD = np.dtype([("run", np.int32), ("blocks", np.int32), ("before", np.int32)], align=True)
+"""A request holds so many blocks: the run's, and, as far as these do not suffice, those above it."""
+
+STEP = np.dtype(
+    [
+        ("counts", np.int64),  # whether it chose or preempted a request
+        ("scheduled_s", np.float64),
+        ("seconds", np.float64),
+        ("requests", np.int64),  # that it computes: …
+        ("steady", np.int64),  # … steady ones, …
+        ("chosen", np.int64),  # … and others, of which (and of steady ones that finish) there are so many rows …
+        ("admitted", np.int64),  # … the last ones of them just admitted
+        ("preempted", np.int64),
+        ("finished", np.int64),
+        ("computed", np.int64),  # tokens, …
+        ("prefilled", np.int64),  # … of them, of prompts
+        ("hits", np.int64),  # prompt tokens found in the cache
+        ("recomputed", np.int64),  # prompt tokens that preemptions threw away
+        ("evicted", np.int64),  # blocks
+        ("free", np.int64),  # blocks, when it was scheduled
+        ("free_after", np.int64),  # … and when it was over
+        ("waiting", np.int64),
+        ("running", np.int64),
+    ],
+    align=True,
+)
+
+CHOSEN = np.dtype(
+    [
+        ("request", np.int32),
+        ("tokens", np.int32),  # that it computes; 0: it is steady, and finishes
+        ("samples", np.int32),  # whether that brings a token
+        ("hits", np.int32),  # if it was just admitted, tokens that were cached
+    ],
+    align=True,
+)
+"""What a step computes of a request."""
+
+STORE = np.dtype([(name, np.int64) for name in ("free_run", "runs", "free_hold", "holds", "keys")], align=True)
+"""First of the free ones, and how many were ever used; keys that have runs."""
+
+STEPS = 4
+"""steps of a GPU that are remembered: at most three are scheduled at once, and the last two are not over"""
+
+NEVER = 2**31 - 1
+ANONYMOUS = -2
+"""as an answer's run: no prompt contains the answer, so the request alone, if preempted, looks for its blocks"""
+
+
+class Blocks(NamedTuple):
+    """Cached blocks of all GPUs."""
+
+    control: Any
+    runs: Any
+    holds: Any
+    slot_keys: Any
+    """oldest run by (GPU, segment): see `prebleexp.sim.children`"""
+    slot_nodes: Any
+
+
+class Settings(NamedTuple):
+    """The engine's fields, as they are for this GPU."""
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    block_size: int
+    blocks: int
+    """that requests can hold"""
+    blocks_kept_free: int
+    """at an admission, if anything runs"""
+    long_prefill_token_threshold: int
+    enable_prefix_caching: bool
+    enable_chunked_prefill: bool
+    reserve_full_isl: bool
+    by_priority: bool
+    async_scheduling: bool
+    host_s: float
+    segment_ids: int
+    """more than any segment has: names of answers that nobody continues begin there"""
+
+
+class Engines(NamedTuple):
+    """All of it."""
+
+    settings: Settings
+    gpus: Any
+    jobs: Any
+    preemptions: Any
+    """(n,) how often each request was preempted"""
+    blocks: Blocks
+    running: Any
+    """(GPUs, max_num_seqs) requests, in order of admission"""
+    due: Any
+    """(GPUs, max_num_seqs) the step in which each must be looked at"""
+    crossing: Any
+    """(GPUs, block_size) steady requests by phase: those of phase p need a block in step p, p + block_size, …"""
+    looked_at: Any
+    """(max_num_seqs,) room for rows of it"""
+    steps: Any
+    """(GPUs, `STEPS`)"""
+    chosen: Any
+    """(GPUs, `STEPS`, max_num_seqs)"""
+    preempted: Any
+    """(GPUs, `STEPS`, max_num_seqs) requests, in order"""
+    finished: Any
+    """(GPUs, `STEPS`, max_num_seqs) likewise"""
+    whole: Any
+    """(GPUs, `STEPS`, max_num_seqs) `CHOSEN` of all requests, if somebody watches"""
+    recent: Any
+    """(GPUs, `RECENT`, 2): see `prebleexp.engines.recent`"""

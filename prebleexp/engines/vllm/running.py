@@ -1,0 +1,151 @@
+"""What the next step computes of running requests: all together if there is enough for all, else one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.vllm.blocks import remember, take
+from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose, not_chosen
+from prebleexp.engines.vllm.preemption import preempt, victim
+from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.steady import begin_steady, computed_of, crossing, last_is_due, look_at
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+
+TOGETHER = 16
+"""rows that are looked at with a few instructions for all"""
+
+
+@compiled
+def plan(mine: Engines, g: int, cap: int) -> int:
+    """Find the running requests that must be looked at: how many they are. -1: one by one, for the budget or the blocks
+    may not suffice for all."""
+    gpu, running, due = mine.gpus[g], mine.running[g], mine.due[g]
+    budget, free = mine.settings.max_num_batched_tokens - gpu.steady, gpu.free - crossing(mine, g)
+    clock, found = gpu.scheduled, 0
+    if budget < 0:
+        return -1
+    row = -1
+    while True:
+        row = _next_due(due, row + 1, gpu.running, clock)
+        if row == gpu.running:
+            return found if free >= 0 else -1
+        job = mine.jobs[running[row]]
+        computed, new = computed_of(job, clock), 1
+        if job.steady_from == NONE:
+            new = _wanted(job, cap, budget)
+            budget -= new
+            if budget == 0 and _steady_behind(mine, g, row):
+                return -1  # they would have come before this one
+        elif computed + 1 >= job.limit:  # not its step any more
+            new = 0
+            budget += 1
+            free += int(computed % mine.settings.block_size == 0)
+        if job.steady_from == NONE and computed + new > job.blocks * mine.settings.block_size:
+            free -= blocks_of(mine, computed + new) - job.blocks
+        mine.looked_at[found] = row
+        found += 1
+
+
+@compiled
+def _next_due(due: Any, row: int, size: int, clock: int) -> int:
+    """The first row from `row` on that is due, or the size. Most are not: look at several at once."""
+    while row < size:
+        if row + TOGETHER <= size and _least(due[row : row + TOGETHER]) > clock:
+            row += TOGETHER
+            continue
+        if due[row] <= clock:
+            break
+        row += 1
+    return row
+
+
+@compiled
+def _least(due: Any) -> int:
+    """Of `TOGETHER` rows: a slice, in which no index can be negative, so that the compiler takes them all at once."""
+    least = due[0]
+    for row in range(1, TOGETHER):
+        least = min(least, due[row])
+    return int(least)
+
+
+@compiled
+def _steady_behind(mine: Engines, g: int, row: int) -> bool:
+    """Whether steady requests come behind a row. They are not where whoever is part-way was admitted last, as always
+    under fcfs without long_prefill_token_threshold."""
+    other, size = row + 1, mine.gpus[g].running
+    while other < size and mine.jobs[mine.running[g, other]].steady_from == NONE:
+        other += 1
+    return other < size
+
+
+@compiled
+def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: int) -> int:
+    """Running requests, if there is enough for all; returns the budget that is left."""
+    gpu, clock = mine.gpus[g], mine.gpus[g].scheduled
+    budget = mine.settings.max_num_batched_tokens - gpu.steady
+    for at in range(looked_at):
+        row = int(mine.looked_at[at])
+        request = int(mine.running[g, row])
+        job = mine.jobs[request]
+        if job.steady_from == NONE:
+            new = _wanted(job, cap, budget)
+            if new == 0:
+                continue
+            budget -= new
+            if job.filling != 0:
+                need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
+                step.evicted += take(mine, world, g, need)
+                job.blocks += need
+                remember(mine, world, g, request, int(job.computed + new))
+                choose(mine, g, clock, request, new, NONE)
+                continue
+            begin_steady(mine, g, request)
+        elif computed_of(job, clock) + 1 >= job.limit:
+            budget += 1
+        look_at(mine, world, g, row)
+    step.steady = gpu.steady
+    gpu.context += gpu.steady
+    step.evicted += take(mine, world, g, crossing(mine, g))
+    return budget
+
+
+@compiled
+def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
+    """The same where the budget or the blocks may not suffice, in order of admission."""
+    gpu, running = mine.gpus[g], mine.running[g]
+    budget, at = mine.settings.max_num_batched_tokens, 0
+    while at < gpu.running and budget > 0:
+        request = int(running[at])
+        job = mine.jobs[request]
+        new = _wanted(job, cap, budget)
+        if new == 0:
+            at += 1
+            continue
+        need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
+        while need > gpu.free:
+            row = victim(mine, world, g)
+            loser = int(running[row])
+            budget += not_chosen(mine, g, step, loser) if mine.settings.by_priority else 0
+            preempt(mine, world, g, step, row)
+            at -= int(row < at)
+            if loser == request:
+                break
+        if job.running == 0:
+            if mine.settings.by_priority:
+                continue
+            break
+        if need > 0:
+            step.evicted += take(mine, world, g, need)
+            job.blocks += need
+        remember(mine, world, g, request, min(job.computed + new, job.known))
+        choose(mine, g, gpu.scheduled, request, new, NONE)
+        budget -= new
+        at += 1
+    return budget
+
+
+@compiled
+def _wanted(job: Any, cap: int, budget: int) -> int:
+    """Tokens that the next step computes of a request that is not steady."""
+    return 0 if last_is_due(job) else at_most(job.known - job.computed + job.expected, cap, budget)

@@ -1,0 +1,113 @@
+"""vLLM's V1 scheduler: what the next step computes (vllm/v1/core/sched/scheduler.py, `schedule`).
+
+There is no prefill phase and no decode phase. A request knows some tokens, of which some are computed; running requests
+get, in order of admission, what the step's budget leaves of the rest, and then waiting ones are admitted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.vllm.admission import admit
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.running import go_on, one_by_one, plan
+from prebleexp.engines.vllm.steady import unsettle
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.cost import decode_s, request_ms, step_s
+from prebleexp.sim.records import NONE, World
+
+
+@compiled
+def busy(gpu: Any) -> bool:
+    """Whether there is anything to schedule."""
+    return bool(gpu.queued > 0 or gpu.running > 0 or gpu.flush != 0)
+
+
+@compiled
+def schedule(mine: Engines, world: World, g: int, now: float) -> None:
+    """Choose the next step's requests."""
+    gpu = mine.gpus[g]
+    step = mine.steps[g, gpu.scheduled % STEPS]
+    step.scheduled_s = now
+    step.requests = step.steady = step.chosen = step.admitted = 0
+    step.preempted = step.finished = step.evicted = 0
+    step.computed = step.prefilled = step.hits = step.recomputed = 0
+    cap = mine.settings.long_prefill_token_threshold if gpu.running + gpu.queued > 1 else 0
+    gpu.flush = 0
+    looked_at = plan(mine, g, cap)
+    if looked_at >= 0:
+        budget = go_on(mine, world, g, step, cap, looked_at)
+    else:
+        unsettle(mine, world, g)
+        budget = one_by_one(mine, world, g, step, cap)
+    if step.preempted == 0:
+        admit(mine, world, g, step, cap, budget)
+    step.free, step.waiting, step.running = gpu.free, gpu.queued, gpu.running
+    step.seconds = _account(mine, world, g, step)
+    step.counts = int(step.requests > 0 or step.preempted > 0)
+    if world.rules.watched:
+        _write_down(mine, g, step)
+    gpu.scheduled += 1
+
+
+@compiled
+def _account(mine: Engines, world: World, g: int, step: Any) -> float:
+    """The chosen tokens count as computed; returns the seconds that the step takes."""
+    gpu, cost = mine.gpus[g], world.seen.costs[g]
+    chosen = mine.chosen[g, gpu.scheduled % STEPS]
+    prefills, new, length, milliseconds = 0, 0, 0, 0.0
+    running, context = int(step.steady), int(gpu.context)
+    for row in range(step.chosen):
+        one = chosen[row]
+        job, tokens = mine.jobs[one.request], int(one.tokens)
+        if tokens == 0:
+            continue
+        job.computed += tokens
+        job.under_way += tokens
+        one.samples = int(job.computed >= job.known + job.expected)
+        if job.filling == 0:
+            running += 1
+            context += int(job.computed)
+        else:
+            prefills += 1
+            new += tokens
+            length += int(job.computed)
+            milliseconds += request_ms(cost, tokens, int(job.computed))
+            gpu.waiting_tokens -= tokens
+            prompt = int(world.seen.requests[one.request].prompt_tokens)
+            step.prefilled += max(0, min(prompt, int(job.computed)) - int(job.computed - tokens))
+            job.filling = int(one.samples == 0)
+        if mine.settings.async_scheduling and one.samples != 0:
+            job.expected += 1
+    step.requests = running + prefills
+    if step.requests == 0:
+        return 0.0
+    step.computed = new + running
+    held = (mine.settings.blocks - gpu.free) * mine.settings.block_size
+    used = (mine.settings.blocks - gpu.unkeyed) * mine.settings.block_size
+    world.totals[g].peak_kv_tokens = max(world.totals[g].peak_kv_tokens, used)
+    unique = min(length + context, held)
+    if prefills == 0:
+        seconds = decode_s(cost, running, context, unique, 1)
+    else:
+        seconds = step_s(cost, prefills, new, length, running, context, unique, milliseconds)
+    return max(0.0, seconds) + mine.settings.host_s  # a fitted cost may be negative somewhere
+
+
+@compiled
+def _write_down(mine: Engines, g: int, step: Any) -> None:
+    """All that a step computes, in the order in which it was chosen, for those who watch."""
+    slot = mine.gpus[g].scheduled % STEPS
+    chosen, whole, at, size = mine.chosen[g, slot], mine.whole[g, slot], 0, 0
+    for row in range(mine.gpus[g].running):
+        request = int(mine.running[g, row])
+        while at < step.chosen and chosen[at].tokens == 0:
+            at += 1
+        if mine.jobs[request].steady_from != NONE:
+            one = whole[size]
+            one.request, one.tokens, one.samples, one.hits = request, 1, 1, NONE
+            size += 1
+        elif at < step.chosen and chosen[at].request == request:
+            whole[size] = chosen[at]
+            size += 1
+            at += 1

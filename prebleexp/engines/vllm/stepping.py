@@ -1,0 +1,220 @@
+"""vLLM's engine loop (vllm/v1/engine/core.py): synchronous, or with two batches in flight.
+
+Asynchronous: the step after the next is scheduled when a step's results are in, that is, when the next begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.serving import QUEUED, RUNNING, ahead_of, finished, first_token
+from prebleexp.engines.vllm import giving_up, queue
+from prebleexp.engines.vllm.blocks import release, remember
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.scheduling import busy, schedule
+from prebleexp.engines.vllm.steady import end_steady, known_of
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+
+AT_ONCE = 3
+"""steps that are scheduled without a pause"""
+
+
+@compiled
+def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    g = int(world.seen.requests[request].gpu)
+    mine.gpus[g].waiting_tokens += mine.jobs[request].known
+    world.jobs[request].state = QUEUED
+    queue.join(mine, world, g, request)
+    _publish(mine, world, g)
+
+
+@compiled
+def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
+    """Seconds that the step takes; negative: there is nothing to do."""
+    gpu, ahead = mine.gpus[g], 2 if mine.settings.async_scheduling else 1
+    while True:
+        while gpu.scheduled - gpu.begun < ahead and busy(gpu):
+            schedule(mine, world, g, now)
+        if gpu.scheduled == gpu.begun:
+            return -1.0
+        step = mine.steps[g, gpu.begun % STEPS]
+        gpu.begun += 1
+        _count(mine, world, g, step)
+        if step.requests > 0:
+            _publish(mine, world, g)
+            return float(step.seconds)
+        gpu.over, step.free_after = gpu.begun, gpu.free  # an empty one takes no time
+
+
+@compiled
+def _count(mine: Engines, world: World, g: int, step: Any) -> None:
+    """A step begins, perhaps long after it was scheduled."""
+    total = world.totals[g]
+    total.decode_steps += int(step.requests > 0)
+    total.hit_tokens += step.hits
+    total.prefilled_tokens += step.prefilled
+    total.forwarded_tokens += step.computed
+    total.recomputed_tokens += step.recomputed
+    total.retracted += step.preempted
+    total.evicted_tokens += step.evicted * mine.settings.block_size
+
+
+@compiled
+def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
+    """The results of the step that began last."""
+    gpu = mine.gpus[g]
+    slot = (gpu.begun - 1) % STEPS
+    step, chosen = mine.steps[g, slot], mine.chosen[g, slot]
+    gpu.over, gpu.step_ended_s = gpu.begun, now
+    gpu.generated += step.steady
+    for row in range(step.chosen):
+        one = chosen[row]
+        request = int(one.request)
+        job = mine.jobs[request]
+        if job.finished != 0:  # it gave up
+            continue
+        if one.tokens == 0:
+            _serve_last(mine, world, g, request, now)
+        else:
+            stale = job.stale > 0
+            job.under_way -= one.tokens
+            job.stale -= one.tokens if stale else 0
+            if one.samples == 0:
+                continue
+            _serve(mine, world, g, request, stale, now)
+        if job.finished != 0:
+            mine.finished[g, slot, step.finished] = request
+            step.finished += 1
+    if step.finished > 0:
+        _leave(mine, g, mine.finished[g, slot, : step.finished])
+        gpu.flush = 1
+    step.free_after = gpu.free
+    _publish(mine, world, g)
+
+
+@compiled
+def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
+    """A request without its first token leaves, unless it is in the step in hand; whether it has left."""
+    g, job = int(world.seen.requests[request].gpu), mine.jobs[request]
+    left = giving_up.leave(mine, world, g, request)
+    if left != 0 and job.running != 0:
+        _leave_running(mine, g, request)
+        job.running = 0
+    _publish(mine, world, g)
+    return left
+
+
+@compiled
+def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    """The run is over: an unfinished request has reported every token that it has."""
+    job, seen = mine.jobs[request], world.seen.requests[request]
+    gpu, made = mine.gpus[seen.gpu], world.jobs[request]
+    output = known_of(job, gpu.over) - seen.prompt_tokens
+    if job.finished == 0 and output > 0:
+        made.output_seen = output
+        if output > job.known - seen.prompt_tokens:  # its last token is of the last step
+            made.latency_s = gpu.step_ended_s - seen.arrival_s
+
+
+@compiled
+def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> int:
+    """Whether what may be scheduled at once may need more keys than there is room for."""
+    settings = mine.settings
+    blocks = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
+    return int(len(mine.blocks.slot_keys) < 2 * (mine.blocks.control.keys + AT_ONCE * blocks))
+
+
+@compiled
+def _serve(mine: Engines, world: World, g: int, request: int, stale: bool, now: float) -> None:
+    """A request gets a token: one that was preempted meanwhile as well, for it was under way."""
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    prompt = int(world.seen.requests[request].prompt_tokens)
+    job.known += 1
+    world.jobs[request].latency_s = now - world.seen.requests[request].arrival_s
+    if job.running != 0:
+        gpu.generated += 1
+    else:
+        gpu.waiting_tokens += 1
+    if job.known == prompt + 1:
+        first_token(world, g, request, now)
+        if job.running != 0:
+            world.jobs[request].state = RUNNING
+    if not stale and job.expected > 0:
+        job.expected -= 1
+        if job.running != 0:
+            remember(mine, world, g, request, min(int(job.computed - job.under_way), int(job.known)))
+    if job.known >= job.limit:
+        if job.running == 0:
+            gpu.queued -= 1
+            gpu.waiting_tokens -= job.known
+        _finish(mine, world, g, request, now)
+
+
+@compiled
+def _serve_last(mine: Engines, world: World, g: int, request: int, now: float) -> None:
+    """The last token of a request that decoded steadily."""
+    job = mine.jobs[request]
+    if job.steady_from != NONE:
+        end_steady(mine, g, request)
+    job.known, job.finished = job.limit, 1
+    remember(mine, world, g, request, int(job.limit) - 1)
+    _finish(mine, world, g, request, now)
+
+
+@compiled
+def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> None:
+    job, output = mine.jobs[request], int(mine.jobs[request].known - world.seen.requests[request].prompt_tokens)
+    job.finished = 1
+    if job.running != 0:
+        release(mine, g, request)
+        mine.gpus[g].generated -= output
+    finished(world, g, request, output, now)
+
+
+@compiled
+def _leave(mine: Engines, g: int, finished: Any) -> None:
+    """Finished requests leave the running ones."""
+    for at in range(len(finished)):
+        if mine.jobs[finished[at]].running != 0:
+            _leave_running(mine, g, int(finished[at]))
+
+
+@compiled
+def _leave_running(mine: Engines, g: int, request: int) -> None:
+    gpu, running, row = mine.gpus[g], mine.running[g], 0
+    while running[row] != request:
+        row += 1
+    _take_out(running[row : gpu.running])
+    _take_out(mine.due[g, row : gpu.running])
+    gpu.running -= 1
+
+
+@compiled
+def _take_out(rows: Any) -> None:
+    """The first of them, and the others move up: a slice, in which no index can be negative, is moved as a whole."""
+    for row in range(len(rows) - 1):
+        rows[row] = rows[row + 1]
+
+
+@compiled
+def _publish(mine: Engines, world: World, g: int) -> None:
+    """What the GPU tells of itself."""
+    gpu, live = mine.gpus[g], world.live[g]
+    live.queued, live.running, live.waiting_tokens = gpu.queued, gpu.running, gpu.waiting_tokens
+    live.kv_free = live.kv_tokens - (mine.settings.blocks - gpu.unkeyed) * mine.settings.block_size
+    live.evictable = (gpu.free - gpu.unkeyed) * mine.settings.block_size
+    live.generated = gpu.generated
+    live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts
+    if world.rules.follow:
+        live.ahead = _ahead(mine, world, g)
+
+
+@compiled
+def _ahead(mine: Engines, world: World, g: int) -> float:
+    """Of all running requests (see `ahead_of`)."""
+    gpu, tokens = mine.gpus[g], 0.0
+    for row in range(gpu.running):
+        request = int(mine.running[g, row])
+        output = known_of(mine.jobs[request], gpu.over) - int(world.seen.requests[request].prompt_tokens)
+        tokens += ahead_of(world, request, output)
+    return tokens

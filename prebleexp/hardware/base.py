@@ -1,0 +1,80 @@
+"""What a hardware model is: what a model step costs on a GPU, or on a group of GPUs that serves one copy of the model,
+and how much KV fits."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import fields
+from typing import Any, ClassVar
+
+from prebleexp.sources import Part
+
+
+class Hardware(Part):
+    """Subclass it as a frozen dataclass and name the class in conf/hardware/<name>.yaml.
+
+    `compiles` names a module with three functions that numba can compile (see `prebleexp.sim.cost`); `self` is what
+    `numbers` gives, `mine` what `start` returned:
+
+    - `request_ms(self, mine, new, length) -> float`
+    - `step_s(self, mine, prefills, new, length, running, context, unique, requests_ms) -> float`
+    - `decode_s(self, mine, running, context, unique, steps) -> float`
+    """
+
+    compiles: ClassVar[str]
+
+    kv_tokens: int
+    """tokens of KV that fit beside the weights"""
+    context_length: int
+    """tokens of a request, at most"""
+    source: str
+    """where the numbers are from"""
+
+    @property
+    def gpu_name(self) -> str:
+        """The GPU's kind, such as a100, by which engines choose their defaults; empty: not known."""
+        return ""
+
+    @property
+    def gpu_memory_gib(self) -> float:
+        """Memory of one of them, likewise; 0: not known."""
+        return 0.0
+
+    @property
+    def frontend_s(self) -> tuple[float, float]:
+        """Seconds a request, and seconds a token of its prompt, that it spends between the router and the engine's
+        queue: HTTP and tokenising, beside the GPU."""
+        return 0.0, 0.0
+
+    @property
+    def title(self) -> str:
+        """What it is made of, for a reader who knows the option that was chosen; empty: that says it."""
+        return ""
+
+    @property
+    def support(self) -> str:
+        """How far its step times can be believed, in a line; empty: nobody says."""
+        return ""
+
+    def served_by(self, project: str) -> Hardware:
+        """The same under the engine of a project, such as vllm (empty: of none), if that matters to it. Raises
+        InvalidInput if it is not offered with that one."""
+        return self
+
+    def columns(self) -> dict[str, Any]:
+        """What tables show of it: its fields, and `support`."""
+        own: Any = self
+        shown = {one.name: getattr(self, one.name) for one in fields(own) if one.metadata.get("key", True)}
+        return shown | {"support": self.support}
+
+    def kernels(self) -> Any:
+        """That module. Not imported before it is needed: it imports numba."""
+        return importlib.import_module(self.compiles)
+
+    def numbers(self) -> Any:
+        """None if the kernels read what `start` returns alone."""
+        return None
+
+    def start(self) -> Any:
+        """A NamedTuple of numbers and arrays."""
+        raise NotImplementedError

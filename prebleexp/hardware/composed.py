@@ -1,0 +1,302 @@
+"""Hardware composed of a GPU, a model, an engine, a number of GPUs and a precision: equations with a few parameters
+that were fitted to public measurements (spec: hardware.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import cache
+from typing import Any, ClassVar
+
+from prebleexp.checks import is_integer, is_number, not_valid, one_of, require
+from prebleexp.errors import InvalidInput, unknown
+from prebleexp.hardware.base import Hardware
+from prebleexp.hardware.gpu import Gpu
+from prebleexp.hardware.model import BYTES, Model
+from prebleexp.hardware.parameters import NOTHING, Parameters, Support, parameters_for
+from prebleexp.hardware.touched import changed
+from prebleexp.sim.types import records
+
+ENGINES = ("vllm", "sglang", "trtllm", "any")
+"""whose overheads were fitted; any: those that fit all of them best"""
+KV_BYTES = {"bf16": 2.0, "fp8": 1.0}
+ELEMENTWISE = 24
+"""bytes of memory traffic of elementwise kernels, per layer, token and hidden element"""
+LEAST_TOKENS = 1024
+"""of KV, so that it can be said to fit: a prompt of some length"""
+RESERVED_BYTES = 1.3e9
+"""of a GPU's memory that engines keep for themselves"""
+OVERHEADS = ("t_layer", "t_moe", "t_step", "t_req", "a0", "a1", "f")
+"""parameters that are not of kernels"""
+NESTED: dict[str, type[Any]] = {"gpu": Gpu, "model": Model, "parameters": Parameters, "evidence": Support}
+
+
+@dataclass(frozen=True)
+class Composed(Hardware):
+    """A step's cost from the sizes of a model and the peaks of a GPU, chosen as `hardware/gpu=` and `hardware/model=`.
+
+    `prebleexp hardware` lists what there is, how well each combination is known, and explains one.
+
+    Raises InvalidInput for combinations that do not exist or do not fit; says what would.
+    """
+
+    compiles: ClassVar[str] = "prebleexp.hardware.composed_step"
+
+    gpu: Gpu
+    """one of conf/hardware/gpu/, chosen as hardware/gpu=h200; its numbers as hardware.gpu.hbm_gb_s=4000"""
+    model: Model
+    """one of conf/hardware/model/, likewise"""
+    engine: str | None = None
+    """whose overheads: vllm, sglang, trtllm or any; null: those of the engine that is simulated"""
+    tensor_parallel: int = 1
+    """GPUs that serve one copy of the model: one GPU of the simulation is so many"""
+    precision: str = "bf16"
+    """of weights: bf16, fp8, fp4 or int4"""
+    kv_precision: str | None = None
+    """of the KV cache: bf16 or fp8; null: as it was where this was measured, bf16 for a model that is all BF16, else
+    fp8"""
+    utilisation: float = 0.9
+    """share of the GPU's memory that the engine takes"""
+    kv_tokens: int | None = None  # type: ignore[assignment]  # a number as soon as it is made
+    """tokens of KV; null: what fits beside the weights"""
+    context_length: int | None = None  # type: ignore[assignment]
+    """tokens of a request, at most; null: the model's, or what fits"""
+    parameters: Parameters | None = None
+    """of the equations, as `prebleexp calibrate hardware` writes them; null: those that ship for this combination"""
+    evidence: Support | None = field(default=None, compare=False, metadata={"key": False})
+    """how well the parameters are known; null: as it ships"""
+    source: str = field(default="", metadata={"key": False})
+    """where the numbers are from"""
+
+    def __post_init__(self) -> None:
+        for name, kind in NESTED.items():
+            object.__setattr__(self, name, _nested(name, kind, getattr(self, name)))
+        if self.engine is not None:
+            one_of("hardware.engine", self.engine, ENGINES)
+        self._check_combination()
+        if self.kv_precision is None:
+            mixed = self.precision != "bf16" or bool(self.model.expert_precision)
+            object.__setattr__(self, "kv_precision", "fp8" if mixed else "bf16")
+        one_of("hardware.kv_precision", self.kv_precision, tuple(KV_BYTES))
+        share = self.utilisation
+        require(is_number(share) and 0 < share <= 1, "hardware.utilisation", share, "a number above 0, at most 1")
+        tokens = self._fitting() if self.kv_tokens is None else self.kv_tokens
+        object.__setattr__(self, "kv_tokens", tokens)
+        if self.context_length is None:
+            object.__setattr__(self, "context_length", min(self.model.context_length, tokens))
+        for name in ("kv_tokens", "context_length"):
+            value = getattr(self, name)
+            require(is_integer(value, 1, 2**31 - 1), f"hardware.{name}", value, "a positive number of tokens, or null")
+        if self.engine is not None:
+            self._take_parameters(self.engine)
+
+    def _check_combination(self) -> None:
+        gpu, model, count = self.gpu, self.model, self.tensor_parallel
+        if not is_integer(count) or count not in self.groups:
+            least = f"one of {', '.join(map(str, self.groups))}" if len(self.groups) > 1 else "1"
+            raise not_valid("hardware.tensor_parallel", count, f"{least} for {model.name} on {gpu.name}")
+        if self.precision not in gpu.precisions:
+            valid = f"one of {', '.join(gpu.precisions)} on {gpu.name}"
+            raise not_valid("hardware.precision", self.precision, valid)
+
+    @property
+    def groups(self) -> list[int]:
+        """How many GPUs can serve one copy of the model, if it fits."""
+        return [each for each in self.gpu.groups if self.model.heads % each == 0]
+
+    def _fitting(self) -> int:
+        """Tokens of KV that fit. Raises InvalidInput, and says what would fit, if there is too little room."""
+        tokens = self._room(self.tensor_parallel, self.precision)
+        if tokens >= LEAST_TOKENS:
+            return tokens
+        gpu, model = self.gpu, self.model
+        would = [
+            f"tensor_parallel={count} precision={precision}"
+            for precision in gpu.precisions
+            if (count := next((n for n in self.groups if self._room(n, precision) >= LEAST_TOKENS), 0))
+        ]
+        weights = model.weight_bytes(self.precision) / self.tensor_parallel / 1e9
+        raise InvalidInput(
+            f"{model.name} in {self.precision} does not fit on {self.tensor_parallel} {gpu.name}: its weights take "
+            f"{weights:.0f} GB of {self.utilisation * gpu.memory_gb:.0f} a GPU; "
+            + (f"on {gpu.name} these fit: {'; '.join(would)}" if would else f"it fits on no number of {gpu.name}")
+        )
+
+    def _room(self, gpus: int, precision: str) -> int:
+        memory = self.utilisation * self.gpu.memory_gb * 1e9 - RESERVED_BYTES
+        free = memory - self.model.weight_bytes(precision) / gpus
+        return min(2**31 - 1, math.floor(free * self.model.kv_share(gpus) / self.kv_bytes))
+
+    @property
+    def kv_bytes(self) -> float:
+        """Of a token, over all GPUs that share it."""
+        return self.model.kv_elements * KV_BYTES[str(self.kv_precision)]
+
+    def _take_parameters(self, engine: str) -> None:
+        """What ships for this combination, and how well it is known, where nothing else is given."""
+        what = (self.gpu.name, engine, self.model.name, self.precision, self.model.experts > 0, self.tensor_parallel)
+        if self.parameters is None:
+            parameters, evidence = _shipped(*what)
+            object.__setattr__(self, "parameters", parameters)
+            object.__setattr__(self, "evidence", self.evidence or evidence)
+        elif self.evidence is None:
+            with suppress(InvalidInput):  # nothing ships, nothing is known
+                parameters, evidence = _shipped(*what)
+                object.__setattr__(self, "evidence", evidence if self.parameters == parameters else None)
+        other = changed(self.gpu) or changed(self.model)
+        if other:
+            object.__setattr__(self, "evidence", Support("theory", other, 0, math.nan, math.nan))
+
+    def served_by(self, project: str) -> Composed:
+        return _under(self, project or "any", self.evidence) if self.engine is None else self
+
+    # ---------------------------------------------------------------- what others ask
+    @property
+    def gpu_name(self) -> str:
+        return self.gpu.name
+
+    @property
+    def gpu_memory_gib(self) -> float:
+        return self.gpu.memory_gib
+
+    @property
+    def frontend_s(self) -> tuple[float, float]:
+        of = self._fitted
+        return of.a0, of.a1
+
+    @property
+    def title(self) -> str:
+        gpus = f"{self.tensor_parallel} {self.gpu.name}" if self.tensor_parallel > 1 else self.gpu.name
+        engine = f", {self.engine}" if self.engine not in (None, "any") else ""
+        return f"{self.model.name} in {self.precision} on {gpus}{engine}"
+
+    @property
+    def support(self) -> str:
+        return said(self.evidence)
+
+    @property
+    def _fitted(self) -> Parameters:
+        found = self.parameters or self.served_by("").parameters
+        assert found is not None
+        return found
+
+    def at_peak(self) -> Composed:
+        """The same if all kernels reached the peaks, and nothing else took time: a roofline."""
+        free = Parameters(
+            **dict.fromkeys(("e_c", "e_m", "e_xc", "e_xm", "e_kv", "e_p", "v"), 1.0), **dict.fromkeys(OVERHEADS, 0.0)
+        )
+        return replace(self, parameters=free, evidence=None)
+
+    def identity(self) -> dict[str, object]:
+        """Every number that a step's cost is made of, for a run's key."""
+        kept = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata.get("key", True)}
+        return {name: asdict(value) if name in NESTED and value else value for name, value in kept.items()}
+
+    def columns(self) -> dict[str, Any]:
+        """Its fields, with what each is composed of as gpu.hbm_gb_s."""
+        shown: dict[str, Any] = {}
+        for name, value in super().columns().items():
+            if name in NESTED:
+                parts = asdict(value) if value else {}
+                shown |= {name: parts.pop("name")} if "name" in parts else {}
+                shown |= {f"{name}.{part}": number for part, number in parts.items()}
+            else:
+                shown[name] = value
+        return shown
+
+    def start(self) -> Any:
+        from prebleexp.hardware.composed_step import COST
+
+        gpu, model, of, gpus, v = self.gpu, self.model, self._fitted, self.tensor_parallel, self._fitted.v
+        bandwidth, flops, half = gpu.hbm_gb_s * 1e9, gpu.peak_flops(self.precision), gpu.peak_flops("bf16")
+        expert_flops = half if model.expert_precision else flops
+        expert_bytes = BYTES[model.expert_precision or self.precision]
+        latency, rate = gpu.link(gpus) if gpus > 1 else (0.0, math.inf)
+        fixed = of.t_step + model.layers * of.t_layer + model.expert_layers * of.t_moe
+        passed = 8 * model.hidden * (gpus - 1) / (gpus * rate) + ELEMENTWISE * model.hidden / bandwidth
+        # heads of KV that are fewer than GPUs are read by several of them at once
+        context = self.kv_bytes / (model.kv_share(gpus) * bandwidth * of.e_kv)
+        far = 1 - model.window_share
+        coefficients = {
+            "token": model.layers * passed,
+            "sequence": of.t_req,
+            "context": context * far,
+            "near": context * model.window_share,
+            "pair_ms": 1e3 * model.pair_flops * far / (gpus * half * of.e_p),
+            "linear_compute": 2 * model.linear / (gpus * flops * of.e_c),
+            "linear_memory": model.linear * BYTES[self.precision] / (gpus * bandwidth * of.e_m),
+            "head_compute": model.embeddings / (gpus * half * of.e_c),
+            "head_memory": model.embeddings / (gpus * bandwidth * of.e_m),
+            "expert_compute": 2 * model.active * model.expert / (gpus * expert_flops * of.e_xc),
+            "expert_memory": model.expert * expert_bytes / (gpus * bandwidth * of.e_xm),
+        }
+        cost = records(1, COST)[0]
+        for name, seconds in coefficients.items():
+            cost[name] = v * seconds
+        cost.fixed = of.f * fixed + v * 2 * model.layers * latency
+        cost.window, cost.experts = model.window, model.experts
+        cost.log_missed = math.log1p(-model.active / model.experts) if model.experts > model.active else -math.inf
+        return cost
+
+
+@cache
+def _under(hardware: Composed, engine: str, evidence: Support | None) -> Composed:
+    return replace(hardware, engine=engine, evidence=evidence)  # evidence is not compared, nor is it in the hash
+
+
+@cache
+def _shipped(gpu: str, engine: str, model: str, precision: str, moe: bool, gpus: int) -> tuple[Parameters, Support]:
+    return parameters_for(gpu, engine, model, precision, moe=moe, tp=gpus)
+
+
+def said(support: Support | None) -> str:
+    """How well parameters are known, in a line."""
+    if support is None:
+        return "parameters of your own: nothing says how good they are"
+    errors = f"median {support.median:.1%}, p90 {support.p90:.1%}".replace("%", " %")
+    known = not math.isnan(support.median)
+    if support.level == "measured" and known:
+        return f"TPOT measured against {support.n} closed loops ({support.against}): {errors}"
+    if support.level == "measured":
+        return f"fitted to {support.against}; its error was not measured"
+    if support.level == "steps measured" and known:
+        return f"step times measured against {support.n} whole steps ({support.against}), no serving engine: {errors}"
+    if support.level == "unseen model" and known:
+        return f"not measured itself; TPOT of models that were left out, in {support.n} closed loops: {errors}"
+    if support.level == "kernels only":
+        return f"kernels only: {support.against} were measured, no serving engine"
+    what = support.against if support.against != NOTHING else "nothing like it was measured"
+    return f"theory only: {what}"
+
+
+def _nested(name: str, kind: type[Any], value: Any) -> Any:
+    """What a group's mapping stands for. Raises InvalidInput for one that is not of its fields."""
+    if value is None and name in ("parameters", "evidence"):
+        return None
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        chosen = f"an option of its group, as hardware/{name}={value}" if name in ("gpu", "model") else "a mapping"
+        raise not_valid(f"hardware.{name}", value, chosen)
+    valid = {one.name: one for one in fields(kind)}
+    for one in value:
+        if one not in valid:
+            raise unknown("key", f"hardware.{name}.{one}", [f"hardware.{name}.{each}" for each in valid])
+    missing = next(iter(_required(kind) - set(value)), None)
+    if missing is not None:
+        raise InvalidInput(f"hardware.{name} has no value for {missing}; set hardware.{name}.{missing}=...")
+    if kind is Parameters:
+        for one, number in value.items():
+            require(is_number(number) and number >= 0, f"hardware.{name}.{one}", number, "a number >= 0")
+        value = {one: float(number) for one, number in value.items()}
+    return kind(**{one: tuple(map(_row, each)) if isinstance(each, list) else each for one, each in value.items()})
+
+
+def _row(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _required(kind: type[Any]) -> set[str]:
+    return {one.name for one in fields(kind) if one.default is MISSING}

@@ -1,0 +1,160 @@
+"""The fitted parameters of the step's equations, and what is known of their error (spec: hardware.md, Levels and What
+is supported). `prebleexp.hardware.fitting` fits them to public measurements; measured/ keeps what it found."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+from prebleexp.errors import InvalidInput
+
+Configuration = tuple[str, str, str, str]
+"""gpu, engine, model and precision"""
+MEASURED = Path(__file__).parent / "measured"
+"""what ships of the data; its README says where each file is from"""
+ANY = ("any", "any", "any", "any")
+"""the row of level 0; (any, engine, any, any): that of an engine"""
+NOT_OFFERED = {
+    ("h100", "sglang"): "H100 with SGLang is not offered: the measurements that there are imply more FLOP/s than "
+    "an H100 has; take engine vllm or trtllm, or gpu h200"
+}
+"""(gpu, engine), and why"""
+KERNELS_MEASURED = ("a100",)
+"""GPUs whose linear layers, attention and links were measured well, but no serving engine of today"""
+
+NOTHING = "nothing"
+"""like a configuration was measured"""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Of one GPU, engine, model and precision; seconds and shares of a peak, in the letters of the spec.
+
+    The step costs f · (t_step + L·t_layer + (L−D)·t_moe) + v · (everything else, t_req·S included); a request
+    pays a0 + a1 · (prompt tokens) once, outside the GPU. Where all clients of a benchmark begin at once, each waits
+    a2 · (prompt tokens) for the one before; no simulation does, since engines go on at many times that rate.
+    """
+
+    e_c: float
+    """share of peak FLOP/s that linear layers reach"""
+    e_m: float
+    """share of the memory's bandwidth that they reach"""
+    e_xc: float
+    """the experts' share of peak FLOP/s"""
+    e_xm: float
+    """the experts' share of the memory's bandwidth"""
+    t_layer: float
+    t_moe: float
+    t_step: float
+    t_req: float
+    a0: float
+    a1: float
+    f: float
+    v: float
+    e_kv: float = 0.8
+    """share of the memory's bandwidth that decodes reach as they read their context"""
+    e_p: float = 0.6
+    """share of peak BF16 FLOP/s that attention of prefills reaches"""
+    a2: float = 0.0
+
+
+NAMES = tuple(one.name for one in fields(Parameters))
+
+
+@dataclass(frozen=True)
+class Support:
+    """How far the step times of a configuration can be believed; errors of TPOT as shares, NaN where there are none."""
+
+    level: str
+    """measured, steps measured, unseen model, kernels only or theory"""
+    against: str
+    """what they were compared with"""
+    n: int
+    """measurements of it"""
+    median: float
+    p90: float
+
+
+def parameters_for(
+    gpu: str, engine: str, model: str, precision: str, *, moe: bool = False, tp: int | None = None, version: str = ""
+) -> tuple[Parameters, Support]:
+    """Those of the very configuration if it was measured, else those that fit all measurements best (level 0), where
+    experts are the engine's own.
+
+    `moe` says whether the model has experts; `tp` is the number of GPUs that serve one copy, `version` the engine's: of
+    a configuration that was measured with others, what is common to them; without a version, those of the newest.
+    Raises InvalidInput for what is not offered.
+    """
+    if (gpu, engine) in NOT_OFFERED:
+        raise InvalidInput(NOT_OFFERED[gpu, engine])
+    key = (gpu, engine, model, precision)
+    rows = shipped().get(key)
+    if rows is not None:
+        newest = list(rows)[-1][0]
+        return _nearest(rows, version or newest, str(tp)), _support(
+            key, "measured", f"serving runs of {engine} on {gpu}"
+        )
+    pooled, of_engine = _pooled(engine)["any", "any"], (gpu, engine, "any", "any")
+    if of_engine in _errors():
+        return pooled, _support(of_engine, "unseen model", f"other models on {gpu} with {engine}, each left out")
+    if gpu in KERNELS_MEASURED and not moe:
+        return pooled, _support(ANY, "kernels only", "times of layers, attention and all-reduce")
+    return pooled, _support(ANY, "theory", NOTHING)
+
+
+def shipped_for(configuration: Configuration, version: str, tp: str) -> Parameters:
+    """Those by which a measurement is predicted that the shipped ones were not fitted to."""
+    rows = shipped().get(configuration, _pooled(configuration[1]))
+    return _nearest(rows, version, tp)
+
+
+def measured() -> list[Configuration]:
+    """(gpu, engine, model, precision) of what is offered and was measured."""
+    return [one for one in shipped() if one[0] != "any" and one[:2] not in NOT_OFFERED]
+
+
+@cache
+def shipped() -> dict[Configuration, dict[tuple[str, str], Parameters]]:
+    """By (gpu, engine, model, precision), and that by (version, GPUs): of each measured, the newest version last, and
+    "any" for what is common to them."""
+    found: dict[Configuration, dict[tuple[str, str], Parameters]] = {}
+    for row in _table("parameters.csv"):
+        values = Parameters(**{name: float(row[name]) for name in NAMES})
+        found.setdefault(_key(row), {})[row["version"], row["tp"]] = values
+    return found
+
+
+def _pooled(engine: str) -> dict[tuple[str, str], Parameters]:
+    """Those of level 0, of an engine if it was measured."""
+    return shipped().get(("any", engine, "any", "any"), shipped()[ANY])
+
+
+def _nearest(rows: Mapping[tuple[str, str], Parameters], version: str, tp: str) -> Parameters:
+    tries = ((version, tp), (version, "any"), ("any", tp), ("any", "any"))
+    return next(rows[one] for one in tries if one in rows)
+
+
+def _support(key: Configuration, level: str, against: str) -> Support:
+    if level in ("kernels only", "theory"):
+        return Support(level, against, 0, math.nan, math.nan)
+    return Support(level, against, *_errors()[key])
+
+
+@cache
+def _errors() -> dict[Configuration, tuple[int, float, float]]:
+    """(n, median, p90) of TPOT by cross-validation; of (gpu, engine, any, any), those of models left out as a whole."""
+    rows = _table("errors.csv")
+    return {_key(row): (int(row["n"]), float(row["median"]), float(row["p90"])) for row in rows}
+
+
+def _key(row: Mapping[str, str]) -> Configuration:
+    return row["gpu"], row["engine"], row["model"], row["precision"]
+
+
+def _table(name: str) -> list[dict[str, str]]:
+    with (MEASURED / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,61 @@
+"""Groups of a cluster as they are written, each with how its GPUs differ, made whole: each with all of its hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+from prebleexp.launch.parts import key_of
+
+GROUP = "prebleexp.cluster.groups.Group"
+
+
+def made_whole(
+    values: dict[str, Any], overrides: Sequence[str], hardware_of: Callable[[Sequence[str]], Mapping[str, Any]]
+) -> None:
+    """Put in place of each group one with the `hardware` that the overrides and its own words make together.
+
+    Raises InvalidInput, naming the group, for what is no group.
+    """
+    cluster = values.get("cluster")
+    if not isinstance(cluster, Mapping) or not cluster.get("groups"):
+        return
+    groups = cluster["groups"]
+    if not isinstance(groups, list):
+        raise InvalidInput(f"cluster.groups={groups} is not valid; it must be a list of groups")
+    whole = []
+    for i, group in enumerate(groups):
+        words = _words(f"cluster.groups[{i}]", group)
+        hardware = _hardware(words, overrides, hardware_of)
+        whole.append({"_target_": GROUP, "gpus": group["gpus"], "hardware": hardware})
+    values["cluster"] = {**cluster, "groups": whole}
+
+
+def _hardware(
+    words: Mapping[str, Any], overrides: Sequence[str], hardware_of: Callable[[Sequence[str]], Mapping[str, Any]]
+) -> Any:
+    if "hardware" in words and isinstance(words["hardware"], Mapping):  # as it is in the cache: whole
+        return words["hardware"]
+    others = [line for line in overrides if key_of(line) not in words and not _is_of(line, "cluster")]
+    return hardware_of([*others, *(f"{key}={_text(value)}" for key, value in words.items())])
+
+
+def _words(name: str, group: object) -> dict[str, Any]:
+    """What is said of the hardware."""
+    example = "a group such as {gpus: 8, hardware/gpu: h200}"
+    if not isinstance(group, Mapping) or "gpus" not in group:
+        raise InvalidInput(f"{name}={group} is not valid; it must be {example}")
+    words = {str(key): value for key, value in group.items() if key != "gpus"}
+    for key in words:
+        if not _is_of(key, "hardware"):
+            raise InvalidInput(f"unknown key {key!r} in {name}; it must be {example}")
+    return words
+
+
+def _is_of(key: str, group: str) -> bool:
+    return key.lstrip("+~").replace("/", ".").partition("=")[0].split(".")[0] == group
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

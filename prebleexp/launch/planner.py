@@ -1,0 +1,318 @@
+"""A plan as one command: its contenders are a sweep's jobs, and what their searches ask for are cached cells."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from omegaconf import OmegaConf
+
+from prebleexp.checks import is_number, require
+from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment.cache import Cache
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.results import Result, look_up
+from prebleexp.experiment.work import Task
+from prebleexp.launch.configure import Job, Settings
+from prebleexp.launch.multirun import Multirun
+from prebleexp.launch.parts import key_of
+from prebleexp.launch.rows import Row
+from prebleexp.launch.session import Session, runs_of
+from prebleexp.launch.survey import duration, expected_s, known_of
+from prebleexp.planning.contender import SEARCHED, Contender, question
+from prebleexp.planning.planned import Planned
+from prebleexp.planning.together import together
+from prebleexp.planning.trials import Question, Sample, Trial
+
+Kind = TypeVar("Kind", bound="Planner")
+MOST_NAMED = 8
+"""contenders of a line of progress"""
+USUAL_RUNS = 60
+"""of a search, as coverage was measured (docs/validation.md)"""
+
+
+REFUSED = {
+    **dict.fromkeys(
+        ("replications", "ci", "ci_metric", "max_replications"), "a plan adds seeds itself: seeds=, most_seeds="
+    ),
+    "rps_per_gpu": "a plan searches for gpus or rps: give the other one",
+    "sweeps": "a plan searches; it has no sweep",
+    "objective": "a plan searches for a load, or for GPUs",
+}
+"""why they are"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan asks for, besides its contenders."""
+
+    searched: str
+    tolerance: float
+    seeds: int
+    most_seeds: int
+    requests: int | None
+    most_requests: int
+    price: float | None
+    lasting: bool
+    """whether it says how long a run is"""
+
+
+def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
+    """What overrides and a plan's own settings ask for. Raises InvalidInput unless one of gpus and rps is given."""
+    keys = {key_of(line) for line in overrides}
+    for key in keys:
+        if key in REFUSED:
+            raise InvalidInput(f"{key}: {REFUSED[key]}")
+    free = [key for key in SEARCHED if key not in keys]
+    if len(free) != 1:
+        said = "both" if not free else "neither"
+        raise InvalidInput(
+            f"gpus and rps: {said} given; plan gpus=8 finds the greatest load, plan rps=64 the fewest GPUs"
+        )
+    price = values["price_per_gpu_hour"]
+    if price is not None:
+        require(is_number(price) and price > 0, "price_per_gpu_hour", price, "a number > 0")
+    return Asked(
+        searched=free[0],
+        tolerance=values["tol"],
+        seeds=values["seeds"],
+        most_seeds=values["most_seeds"],
+        requests=values["requests"],
+        most_requests=values["most_requests"],
+        price=price,
+        lasting="duration_s" in keys,
+    )
+
+
+def asked_by(multirun: Multirun, overrides: Sequence[str]) -> Asked:
+    """What a sweep of plans asks for. Raises InvalidInput where it gives both of gpus and rps, or neither."""
+    settings = multirun.settings
+    assert settings.plans is not None
+    keys = [{key_of(line) for line in (*overrides, *part.overrides, *part.params)} for part in settings.parts]
+    lasting = {key_of(line) for line in overrides} & {"duration_s"}
+    same = sorted({*keys[0]}.union(*keys[1:]) - {"sweeps", "duration_s"} | lasting)
+    values = {
+        name: getattr(settings.plans, name) for name in ("tol", "seeds", "most_seeds", "requests", "most_requests")
+    }
+    return asked([f"{key}=" for key in same], values | {"price_per_gpu_hour": None})
+
+
+def sweep(multirun: Multirun, overrides: Sequence[str]) -> Planner:
+    """Find the answers of all parts. Raises as `plan` does."""
+    return _of(Planner, multirun, asked_by(multirun, overrides))
+
+
+def sweep_outlook(multirun: Multirun, overrides: Sequence[str]) -> Outlook:
+    return _of(Outlook, multirun, asked_by(multirun, overrides))
+
+
+def plan(overrides: Sequence[str], asked: Asked) -> Planner:
+    """Find all answers. Raises InvalidInput for what is not valid, PrebleexpError if a run fails."""
+    return _launched(Planner, overrides, asked)
+
+
+def outlook(overrides: Sequence[str], asked: Asked) -> Outlook:
+    """How far the cache goes."""
+    return _launched(Outlook, overrides, asked)
+
+
+def _launched(kind: type[Kind], overrides: Sequence[str], asked: Asked) -> Kind:
+    keys = {key_of(line) for line in overrides}
+    kept = [] if "keep_requests" in keys else ["keep_requests=none"]
+    return _of(kind, Multirun.of([*overrides, *kept]), asked)
+
+
+def _of(kind: type[Kind], multirun: Multirun, asked: Asked) -> Kind:
+    made = kind(multirun.settings, asked)
+    multirun.launch(made)
+    own = {name: multirun.master[name] for name in multirun.master if name != "hydra"}
+    made.configuration = OmegaConf.to_yaml(OmegaConf.create(own))
+    return made
+
+
+class Planner(Session):
+    """Finds the answer of each job's contender. All that its searches ask for at a time is computed at a time."""
+
+    def __init__(self, settings: Settings, asked: Asked) -> None:
+        super().__init__(settings)
+        self.asked = asked
+        self.found: list[Planned] = []
+        self.configuration = ""
+        """that the contenders' settings were applied to, as YAML"""
+        self._at: dict[str, dict[str, object]] = {}
+        """by contender, its place on the axes, or in a sweep of plans"""
+        self._of: dict[str, list[Result]] = {}
+        """by contender, its runs"""
+        self._looked: set[str] = set()
+        """keys of first looks, which are at no size that is searched"""
+        self._doing = ""
+
+    @property
+    def job_dirs(self) -> bool:
+        return False
+
+    def run(self, jobs: Sequence[Job], axes: Sequence[str] = ()) -> list[list[Result]]:
+        """Raises PrebleexpError if a run fails, InvalidInput for what cannot be planned."""
+        for job in jobs:
+            self._refuse_difference(job.settings)
+        start = time.perf_counter()
+        self.axes += [axis for axis in axes if axis not in self.axes]
+        given = [Contender(job.cells[0], self.asked.searched) for job in jobs]
+        for i, one in enumerate(given):
+            self._check_length(one, self._lasting(i))
+        contenders = self._named(given)
+        self._of = {name: [] for name in contenders}
+        self._find(contenders)
+        self.results += self._of.values()
+        self.axes += [axis for axis in (self.asked.searched, "policy") if axis not in self.axes]
+        self.seconds += time.perf_counter() - start
+        return [self._of[name] for name in contenders]
+
+    def _check_length(self, one: Contender, lasting: bool) -> None:
+        if one.is_nested and not lasting:
+            name = one.cell.names["workload"]
+            raise InvalidInput(f"workload={name}: how long are its runs? Set duration_s=1800, say; seeds draw them")
+        if lasting and not one.is_nested:
+            raise InvalidInput("duration_s: a plan's runs have as many requests at every load: requests=")
+
+    def _lasting(self, i: int) -> bool:
+        """Whether it is said how long the runs of a job are, by the command or by its part of a sweep."""
+        parts = {part.name: (*part.overrides, *part.params) for part in self.settings.parts}
+        own = parts[self.places[i].part] if self.places else ()
+        return self.asked.lasting or any(key_of(line) == "duration_s" for line in own)
+
+    @property
+    def tried(self) -> list[Row]:
+        """A row for each run of a search; in a sweep of plans with its part, variant and line."""
+        rows: Sequence[Row] = self.rows
+        if self.places:
+            rows = [row | {"part": part} for part, of in self.rows_by_part.items() for row in of]
+        return [row for row in rows if row["key"] not in self._looked]
+
+    def _find(self, contenders: Mapping[str, Contender]) -> None:
+        searches = {name: one.search(self._question(one), look) for (name, one), look in self._looks(contenders)}
+        answers = together(searches, partial(self._samples, contenders))
+        for name, one in contenders.items():
+            self.found.append(Planned(name, self._at[name], one, answers[name], self.asked.price))
+
+    def _looks(self, contenders: Mapping[str, Contender]) -> list[tuple[tuple[str, Contender], Mapping[str, object]]]:
+        self._doing = "a first look"
+        found = self._computed([(name, one.first_look()) for name, one in contenders.items()])
+        self._looked |= {result.key for result in found}
+        return [(of, result.metrics or {}) for of, result in zip(contenders.items(), found, strict=True)]
+
+    def _question(self, of: Contender) -> Question:
+        asked = self.asked
+        return question(
+            of,
+            tolerance=asked.tolerance,
+            seeds=asked.seeds,
+            most_seeds=asked.most_seeds,
+            requests=None if self.places and of.is_nested else asked.requests,  # a sweep may have parts of both kinds
+            most_requests=asked.most_requests,
+        )
+
+    def _samples(self, contenders: Mapping[str, Contender], batch: Sequence[tuple[str, Trial]]) -> list[Sample]:
+        sizes = dict.fromkeys((name, f"{trial.size:g}") for name, trial in batch)
+        named = [f"{size} ({name})" for name, size in sizes]
+        rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        self._doing = f"{self.asked.searched}={', '.join(named[:MOST_NAMED])}{rest}"
+        cells = [(name, contenders[name].cell_of(trial)) for name, trial in batch]
+        return [
+            contenders[name].sample(result.metrics or {})
+            for (name, _), result in zip(batch, self._computed(cells), strict=True)
+        ]
+
+    def _computed(self, cells: Sequence[tuple[str, Cell]]) -> list[Result]:
+        found = self._results([cell for _, cell in cells], self.settings.keep_requests)
+        for (name, _), result in zip(cells, found, strict=True):
+            self._of[name].append(result)
+            if result.error is not None:
+                raise PrebleexpError(f"{name}: a run failed: {result.error.type}: {result.error.message}")
+        return found
+
+    def _say_plan(self, runs: int, missing: int) -> None:
+        if missing:
+            print(f"prebleexp: {self._doing}: {missing:,} of {runs_of(runs)} to compute", file=sys.stderr, flush=True)
+
+    def _named(self, contenders: Sequence[Contender]) -> dict[str, Contender]:
+        """By what tells them apart; without repetitions. Raises InvalidInput where a sweep's lines are the same."""
+        found: dict[str, Contender] = {}
+        for i, one in enumerate(contenders):
+            if self.places:
+                place = self.places[i]
+                at: dict[str, object] = {"variant": place.variant, "line": place.line}
+                name = f"{place.variant}: {place.line}"
+                if name in found:
+                    raise InvalidInput(f"sweep.parts: {name} is there twice; a sweep of plans has one value of a key")
+            else:
+                at = self._on_axes(one)
+                name = " ".join([str(at["policy"]), *(f"{axis}={at[axis]}" for axis in at if axis != "policy")])
+            found[name], self._at[name] = one, at
+        return found
+
+    def _on_axes(self, one: Contender) -> dict[str, object]:
+        """The policy first."""
+        columns = one.cell.columns()
+        own = [axis for axis in self.axes if axis in columns and axis not in ("policy", one.searched, "seed")]
+        return {name: columns[name] for name in ("policy", *own)}
+
+
+class Unknown(Exception):
+    """A run that a search needs, and the cache does not have."""
+
+
+class Outlook(Planner):
+    """Looks up, and computes nothing: how far the searches come with what the cache has."""
+
+    def __init__(self, settings: Settings, asked: Asked) -> None:
+        super().__init__(settings, asked)
+        self.missing: dict[str, list[Task]] = {}
+        """by contender, what it needs next"""
+
+    @cached_property
+    def cache(self) -> Cache:
+        return Cache(self.settings.cache_dir, make=False)
+
+    def _find(self, contenders: Mapping[str, Contender]) -> None:
+        for name, one in contenders.items():
+            try:
+                super()._find({name: one})
+            except Unknown as unknown:
+                self.missing[name] = unknown.args[0]
+
+    def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
+        plan = look_up(cells, self.cache, keep_requests=keep_requests, retry=self.settings.retry)
+        if plan.missing:
+            raise Unknown(plan.missing)
+        return plan.results()
+
+    def lines(self) -> list[list[str]]:
+        """Of each contender its runs in the cache, and how many are to come."""
+        return [
+            [name, f"{len(results):,}", f"about {self._to_come(name):,}" if name in self.missing else "0"]
+            for name, results in self._of.items()
+        ]
+
+    def _to_come(self, name: str) -> int:
+        usual = max(USUAL_RUNS, 6 * self.asked.seeds)
+        return max(usual - len(self._of[name]), len(self.missing[name]))
+
+    def says(self) -> str:
+        """How long the rest would take, in a line."""
+        if not self.missing:
+            return "all that this plan needs is in the cache"
+        workers = self.settings.workers or os.cpu_count() or 1
+        seconds = 0.0
+        for name, tasks in self.missing.items():
+            known = list(known_of(self._of[name], self.cache))
+            expected = expected_s(tasks, known)
+            if expected is None:
+                return "how long that takes is not known before the first run"
+            seconds += expected / len(tasks) * self._to_come(name)
+        return f"about {duration(seconds / workers)} with workers={workers}; a guess"

@@ -1,0 +1,114 @@
+"""What came of a search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from prebleexp.intervals import mean_interval
+from prebleexp.planning.trials import ENOUGH_MISSES, ROSE, Bracket, Table
+
+
+class Verdict(Enum):
+    FOUND = "found"
+    AT_LEAST = "at least"
+    """nothing that was tried is too much"""
+    AT_MOST = "at most"
+    """nothing that was tried is too little"""
+    NEVER = "cannot be met"
+    """not even idle"""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A size that was measured."""
+
+    size: float
+    kept: float
+    """the share, mean over the seeds"""
+    half_width: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`size` is the greatest load, or the fewest GPUs; None where the target is never met. Of GPUs it is the fewest
+    that surely meet it, and `likely` the fewest that do on average."""
+
+    verdict: Verdict
+    size: float | None
+    low: float | None
+    """the ends of its 95 % interval; of GPUs both None"""
+    high: float | None
+    likely: float | None
+    target: float
+    bracket: Bracket | None
+    seeds: int
+    runs: int
+    requests: int
+    """that were asked for of a run"""
+    counted: int
+    """that counted, of a run at this size, on average"""
+    precise: bool
+    """whether it is known as well as was asked for"""
+    misses: float | None
+    """that fall into a run, if they are too few for the interval to be trusted"""
+    rise: float | None
+    """by how much a seed's share went the wrong way along the sizes, if it did markedly"""
+    grows: float | None
+    """the share of arrivals by which the number in the system surely grows at this size, if it does"""
+    curve: tuple[Spot, ...]
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        verdict: Verdict,
+        size: float | None = None,
+        *,
+        interval: tuple[float, float] | None = None,
+        likely: float | None = None,
+        at: float | None = None,
+        bracket: Bracket | None = None,
+        precise: bool = True,
+        falls: bool = True,
+    ) -> Answer:
+        """`at` is the measured size that stands for the answer; `falls`: greater sizes keep less."""
+        rise = table.rise(1 if falls else -1)
+        low, high = interval or (None, None)
+        misses = None if at is None else table.misses(at)
+        return cls(
+            verdict=verdict,
+            size=size,
+            low=low,
+            high=high,
+            likely=likely,
+            target=table.question.target,
+            bracket=bracket,
+            seeds=table.seeds,
+            runs=table.runs,
+            requests=table.requests,
+            counted=round(table.counted(table.sizes[0] if at is None else at)),
+            precise=precise,
+            misses=misses if misses is not None and misses < ENOUGH_MISSES else None,
+            rise=rise if rise > ROSE else None,
+            grows=None if at is None else table.grows(at),
+            curve=_curve(table),
+        )
+
+    @property
+    def half_width(self) -> float | None:
+        """Of the interval, as a share of the answer."""
+        if self.size is None or self.high is None:
+            return None
+        return math.log(self.high / self.size)
+
+
+def _curve(table: Table) -> tuple[Spot, ...]:
+    found = []
+    for size in table.sizes:
+        kept: Sequence[float] = table.kept(size)
+        found.append(Spot(size, *mean_interval(kept), len(kept)))
+    return tuple(found)

@@ -1,0 +1,124 @@
+"""A cluster of which something is searched for: its runs as cells, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prebleexp.checks import require
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cell import Cell
+from prebleexp.planning import gpus, load
+from prebleexp.planning.load import Search
+from prebleexp.planning.promise import ToKeep
+from prebleexp.planning.trials import Question, Sample, Trial
+
+RPS, GPUS = SEARCHED = ("rps", "gpus")
+BURST_S = 1.0
+"""in which all requests of the first look come"""
+SESSIONS_S = 60.0
+"""the same of sessions, of which a greater rate has more; how fast they go on shows in no burst, so the look is over
+then"""
+SESSIONS_IDLE = 20.0
+"""times less than the guess their rate is taken for idle: much less has no request in a window"""
+BURST = 512
+"""requests a GPU of it"""
+MOST_BURST = 16_384
+"""in all"""
+LOOK_GPUS = 4
+"""of the first look, where their number is searched for"""
+BELOW = 0.7
+"""of the rate at which a burst is served, a load is tried first"""
+LEAST_REQUESTS = 4_000
+"""of a run"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`searched` is the key whose value is wanted; that of `cell` does not matter."""
+
+    cell: Cell
+    searched: str
+
+    def __post_init__(self) -> None:
+        if not {RPS, "seed"} <= {*self.cell.workload.obeys}:
+            name = self.cell.names.get("workload", type(self.cell.workload).__name__)
+            raise InvalidInput(
+                f"workload={name} is one stream at one rate as it is; a plan needs one that obeys rps and seed"
+            )
+        ToKeep.of(self.cell.slo)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether runs are as long at every load, which is that of more or fewer sessions, as windows of a recording
+        are."""
+        return self.cell.workload.nested
+
+    @property
+    def to_keep(self) -> ToKeep:
+        return ToKeep.of(self.cell.slo)
+
+    def first_look(self) -> Cell:
+        """How fast a burst is served tells where to begin."""
+        count = self.cell.gpus if self.searched == RPS else LOOK_GPUS
+        requests = min(BURST * count, MOST_BURST)
+        burst_s = min(SESSIONS_S, self.cell.duration_s) if self.is_nested else BURST_S
+        burst: dict[str, Any] = {"gpus": count, "rps": requests / burst_s, "duration_s": burst_s}
+        horizon = "stop" if self.is_nested else "drain"
+        return replace(self.cell, horizon=horizon, slo=replace(self.cell.slo, warmup_s=0.0), **burst)
+
+    def search(self, question: Question, look: Mapping[str, Any]) -> Search:
+        """`look` are the metrics of the first look. Raises InvalidInput if nothing of it was served."""
+        rate = look["requests_per_s"]
+        if not rate:
+            name = self.cell.names.get("policy", type(self.cell.policy).__name__)
+            raise InvalidInput(
+                f"policy={name} served none of {look['n_requests']:,} requests of a burst, and refused "
+                f"{look['n_refused']:,}, so there is nothing to plan with"
+            )
+        self.to_keep.kept(look)  # whether anything is promised
+        if self.searched == RPS:
+            return load.largest(question, BELOW * rate, SESSIONS_IDLE if self.is_nested else load.IDLE)
+        return gpus.fewest(question, math.ceil(self.cell.rps / (BELOW * rate / LOOK_GPUS)))
+
+    def cell_of(self, trial: Trial) -> Cell:
+        """Its stream has so many requests, and at every load and number of GPUs the same ones. Of sessions, it is as
+        long at every load, and a greater one has what a smaller one has."""
+        size: dict[str, Any] = {self.searched: int(trial.size) if self.searched == GPUS else trial.size}
+        rps = size.get(RPS, self.cell.rps)
+        return replace(
+            self.cell, seed=self.cell.seed + trial.seed, duration_s=self.duration_s(trial.requests, rps), **size
+        )
+
+    def duration_s(self, requests: int, rps: float) -> float:
+        """Of a run."""
+        return self.cell.duration_s if self.is_nested else requests / rps
+
+    def sample(self, metrics: Mapping[str, Any]) -> Sample:
+        """What a run says."""
+        return Sample(self.to_keep.kept(metrics), metrics["due_requests"], metrics["in_system_trend"])
+
+
+def question(
+    contender: Contender, *, tolerance: float, seeds: int, most_seeds: int, requests: int | None, most_requests: int
+) -> Question:
+    """`requests` of a run: None is the least, or what it takes to see enough misses. Raises InvalidInput for what is
+    not valid."""
+    if contender.is_nested:
+        if requests is not None:
+            raise InvalidInput(f"requests={requests}: a plan's runs of sessions last duration_s")
+        requests = most_requests = 1
+    require(0 < tolerance < 1, "tol", tolerance, "a share of the answer, between 0 and 1")
+    require(seeds <= most_seeds, "most_seeds", most_seeds, f"at least seeds={seeds}")
+    to_keep = contender.to_keep
+    return Question(
+        target=to_keep.target,
+        strictest=to_keep.strictest,
+        tolerance=tolerance,
+        seeds=seeds,
+        most_seeds=most_seeds,
+        requests=requests or LEAST_REQUESTS,
+        most_requests=max(most_requests, requests or 0),
+    )

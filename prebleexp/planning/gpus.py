@@ -1,0 +1,90 @@
+"""The fewest GPUs that keep a promise at a load: as for loads, with a bracket that ends at neighbours.
+
+Two answers: the fewest that meet the target on average over streams, and the fewest that surely do, of which the whole
+interval does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+
+from prebleexp.cluster.groups import MOST_GPUS as MOST
+from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.load import STEP, Search
+from prebleexp.planning.trials import Bracket, Question, Sample, Table, Trial
+
+FAR = 6
+"""steps up until as many GPUs are looked at as there may be: they idle"""
+MORE = 16
+"""GPUs beyond those that meet the target on average, at most, until one surely does"""
+
+Ends = Generator[list[Trial], list[Sample], tuple[int, int | None]]
+"""the most GPUs that fail, 0 if one is enough, and the fewest that do not; None: not even many"""
+
+
+def fewest(question: Question, guess: int) -> Search:
+    """Search from a guess."""
+    table, target = Table(question), question.target
+    low, high = yield from _closed(table, min(max(guess, 1), MOST))
+    while high is not None:
+        while high - low > 1:
+            middle = max(low + 1, min(high - 1, round(math.sqrt(max(low, 1) * high))))
+            if (yield from table.is_met(middle)):
+                high = middle
+            else:
+                low = middle
+        bracket = Bracket.of(table, low, high) if low else None
+        if not (table.lengthen(high) or (table.lower(high) < target and table.add_seeds(_half_width(bracket, target)))):
+            sure = yield from _sure(table, high)
+            verdict = Verdict.FOUND if sure else Verdict.AT_LEAST
+            size = sure or high
+            return Answer.of(
+                table, verdict, size, likely=high, at=size, bracket=bracket, precise=sure is not None, falls=False
+            )
+        yield from table.measure(*filter(None, (low, high)))
+        if low and table.mean(low) >= target:
+            low, high = yield from _downwards(table, low)
+        elif table.mean(high) < target:
+            low, high = yield from _upwards(table, high)
+    return Answer.of(table, Verdict.NEVER, falls=False)
+
+
+def _half_width(bracket: Bracket | None, target: float) -> float:
+    """Of the logarithm of the number at which the mean meets the target; infinite where one GPU is enough."""
+    return math.inf if bracket is None else bracket.estimate(target, bracket)[1]
+
+
+def _sure(table: Table, start: int) -> Generator[list[Trial], list[Sample], int | None]:
+    """The fewest from `start` on of which the whole interval meets the target."""
+    for size in range(start, min(start + MORE, MOST) + 1):
+        yield from table.measure(size)
+        if table.lower(size) >= table.question.target:
+            return size
+    return None
+
+
+def _closed(table: Table, start: int) -> Ends:
+    if (yield from table.is_met(start)):
+        return (yield from _downwards(table, start))
+    return (yield from _upwards(table, start))
+
+
+def _upwards(table: Table, low: int) -> Ends:
+    for i in range(MOST):
+        if low >= MOST or (i == FAR and not (yield from table.is_met(MOST))):
+            break
+        high = min(MOST, max(low + 1, round(low * STEP)))
+        if (yield from table.is_met(high)):
+            return low, high
+        low = high
+    return low, None
+
+
+def _downwards(table: Table, high: int) -> Ends:
+    while high > 1:
+        low = min(high - 1, round(high / STEP))
+        if not (yield from table.is_met(low)):
+            return low, high
+        high = low
+    return 0, high

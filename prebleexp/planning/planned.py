@@ -1,0 +1,145 @@
+"""What a plan found for each contender, and how they compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.contender import GPUS, RPS, Contender
+from prebleexp.planning.trials import ratio
+
+MILLION = 1e6
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`name` tells a contender from the others of its plan; `at` are its values on the swept axes."""
+
+    name: str
+    at: Mapping[str, Any]
+    contender: Contender
+    answer: Answer
+    price: float | None = None
+    """of an hour of one of `gpus`"""
+
+    @property
+    def rps(self) -> float | None:
+        """That is borne."""
+        return self.answer.size if self.contender.searched == RPS else self.contender.cell.rps
+
+    @property
+    def gpus(self) -> int | None:
+        """That it takes."""
+        if self.contender.searched == RPS:
+            return self.contender.cell.gpus
+        return None if self.answer.size is None else int(self.answer.size)
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """For a million requests."""
+        if not self.rps or not self.gpus or self.answer.verdict is Verdict.NEVER:
+            return None
+        return self.gpus / self.rps * MILLION / HOUR_S
+
+    def row(self) -> dict[str, Any]:
+        """Flat, with all digits: its axes, the answer with its interval, how it was found, what it costs."""
+        answer, cell = self.answer, self.contender.cell
+        if self.contender.searched == GPUS:
+            likely = None if answer.likely is None else int(answer.likely)
+            found = {"rps": cell.rps, "gpus": self.gpus, "gpus_likely": likely}
+        else:
+            found = {"gpus": cell.gpus, "rps": answer.size, "rps_low": answer.low, "rps_high": answer.high}
+        ends = {
+            f"{side}_{name}": value
+            for side, size, kept in self._ends()
+            for name, value in ((self.contender.searched, size), ("kept", kept))
+        }
+        hours = self.gpu_hours
+        return {
+            **{name: value for name, value in self.at.items() if name not in found},
+            **found,
+            "verdict": answer.verdict.value,
+            "target": answer.target,
+            "precise": answer.precise,
+            **ends,
+            "seeds": answer.seeds,
+            "runs": answer.runs,
+            "requests_of_run": answer.counted,
+            "duration_s": self.contender.duration_s(answer.requests, self.rps) if self.rps else None,
+            "warmup_s": cell.slo.warmup_s,
+            "rise": answer.rise,
+            "in_system_growth": answer.grows,
+            "gpu_hours_per_million": hours,
+            "cost_per_million": None if hours is None or self.price is None else hours * self.price,
+            "cost_per_hour": None if self.price is None or self.gpus is None else self.gpus * self.price,
+        }
+
+    def _ends(self) -> list[tuple[str, float | None, float | None]]:
+        """Of the bracket: which size, and what was kept there on average."""
+        bracket = self.answer.bracket
+        if bracket is None:
+            return [("below", None, None), ("above", None, None)]
+        sides = (("below", bracket.low, bracket.at_low), ("above", bracket.high, bracket.at_high))
+        return [(name, size, math.fsum(kept) / len(kept)) for name, size, kept in sides]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as much load `one` bears as `other`, or as many GPUs it takes, and the ends of its interval."""
+
+    one: str
+    other: str
+    times: float
+    low: float
+    high: float
+
+    @property
+    def is_sure(self) -> bool:
+        return not self.low <= 1 <= self.high
+
+
+def best_first(found: Sequence[Planned]) -> list[Planned]:
+    """The most load for a GPU first; those whose target cannot be met last."""
+
+    def rank(one: Planned) -> float:
+        bracket = one.answer.bracket
+        if one.answer.verdict is Verdict.NEVER or one.gpu_hours is None:
+            return math.inf
+        if one.contender.searched == GPUS and bracket is not None:
+            return math.exp(bracket.crossing(one.answer.target)) / one.contender.cell.rps
+        return one.gpu_hours
+
+    return sorted(found, key=rank)
+
+
+def ratio_of(one: Planned, other: Planned) -> Ratio | None:
+    """Over the seeds that both have; None unless both brackets are closed."""
+    if one.answer.bracket is None or other.answer.bracket is None:
+        return None
+    of = ratio(one.answer.bracket, other.answer.bracket, one.answer.target)
+    if of is None:
+        return None
+    middle, half = of
+    return Ratio(one.name, other.name, *(math.exp(value) for value in (middle, middle - half, middle + half)))
+
+
+def ratios(found: Sequence[Planned]) -> list[Ratio]:
+    """Of the first to each of the others, of those whose brackets are closed."""
+    closed = [one for one in best_first(found) if one.answer.bracket is not None]
+    return [of for other in closed[1:] if (of := ratio_of(closed[0], other)) is not None]
+
+
+def rows(found: Sequence[Planned]) -> list[dict[str, Any]]:
+    """A row for each, the best first, with its ratio to the best."""
+    of_first = {one.other: one for one in ratios(found)}
+    made = []
+    for one in best_first(found):
+        of = of_first.get(one.name)
+        # of the other to the first: its ends change places
+        times = (None, None, None) if of is None else (1 / of.times, 1 / of.high, 1 / of.low)
+        made.append(one.row() | dict(zip(("ratio", "ratio_low", "ratio_high"), times, strict=True)))
+    return made

@@ -1,0 +1,97 @@
+"""Among the candidates: the least loaded, the first of equals or any of them; two at random."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from prebleexp.policies.candidates import MOST, gpu_of, nth, with_gpu
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.draws import below
+from prebleexp.sim.records import GPUS, View
+
+AT_ONCE = 16
+"""GPUs"""
+
+
+class Draws(NamedTuple):
+    """What a policy remembers that draws, and nothing else."""
+
+    draws: Any
+    """state of a generator"""
+
+
+@compiled
+def least_outstanding(view: View) -> int:
+    """The first candidate with the fewest requests that were sent to it and are not finished."""
+    sent, candidates, least = view.sent, view.candidates, MOST
+    for i in range(len(candidates)):
+        gpu = nth(candidates, len(sent), i)
+        least = min(least, with_gpu(sent[gpu].outstanding, gpu))
+    view.work[GPUS] += len(candidates)
+    return gpu_of(least)
+
+
+@compiled
+def any_least_outstanding(draws: Any, view: View) -> int:
+    """Any of those, each as likely as the others."""
+    sent, candidates, least, equals = view.sent, view.candidates, MOST, 0
+    for i in range(len(candidates)):
+        least = min(least, sent[nth(candidates, len(sent), i)].outstanding)
+    for i in range(len(candidates)):
+        equals += sent[nth(candidates, len(sent), i)].outstanding == least
+    view.work[GPUS] += len(candidates)
+    return _nth_of_load(view, least, below(draws, equals) if equals > 1 else 0)
+
+
+@compiled
+def _nth_of_load(view: View, load: int, behind: int) -> int:
+    """The candidate with so many outstanding requests behind so many others that have as many. It counts them some at a
+    time, which is quicker than to look at each."""
+    sent, candidates, first = view.sent, view.candidates, 0
+    while True:
+        here = 0
+        for i in range(first, min(first + AT_ONCE, len(candidates))):
+            here += sent[nth(candidates, len(sent), i)].outstanding == load
+        if here > behind:
+            break
+        behind -= here
+        first += AT_ONCE
+    while True:
+        gpu = nth(candidates, len(sent), first)
+        behind -= sent[gpu].outstanding == load
+        if behind < 0:
+            return gpu
+        first += 1
+
+
+@compiled
+def any_least(draws: Any, candidates: Any, values: Any) -> int:
+    """Any candidate with the least value. Values are of all GPUs."""
+    least, equals = values[candidates[0]], 0
+    for i in range(len(candidates)):
+        least = min(least, values[nth(candidates, len(values), i)])
+    for i in range(len(candidates)):
+        equals += values[nth(candidates, len(values), i)] == least
+    return any_equal(draws, candidates, values, least, equals)
+
+
+@compiled
+def any_equal(draws: Any, candidates: Any, values: Any, value: float, equals: int) -> int:
+    """Any of so many candidates that have this value, each as likely as the others. It draws only where there are
+    several."""
+    behind = below(draws, equals) if equals > 1 else 0
+    for gpu in candidates:
+        if values[gpu] == value:
+            if behind == 0:
+                return int(gpu)
+            behind -= 1
+    return int(candidates[0])
+
+
+@compiled
+def two_different(draws: Any, view: View) -> tuple[int, int]:
+    """Two candidates, each pair as likely as the others, in either order; the only one twice."""
+    count = len(view.candidates)
+    first = below(draws, count)
+    second = (first + 1 + below(draws, count - 1)) % count if count > 1 else first
+    return int(view.candidates[first]), int(view.candidates[second])

@@ -1,0 +1,153 @@
+"""llm-d's endpoint picker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from prebleexp.checks import is_integer, is_number, one_of, require
+from prebleexp.policies.base import Policy
+from prebleexp.policies.choices import any_equal
+from prebleexp.policies.llmd import scorers
+from prebleexp.policies.llmd.block_index import BlockIndex, block_index, blocks_of, counted, put
+from prebleexp.policies.llmd.scorers import Prompt, Scores, Weights, add_up, any_of, got_cold, uncached
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.draws import below, generator, uniform
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Setup
+
+NAMES = {
+    "prefix-cache-scorer": scorers.PREFIX,
+    "queue-scorer": scorers.WAITING,
+    "kv-cache-utilization-scorer": scorers.FREE_MEMORY,
+    "running-requests-size-scorer": scorers.RUNNING,
+    "load-aware-scorer": scorers.NO_QUEUE,
+    "active-request-scorer": scorers.IN_FLIGHT,
+    "token-load-scorer": scorers.IN_FLIGHT_TOKENS,
+    "no-hit-lru-scorer": scorers.LAST_COLD,
+}
+PICKERS = ("max-score", "weighted-random", "random")
+MAX_SCORE, WEIGHTED_RANDOM, RANDOM = range(3)
+
+
+class Remembered(NamedTuple):
+    believed: BlockIndex
+    scores: Scores
+    sent_tokens: Any
+    """(requests,) of each, until its first token, those that are among its GPU's `scores.tokens`"""
+    picker: int
+    draws: Any
+
+
+@dataclass(frozen=True)
+class LlmD(Policy):
+    """The weighted sum of scorers, largest wins: matching prompt blocks, short queue and free memory, unless others are
+    named; any of equals. What each GPU has cached is an LRU of what was sent there, which hears of no eviction.
+
+    Source: llm-d-router ebab68792 (v0.10.0-rc.1+62); dynamo-llmd-research.md, section 2. Verified: scorers, max-score
+    picker and prefix index, by recordings of its own code. Read: the other pickers; that the in-flight tokens are
+    whole blocks, with the request's own. Not there: the size of the LRU that the engines report (`autoTune`), filters,
+    the prediction of latencies, disaggregation.
+
+    Raises InvalidInput, naming the field, for scorers and pickers that there are not, and numbers out of range.
+    """
+
+    scorers: Weights = (("prefix-cache-scorer", 3.0), ("queue-scorer", 2.0), ("kv-cache-utilization-scorer", 2.0))
+    """what each weighs, by its name"""
+    picker: str = "max-score"
+    """`max-score`; `weighted-random`: each as likely as its score is high; `random`: any"""
+    block_size: int = 64
+    """tokens, at least 64: the engine's, where that is larger"""
+    max_prefix_blocks: int = 2048
+    """of a prompt that are looked at"""
+    lru_capacity: int = 31_250
+    """blocks that each GPU is believed to have, at most"""
+    match_length_weight: float = 0.0
+    """of how long the match is, up to 8,192 tokens, in the prefix's score; its share of the prompt has the rest"""
+
+    reads_lengths: ClassVar[bool] = False
+    reports_ms: ClassVar[float] = 50.0
+    least_block: ClassVar[int] = 64
+    """tokens: smaller blocks are raised to it"""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scorers", scorers.checked(self.scorers, NAMES))
+        one_of("policy.picker", self.picker, PICKERS)
+        for name in ("block_size", "max_prefix_blocks", "lru_capacity"):
+            value = getattr(self, name)
+            require(is_integer(value, 1, 2**31 - 1), f"policy.{name}", value, "an integer >= 1")
+        share = self.match_length_weight
+        require(is_number(share) and 0 <= share <= 1, "policy.match_length_weight", share, "a number from 0 to 1")
+
+    def start(self, setup: Setup) -> Remembered:
+        block = max(self.block_size, self.least_block)
+        return Remembered(
+            block_index(setup, block, self.max_prefix_blocks, True, self.lru_capacity),
+            scorers.scores(setup, dict(self.scorers).items(), NAMES),
+            np.zeros(setup.requests, np.int32),
+            PICKERS.index(self.picker),
+            generator(setup.seed),
+        )
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        counted(mine.believed, view, request, mine.scores.held)
+        prompt = prompt_of(mine, view, request, self.match_length_weight)
+        add_up(mine.scores, view, prompt)
+        return send(mine, view, request, prompt, pick(mine, view))
+
+    def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
+        mine.scores.tokens[view.requests[request].gpu] -= mine.sent_tokens[request]
+        mine.sent_tokens[request] = 0
+
+
+@compiled
+def prompt_of(mine: Remembered, view: View, request: int, length_weight: float) -> Prompt:
+    tokens, warm = view.requests[request].prompt_tokens, any_of(mine.scores.held)
+    return Prompt(tokens, blocks_of(mine.believed, view, request), mine.believed.block_size, length_weight, warm)
+
+
+@compiled
+def send(mine: Remembered, view: View, request: int, prompt: Prompt, gpu: int) -> int:
+    """Note that the GPU gets the request; returns the GPU."""
+    put(mine.believed, view, request, gpu)
+    if not prompt.warm:
+        got_cold(mine.scores, gpu)
+    mine.sent_tokens[request] = uncached(prompt, mine.scores.held[gpu])
+    mine.scores.tokens[gpu] += mine.sent_tokens[request]
+    return gpu
+
+
+@compiled
+def pick(mine: Remembered, view: View) -> int:
+    """The candidate with the highest score, any of equals; or any, each as likely as its score is high; or any."""
+    candidates, total = view.candidates, mine.scores.total
+    if mine.picker == MAX_SCORE:
+        return _any_best(mine, view)
+    whole = 0.0
+    if mine.picker == WEIGHTED_RANDOM:
+        for gpu in candidates:
+            whole += total[gpu]
+    if whole == 0.0:
+        return int(candidates[below(mine.draws, len(candidates))])
+    behind, last = whole * uniform(mine.draws), candidates[0]
+    for gpu in candidates:
+        if total[gpu] > 0.0:
+            last = gpu
+            behind -= total[gpu]
+            if behind < 0.0:
+                break
+    return int(last)
+
+
+@compiled
+def _any_best(mine: Remembered, view: View) -> int:
+    total, candidates, best, equals = mine.scores.total, view.candidates, -1.0, 0
+    first = candidates[0]
+    for gpu in candidates:
+        if total[gpu] > best:
+            best, first, equals = total[gpu], gpu, 1
+        elif total[gpu] == best:
+            equals += 1
+    return any_equal(mine.draws, candidates, total, best, equals) if equals > 1 else int(first)

@@ -1,0 +1,161 @@
+"""production-stack's prefixaware routing: a trie of text chunks that forgets nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from prebleexp.checks import is_integer, positive, require
+from prebleexp.policies.base import Policy, tuned
+from prebleexp.policies.production_stack.arrivals import Arrivals, arrivals, arrived, fewest
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.draws import below, generator
+from prebleexp.sim.records import GPUS, NONE, SEGMENTS, View
+from prebleexp.sim.types import Setup
+
+CHUNK = 128
+"""characters"""
+
+
+class Trie(NamedTuple):
+    """Which GPUs were sent each chunk, and all before it.
+
+    Every prompt that goes through a segment has all chunks that end in it, so what holds for one of them does for all.
+    The last chunk is shorter, and so another one than any that goes on: it stands for the whole prompt.
+    """
+
+    chunk: int
+    """tokens"""
+    ids: int
+    """segment ids"""
+    holders: Any
+    """(2 · ids, words) GPUs, 64 a word: in row i those that were sent a prompt through segment i, and in row ids + i
+    one that ends with it"""
+    asked: Any
+    """(words,) the candidates of the decision in hand"""
+
+
+class Remembered(NamedTuple):
+    trie: Trie
+    arrivals: Arrivals
+    draws: Any
+
+
+@dataclass(frozen=True)
+class PrefixAware(Policy):
+    """Any of the GPUs that were sent the most leading chunks of the prompt, each as likely as the others; no load.
+
+    With `prefix_min_match_length` a shorter match is none: then the first GPU that never got a request, else that with
+    the fewest arrivals of late. What is remembered grows with the prompts, as it does there.
+
+    Source: production-stack, commit a6c01db05 (after vllm-stack-0.1.9), `prefixaware`. Verified: its recorded
+    decisions. One token stands for `characters_per_token` characters, a chunk for the nearest number of whole tokens.
+
+    Raises InvalidInput, naming the field.
+    """
+
+    characters_per_token: float = 4.0
+    """that one token stands for"""
+    prefix_min_match_length: int = tuned(0, 0, 8192)
+    """characters, counted in whole chunks; a shorter match is none"""
+    request_stats_window: float = 60.0
+    """seconds over which arrivals count"""
+
+    reads_lengths: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        positive("policy.characters_per_token", self.characters_per_token)
+        least = self.prefix_min_match_length
+        require(is_integer(least, 0), "policy.prefix_min_match_length", least, "an integer >= 0")
+        positive("policy.request_stats_window", self.request_stats_window, "a number of seconds > 0")
+
+    def start(self, setup: Setup) -> Remembered:
+        chunk, ids = max(1, round(CHUNK / self.characters_per_token)), setup.segment_ids
+        words = -(-setup.gpus // 64)
+        trie = Trie(chunk, ids, np.zeros((2 * ids, words), np.int64), np.zeros(words, np.int64))
+        return Remembered(trie, arrivals(setup, self.request_stats_window), generator(setup.seed))
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        chunks, row = longest(mine.trie, view, request)
+        if chunks * CHUNK < self.prefix_min_match_length:
+            gpu = fewest(mine.arrivals, view, now)
+        elif chunks == 0:
+            gpu = view.candidates[below(mine.draws, len(view.candidates))]
+        else:
+            gpu = any_holder(mine.trie, row, mine.draws, view)
+        if self.prefix_min_match_length > 0:
+            arrived(mine.arrivals, gpu, now)
+        insert(mine.trie, view, request, gpu)
+        return gpu
+
+
+@compiled
+def longest(trie: Trie, view: View, request: int) -> tuple[int, int]:
+    """The most leading chunks of the prompt that any candidate was sent, and the row of those that were."""
+    prompt, ids, ends = view.requests[request], view.prompts.ids, view.prompts.ends
+    first, tokens = int(prompt.first_segment), int(prompt.prompt_tokens)
+    trie.asked[:] = 0
+    for gpu in view.candidates:
+        trie.asked[gpu >> 6] |= np.int64(1) << np.int64(gpu & 63)
+    whole = trie.ids + ids[first + prompt.segments - 1]
+    if tokens % trie.chunk != 0 and _any(trie, whole):
+        return tokens // trie.chunk + 1, whole
+    low, high = 0, int(prompt.segments)  # whoever was sent a segment was sent those before it
+    while low < high:
+        middle = (low + high) >> 1
+        view.work[SEGMENTS] += 1
+        if _any(trie, ids[first + middle]):
+            low = middle + 1
+        else:
+            high = middle
+    chunks = ends[first + low - 1] // trie.chunk if low > 0 else 0
+    if chunks == 0:
+        return 0, 0
+    while low > 1 and ends[first + low - 2] >= chunks * trie.chunk:  # no chunk ends in what is beyond
+        low -= 1
+    return chunks, ids[first + low - 1]
+
+
+@compiled
+def holds(trie: Trie, row: int, gpu: int) -> bool:
+    return (trie.holders[row, gpu >> 6] >> (gpu & 63)) & 1 == 1
+
+
+@compiled
+def any_holder(trie: Trie, row: int, draws: Any, view: View) -> int:
+    """One of the candidates in a row, each as likely as the others. There is one."""
+    count = 0
+    for gpu in view.candidates:
+        count += holds(trie, row, gpu)
+    view.work[GPUS] += len(view.candidates)
+    behind = below(draws, count) if count > 1 else 0
+    for gpu in view.candidates:
+        if holds(trie, row, gpu):
+            if behind == 0:
+                return int(gpu)
+            behind -= 1
+    return NONE
+
+
+@compiled
+def insert(trie: Trie, view: View, request: int, gpu: int) -> None:
+    """The prompt is sent to the GPU."""
+    prompt, ids = view.requests[request], view.prompts.ids
+    word, bit = gpu >> 6, np.int64(1) << np.int64(gpu & 63)
+    at = int(prompt.first_segment + prompt.segments) - 1
+    trie.holders[trie.ids + ids[at], word] |= bit
+    while at >= prompt.first_segment and not holds(trie, ids[at], gpu):  # those before are held, if one is
+        view.work[SEGMENTS] += 1
+        trie.holders[ids[at], word] |= bit
+        at -= 1
+
+
+@compiled
+def _any(trie: Trie, row: int) -> bool:
+    """Whether a candidate is in the row."""
+    for word in range(len(trie.asked)):  # noqa: SIM110
+        if trie.holders[row, word] & trie.asked[word] != 0:
+            return True
+    return False

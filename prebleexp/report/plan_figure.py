@@ -1,0 +1,128 @@
+"""The figure of a plan: what is kept against what was tried, a line for each contender, with the target across."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from prebleexp.planning.answer import Spot
+from prebleexp.planning.contender import GPUS
+from prebleexp.planning.planned import Planned, best_first
+from prebleexp.report import draw, planned
+from prebleexp.report.answer import Answer
+from prebleexp.report.canvas import POINTS
+from prebleexp.report.draw import Across, Line, Scales, Span, labels_fit
+from prebleexp.report.figures import Column, Data, Entry, Figure, Panel, Table
+from prebleexp.report.palette import styles
+from prebleexp.report.wording import axis_label
+
+NAME = "attainment"
+DEEP = 5.0
+"""times as far below the target as all is above it, y goes"""
+MEANINGS = {
+    "requests/s": "The greatest load that keeps the promise on average over request streams.",
+    "95 % interval": "Of the load, over seeds: Student's t at the estimate, through the slope of the share in the "
+    "logarithm of the load.",
+    "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
+    "on average": "The fewest of which the mean share over seeds meets it.",
+    "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
+    "interval.",
+    "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
+    "cost of 1M": "For a million requests, by price_per_gpu_hour.",
+    "seeds": "Request streams at the ends of the bracket.",
+    "of requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
+    "recording, the same window with more or fewer sessions.",
+}
+
+
+def figure(found: Sequence[Planned]) -> Figure:
+    """Made of all runs of these contenders."""
+    order = best_first(found)
+    first = order[0].contender
+    looks = styles(one.name for one in order)
+    to_keep, target = first.to_keep, order[0].answer.target
+    lines = [
+        Line(one.name, looks[one.name], tuple((spot.size, spot.kept, spot.half_width) for spot in one.answer.curve))
+        for one in order
+    ]
+    labelled = labels_fit([line.name for line in lines])
+    spans = tuple(
+        Span(looks[one.name], one.answer.low, one.answer.high)
+        for one in order
+        if one.answer.low is not None and one.answer.high is not None
+    )
+    sentence = planned.sentence(found)
+    svg = draw.panel(
+        lines,
+        _scales(lines, target, to_keep.strictest),
+        name=NAME,
+        title=f"{to_keep.label}, and the target",
+        description=sentence,
+        labelled=labelled,
+        across=Across(target, spans),
+    )
+    x = axis_label(first.searched)
+    return Figure(
+        name=NAME,
+        number="",
+        title=f"What is kept against {'GPUs' if first.searched == GPUS else 'request rate'}",
+        command="",
+        x=x,
+        y=to_keep.label,
+        answer=Answer(sentence),
+        losses="",
+        panels=(Panel("", svg, draw.WIDTH_IN * POINTS, draw.HEIGHT_IN * POINTS),),
+        paired=False,
+        left_out=0,
+        legend=() if labelled else tuple(Entry(name, look) for name, look in looks.items()),
+        caption=_caption(order, target),
+        table=_table(found),
+        data=_data(order),
+    )
+
+
+def _scales(lines: Sequence[Line], target: float, strictest: float) -> Scales:
+    """Of y, where it matters: around the target."""
+    usual = Scales.of(lines)
+    above = max([1 - strictest, *(mean - target for line in lines for _, mean, _ in line.points if mean is not None)])
+    return Scales(
+        _ticks(usual.x_limits), usual.x_log2, usual.x_limits, False, (target - DEEP * above, target + 1.15 * above)
+    )
+
+
+def _ticks(limits: tuple[float, float]) -> tuple[float, ...]:
+    """1, 2, 5, 10 … within the limits, and more where that is few."""
+    low, high = max(limits[0], 1e-9), limits[1]
+    for steps in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(i / 10 for i in range(10, 100))):
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        found = tuple(step * 10**decade for decade in decades for step in steps if low <= step * 10**decade <= high)
+        if len(found) >= 4:
+            return found[:: 1 + len(found) // 10]
+    return found
+
+
+def _caption(order: Sequence[Planned], target: float) -> str:
+    seeds = sorted({spot.seeds for one in order for spot in one.answer.curve})
+    count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    spans = "" if order[0].contender.searched == GPUS else ", with the intervals of the answers on it"
+    return (
+        f"Points are means over {count} seeds, bands their 95 % confidence intervals. The dashed line is the target, "
+        f"{target:g}{spans}. What lies far below it is not drawn; the file has all."
+    )
+
+
+def _table(found: Sequence[Planned]) -> Table:
+    heads = planned.heads(found)
+    text = {*(name for one in found for name in one.at), "verdict", "95 % interval"}
+    columns = tuple(Column(head, head not in text, MEANINGS.get(head, "")) for head in heads)
+    return Table(columns, tuple(map(tuple, planned.lines(found))))
+
+
+def _data(order: Sequence[Planned]) -> Data:
+    """A row for every point."""
+
+    def row(one: Planned, spot: Spot) -> tuple[str | float | int | None, ...]:
+        return one.name, spot.size, spot.kept, spot.half_width, spot.seeds, one.answer.counted
+
+    columns = ("contender", order[0].contender.searched, "kept", "half_width_95", "seeds", "requests_of_run")
+    return Data(columns, tuple(row(one, spot) for one in order for spot in one.answer.curve))

@@ -1,0 +1,159 @@
+"""A plan in words and numbers: what is borne, or how many GPUs it takes, with which router, how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.contender import GPUS, Contender
+from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
+from prebleexp.report.wording import NOTHING, number, percent
+
+MOST_NAMED = 3
+"""contenders of a sentence"""
+
+
+def sentence(found: Sequence[Planned]) -> str:
+    """What the page begins with."""
+    order = best_first(found)
+    first = order[0].contender
+    many = first.searched == GPUS
+    subject = f"{first.cell.rps:g} requests/s need" if many else f"{_gpus(first.cell.gpus)} bear"
+    if many and len({one.contender.cell.rps for one in found}) > 1:
+        subject = "The load needs"
+    if not many and len({one.contender.cell.gpus for one in found}) > 1:
+        subject = "The clusters bear"
+    if all(one.answer.verdict is Verdict.NEVER for one in found):
+        return f"Not even idle GPUs keep {promised(first)}: the limits are too tight."
+    said = [_clause(one) for one in order[:MOST_NAMED]]
+    rest = f", and {len(order) - MOST_NAMED} more are in the table" if len(order) > MOST_NAMED else ""
+    parts = [f"To keep {promised(first)}, {subject} {'; '.join(said)}{rest}."]
+    parts += [f"{_compared(one, many)}." for one in ratios(found)[: MOST_NAMED - 1]]
+    parts += [f"{one[0].upper()}{one[1:]}." for one in warnings(found)]
+    return " ".join(parts)
+
+
+def promised(of: Contender) -> str:
+    """What is to be kept, in words."""
+    count = of.to_keep.count
+    return of.to_keep.words if count <= MOST_NAMED else f"all {count} limits of slo={of.cell.names['slo']}"
+
+
+def carried(one: Planned) -> str:
+    """ "carries 38.2 (36.9 to 39.6) requests/s" """
+    answer = one.answer
+    if answer.verdict is Verdict.NEVER:
+        return "carries nothing: the limits are too tight even for idle GPUs"
+    how = "" if answer.verdict is Verdict.FOUND else f"{answer.verdict.value} "
+    return f"carries {how}{level(answer)} requests/s"
+
+
+def _clause(one: Planned) -> str:
+    answer = one.answer
+    unit = "requests/s"
+    if answer.verdict is Verdict.NEVER:
+        return f"no number with {one.name}: the limits are too tight even for idle GPUs"
+    if one.contender.searched == GPUS:
+        if answer.verdict is Verdict.AT_LEAST:
+            return f"more than {_gpus(int(answer.likely or 0))} with {one.name}"
+        likely = answer.likely != answer.size
+        average = f" ({int(answer.likely or 0)} on average over request streams)" if likely else ""
+        return f"{_gpus(int(answer.size or 0))} with {one.name}{average}"
+    if answer.verdict is Verdict.FOUND:
+        return f"{level(answer)} {unit} with {one.name}"
+    how = "at least" if answer.verdict is Verdict.AT_LEAST else "at most"
+    return f"{how} {number(answer.size)} {unit} with {one.name}"
+
+
+def level(answer: Answer) -> str:
+    """ "38.2 (36.9 to 39.6)" """
+    if answer.low is None or answer.high is None or answer.size is None:
+        return number(answer.size)
+    return f"{number(answer.size)} ({number(answer.low)} to {number(answer.high)})"
+
+
+def _compared(one: Ratio, many: bool) -> str:
+    if not one.is_sure:
+        return f"{one.one} and {one.other} cannot be told apart"
+    what = "as many GPUs" if many else "as much"
+    verb = "takes" if many else "bears"
+    return f"{one.one} {verb} {times(one)} times {what} as {one.other}"
+
+
+def times(one: Ratio) -> str:
+    """ "1.23 (1.19 to 1.27)" """
+    return f"{number(one.times)} ({number(one.low)} to {number(one.high)})"
+
+
+def warnings(found: Sequence[Planned]) -> list[str]:
+    """What a reader must know of these answers."""
+    said = []
+    for one in found:
+        answer = one.answer
+        if not answer.precise:
+            said.append(f"the answer of {one.name} is not known as well as was asked for, after {answer.seeds} seeds")
+        if answer.misses is not None:
+            said.append(
+                f"with {one.name}, no more than {answer.misses:.0f} requests of a run miss at the target: its interval "
+                "may be too narrow, and longer runs would tell"
+            )
+        if answer.rise is not None:
+            said.append(
+                f"with {one.name}, a request stream kept up to {percent(answer.rise)} more where it should keep less: "
+                "its answer is one of several crossings"
+            )
+        if answer.grows is not None:
+            said.append(
+                f"with {one.name}, requests in the system still grow there, by {percent(answer.grows)} of the "
+                "arrivals: it is overloaded, or its runs are too short to settle, and longer ones would find less"
+            )
+    return said
+
+
+def heads(found: Sequence[Planned]) -> list[str]:
+    """Of the columns of `lines`."""
+    axes = list(dict.fromkeys(name for one in found for name in one.at))
+    searched = found[0].contender.searched
+    sizes = ["GPUs", "on average"] if searched == GPUS else ["requests/s", "95 % interval"]
+    cost = ["cost of 1M"] if any(one.price is not None for one in found) else []
+    return [*axes, *sizes, "of the first", "GPU-hours of 1M", *cost, "seeds", "runs", "of requests", "verdict"]
+
+
+def lines(found: Sequence[Planned]) -> list[list[str]]:
+    """Of text, a line for each contender, the best first."""
+    axes = list(dict.fromkeys(name for one in found for name in one.at))
+    of_first = {one.other: one for one in ratios(found)}
+    priced = any(one.price is not None for one in found)
+    made = []
+    for one in best_first(found):
+        answer, row = one.answer, one.row()
+        if one.contender.searched == GPUS:
+            sizes = [NOTHING if size is None else f"{size:g}" for size in (answer.size, answer.likely)]
+        else:
+            ends = answer.low is not None
+            sizes = [number(answer.size), f"{number(answer.low)} to {number(answer.high)}" if ends else NOTHING]
+        ratio = of_first.get(one.name)
+        relative = NOTHING if ratio is None else times(Ratio(ratio.other, ratio.one, *_inverse(ratio)))
+        cost = [number(row["cost_per_million"])] if priced else []
+        made.append(
+            [
+                *(str(one.at.get(axis, "")) for axis in axes),
+                *sizes,
+                relative,
+                number(row["gpu_hours_per_million"]),
+                *cost,
+                str(answer.seeds),
+                f"{answer.runs:,}",
+                f"{answer.counted:,}",
+                answer.verdict.value,
+            ]
+        )
+    return made
+
+
+def _inverse(one: Ratio) -> tuple[float, float, float]:
+    return 1 / one.times, 1 / one.high, 1 / one.low
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count:,} GPUs"

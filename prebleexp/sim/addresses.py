@@ -1,0 +1,21 @@
+"""What is plugged into a run, as addresses of its functions: 0 where it gives none (see `prebleexp.sim.plug`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "changed", "lacks_room", "compiled")
+ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
+
+_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel")
+ENGINE = np.dtype([(name, np.int64) for name in _OF_ENGINES], align=True)
+
+COST = np.dtype(
+    [
+        *((name, np.int64) for name in ("own", "request_ms", "step_s", "decode_s")),
+        ("frontend_s", np.float64),  # from the router to the GPU's queue: a request, …
+        ("frontend_token_s", np.float64),  # … and a token of its prompt
+    ],
+    align=True,
+)
+"""What a step costs, and what a request takes before it can be in one."""

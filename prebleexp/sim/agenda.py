@@ -1,0 +1,82 @@
+"""What is known of who is due when.
+
+Requests that wait for nobody are an ascending array. How long the others wait is known too, but not from when: one is
+due `delay_s` behind the last end of those that it comes after, and stands in a heap from then on. So does the end of
+its patience, from when it has come.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.sim.events import KIND_BITS, SUBMIT
+from prebleexp.sim.records import Events, Rules
+from prebleexp.sim.types import Floats, Workload, records
+
+AGENDA = np.dtype(
+    [
+        ("time", np.float64),  # of the next event of a request, infinite if there is none, …
+        ("key", np.int64),  # … and the event
+        ("came", np.int64),  # of Sessions.firsts, so far
+        ("events", np.int64),  # in Sessions.timers
+    ],
+    align=True,
+)
+
+
+class Sessions(NamedTuple):
+    """Who is due when (see `prebleexp.sim.sessions`)."""
+
+    control: Any
+    """`AGENDA`"""
+    firsts: Any
+    """requests that wait for nobody, in order of arrival"""
+    waits: Any
+    """(n,) for how many others, which have not ended, each request waits"""
+    behind_offsets: Any
+    """(n + 1,) after request i come rows behind_offsets[i] to behind_offsets[i + 1] of `behind`"""
+    behind: Any
+    delay_s: Any
+    goes_on: Any
+    patience_s: Any
+    """(n,); (0,) if nobody's ends"""
+    timers: Events
+    """those that wait for nobody any more; and when the patience of those that have come is over"""
+
+
+def made_sessions(workload: Workload, rules: Rules) -> Sessions:
+    """At time 0. Sessions that begin after `rules.last_start_s` never do."""
+    waits, rows = workload.waits, np.arange(len(workload), dtype=np.int32)
+    order = np.argsort(workload.after_ids, kind="stable")
+    behind = np.repeat(rows, waits)[order]
+    counts = np.bincount(workload.after_ids, minlength=len(rows))
+    firsts = rows[(waits == 0) & (_start_s(workload) <= rules.last_start_s)]
+    control = records(1, AGENDA)[0]
+    control.time = np.inf
+    if len(firsts):
+        control.time, control.key = workload.arrival_s[firsts[0]] + rules.submit_s, SUBMIT << KIND_BITS | int(firsts[0])
+    patience_s = workload.patience_s if np.isfinite(workload.patience_s).any() else np.zeros(0)
+    room = int((waits > 0).sum()) + len(patience_s)
+    return Sessions(
+        control=control,
+        firsts=firsts,
+        waits=waits,
+        behind_offsets=np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+        behind=behind,
+        delay_s=workload.delay_s,
+        goes_on=workload.goes_on,
+        patience_s=patience_s,
+        timers=Events(np.zeros(room), np.zeros(room, np.int64)),
+    )
+
+
+def _start_s(workload: Workload) -> Floats:
+    """(n,) when the session of each request begins: with the first one of it that waits for nobody."""
+    first = workload.waits == 0
+    start_s, session = np.where(first, workload.arrival_s, np.inf), workload.session
+    _, of = np.unique(session, return_inverse=True)
+    of_session = np.full(len(of), np.inf)
+    np.minimum.at(of_session, of, start_s)
+    return np.where(session >= 0, of_session[of], start_s)

@@ -1,0 +1,28 @@
+"""A change of a GPU as the loop sees it: what was shown until then, and the next one."""
+
+from __future__ import annotations
+
+from prebleexp.sim.changes import DOWN
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.events import CHANGE, key, push
+from prebleexp.sim.plug import call_none
+from prebleexp.sim.records import World
+from prebleexp.sim.types import State
+
+QUEUED, RUNNING = int(State.QUEUED), int(State.RUNNING)
+
+
+@compiled
+def change(world: World, row: int) -> None:
+    """A row of the timeline is due: if that is the end of requests, what have they reported? All else is done by
+    `prebleexp.sim.changes`."""
+    timeline, control = world.timeline, world.control
+    g = int(timeline[row].gpu)
+    if timeline[row].event == DOWN:
+        engine = world.engines[g]
+        for request in range(len(world.jobs)):
+            job = world.jobs[request]
+            if world.seen.requests[request].gpu == g and job.reached != 0 and job.state in (QUEUED, RUNNING):
+                call_none(engine.settle, engine.own, world, request, control.now)
+    if row + 1 < len(timeline):
+        push(world.events, control, timeline[row + 1].at_s, key(CHANGE, row + 1))

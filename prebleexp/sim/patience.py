@@ -1,0 +1,49 @@
+"""Requests that give up before their first token: wherever they are, they leave.
+
+One that waits, or is on its way, does so at once; one that is in the step in hand, when that is over, and before what
+it brings is looked at. The router hears of it at once: it is who was hung up on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.news import tell
+from prebleexp.sim.plug import call_int
+from prebleexp.sim.records import CANCELLED, NONE, World
+from prebleexp.sim.sessions import failed
+from prebleexp.sim.types import State
+
+UNROUTED, QUEUED, RUNNING = int(State.UNROUTED), int(State.QUEUED), int(State.RUNNING)
+GONE, LOST = int(State.CANCELLED), int(State.LOST)
+
+
+@compiled
+def expire(world: World, request: int) -> None:
+    """A request's patience is over; it has its first token, or leaves."""
+    control, job = world.control, world.jobs[request]
+    g, waits = int(world.seen.requests[request].gpu), job.state in (UNROUTED, QUEUED, RUNNING)
+    unnoticed = job.state == LOST and job.reached != 0
+    if not (waits or unnoticed) or not np.isnan(job.ttft_s):
+        return
+    job.state = GONE
+    if g == NONE:  # the router passes over it when it comes to it
+        control.unfinished -= 1
+        control.present -= 1
+        failed(world, request)
+        return
+    engine, server = world.engines[g], world.servers[g]
+    if not unnoticed and job.reached != 0 and call_int(engine.cancel, engine.own, world, request, control.now) == 0:
+        job.next, server.leaving = server.leaving, request
+    tell(world, CANCELLED, request, g, 0)
+
+
+@compiled
+def leave(world: World, g: int) -> None:
+    """A step is over: those of it that gave up meanwhile leave, the last one first."""
+    engine, server = world.engines[g], world.servers[g]
+    while server.leaving != NONE:
+        request = int(server.leaving)
+        server.leaving = world.jobs[request].next
+        call_int(engine.cancel, engine.own, world, request, world.control.now)

@@ -1,0 +1,91 @@
+"""Who is due next: requests that wait for nobody, which come when they come, and those that come after others. Nobody
+sees one before it is due (see `prebleexp.sim.agenda`)."""
+
+from __future__ import annotations
+
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.events import EXPIRE, SUBMIT, key, pop, push
+from prebleexp.sim.records import NONE, World
+from prebleexp.sim.types import State
+
+CANCELLED = int(State.CANCELLED)
+
+
+@compiled
+def look_ahead(world: World) -> None:
+    """Find the next event of a request."""
+    sessions, timers = world.sessions, world.sessions.timers
+    control = sessions.control
+    control.time, control.key = float("inf"), 0
+    if control.came < len(sessions.firsts):
+        request = sessions.firsts[control.came]
+        control.time, control.key = world.arrivals[request], key(SUBMIT, request)
+    if control.events > 0:
+        time, a_key = timers.times[0], timers.keys[0]
+        if time < control.time or (time == control.time and a_key < control.key):
+            control.time, control.key = time, a_key
+
+
+@compiled
+def take_next(world: World) -> None:
+    """The next event of a request is the one in hand."""
+    control, timers = world.sessions.control, world.sessions.timers
+    if control.events > 0 and timers.keys[0] == control.key:
+        pop(timers, control)
+    else:
+        control.came += 1
+    look_ahead(world)
+
+
+@compiled
+def ended(world: World, request: int) -> None:
+    """Those that come after a request wait for one less, and are due when they wait for none."""
+    sessions, now = world.sessions, world.control.now
+    first, last = sessions.behind_offsets[request], sessions.behind_offsets[request + 1]
+    for row in range(first, last):
+        following = int(sessions.behind[row])
+        sessions.waits[following] -= 1
+        if sessions.waits[following] == 0:
+            seen = world.seen.requests[following]
+            seen.arrival_s = now + sessions.delay_s[following]
+            world.arrivals[following] = seen.arrival_s + world.rules.submit_s
+            push(sessions.timers, sessions.control, world.arrivals[following], key(SUBMIT, following))
+    if last > first:
+        look_ahead(world)
+
+
+@compiled
+def failed(world: World, request: int) -> None:
+    """A request was cancelled or refused: that was its end to those that come after it, or they are cancelled as well,
+    and so on."""
+    if world.sessions.goes_on[request] != 0:
+        ended(world, request)
+        return
+    first = _cancel_behind(world, request, NONE)
+    while first != NONE:
+        request, first = first, int(world.jobs[first].next)
+        first = _cancel_behind(world, request, first)
+
+
+@compiled
+def _cancel_behind(world: World, request: int, first: int) -> int:
+    """Cancel those that come after a request and put them in front of the list that begins with `first`; returns who
+    is first then. None of them was ever due."""
+    sessions, jobs = world.sessions, world.jobs
+    for row in range(sessions.behind_offsets[request], sessions.behind_offsets[request + 1]):
+        following = int(sessions.behind[row])
+        if jobs[following].state != CANCELLED:
+            jobs[following].state, jobs[following].next, first = CANCELLED, first, following
+            world.control.unfinished -= 1
+    return first
+
+
+@compiled
+def watch_patience(world: World, request: int) -> None:
+    """A request has come: it gives up after a while, if it ever does."""
+    if len(world.sessions.patience_s) == 0:
+        return
+    until = world.seen.requests[request].arrival_s + world.sessions.patience_s[request]
+    if until < float("inf"):
+        push(world.sessions.timers, world.sessions.control, max(until, world.control.now), key(EXPIRE, request))
+        look_ahead(world)

@@ -1,0 +1,25 @@
+"""Where a request can be when a run ends."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class State(IntEnum):
+    """Where a request was when the run ended. Every request is in exactly one state."""
+
+    UNROUTED = 0
+    """the run ended before the router saw it, or sent it again"""
+    QUEUED = 1
+    """routed, waiting on its GPU (also: sent back there for want of memory)"""
+    RUNNING = 2
+    """in its GPU's batch"""
+    FINISHED = 3
+    REFUSED = 4
+    """by the router, or because no GPU could ever serve it"""
+    NOT_DUE = 5
+    """the run ended before it was due; where no request comes after another that is known, and it is UNROUTED"""
+    CANCELLED = 6
+    """its patience was over before its first token, or one that it comes after was cancelled, refused or lost"""
+    LOST = 7
+    """with its GPU, which went down, or was down when it came"""

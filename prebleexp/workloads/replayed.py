@@ -1,0 +1,220 @@
+"""Workloads that replay a trace: as it was recorded, a window of it at another rate, or its sessions at other times."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prebleexp.checks import integer, is_integer, is_number, one_of, require
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.types import Floats, Workload
+from prebleexp.workloads import files, plays, rescale
+from prebleexp.workloads.base import WorkloadSource
+from prebleexp.workloads.blocks import Prompts, joined
+from prebleexp.workloads.few_shot import MOST_REQUESTS, random
+from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.rescale import Choice
+from prebleexp.workloads.rows import MOST
+from prebleexp.workloads.streams import workload_of
+from prebleexp.workloads.trace import Links, Trace
+
+WINDOWS, TICKS = 1, 2
+"""random streams, beside rescale's"""
+LOADS = ("window", "recorded", "poisson", "population")
+MODES = ("open", "closed")
+OF_LANES = {"lanes", "between_s"}
+OF_CLOSED = {"gap_cap_s", "recorder_ttft_s", "recorder_tpot_s"}
+UNREAD = {"load", "mode", "compress", "limit", *OF_LANES, *OF_CLOSED}
+"""what the reading of a file does not depend on"""
+MOST_LANES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Replayed(WorkloadSource):
+    """Subclass it as a frozen dataclass that gives `read`, with `name` and `where`."""
+
+    path: str | None = None
+    """a file, relative to the current folder: JSON lines, CSV or Parquet, plain, .gz or .zst, told by its contents"""
+    load: str = "window"
+    """window: `duration_s` of it from a moment drawn by the seed, at `rps` on average over the whole trace, by thinning
+    and superposition of whole sessions; recorded: all of it, whatever rps, duration_s and seed are; poisson: its
+    sessions, starting at random, `rps` requests a second on average; population: `lanes` users, each of which plays one
+    session after the other, whatever rps is"""
+    mode: str = "open"
+    """open: a turn comes when the trace has it; closed: so long after the answer before it as somebody thought"""
+    compress: float = 1.0
+    """all recorded times are divided by this, think times too; reuse at a given capacity then does not fall as load
+    rises, as it does with more sessions (load=window)"""
+    limit: int | None = None
+    """the first so many requests of the file; null: all"""
+    max_new_tokens: int | None = None
+    """generation is cut short after these; null: it is not"""
+    gap_cap_s: float | None = None
+    """closed: nobody thinks longer, in simulated seconds (after `compress`); null: as recorded"""
+    lanes: int = 64
+    """population: how many play at a time"""
+    between_s: float = 0.0
+    """population: from the end of a session to the lane's next"""
+    recorder_ttft_s: float | None = None
+    """closed, of traces that know starts alone: the recorder's own time to a first token, …"""
+    recorder_tpot_s: float | None = None
+    """… and per output token; what is left of the gap between two turns' starts is how long somebody thought"""
+
+    synthetic: ClassVar[bool] = False
+    nested: ClassVar[bool] = True
+    name: ClassVar[str]
+    """the option in conf/workload/"""
+    where: ClassVar[str]
+    """to be had"""
+    loads: ClassVar[tuple[str, ...]] = LOADS
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not self.path:
+            raise InvalidInput(
+                f"workload.path={self.path} is not valid; {self.name} needs workload.path=FILE, {self.where}"
+            )
+        one_of("workload.load", self.load, self.loads)
+        one_of("workload.mode", self.mode, MODES)
+        if self.load == "population" and self.mode == "open":
+            raise InvalidInput("workload.load=population needs workload.mode=closed: a lane waits for its answers")
+        valid = is_number(self.compress) and self.compress > 0
+        require(valid, "workload.compress", self.compress, "a finite number > 0")
+        for name in ("limit", "max_new_tokens"):
+            value = getattr(self, name)
+            valid = value is None or is_integer(value, 1, MOST)
+            require(valid, f"workload.{name}", value, f"null or an integer from 1 to {MOST}")
+        for name in ("gap_cap_s", "recorder_ttft_s", "recorder_tpot_s"):
+            value = getattr(self, name)
+            valid = value is None or (is_number(value) and value >= 0)
+            require(valid, f"workload.{name}", value, "null or a number of seconds >= 0")
+        integer("workload.lanes", self.lanes, 1, MOST_LANES)
+        valid = is_number(self.between_s) and self.between_s >= 0
+        require(valid, "workload.between_s", self.between_s, "a number of seconds >= 0")
+
+    @abstractmethod
+    def read(self) -> Trace:
+        """The whole file. Raises InvalidInput, naming file and row, for what is not valid."""
+
+    def starts(self, trace: Trace, seed: int) -> Floats:
+        """(n,) when its requests start, before `compress`: as recorded, unless a trace needs something else."""
+        return trace.start_s
+
+    @property
+    def obeys(self) -> tuple[str, ...]:
+        if self.load == "recorded":
+            return ()
+        return ("duration_s", "seed") if self.load == "population" else ("rps", "duration_s", "seed")
+
+    def identity(self) -> dict[str, object]:
+        """The file's contents stand for its path; what other loads and modes have does not matter."""
+        without = {"path"}
+        without |= set() if self.load == "population" else OF_LANES
+        without |= set() if self.mode == "closed" else OF_CLOSED
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in without}
+        return own | {"sha256": files.digest(self.path)}
+
+    def trace(self, seed: int = 0) -> Trace:
+        """What is replayed: `limit`, `compress` and `gap_cap_s` done. Raises InvalidInput as `read` does."""
+        same: dict[str, Any] = {one.name: one.default for one in fields(self) if one.name in UNREAD}
+        found = _read(replace(self, **same), files.digest(self.path))
+        if self.limit is not None and self.limit < len(found):
+            found = _first(found, self.limit)
+        with np.errstate(over="ignore"):  # Workload refuses what is not finite
+            found = replace(found, start_s=self.starts(found, seed) / self.compress)
+        return replace(found, links=self._links(found)) if self.mode == "closed" else found
+
+    def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
+        """The requests of a run. Raises InvalidInput, naming the file, if there are none in the window, or if the trace
+        is shorter than that."""
+        trace, closed = self.trace(seed), self.mode == "closed"
+        if self.load == "recorded":
+            chosen = rescale.whole(trace)
+        elif self.load == "population":
+            trace = _joined(trace)
+            chosen = plays.population(trace, self.lanes, self.between_s, duration_s, seed)
+        else:
+            if not rps * duration_s <= MOST_REQUESTS:
+                raise InvalidInput(
+                    f"rps={rps} for duration_s={duration_s} is not valid; that must be at most {MOST_REQUESTS:,} "
+                    "requests"
+                )
+            draw = self._window if self.load == "window" else plays.poisson
+            chosen = draw(trace, rps, duration_s, seed, closed)
+        if not len(chosen):
+            raise InvalidInput(
+                f"rps={rps} for duration_s={duration_s} is not valid; what seed={seed} draws of {self.path} "
+                "has no request: take a longer time"
+            )
+        return workload_of(trace, chosen, self.max_new_tokens, closed=closed)
+
+    def _window(self, trace: Trace, rps: float, duration_s: float, seed: int, closed: bool) -> Choice:
+        if not duration_s <= trace.span_s < math.inf:
+            raise InvalidInput(
+                f"duration_s={duration_s} is not valid; {self.path} lasts {trace.span_s:g} s: take less, or all of it "
+                "with workload.load=recorded"
+            )
+        begin_s = random(seed, WINDOWS).random() * (trace.span_s - duration_s)
+        copies = rps * trace.span_s / len(trace)
+        return rescale.superposed(trace, copies, seed, begin_s, begin_s + duration_s)
+
+    def _links(self, trace: Trace) -> Links:
+        """Those of a closed loop, in simulated seconds."""
+        later, before, delay_s = trace.links or self._gaps(trace)
+        delay_s = delay_s / (self.compress if trace.links else 1.0)
+        return Links(later, before, delay_s if self.gap_cap_s is None else np.minimum(delay_s, self.gap_cap_s))
+
+    def _gaps(self, trace: Trace) -> Links:
+        """A turn comes after the one before it: what is left of the gap between their starts without the recorder's own
+        service (spec: workloads, section 3)."""
+        order = np.lexsort((trace.turn, trace.session))
+        same = trace.session[order][1:] == trace.session[order][:-1]
+        before, later = order[:-1][same], order[1:][same]
+        if len(later) and (self.recorder_ttft_s is None or self.recorder_tpot_s is None):
+            raise InvalidInput(
+                f"workload.mode=closed of {self.name} needs workload.recorder_ttft_s and workload.recorder_tpot_s: "
+                "the trace has starts of turns alone, and not how fast its own service answered"
+            )
+        served = (self.recorder_ttft_s or 0) + trace.output_tokens * (self.recorder_tpot_s or 0)
+        delay_s = np.zeros(len(trace))
+        delay_s[later] = np.maximum(trace.start_s[later] - trace.start_s[before] - served[before] / self.compress, 0)
+        by_later = np.argsort(later, kind="stable")
+        return Links(later[by_later], before[by_later], delay_s)
+
+
+@lru_cache(maxsize=2)
+def _read(source: Replayed, digest: str) -> Trace:
+    """Once for each contents of a file."""
+    return source.read()
+
+
+def _joined(trace: Trace) -> Trace:
+    """In as few segments as there can be, since there will be many copies; traces with answers are so already."""
+    if trace.answer is not None:
+        return trace
+    prompts, known = joined(trace.prompts)
+    return replace(trace, prompts=prompts, public=None if trace.public is None else trace.public[known])
+
+
+def _first(trace: Trace, n: int) -> Trace:
+    offsets, ids, tokens = trace.prompts
+    prompts = Prompts(offsets[: n + 1], ids[: offsets[n]], tokens[: offsets[n]])
+    links = trace.links
+    if links is not None:
+        inside = links.later < n
+        links = Links(links.later[inside], links.before[inside], links.delay_s[:n])
+    return replace(
+        trace,
+        start_s=trace.start_s[:n],
+        output_tokens=trace.output_tokens[:n],
+        prompts=prompts,
+        session=trace.session[:n],
+        turn=trace.turn[:n],
+        links=links,
+        parent=None if trace.parent is None else trace.parent[:n],
+        answer=None if trace.answer is None else trace.answer[:n],
+    )

@@ -1,0 +1,115 @@
+"""Random small streams for an engine and its reference: shared prefixes, repeats, next turns, little memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Columns = dict[str, np.ndarray]
+UNIT = 20_000  # nanoseconds
+"""Every cost is a multiple of it, and every instant of arrival has its own remainder, more than 300 ns from the
+others'. So no arrival falls together with the end of a step, unless that of its own instant."""
+
+
+def random_setting(seed: int) -> tuple[dict[str, Any], Columns]:
+    """A configuration that holds what both reference_vllm and reference_sglang read, and a stream in the format of the
+    recordings. Every request fits the memory alone, in either engine."""
+    rng = np.random.default_rng(seed)
+    workload = _stream(rng)
+    prompt = np.add.reduceat(workload["segment_tokens"], workload["segment_offsets"][:-1])
+    # SGLang keeps room for at most 4096 tokens to come, but behind all that were there before a retraction
+    to_come = np.minimum(workload["max_new_tokens"], workload["output_tokens"] - 1 + 4096)
+    least = int((prompt + to_come).max()) + 2
+    tokens = int(least * rng.choice([1.0, 1.2, 2.0, 4.0, 10.0]))
+    block = int(rng.choice([1, 4, 16]))
+    chunk = int(rng.choice([16, 64, 256, 2048]))
+    running = int(rng.choice([1, 3, 16, 256, 256]))
+    config = {
+        "step_ns": 100 * UNIT,
+        "token_ns": UNIT,
+        "context_token_ns": UNIT * int(rng.integers(0, 2)),
+        # SGLang
+        "max_total_tokens": tokens,
+        "chunked_prefill_size": chunk,
+        "schedule_policy": str(rng.choice(["fcfs", "lpm"])),
+        "overlap": bool(rng.integers(0, 2)),
+        "max_running_requests": min(running, tokens // 2),
+        # vLLM
+        "max_num_batched_tokens": max(chunk, running),
+        "max_num_seqs": running,
+        "block_size": block,
+        "num_blocks": int(1.1 * -(-tokens // block)) + 2,
+        "enable_prefix_caching": bool(rng.random() < 0.8),
+        "policy": str(rng.choice(["fcfs", "priority"])),
+        "async_scheduling": bool(rng.integers(0, 2)),
+        "reserve_full_isl": bool(rng.random() < 0.7),
+        "watermark": float(rng.choice([0.0, 0.05])),
+        "long_prefill_token_threshold": int(rng.choice([0, 0, 0, 24])),
+        # SGLang
+        "skip_finishing_decode": bool(rng.integers(0, 2)),
+        "schedule_conservativeness": float(rng.choice([1.0, 1.0, 0.3, 2.0])),
+    }
+    return config, workload
+
+
+def _stream(rng: np.random.Generator) -> Columns:
+    n = int(rng.integers(2, 61))
+    size = int(rng.choice([8, 60, 300]))  # of a prefix
+    answer = int(rng.choice([3, 20, 100, 400]))
+    ceiling = int(
+        rng.choice([0, 0, 200, 5000], p=[0.4, 0.2, 0.35, 0.05])
+    )  # of max_new_tokens; 0: as long as the output
+    sizes: list[int] = []  # of the segments
+
+    def segment(tokens: int) -> int:
+        sizes.append(tokens)
+        return len(sizes) - 1
+
+    def length(mean: int) -> int:
+        """Often a multiple of 16, where blocks end."""
+        tokens = int(rng.integers(1, 2 * mean))
+        return -(-tokens // 16) * 16 if rng.random() < 0.3 else tokens
+
+    prefixes = [segment(length(size)) for _ in range(int(rng.integers(1, 5)))]
+    prompts: list[list[int]] = []
+    answers: list[int] = []
+    outputs: list[int] = []
+    groups: list[int] = []
+    kinds = rng.dirichlet([1, 1, 1, 1, 1])
+    for _ in range(n):
+        kind = rng.choice(["alone", "shared", "repeat", "shorter", "turn"], p=kinds)
+        earlier = int(rng.integers(0, len(prompts))) if prompts else -1
+        output = int(rng.integers(1, 2 * answer))
+        goes_on = segment(output) if rng.random() < 0.6 else -1
+        group = -1
+        if kind == "repeat" and prompts:
+            prompt, goes_on, output = prompts[earlier], answers[earlier], outputs[earlier]
+            group = groups[earlier]
+        elif kind == "shorter" and prompts and len(prompts[earlier]) > 1:
+            prompt, group = prompts[earlier][:-1], groups[earlier]
+        elif kind == "turn" and prompts and answers[earlier] >= 0 and len(prompts[earlier]) < 12:
+            prompt, group = [*prompts[earlier], answers[earlier], segment(length(12))], groups[earlier]
+        elif kind == "shared":
+            group = int(rng.integers(0, len(prefixes)))
+            prompt = [prefixes[group], segment(length(20))]
+        else:
+            prompt = [segment(length(size))]
+        prompts.append(prompt)
+        answers.append(goes_on)
+        outputs.append(output)
+        groups.append(group)
+    pause = int(rng.choice([20, 200, 3000]))  # units
+    instant = np.cumsum(rng.random(n) < 0.7)
+    arrival = np.cumsum(rng.geometric(1 / pause, n + 1))[instant] * UNIT + 312 * instant
+    return {
+        "arrival_ns": arrival.astype(np.int64),
+        "output_tokens": np.array(outputs, np.int32),
+        "max_new_tokens": np.maximum(outputs, ceiling).astype(np.int32),
+        "prefix_group": np.array(groups, np.int32),
+        "output_segment": np.array(answers, np.int32),
+        "priority": rng.integers(0, 4, n).astype(np.int32),
+        "segment_offsets": np.cumsum([0, *map(len, prompts)]).astype(np.int64),
+        "segment_ids": np.array([s for prompt in prompts for s in prompt], np.int32),
+        "segment_tokens": np.array([sizes[s] for prompt in prompts for s in prompt], np.int32),
+    }

@@ -1,0 +1,185 @@
+"""Imports point downwards only, the simulator knows of none of its plugs, and heavy libraries stay where they
+belong."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.recordings import ROOT
+
+PACKAGE = ROOT / "prebleexp"
+LEVELS = {
+    "errors": 0,
+    "checks": 1,
+    "evaluated": 0,
+    "sources": 0,
+    "intervals": 0,
+    "overload": 0,
+    "losses": 1,
+    "waiting": 0,
+    "machine_code": 1,
+    "results_view": 1,
+    "precision": 1,
+    "sim": 2,
+    "hardware": 3,
+    "engines": 3,
+    "policies": 3,
+    "workloads": 3,
+    "lengths": 3,
+    "overhead": 3,
+    "described": 3,
+    "faults": 3,
+    "service": 3,
+    "cluster": 4,
+    "metrics": 4,
+    "comparison": 5,
+    "testing": 5,
+    "experiment": 5,
+    "planning": 6,
+    "launch": 7,
+    "store": 7,
+    "report": 7,
+    "indexing": 8,
+    "paper": 8,
+    "publish": 9,
+    "predict": 9,
+    "commands": 10,
+    "api": 10,
+    "__main__": 11,
+    "__init__": 11,
+}
+HOMES = {
+    "hydra": {"launch", "commands/simulate.py"},
+    "omegaconf": {"launch", "publish", "commands/simulate.py"},
+    "duckdb": {"store", "commands/sql.py"},
+    "seaborn": {"report"},
+    "matplotlib": {"report"},
+    "jinja2": {"report"},
+    "vl_convert": {"report"},
+    "numba": {"sim", "engines", "machine_code"},
+    "llvmlite": {"sim"},
+    "IPython": {"launch"},
+}
+FILES = sorted(PACKAGE.rglob("*.py"))
+TESTS = {"fast", "pages", "predict", "slow"}
+"""folders that .ci/run runs, of which `slow` holds slow tests alone"""
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports(file: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += whole if node.module == "prebleexp" else [node.module]
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_imports_point_downwards(file: Path) -> None:
+    parts = file.relative_to(PACKAGE).parts
+    part = parts[0].removesuffix(".py")
+    for module in imports(file):
+        root = module.split(".")[0]
+        places = {part, file.relative_to(PACKAGE).as_posix()}
+        assert root not in HOMES or places & HOMES[root], f"{module} does not belong here"
+        if root == "prebleexp":
+            other = part_of(module)
+            assert other == part or LEVELS[other] < LEVELS[part], f"{part} must not know {other}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_a_file_holds_one_idea(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 350
+
+
+# ---------------------------------------------------------------- the general core
+SIM = sorted((PACKAGE / "sim").rglob("*.py"))
+PLUGS = ("policy", "engine", "hardware")
+ORDINARY = {"random", "replay"}
+"""names that are words too"""
+
+
+def plug_names() -> set[str]:
+    """Of every policy, engine and hardware model there is, as YAML and as class; and of what they are made of."""
+    found = {"mistral", "llama", "qwen", "a6000", "a100", "h100", "h200", "empanada"}
+    for group in PLUGS:
+        for file in (ROOT / "conf" / group).glob("*.yaml"):
+            target = re.search(r"^_target_: (\S+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            found |= {file.stem.lower()} | ({target[1].rpartition(".")[2].lower()} if target else set())
+    return found - ORDINARY - {"hardware"}
+
+
+@pytest.mark.parametrize("file", SIM, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_the_simulator_names_no_policy_no_engine_and_no_hardware(file: Path) -> None:
+    """But for references to the specification, and for what a Python file that would be one is called."""
+    text = re.sub(r"\((?:see )?(?:spec:|`prebleexp\.)[^)]*\)", "", file.read_text(encoding="utf-8")).lower()
+    assert len(plug_names()) > 15
+    for name in sorted(plug_names()):
+        whole = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)
+        assert whole is None, f"{name}, line {text[: whole.start()].count(chr(10)) + 1}"
+    for module in imports(file):
+        assert module.split(".")[0] != "prebleexp" or part_of(module) in {"sim", "errors", "sources", "machine_code"}
+
+
+# ---------------------------------------------------------------- released simulators, which are frozen
+FROZEN = ("released", "splitwise", "dynamo_replay")
+OF_THE_GENERAL_LOOP = {
+    *("prebleexp.sim.loop", "prebleexp.sim.router", "prebleexp.sim.events"),
+    *(f"prebleexp.engines.{name}" for name in ("batching", "admission", "continuous", "queue", "records")),
+    *(f"prebleexp.engines.{name}" for name in ("rooms", "serving")),
+}
+LEAVES = {
+    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "handles", "outcome")),
+    *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
+    *("prebleexp.checks", "prebleexp.engines.base", "prebleexp.engines.batch", "prebleexp.errors", "prebleexp.sim"),
+}
+"""what it may share: none of them chooses when or in which order anything happens"""
+
+
+@pytest.mark.parametrize("engine", FROZEN)
+def test_a_release_takes_leaves_of_the_core_and_nothing_of_its_loop(engine: str) -> None:
+    files = sorted((PACKAGE / "engines" / engine).rglob("*.py"))
+    assert len(files) > 5
+    for file in files:
+        for module in imports(file):
+            if module.split(".")[0] == "prebleexp" and not module.startswith(f"prebleexp.engines.{engine}"):
+                assert module not in OF_THE_GENERAL_LOOP, (file, module)
+                assert module in LEAVES, (file, module)
+
+
+def test_the_general_loop_takes_nothing_of_a_release() -> None:
+    others = [file for file in FILES if file.is_relative_to(PACKAGE / "sim") or file.parent == PACKAGE / "engines"]
+    for file in others:
+        assert not any(name in module for module in imports(file) for name in FROZEN), file
+
+
+def test_what_both_share_knows_neither_loop() -> None:
+    """But for `simulate`, with which both begin, and the kinds of events."""
+    for module in sorted(LEAVES - {"prebleexp.checks", "prebleexp.sim", "prebleexp.sim.simulate", "prebleexp.errors"}):
+        file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        assert not OF_THE_GENERAL_LOOP & set(imports(file)) - {"prebleexp.sim.events"}, module
+        assert not any("released" in one for one in imports(file)), module
+
+
+# ---------------------------------------------------------------- the tests themselves
+def test_every_test_is_run_by_somebody() -> None:
+    files = [file.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("test_*.py")]
+    assert {file.parent.as_posix() for file in files} == TESTS
+    for file in files:
+        marked = "pytestmark = pytest.mark.slow\n" in (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert marked or file.parts[0] != "slow", f"{file} has tests that -m slow leaves out"
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    slow = '-m pytest tests -m "(slow or hypothesis) and not nightly"'
+    for command in ("-m pytest\n", "-m pytest tests/pages tests/predict\n", slow):
+        assert command in lines
+    assert "-m pytest tests -m nightly" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -1,0 +1,355 @@
+"""The cache-aware routers of SGLang and vLLM: what their recordings tell apart, and the rest against a plain model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.errors import InvalidInput
+from prebleexp.policies.cache_aware import CacheAware, balance, follows
+from prebleexp.policies.candidates import is_candidate
+from prebleexp.policies.prefix_tree import node_of
+from prebleexp.policies.sglang.cache_aware import SGLangCacheAware
+from prebleexp.policies.stamped_tree import add, evict_each, take_up
+from prebleexp.policies.vllm.cache_aware import VLLMCacheAware
+from prebleexp.sim.records import NONE, View
+from prebleexp.sim.types import Workload
+from prebleexp.testing import check_policy
+from tests.fast.test_laws import workload_of
+from tests.fast.test_router_fidelity import settings_of
+from tests.router_recordings import Driven, load, recordings, replay
+from tests.router_recordings import workload_of as paths_of
+from tests.sampled import examples
+
+
+# ---------------------------------------------------------------- what recordings tell apart
+@dataclass(frozen=True)
+class LastHome(SGLangCacheAware):
+    """Wrong: a node's home is the last GPU that got it."""
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        evict_each(mine, self.eviction_interval_secs, now, self.max_tree_size / self.characters_per_token)
+        gpu, imbalanced = balance(view, self.balance_abs_threshold, self.balance_rel_threshold)
+        leaf, cut, shared, tokens = take_up(mine, view, request)
+        enough = follows(tokens, view.requests[request].prompt_tokens, self.cache_threshold)
+        if not imbalanced and enough and is_candidate(view.candidates, mine.rows[shared].home):
+            gpu = mine.rows[shared].home
+        add(mine, leaf, cut, gpu)
+        node = leaf
+        while node != 0:
+            mine.rows[node].home = gpu
+            node = mine.rows[node].parent
+        return gpu
+
+
+@dataclass(frozen=True)
+class SmallestTree(SGLangCacheAware):
+    """Wrong since December 2025: what matches too little goes to the GPU with the fewest tokens in the tree."""
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        evict_each(mine, self.eviction_interval_secs, now, self.max_tree_size / self.characters_per_token)
+        gpu, imbalanced = balance(view, self.balance_abs_threshold, self.balance_rel_threshold)
+        leaf, cut, shared, tokens = take_up(mine, view, request)
+        if not imbalanced:
+            if follows(tokens, view.requests[request].prompt_tokens, self.cache_threshold):
+                gpu = mine.rows[shared].home
+            else:
+                gpu = view.candidates[0]
+                for other in view.candidates:
+                    if mine.held[other] < mine.held[gpu]:
+                        gpu = other
+        if not is_candidate(view.candidates, gpu):
+            gpu = view.candidates[0]
+        add(mine, leaf, cut, gpu)
+        return gpu
+
+
+def sglang(given: dict[str, Any], kind: type[SGLangCacheAware] = SGLangCacheAware, **changed: Any) -> CacheAware:
+    return kind(**(given | {"characters_per_token": 1} | changed))
+
+
+def by_vllms_rule(given: dict[str, Any]) -> CacheAware:
+    size = {name: 8 * given[name] + 6 for name in ("max_tree_size",) if name in given}
+    return VLLMCacheAware(**(given | size))
+
+
+NEVER = 1 << 40
+WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], CacheAware], float]] = {
+    # (recordings, wrong rule, share of all decisions that it gets wrong at least)
+    "least loaded of all that have the node": ("sglang_cache_aware", by_vllms_rule, 0.04),
+    "the last GPU that got the node": ("sglang_cache_aware", lambda given: sglang(given, LastHome), 0.03),
+    "low match to the smallest tree": ("sglang_cache_aware", lambda given: sglang(given, SmallestTree), 0.04),
+    "no load balancing": ("sglang_cache_aware", lambda given: sglang(given, balance_abs_threshold=NEVER), 0.04),
+    "no eviction": ("sglang_cache_aware_evict", lambda given: sglang(given, max_tree_size=NEVER), 0.04),
+    "vLLM by SGLang's rule": ("vllm_cache_aware", lambda given: sglang(given, characters_per_token=8), 0.04),
+    "vLLM, no eviction": (
+        "vllm_cache_aware_evict",
+        lambda given: VLLMCacheAware(**given | {"max_tree_size": NEVER}),
+        0.04,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.slow
+def test_recordings_tell_another_rule(name: str) -> None:
+    which, made, share = WRONG[name]
+    paths = [path for path in recordings("routers") if path.stem.startswith(which)]
+    results = [replay(one, made(settings_of(one))) for one in map(load, paths)]
+    decisions, agree = (sum(getattr(one, what) for one in results) for what in ("decisions", "agree"))
+    print(f"{name}: {decisions - agree} of {decisions} wrong")
+    assert decisions - agree > share * decisions
+
+
+# ---------------------------------------------------------------- a plain model
+@dataclass
+class Node:
+    edge: tuple[int, ...]
+    """segment ids"""
+    above: Node | None
+    home: int
+    stamps: dict[int, int] = field(default_factory=dict)
+
+
+class Model:
+    """The rule in plain Python: a list of nodes, searched from one end to the other."""
+
+    def __init__(self, policy: CacheAware, workload: Workload, gpus: int) -> None:
+        self.policy, self.nodes, self.clock, self.passes = policy, list[Node](), 0, 0
+        offsets, self.gpus = workload.segment_offsets, range(gpus)
+        self.paths = [tuple(workload.segment_ids[a:b].tolist()) for a, b in pairwise(offsets)]
+        self.sizes = dict(zip(workload.segment_ids.tolist(), workload.segment_tokens.tolist(), strict=True))
+
+    def tokens(self, ids: tuple[int, ...]) -> int:
+        return sum(self.sizes[one] for one in ids)
+
+    def held(self, gpu: int) -> int:
+        return sum(self.tokens(node.edge) for node in self.nodes if gpu in node.stamps)
+
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock - 1
+
+    def node_with(self, segment: int) -> Node | None:
+        return next((node for node in self.nodes if segment in node.edge), None)
+
+    def route(self, request: int, loads: list[int], candidates: set[int], home: Callable[[int], int]) -> int:
+        """`home` says who took the place of a home that is gone, of the node that ends with a segment."""
+        policy, path = self.policy, self.paths[request]
+        known = [one for one in path if self.node_with(one)]
+        last = self.node_with(known[-1]) if known else None
+        share = np.float32(self.tokens(tuple(known)) / self.tokens(path))
+        enough, least = share > np.float32(policy.cache_threshold), self.least(loads, candidates)
+        among = [loads[gpu] for gpu in candidates]
+        apart = max(among) - min(among) > policy.balance_abs_threshold
+        if apart and max(among) > min(among) * policy.balance_rel_threshold:
+            return least
+        if isinstance(policy, VLLMCacheAware):
+            holders = candidates & set(last.stamps) if last is not None and enough else set()
+            return self.least(loads, holders or candidates)
+        epoch = self.tick()
+        if last is None:
+            return least
+        if last.home not in last.stamps:
+            last.home = home(known[-1])
+            assert last.home in last.stamps
+        if epoch % 8 == 0:
+            last.stamps[last.home] = epoch
+        return last.home if enough and last.home in candidates else least
+
+    @staticmethod
+    def least(loads: list[int], among: set[int]) -> int:
+        return min(among, key=lambda gpu: (loads[gpu], gpu))
+
+    def add(self, request: int, gpu: int) -> None:
+        path, above = self.paths[request], None
+        while path:
+            node = self.node_with(path[0])
+            if node is None:
+                self.nodes.append(node := Node(path, above, gpu, {gpu: 0}))
+            shared = sum(one in path for one in node.edge)
+            if shared < len(node.edge):
+                upper = Node(node.edge[:shared], above, node.home, dict(node.stamps))
+                self.nodes.append(upper)
+                node.edge, node.above, node = node.edge[shared:], upper, upper
+            node.stamps.setdefault(gpu, 0)
+            path, above = path[shared:], node
+        assert above is not None
+        above.stamps[gpu] = self.tick()
+
+    def evict(self, now: float, most: float) -> None:
+        passes, self.passes = self.passes, int(now // self.policy.eviction_interval_secs)  # type: ignore[attr-defined]
+        for gpu in self.gpus if self.passes > passes else ():
+            while self.held(gpu) > max(most, 0):
+                inner = [node.above for node in self.nodes if gpu in node.stamps]
+                leaves = [node for node in self.nodes if gpu in node.stamps and not any(node is one for one in inner)]
+                stalest = sorted(node.stamps[gpu] for node in leaves)
+                assert len(stalest) < 2 or stalest[0] < stalest[1], "a tie"
+                del next(node for node in leaves if node.stamps[gpu] == stalest[0]).stamps[gpu]
+        self.nodes = [node for node in self.nodes if node.stamps]
+
+    def stamps(self, gpu: int) -> dict[int, int]:
+        """By the last segment of a node."""
+        return {node.edge[-1]: node.stamps[gpu] for node in self.nodes if gpu in node.stamps}
+
+
+def links(tree: Any) -> set[tuple[int, int]]:
+    """The last segment of a node, and a GPU that has it."""
+    found = set()
+    for node in set(tree.begins.tolist()) - {0}:
+        link = node
+        while link != NONE:
+            if tree.rows[link].gpu != NONE:
+                found.add((int(tree.rows[node].last), int(tree.rows[link].gpu)))
+            link = int(tree.rows[link].next)
+    return found
+
+
+def listed(tree: Any, gpu: int) -> list[int]:
+    """The last segments of the nodes in a GPU's list, the stalest first."""
+    found, link = [], int(tree.stalest[gpu])
+    while link != NONE:
+        found.append(int(tree.rows[node_of(tree, link)].last))
+        link = int(tree.rows[link].behind)
+    return found
+
+
+def home_of(tree: Any, segment: int) -> int:
+    """Of the node that goes through the segment's end."""
+    nodes = set(tree.begins.tolist()) - {0}
+    return next(int(tree.rows[node].home) for node in nodes if tree.rows[node].last == segment)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[Workload, int, dict[str, Any], list[tuple[float, list[int], list[int]]]]:
+    """Prompts that branch a lot, in a tree that has room for few; what is outstanding and who may be asked."""
+    n, gpus = draw(st.integers(1, 40)), draw(st.sampled_from([1, 2, 5]))
+    prompts = draw(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=n, max_size=n))
+    given = {
+        "cache_threshold": draw(st.sampled_from([0.0, 0.3, 0.7, 1.0])),
+        "balance_abs_threshold": draw(st.integers(0, 3)),
+        "balance_rel_threshold": draw(st.sampled_from([1.0, 1.5])),
+        "eviction_interval_secs": draw(st.integers(1, 3)),
+        "max_tree_size": draw(st.integers(1, 400)),
+    }
+    loads = st.lists(st.integers(0, 4), min_size=gpus, max_size=gpus)
+    every = st.just(list(range(gpus)))
+    some = st.sets(st.integers(0, gpus - 1), min_size=1).map(sorted)
+    steps = st.tuples(st.sampled_from([0.0, 0.1, 1.0, 7.0]), loads, every | some)
+    return workload_of(prompts, [0.0] * n, [1] * n, 1), gpus, given, draw(st.lists(steps, min_size=n, max_size=n))
+
+
+@pytest.mark.parametrize("kind", [SGLangCacheAware, VLLMCacheAware])
+@settings(max_examples=examples(120), deadline=None)
+@given(stories())
+def test_it_decides_and_evicts_as_the_plain_model(kind: type[CacheAware], story: Any) -> None:
+    workload, gpus, given_, steps = story
+    policy = kind(**given_)
+    driven, model, now = Driven(policy, workload, gpus), Model(policy, workload, gpus), 0.0
+    most = (policy.max_tree_size - 6) / 8 if kind is VLLMCacheAware else policy.max_tree_size / 4  # type: ignore[attr-defined]
+    for request, (passed, loads, candidates) in enumerate(steps):
+        now += passed
+        driven.sent.outstanding = loads
+        driven.offers(candidates)
+        made = driven.decide(request, now)
+        model.evict(now, most)
+        tree = driven.mine
+        assert made == model.route(request, loads, set(candidates), partial(home_of, tree))
+        model.add(request, made)
+        assert links(tree) == {(last, gpu) for gpu in range(gpus) for last in model.stamps(gpu)}
+        for gpu in range(gpus):
+            assert listed(tree, gpu) == sorted(listed(tree, gpu), key=model.stamps(gpu).__getitem__)
+        assert tree.held.tolist() == [model.held(gpu) for gpu in range(gpus)]
+
+
+# ---------------------------------------------------------------- by hand
+def unshared(requests: int, tokens: int) -> Workload:
+    return paths_of([[(one, tokens)] for one in range(requests)])
+
+
+def test_rows_of_dropped_nodes_come_back() -> None:
+    """20 prompts a second on two GPUs, each of which may have 10 of them when the second is over."""
+    policy = SGLangCacheAware(eviction_interval_secs=1, max_tree_size=4000)
+    driven = Driven(policy, unshared(1000, 100), 2)
+    for request in range(1000):
+        gpu = driven.decide(request, request / 20)
+        driven.sends(request, gpu)
+        driven.finished(request, request / 20)
+        assert driven.mine.held[gpu] <= 100 * (10 + 20)
+    assert driven.mine.control.rows <= 1 + 2 * 10 + 20
+
+
+def test_a_match_at_each_eighth_tick_keeps_what_it_has_found() -> None:
+    """Request 4 leaves the first prompt within its node at tick 8. No recording shows it."""
+    prompts = [[(0, 50), (1, 50)], [(2, 100)], [(3, 100)], [(4, 100)], [(0, 50), (5, 10)], [(6, 10)]]
+    driven = Driven(SGLangCacheAware(eviction_interval_secs=10, max_tree_size=4 * 350), paths_of(prompts), 1)
+    for request in range(6):
+        driven.decide(request, 2.0 * request)
+    assert listed(driven.mine, 0) == [3, 4, 1, 5, 6]
+
+
+def test_each_evictions_time_counts_from_the_start_and_once() -> None:
+    policy = VLLMCacheAware(eviction_interval_secs=10, max_tree_size=8 * 100 + 6)
+    driven = Driven(policy, unshared(6, 100), 1)
+    held = []
+    for request, now in enumerate((0.0, 9.9, 10.0, 11.0, 45.0, 49.9)):
+        driven.decide(request, now)
+        held.append(driven.mine.held[0])
+    assert held == [100, 200, 200, 300, 200, 300]
+
+
+def test_one_beyond_the_size_is_dropped() -> None:
+    for size, left in ((8 * 200 + 6, 200), (8 * 200 + 5, 100)):
+        driven = Driven(VLLMCacheAware(eviction_interval_secs=10, max_tree_size=size), unshared(3, 100), 1)
+        for request, now in enumerate((0.0, 1.0, 10.0)):
+            driven.decide(request, now)
+        assert driven.mine.held[0] == left + 100
+
+
+@pytest.mark.parametrize(
+    ("loads", "relative", "imbalanced"),
+    [
+        ((0, 64), 1.5, False),
+        ((0, 65), 1.5, True),
+        ((130, 195), 1.5, False),
+        ((130, 196), 1.5, True),
+        ((0, 65), 9.0, True),
+    ],
+)
+def test_loads_are_too_far_apart_beyond_both_thresholds(
+    loads: tuple[int, int], relative: float, imbalanced: bool
+) -> None:
+    driven = Driven(SGLangCacheAware(balance_rel_threshold=relative), unshared(2, 100), 2)
+    driven.decide(0, 0.0)
+    driven.sent.outstanding = loads
+    assert balance(cast("View", driven.view), 64, relative) == (0, imbalanced)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "name"),
+    [
+        (SGLangCacheAware, {"cache_threshold": 1.1}, "cache_threshold"),
+        (SGLangCacheAware, {"balance_abs_threshold": -1}, "balance_abs_threshold"),
+        (SGLangCacheAware, {"balance_abs_threshold": 0.5}, "balance_abs_threshold"),
+        (SGLangCacheAware, {"balance_rel_threshold": 0.9}, "balance_rel_threshold"),
+        (SGLangCacheAware, {"characters_per_token": 0}, "characters_per_token"),
+        (VLLMCacheAware, {"eviction_interval_secs": 0}, "eviction_interval_secs"),
+        (VLLMCacheAware, {"max_tree_size": 0}, "max_tree_size"),
+    ],
+)
+def test_what_is_not_valid_is_named(kind: type[CacheAware], changed: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"policy\.{name}={changed[name]} is not valid"):
+        kind(**changed)
+
+
+@pytest.mark.parametrize("policy", [SGLangCacheAware(), VLLMCacheAware()], ids=lambda policy: type(policy).__name__)
+def test_a_contract_of_all_policies(policy: CacheAware) -> None:
+    check_policy(policy)

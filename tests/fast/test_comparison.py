@@ -1,0 +1,416 @@
+"""Two sides against each other: pairs, intervals, verdicts and limits, on the command line too."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prebleexp.__main__ import main
+from prebleexp.comparison import Limit, Measured, Verdict, compare, limit_of, metric_of
+from prebleexp.errors import InvalidInput
+from prebleexp.report import compare_page
+from prebleexp.report.compared import sentence
+from tests.pages.test_report import HOSTILE, Page
+
+METRIC = "ttft_p99_s"
+
+
+def side(policy: str, values: dict[int, Sequence[float | None]], **more: Any) -> list[Measured]:
+    """Runs by GPU count; their seeds count from 0."""
+    return [
+        Measured({"policy": policy, "gpus": gpus, "rps": 8.0, **more}, seed, {METRIC: value}, "")
+        for gpus, of_gpus in values.items()
+        for seed, value in enumerate(of_gpus)
+    ]
+
+
+def test_differences_are_paired_and_relative_to_a() -> None:
+    # by hand: differences 1, 2, 3: mean 2, s = 1, t(0.975, 2) = 4.302653, half-width 4.302653/sqrt(3) = 2.484138
+    found = compare(side("a", {4: [10, 20, 30]}), side("b", {4: [11, 22, 33]}), METRIC)
+    (cell,) = found.cells
+    assert (cell.a, cell.b, cell.seeds) == (20, 22, 3)
+    assert cell.difference == pytest.approx(2 / 20)
+    assert cell.half_width == pytest.approx(2.484138 / 20, abs=1e-6)
+    assert cell.verdict is Verdict.UNDECIDED
+    assert found.differs == {"policy": ("a", "b")}
+    assert found.common == {"gpus": 4, "rps": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("b", "verdict"),
+    [
+        ([11, 21.1, 31.2], Verdict.WORSE),
+        ([9, 19.1, 28.9], Verdict.BETTER),
+        ([10, 20, 30], Verdict.EQUAL),
+        ([11, 19, 30], Verdict.UNDECIDED),
+        ([50], Verdict.UNDECIDED),
+    ],
+)
+def test_a_verdict_needs_an_interval_without_zero(b: list[float], verdict: Verdict) -> None:
+    assert compare(side("a", {4: [10, 20, 30]}), side("b", {4: b}), METRIC).cells[0].verdict is verdict
+
+
+def test_more_is_better_where_it_is() -> None:
+    a, b = ([Measured({}, seed, {"hit_ratio": value + seed / 100}, "") for seed in range(4)] for value in (0.5, 0.6))
+    assert (
+        compare(a, [*b[:3], Measured({}, 3, {"hit_ratio": 0.64}, "")], "hit_ratio").cells[0].verdict is Verdict.BETTER
+    )
+
+
+def test_what_only_one_side_has_is_counted_and_what_varies_names_a_cell() -> None:
+    a, b = side("a", {2: [1, 2], 4: [1, 2], 8: [1, 2]}), side("b", {4: [2, 3], 8: [2, 3], 16: [1, 1]})
+    found = compare(a, b, METRIC)
+    assert [cell.place for cell in found.cells] == [{"gpus": 4}, {"gpus": 8}]
+    assert found.left_out == 2
+
+
+def test_a_run_that_reads_no_lengths_is_compared_with_every_setting_of_them() -> None:
+    """As it is when the README is followed in order: lor, e2, then e2 told true lengths."""
+    a = side("lor", {4: [1, 2], 8: [1, 2]})
+    b = side("e2", {4: [2, 4], 8: [2, 4]}, lengths="Max") + side("e2", {4: [1, 2], 16: [1, 2]}, lengths="Oracle")
+    found = compare(a, b, METRIC)
+    places = [{"gpus": 4, "lengths": "Max"}, {"gpus": 4, "lengths": "Oracle"}, {"gpus": 8, "lengths": "Max"}]
+    assert [cell.place for cell in found.cells] == places
+    assert [cell.difference for cell in found.cells] == [1, 0, 1]
+    assert found.left_out == 1
+    turned = compare(b, a, METRIC)
+    assert [cell.place for cell in turned.cells] == places
+    assert turned.left_out == 1
+
+
+def test_fields_that_only_one_policy_has_tell_the_sides_apart() -> None:
+    found = compare(side("a", {4: [1, 2]}), side("b", {4: [1, 2]}, **{"policy.window_s": 180}), METRIC)
+    assert found.differs == {"policy": ("a", "b"), "policy.window_s": (None, 180)}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ([], side("b", {4: [1]}), "A has no runs"),
+        (side("a", {4: [1], 8: [1]}), side("b", {2: [1], 16: [1]}), "gpus is 4, 8 in A and 16, 2 in B"),
+        (side("a", {4: [None]}), side("b", {4: [1]}), "no seed in common for which both have ttft_p99_s"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(a: list[Measured], b: list[Measured], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        compare(a, b, METRIC)
+
+
+def test_of_two_runs_of_a_cell_and_seed_the_later_counts() -> None:
+    a = [Measured({"gpus": 1}, 0, {METRIC: value}, finished) for value, finished in ((5, "2026-02"), (7, "2026-01"))]
+    assert compare(a, [Measured({"gpus": 1}, 0, {METRIC: 5}, "")], METRIC).cells[0].verdict is Verdict.EQUAL
+
+
+def by_cell(name: str, *cells: Sequence[float | None], **more: Any) -> list[Measured]:
+    return side(name, dict(enumerate(cells, 1)), **more)
+
+
+def test_the_overall_difference_has_the_seeds_as_its_replications() -> None:
+    # by hand: of cell 1, relative to 20: 0.05, 0.10, 0.15; of cell 2, relative to 10: -0.10, 0, -0.20; their means by
+    # seed: -0.025, 0.05, -0.025: mean 0, s = 0.0433013, half-width 4.302653 s/sqrt(3) = 0.107566
+    found = compare(by_cell("a", [10, 20, 30], [10, 10, 10]), by_cell("b", [11, 22, 33], [9, 10, 8]), METRIC)
+    assert found.overall is not None
+    assert found.overall == (pytest.approx(0, abs=1e-12), pytest.approx(0.107566, abs=1e-6))
+
+
+def test_the_overall_difference_is_of_seeds_that_all_cells_have() -> None:
+    found = compare(by_cell("a", [10, 10, 10], [10, 10]), by_cell("b", [11, 13, 90], [12, 12]), METRIC)
+    assert found.overall is not None
+    assert found.overall[0] == pytest.approx((0.15 + 0.25) / 2)
+    apart = compare(by_cell("a", [10, None], [None, 10]), by_cell("b", [11, 11], [12, 12]), METRIC)
+    assert apart.overall is None
+
+
+LOST, SERVED = {"n_requests": 100, "n_finished": 80, "n_refused": 20}, {"n_requests": 100, "n_finished": 100}
+
+
+def losing(runs: list[Measured], gpus: int) -> list[Measured]:
+    return [replace(run, metrics=run.metrics | (LOST if run.place["gpus"] == gpus else SERVED)) for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (
+            by_cell("a", [100, 101, 99], [50, 50, 50], [10, 10, 10]),
+            by_cell("b", [112, 113, 110], [54, 55, 53], [9.9, 10, 10.1]),
+            "B (e2) is 6.6 ± 1.7 % slower than A (lor) in p99 time to first token, on average over 3 configurations; "
+            "2 of 3 are worse and 1 undecided. Lower is better.",
+        ),
+        (
+            by_cell("a", [100, 101, 99]),
+            by_cell("b", [90, 90.5, 89.5]),
+            "B (e2) is 10.0 ± 1.2 % faster than A (lor) in p99 time to first token. Lower is better.",
+        ),
+        (
+            by_cell("a", [100, 101, 99]),
+            by_cell("b", [101, 99, 102]),
+            "B (e2) and A (lor) cannot be told apart in p99 time to first token: B is 0.7 ± 6.3 % slower. Lower is "
+            "better.",
+        ),
+        (
+            by_cell("a", [100]),
+            by_cell("b", [130]),
+            "B (e2) is 30.0 % slower than A (lor) in p99 time to first token. Lower is better. There is one seed, so "
+            "no interval: a difference may be chance.",
+        ),
+        (
+            by_cell("a", [100, 101], [50, 50]),
+            by_cell("b", [100, 101], [50, 50]),
+            "B (e2) is equal to A (lor) in p99 time to first token; all 2 are equal. Lower is better.",
+        ),
+        (
+            by_cell("a", [0, 0]),
+            by_cell("b", [1, 2]),
+            "B (e2) has no relative difference from A (lor) in p99 time to first token, which is 0 in A. Lower is "
+            "better.",
+        ),
+        (
+            losing(by_cell("a", [100, 101], [50, 50.5]), 0),
+            losing(by_cell("b", [10, 11], [49, 49.5]), 1),
+            "B (e2) is 2.0 ± 0.0 % faster than A (lor) in p99 time to first token, on average over the 1 configuration "
+            "that can be compared; 1 of 2 is better and 1 incomparable. Lower is better.",
+        ),
+        (
+            losing(by_cell("a", [100, 101]), 0),
+            losing(by_cell("b", [10, 11]), 1),
+            "B (e2) and A (lor) cannot be compared in p99 time to first token: one of them lost requests that the "
+            "other served. Lower is better.",
+        ),
+    ],
+)
+def test_a_comparison_in_a_sentence(a: list[Measured], b: list[Measured], said: str) -> None:
+    assert sentence(compare(a, b, METRIC), "lor", "e2") == said
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("hit_ratio", "B (e2) is 20.0 ± 2.5 % higher than A (lor) in hit ratio. Higher is better."),
+        ("n_requests", "B (e2) is 20.0 ± 2.5 % higher than A (lor) in requests. Neither more nor less is better."),
+    ],
+)
+def test_a_sentence_says_which_direction_is_better(metric: str, said: str) -> None:
+    a, b = ([Measured({}, seed, {metric: value}, "") for seed, value in enumerate(values)]
+            for values in ([100, 100, 100], [119, 120, 121]))  # fmt: skip
+    assert sentence(compare(a, b, metric), "lor", "e2") == said
+
+
+VALUES = st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=2, max_size=12)
+
+
+@given(VALUES)
+def test_swapping_the_sides_turns_the_verdict_around(pairs: list[tuple[float, float]]) -> None:
+    a, b = (side(name, {4: [pair[i] for pair in pairs]}) for i, name in enumerate("ab"))
+    one, other = compare(a, b, METRIC).cells[0], compare(b, a, METRIC).cells[0]
+    turned = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    assert turned.get(one.verdict, one.verdict) is other.verdict
+    assert one.together == pytest.approx(one.half_width), "of a single cell"
+
+
+def test_the_limit_for_many_cells_is_seldom_broken_by_chance(capsys: pytest.CaptureFixture[str]) -> None:
+    """Thirty cells without a difference, limit 0: of single 95 % intervals one would break it nearly always."""
+    random = np.random.default_rng(5)
+    rounds, all_at_once, one_by_one = 300, 0, 0
+    for _ in range(rounds):
+        a, b = (side(name, {gpus: random.normal(100, 10, 5).tolist() for gpus in range(1, 31)}) for name in "ab")
+        cells = compare(a, b, METRIC).cells
+        all_at_once += any(Limit(METRIC, 0.0).broken_by(cell) for cell in cells)
+        one_by_one += any(cell.verdict is Verdict.WORSE for cell in cells)
+    with capsys.disabled():
+        print(f"\nfalse alarms over 30 equal cells: {all_at_once / rounds:.1%}, singly {one_by_one / rounds:.0%}")
+    assert all_at_once / rounds < 0.05
+    assert one_by_one / rounds > 0.3
+
+
+def test_a_limit_is_broken_by_what_is_beyond_it_and_sure() -> None:
+    def broken(b: list[float], limit: str) -> bool:
+        return limit_of(limit).broken_by(compare(side("a", {4: [10, 20, 30]}), side("b", {4: b}), METRIC).cells[0])
+
+    assert broken([11, 21.1, 31.2], "p99_ttft:+5%")
+    assert not broken([10.2, 20.2, 30.2], "p99_ttft:+5%"), "sure, but within"
+    assert not broken([30, 10, 40], "p99_ttft:+5%"), "beyond, but chance"
+    assert not broken([9, 19.1, 28.9], "p99_ttft:+5%"), "better"
+    assert broken([11], "p99_ttft:+5%"), "a single seed has no chance in it to speak of"
+
+
+def test_metrics_may_be_named_the_way_people_say_them() -> None:
+    for text in ("ttft_p99_s", "ttft_p99", "p99_ttft", "p99_ttft_s"):
+        assert metric_of(text) == "ttft_p99_s"
+    assert metric_of("mean_norm_latency") == "norm_latency_mean_s"
+    assert limit_of("p99_ttft:+5%") == Limit("ttft_p99_s", 0.05)
+    assert math.copysign(1, limit_of("hit_ratio:-0%").share) == -1
+    for text in ("hit_ratio:+2%", "p99_ttft:-5%"):
+        with pytest.raises(InvalidInput, match="would fail what is better"):
+            limit_of(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["p99_ttft", "p99_ttft:5%", "p99_ttft:+5", "p99_ttft:+x%", "p99_ttft:+inf%", "nope:+5%"]
+)
+def test_a_limit_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"fail_if=|unknown metric"):
+        limit_of(text)
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
+    found = compare(side(name, {4: [1, 2], 8: [1, 2]}), side("b", {4: [1, 3], 8: [2, 3]}), METRIC)
+    shown = Page(compare_page.render(found, name, "b", name, name, [name]))
+    assert shown.text.count(name) >= 6
+    data = next(text for text in [compare_page.render(found, name, "b", name, "", [])] if "application/json" in text)
+    packed = data.partition('id="data">')[2].partition("</script>")[0]
+    assert len(json.loads(packed)) == 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sweeps."""
+    made = tmp_path_factory.mktemp("swept")
+    few = ["rps=8,16", "duration_s=3", "gpus=2", "replications=3", "report=none"]
+    few.append(f"cache_dir={made}/cache")
+    few.append("hardware=a6000_mistral_7b")
+    assert main(["-m", "policy=lor,random", "sweep.name=one", "engine=sglang_2024", *few]) == 0
+    assert main(["-m", "policy=random", "sweep.name=other", "engine=vllm", *few]) == 0
+    return made
+
+
+@pytest.fixture
+def swept(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    return folder
+
+
+def test_policies_sweeps_and_exports_are_compared_on_the_command_line(
+    swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "lor", "random", "sweep=one", "output=json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [cell["rps"] for cell in found["cells"]] == [8, 16]
+    assert found["differs"]["policy"][1].endswith("random.Random")
+    page = (swept / "reports" / "compare-lor-random-one" / "index.html").read_text()
+    assert "lor against random" not in page
+    assert "random against lor" in page
+
+    assert main(["compare", "one", "other", "policy=random", "report=none", "output=csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    for policy in ("lor", "random"):
+        assert main(["cache", "export", f"{policy}.tar", f"policy={policy}"]) == 0
+    capsys.readouterr()
+    engine = ["engine=continuous", "engine.queue=lpm"]
+    arguments = ["compare", "lor.tar", "random.tar", *engine, "report=none", "output=json"]
+    assert main(arguments) == 0
+    assert [cell["a"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [
+        cell["a"] for cell in found["cells"]
+    ]
+
+
+def test_a_limit_decides_the_exit_code(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two = ["compare", "random", "lor", "sweep=one", "metric=mean_latency"]
+    assert main([*two, "fail_if=n_requests:+5%"]) == 0
+    assert "fail_if=n_requests:+5%: passed\n" in capsys.readouterr().err
+    assert main(["compare", "one", "other", "policy=random", "fail_if=mean_norm_latency:+0%", "seed=0"]) == 0
+    assert main(["compare", "other", "one", "policy=random", "fail_if=mean_norm_latency:+1%", "seed=0"]) == 1
+    captured = capsys.readouterr()
+    assert "fail_if=mean_norm_latency:+1%: norm_latency_mean_s +" in captured.err
+    assert "failed" in Page(named("compare-other-one-policy-random-seed-0").read_text()).text
+
+
+def named(name: str) -> Path:
+    """The page of a comparison."""
+    return Path("reports") / name / "index.html"
+
+
+def test_two_values_of_a_setting_are_compared(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "engine=sglang_2024", "engine=vllm", "policy=random", "output=json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found["differs"]["engine"][1].endswith("VLLM")
+    assert [(cell["rps"], cell["seeds"]) for cell in found["cells"]] == [(8, 3), (16, 3)]
+    assert "B (engine=vllm) and A (engine=sglang_2024) cannot be told apart" in err
+    assert named("compare-engine-sglang_2024-engine-vllm-policy-random").exists()
+    assert main(["compare", "rps=8", "rps=16", "sweep=one", "report=none", "output=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["differs"] == {"rps": [8, 16]}
+
+
+def test_sweeps_that_are_pooled_are_named(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`random` is in both sweeps, with another engine in the second; lor in the first alone."""
+    said = "runs of 2 sweeps are pooled: one (12) and other (6); sweep=NAME takes one"
+    assert main(["compare", "lor", "random"]) == 0
+    assert f"prebleexp: {said}\n" in capsys.readouterr().err
+    assert f"R{said[1:]}." in Page(named("compare-lor-random").read_text()).text
+    for one in ("lor random sweep=one", "lor random engine=continuous", "one other policy=random"):
+        assert main(["compare", *one.split(), "report=none"]) == 0
+        assert "pooled" not in capsys.readouterr().err
+
+
+def test_pages_of_other_sweeps_metrics_and_settings_are_other_pages(
+    swept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page of a metric took the place of the one before, in silence."""
+    for more, name in (
+        (["sweep=one"], "one"),
+        (["sweep=one", "metric=p99_ttft"], "one-ttft_p99_s"),
+        (["sweep=one", "fail_if=hit_ratio:-2%"], "one-hit_ratio"),
+        (["sweep=one", "gpus=2", "rps=8,16"], "one-gpus-2-rps-8-16"),
+    ):
+        page = named(f"compare-random-lor-{name}")
+        assert not page.exists()
+        main(["compare", "random", "lor", *more])
+        assert page.exists()
+        assert str(page) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lor"], "compare takes two of: a policy, a line, a sweep, the file of an export; or two values of a setting"),
+        (["engine=vllm"], "compare takes two of"),
+        (["engine=vllm", "engine=vlm"], "unknown engine 'vlm'; valid: sglang_2024, vllm. Did you mean 'vllm'?"),
+        (["colour=red", "colour=blue"], "colour=red: no run has a setting colour"),
+        (["lor", "random", "gpus=2", "gpus=4"], "a setting is given twice: gpus=2 gpus=4"),
+        (["lor", "nope"], "unknown policy, line or sweep 'nope'; valid: lor, one, other, random."),
+        (["lor", "random", "gpsu=2"], "unknown key 'gpsu'"),
+        (["lor", "random", "metric=speed"], "unknown metric 'speed'"),
+        (["lor", "random", "output=xml"], "output=xml is not valid"),
+        (["lor", "random", "sweep=two"], "unknown sweep 'two'; valid: one, other."),
+        (["lor", "random", "part=x"], "part belong to a sweep of several parts"),
+        (["lor", "random", "cache_dir=nowhere"], "no database nowhere/prebleexp.duckdb"),
+        (["lor", "random", "fail_if=5%"], "fail_if=5% is not valid"),
+        (["lor", "random", "gpus=64"], "A has no runs"),
+        (["lor", "random", "replications=9"], "replications= is for sweeps: compare takes the runs that are there"),
+        (["lor", "random", "metric=ttft_p9"], "Did you mean 'ttft_p9"),
+        (["README.md", "random"], "is no archive of runs"),
+        (["x" * 5000, "random"], "unknown policy, line or sweep 'xxx"),
+    ],
+)
+def test_bad_input_is_one_line(
+    swept: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (swept / "README.md").write_text("no archive")
+    assert main(["compare", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_damaged_database_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "prebleexp.duckdb").write_bytes(b"no database" * 1000)
+    assert main(["compare", "lor", "e2"]) == 1
+    error = capsys.readouterr().err
+    assert "is not usable" in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,211 @@
+"""Fast composition gives what Hydra's own full composition gives, for every form of its grammar, errors included."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import setup_globals
+from hydra.types import RunMode
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from prebleexp.launch import configs, places
+from prebleexp.launch.compose import Composer
+from prebleexp.launch.configure import GROUPS, Job, job_of
+from prebleexp.launch.groups import made_whole
+from prebleexp.launch.messages import understood
+from tests.grammar import FILES, VALID, WRONG, jobs_of
+from tests.sampled import examples, sampled
+from tests.yardstick import least, slowness
+
+REQUIRED = "required=1"
+NUMBER = 3
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> ConfigLoaderImpl:
+    folder = tmp_path_factory.mktemp("conf")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    version.setbase("1.3")
+    setup_globals()
+    return ConfigLoaderImpl(create_config_search_path(str(folder)))
+
+
+@pytest.fixture(scope="module")
+def composer(loader: ConfigLoaderImpl) -> Composer:
+    """One for all tests, so that jobs which saw each other would be noticed."""
+    return Composer(loader, [REQUIRED])
+
+
+def by_hydra(loader: ConfigLoaderImpl, overrides: list[str]) -> Any:
+    """The resolved values, the choices and the whole configuration as YAML, or the error, as in a job of Hydra's.
+
+    Groups of a cluster are made whole, as is our own rule, with hardware that Hydra composes.
+    """
+
+    def hardware(lines: Sequence[str]) -> Any:
+        with understood(loader, lines):
+            return _resolved(loader, lines)[0]["hardware"]
+
+    try:
+        resolved, cfg = _resolved(loader, overrides)
+        made_whole(resolved, overrides, hardware)
+    except Exception as error:
+        return type(error), str(error), str(error.__cause__)
+    return resolved, dict(cfg.hydra.runtime.choices), written(cfg)
+
+
+def _resolved(loader: ConfigLoaderImpl, overrides: Sequence[str]) -> tuple[dict[str, Any], DictConfig]:
+    config: Any = HydraConfig.instance()
+    before = config.cfg
+    try:
+        cfg = loader.load_configuration(places.CONFIG, list(overrides), RunMode.RUN)
+        with open_dict(cfg):
+            cfg.hydra.job.id = cfg.hydra.job.num = NUMBER
+        HydraConfig.instance().set_config(cfg)
+        resolved = {}
+        for name in (str(name) for name in cfg if name != "hydra"):
+            node = cfg[name]
+            resolved[name] = (
+                OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if OmegaConf.is_config(node) else node
+            )
+    finally:
+        config.cfg = before
+    return resolved, cfg
+
+
+def written(cfg: DictConfig) -> list[str]:
+    """As in config.yaml and hydra.yaml of a job."""
+    own = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key != "hydra"])
+    return [OmegaConf.to_yaml(own), OmegaConf.to_yaml(cfg.hydra)]
+
+
+def by_us(composer: Composer, overrides: list[str]) -> Any:
+    try:
+        composition = composer.compose(overrides, NUMBER)
+    except Exception as error:
+        return type(error), str(error), str(error.__cause__)
+    return composition.values, composition.choices, written(composer.configuration(overrides, NUMBER))
+
+
+# What Hydra itself warns of: a hydra.searchpath that does not exist.
+pytestmark = pytest.mark.filterwarnings("ignore:provider=hydra.searchpath:UserWarning")
+
+
+@pytest.mark.parametrize("overrides", sampled([[], ["gpus=3 "], *jobs_of(VALID)], 8), ids=" ".join)
+def test_composes_what_hydra_composes(loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]) -> None:
+    ours = by_us(composer, overrides)
+    assert repr(ours) == repr(by_hydra(loader, [REQUIRED, *overrides]))
+    assert isinstance(ours[0], dict), f"is not valid: {ours}"
+
+
+@pytest.mark.parametrize("overrides", sampled([[" gpus=3"], *jobs_of(WRONG)], 8), ids=" ".join)
+def test_refuses_what_hydra_refuses_with_the_same_words(
+    loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]
+) -> None:
+    ours = by_us(composer, overrides)
+    assert repr(ours) == repr(by_hydra(loader, [REQUIRED, *overrides]))
+    assert isinstance(ours[0], type), f"is valid: {ours}"
+
+
+def test_a_missing_value_is_an_error(loader: ConfigLoaderImpl) -> None:
+    assert repr(by_us(Composer(loader), [])) == repr(by_hydra(loader, []))
+    assert "required" in by_us(Composer(loader), [])[1]
+
+
+ANY = sorted({line for job in jobs_of(VALID) + jobs_of(WRONG) for line in job})
+# An extended search path makes every job slow, and a job that deletes or composes wrongly ends there: fewer of those.
+USUAL = sorted({line for job in jobs_of(VALID) for line in job if "searchpath" not in line and line[0] != "~"})
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(USUAL), st.sampled_from(ANY)), max_size=5))
+def test_any_mixture_composes_as_in_hydra(loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="provider=hydra.searchpath")
+        assert repr(by_us(composer, overrides)) == repr(by_hydra(loader, [REQUIRED, *overrides]))
+
+
+@pytest.fixture(scope="module")
+def own() -> ConfigLoaderImpl:
+    return configs.loader()
+
+
+@pytest.fixture(scope="module")
+def own_composer(own: ConfigLoaderImpl) -> Composer:
+    return Composer(own, ["hydra.mode=MULTIRUN"])
+
+
+CHOICES = [f"{group}={option}" for group in GROUPS for option in configs.loader().get_group_options(group)]
+VALUES = (
+    *("cluster=two_kinds", "cluster.groups=[{gpus: 1}]", "cluster.groups=[{hardware/gpu: h100}]", "cluster.groups=5"),
+    *("gpus=4", "rps=2.5", "horizon=stop", "seed=null", "sweep.name=x", "sweep.title='a: b'", "engine.queue=fcfs"),
+    *("seed=${hydra.job.num}", "rps=${gpus}", "workload={a: 1}", "engine={queue: fcfs}", "sweep=5", "sweep.parts=null"),
+    *("report=none", "report.format=none", "report={format: none}", "report=null"),
+    *("+policy.seed=3", "++hardware.x=1", "+sweep.x=[1]", "~title", "policy.seed=3", "engine.nope=1", "gpus.x=1"),
+)
+STRUCTURE = ("+variant=released", "+variant=described", "+sweeps=fig1a", "hydra.verbose=true", "+policy@other=e2")
+
+
+@pytest.mark.parametrize("override", VALUES)
+def test_each_form_composes_with_those_of_the_package(
+    own: ConfigLoaderImpl, own_composer: Composer, override: str
+) -> None:
+    assert repr(by_us(own_composer, [override])) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", override]))
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.sampled_from(CHOICES), max_size=4),
+    st.lists(st.sampled_from(VALUES), max_size=3),
+    st.lists(st.sampled_from(STRUCTURE), max_size=1),
+    st.randoms(use_true_random=False),
+)
+def test_configurations_of_the_package_compose_as_in_hydra(
+    own: ConfigLoaderImpl, own_composer: Composer, choices: list[str], values: list[str], more: list[str], order: Any
+) -> None:
+    overrides = [*choices, *values, *more]
+    order.shuffle(overrides)
+    assert repr(by_us(own_composer, overrides)) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", *overrides]))
+
+
+def test_the_search_path_may_be_extended(loader: ConfigLoaderImpl, tmp_path: Path) -> None:
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "mine.yaml").write_text("seed: 1\n")
+    (tmp_path / "gpus").mkdir()
+    (tmp_path / "gpus" / "many.yaml").write_text("count: 64\n")
+    extended = f"hydra.searchpath=[{tmp_path}]"
+    for overrides in (["policy=mine", "cache=lor_cache"], ["+gpus@tree=many"], ["gpus=4"]):
+        lines = [REQUIRED, extended, *overrides]
+        assert repr(by_us(Composer(loader), lines)) == repr(by_hydra(loader, lines))
+
+
+def products(gpus: int, rps: int) -> Iterator[list[str]]:
+    for n in range(1, gpus + 1):
+        for rate in range(1, rps + 1):
+            for policy in ("random", "lor"):
+                yield [f"gpus={n}", f"rps={rate}", f"policy={policy}"]
+
+
+@pytest.mark.parametrize(("gpus", "rps", "limit_s"), [(25, 20, 2), pytest.param(100, 50, 8, marks=pytest.mark.slow)])
+def test_jobs_of_the_package_are_composed_fast(gpus: int, rps: int, limit_s: float) -> None:
+    composer = Composer(configs.loader())
+    found: list[Job] = []
+    took = least(lambda: found.extend(job_of(composer.compose(one)) for one in products(gpus, rps)), times=1)
+    print(f"{len(found):,} jobs to cells: {took:.2f} s of CPU")
+    assert took < limit_s * slowness()
+    cells = [cell for job in found for cell in job.cells]
+    assert len({(cell.gpus, cell.rps, cell.policy) for cell in cells}) == 2 * gpus * rps

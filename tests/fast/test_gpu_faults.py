@@ -1,0 +1,354 @@
+"""GPUs that go down, come up, slow down and are drained: by hand, by laws, and against the oracle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.engines.base import Engine
+from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.key import content, key
+from prebleexp.experiment.runs import draw, simulate_cell
+from prebleexp.faults.base import Event, Faults
+from prebleexp.faults.rates import HOUR_S, Rates
+from prebleexp.faults.timeline import Timeline
+from prebleexp.launch import configs, from_cache
+from prebleexp.launch.configure import cells
+from prebleexp.lengths.known import Max
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.round_robin import RoundRobin
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.types import Outcome, State, Workload
+from tests.fast.test_oracle import CLUSTERS, agree, alike, cluster_of, workload_of, workloads
+from tests.linear_cost import LinearCost
+from tests.recordings import ROOT
+from tests.sampled import examples, sampled
+from tests.sessions import impatient, linked
+from tests.timelines import timelines
+
+FINISHED, LOST = State.FINISHED, State.LOST
+
+
+def happens(*events: tuple[float, int, str], detect_ms: float = 0.0, on_loss: str = "retry") -> Timeline:
+    return Timeline(detect_ms, on_loss, tuple(Event(*one) for one in events))
+
+
+# ---------------------------------------------------------------- against the oracle
+@st.composite
+def faulty(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(CLUSTERS)
+    return cluster | {"faults": draw(timelines(cluster["gpus"]))}
+
+
+STREAMS = st.one_of(workloads(), impatient(linked(workloads())), impatient(workloads()))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(STREAMS, faulty())
+def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, agree(workload, cluster))
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None)
+@given(STREAMS, faulty())
+def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, agree(workload, cluster))
+
+
+# ---------------------------------------------------------------- laws
+def accounted(workload: Workload, made: Outcome) -> None:
+    """No request vanishes, none is served twice, nothing is before its cause."""
+    finished, lost, routed = made.state == FINISHED, made.state == LOST, made.gpu >= 0
+    assert (np.isfinite(made.finish_s) == finished).all()
+    target = np.minimum(workload.output_tokens, workload.max_new_tokens)
+    assert (made.output_seen <= target).all()
+    assert (made.losses[lost] > 0).all()
+    assert routed[finished | lost].all()
+    assert routed.sum() <= made.gpu_requests.sum() <= routed.sum() + made.losses.sum()
+    shown = np.isfinite(made.ttft_s)
+    assert (made.ttft_s[shown] >= 0).all()
+    assert (made.latency_s[finished] >= made.ttft_s[finished]).all()
+    assert ((made.gpu_down_s >= 0) & (made.gpu_down_s <= made.end_s)).all()
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=1200, deadline=None)
+@given(st.data())
+def test_chaos(data: st.DataObject) -> None:
+    """Real engines, whatever happens: no crash, no hang, every request accounted for."""
+    engine = data.draw(st.sampled_from(ENGINES))
+    workload, cluster = data.draw(STREAMS), data.draw(faulty())
+    made = simulate(workload, lengths=Max(), **cluster | {"engine": engine})
+    accounted(workload, made)
+    if cluster["horizon"] == "drain" and cluster["faults"].retries and not cluster["faults"].happen:
+        assert not made.losses.any()
+
+
+ENGINES: list[Engine] = [
+    VLLM(max_num_batched_tokens=64, max_num_seqs=4, block_size=8),
+    VLLM(max_num_batched_tokens=256, max_num_seqs=32, block_size=4, async_scheduling=False),
+    VLLM(max_num_batched_tokens=2048, max_num_seqs=64, scheduling_policy="priority"),
+    Continuous(),
+    Continuous(queue="priority_groups", prefill="chunked", chunk_tokens=48, block_tokens=16),
+]
+
+
+def test_of_whom_nothing_happens_the_run_is_the_same() -> None:
+    workload, cluster = alike([0.0, 0.01, 0.02, 0.4], 30, 20), cluster_of(gpus=2)
+    plain = simulate(workload, lengths=Max(), **cluster)
+    for faults in (Faults(), Timeline(), Rates(mtbf_h=math.inf), Rates(mtbf_h=1e300)):
+        made = simulate(workload, lengths=Max(), **cluster, faults=faults)
+        for name in (one.name for one in fields(Outcome)):
+            np.testing.assert_array_equal(getattr(made, name), getattr(plain, name), err_msg=name, strict=True)
+
+
+def test_it_is_the_same_run_then() -> None:
+    (plain,), (never,) = cells([]), cells(["faults=rates", "faults.mtbf_h=null"])
+    (timeline,) = cells(["faults=timeline"])
+    assert key(never) == key(plain)
+    assert key(timeline) != key(plain)
+    assert key(cells(["faults=timeline", "faults.on_loss=fail"])[0]) != key(timeline)
+
+
+HOURS = 1000.0, 10.0
+"""up and down, on average"""
+
+
+def test_machines_are_available_as_renewal_theory_says() -> None:
+    up, down = HOURS
+    gpus, hours = 64, 20_000.0
+    faults, lost = Rates(mtbf_h=up, mttr_h=down), 0.0
+    for one in faults.events(gpus, hours * HOUR_S, seed=0):
+        until = min(one.at_s, hours * HOUR_S)
+        lost += (1 if one.event == "up" else -1) * until
+    available = 1 - lost / (gpus * hours * HOUR_S)
+    sigma = math.sqrt(2 * (up * down) ** 2 / ((up + down) ** 3 * hours * gpus))
+    assert abs(available - 0.990099) < 2.576 * sigma
+
+
+def test_seven_of_eight_are_up_as_often_as_they_should() -> None:
+    faults, at_s, count, enough = Rates(mtbf_h=HOURS[0], mttr_h=HOURS[1]), 100 * HOUR_S, 4000, 0
+    for seed in range(count):
+        are = dict[int, str]()
+        for one in faults.events(8, at_s, seed):
+            if one.at_s <= at_s:
+                are[one.gpu] = one.event
+        enough += list(are.values()).count("down") <= 1
+    expected = 0.997362
+    assert abs(enough / count - expected) < 2.576 * math.sqrt(expected * (1 - expected) / count)
+
+
+def test_the_lives_of_a_gpu_are_its_own() -> None:
+    few, many = (list(Rates(mtbf_h=0.01, mttr_h=0.001).events(gpus, 300.0, seed=3)) for gpus in (2, 5))
+    assert few == [one for one in many if one.gpu < 2]
+    assert [one.at_s for one in many] == sorted(one.at_s for one in many)
+    assert max(one.at_s for one in many if one.event == "down") < 300
+
+
+# ---------------------------------------------------------------- by hand: a step takes an eighth of a second
+STEP = LinearCost(step_s=0.125, token_s=0.0, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)
+CHUNKS = VLLM(max_num_batched_tokens=16, max_num_seqs=4, async_scheduling=False, host_s=0.0)
+
+
+def run(workload: Workload, faults: Faults, gpus: int = 2, **given: Any) -> Outcome:
+    shared = {"policy": RoundRobin(), "hardware": STEP, "engine": CHUNKS, "overhead": Overhead(), "lengths": Max()}
+    given = shared | {"duration_s": 9.0, "horizon": "drain", "seed": 0} | given
+    made = simulate(workload, gpus=gpus, faults=faults, **given)
+    accounted(workload, made)
+    return made
+
+
+def test_a_gpu_that_is_lost_mid_prefill() -> None:
+    """A prompt of two steps: one is over when its GPU goes down; noticed at 0.25, the other GPU computes all of it."""
+    made = run(alike([0.0], 32, 4), happens((0.1875, 0, "down"), detect_ms=62.5))
+    assert made.gpu.tolist() == [1]
+    assert made.losses.tolist() == [1]
+    assert made.ttft_s.tolist() == [0.25 + 0.25]
+    assert made.finish_s.tolist() == [0.25 + 5 * 0.125]
+    assert made.gpu_down_s.tolist() == [made.end_s - 0.1875, 0.0]
+
+
+def test_a_gpu_that_is_lost_mid_decode() -> None:
+    """Two tokens were shown; of the first the time stays."""
+    made = run(alike([0.0], 32, 4), happens((0.4375, 0, "down"), detect_ms=62.5))
+    assert made.ttft_s.tolist() == [0.25]
+    assert made.finish_s.tolist() == [0.5 + 5 * 0.125]
+    assert made.output_seen.tolist() == [4]
+    failed = run(alike([0.0], 32, 4), happens((0.4375, 0, "down"), detect_ms=62.5, on_loss="fail"))
+    assert failed.state.tolist() == [LOST]
+    assert failed.output_seen.tolist() == [2]
+    assert [failed.ttft_s[0], failed.latency_s[0], failed.end_s] == [0.25, 0.375, 0.5]
+
+
+def test_a_step_that_would_end_when_its_gpu_goes_down_is_lost() -> None:
+    made = run(alike([0.0], 16, 1), happens((0.125, 0, "down"), on_loss="fail"))
+    assert made.state.tolist() == [LOST]
+    assert np.isnan(made.ttft_s).all()
+
+
+def test_what_is_sent_before_it_is_noticed_is_lost_too() -> None:
+    """The first goes to GPU 0, the second to 1, the third to 0, which is down since 0.375 and known to be at 1."""
+    made = run(alike([0.0, 0.25, 0.5, 1.5, 1.75], 16, 1), happens((0.375, 0, "down"), detect_ms=625.0))
+    assert made.losses.tolist() == [0, 0, 1, 0, 0]
+    assert made.gpu.tolist() == [0, 1, 1, 1, 1]
+    assert made.finish_s.tolist() == [0.125, 0.375, 1.125, 1.625, 1.875]
+
+
+def test_whoever_gives_up_while_nobody_knows_is_cancelled() -> None:
+    workload = replace(alike([0.0], 32, 4), patience_s=np.array([0.25]))
+    made = run(workload, happens((0.125, 0, "down"), detect_ms=500.0))
+    assert made.state.tolist() == [State.CANCELLED]
+
+
+def test_where_no_gpu_is_up_requests_wait() -> None:
+    faults = happens((0.0625, 0, "down"), (1.0, 0, "up"))
+    made = run(alike([0.0, 0.5], 16, 1), faults, gpus=1)
+    assert made.finish_s.tolist() == [1.125, 1.25]
+    assert made.losses.tolist() == [1, 0]
+    assert made.gpu_down_s.tolist() == [1.0 - 0.0625]
+
+
+def test_if_none_comes_up_they_wait_to_the_end() -> None:
+    made = run(alike([0.0, 0.5], 16, 1), happens((0.0625, 0, "down")), gpus=1)
+    assert made.state.tolist() == [State.UNROUTED, State.UNROUTED]
+
+
+def test_a_gpu_that_is_up_again_is_cold() -> None:
+    workload = workload_of([[0], [0], [0]], [32], [0.0, 1.0, 3.0], [1] * 3, [1] * 3, [-1] * 3)
+    made = run(workload, happens((1.75, 0, "down"), (2.0, 0, "up")), gpus=1)
+    assert made.hit_tokens.tolist() == [0, 16, 0]
+
+
+def test_steps_that_begin_later_are_slow() -> None:
+    slow = Timeline(happen=(Event(0.0625, 0, "slow", 0.5), Event(0.4375, 0, "slow", 1.0)))
+    made = run(alike([0.0], 16, 4), slow, gpus=1)
+    assert made.ttft_s.tolist() == [0.125]
+    assert made.finish_s.tolist() == [0.125 + 0.25 + 0.25 + 0.125]
+
+
+def test_a_gpu_that_is_drained_finishes_what_it_has() -> None:
+    made = run(alike([0.0, 0.25, 0.5, 1.5, 1.75], 16, 3), happens((0.0625, 0, "drain"), (1.0, 0, "up")))
+    assert made.gpu.tolist() == [0, 1, 1, 1, 0]
+    assert made.losses.sum() == made.gpu_down_s.sum() == 0
+    assert made.finish_s[0] == 0.375
+
+
+# ---------------------------------------------------------------- what cannot happen
+@pytest.mark.parametrize(
+    ("happen", "said"),
+    [
+        ("[{at_s: 1, gpu: 9, event: down}]", "faults.happen[0]: gpu=9 is not valid; it must be an integer from 0 to 7"),
+        ("[{at_s: -1, gpu: 0, event: down}]", "faults.happen[0]: at_s=-1 is not valid"),
+        ("[{at_s: .nan, gpu: 0, event: down}]", "faults.happen[0]: at_s=.nan is not valid"),
+        ("[{at_s: 1, gpu: 0, event: up}]", "faults.happen[0]: event=up is not valid; GPU 0 is up at 1 s"),
+        ("[{at_s: 1, gpu: 0, event: explode}]", "faults.happen[0]: event=explode is not valid"),
+        ("[{at_s: 1, gpu: 0, event: slow}]", "it says how slow"),
+        ("[{at_s: 1, gpu: 0, event: slow, factor: 0}]", "faults.happen[0]: factor=0 is not valid"),
+        ("[{at_s: 1, gpu: 0}]", "it must be an event such as"),
+        ("[{at_s: 1, gpu: 0, event: down, at: 2}]", "unknown key in faults.happen[0]: 'at'"),
+        ("3", "faults.happen=3 is not valid; it must be a list of events"),
+    ],
+)
+def test_what_cannot_happen_is_said_in_a_line(happen: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        cells(["gpus=8", "faults=timeline", f"faults.happen={happen}"])
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("faults.mtbf_h=-1", "faults.mtbf_h=-1 is not valid; it must be a number of hours > 0, or null: never"),
+        ("faults.mttr_h=0", "faults.mttr_h=0 is not valid"),
+        ("faults.detect_ms=-1", "faults.detect_ms=-1 is not valid; it must be a number of milliseconds >= 0"),
+        ("faults.on_loss=cry", "faults.on_loss=cry is not valid; it must be one of retry, fail"),
+    ],
+)
+def test_rates_that_cannot_be(override: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        cells(["faults=rates", override])
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("engine", ["released", "sglang"])
+def test_an_engine_that_cannot_lose_a_gpu_says_so(engine: str) -> None:
+    with pytest.raises(InvalidInput, match=f"engine={engine} takes no faults; take another engine, or faults=none"):
+        cells([f"engine={engine}", "faults=timeline"])
+
+
+# ---------------------------------------------------------------- every router
+POLICIES = sorted(path.stem for path in (ROOT / "conf" / "policy").glob("*.yaml") if path.stem != "replay")
+
+
+BY_SESSION = (
+    *("production_stack_session", "sglang_consistent_hashing", "sglang_manual", "vllm_consistent_hash"),
+    "vllm_sticky_least_loaded",
+)
+
+
+def of(policy: str, *overrides: str) -> Cell:
+    """Of three GPUs first one goes, then two, then all; then they are back, one by one."""
+    happen = "[{at_s: 1, gpu: 1, event: down}, {at_s: 2, gpu: 0, event: down}, {at_s: 3, gpu: 2, event: down}, "
+    happen += "{at_s: 3.5, gpu: 2, event: up}, {at_s: 4, gpu: 0, event: up}, {at_s: 5, gpu: 1, event: up}]"
+    workload = "chats" if policy in BY_SESSION else "react"
+    size = ("gpus=3", "rps=12", "duration_s=8", f"workload={workload}")
+    return cells([f"policy={policy}", *size, "faults=timeline", f"faults.happen={happen}", *overrides])[0]
+
+
+@pytest.mark.parametrize("policy", sampled(POLICIES, 6))
+def test_no_router_chooses_a_gpu_that_it_knows_to_be_down(policy: str) -> None:
+    """It would be told that it is no candidate."""
+    cell = of(policy, "faults.on_loss=fail")
+    made = simulate_cell(cell, workload := draw(cell))
+    accounted(workload, made)
+    assert made.losses.sum() == (made.state == LOST).sum() > 0
+    gone = () if policy not in BY_SESSION else (State.CANCELLED, State.NOT_DUE)
+    assert np.isin(made.state, (FINISHED, LOST, State.REFUSED, *gone)).all()
+
+
+AGAIN = (
+    "lor",
+    "random",
+    "round_robin",
+    "sglang_power_of_two",
+    "vllm_power_of_two",
+    "kubeai_least_load",
+    "blis_least_loaded",
+)
+
+
+@pytest.mark.parametrize("policy", AGAIN)
+def test_routers_that_may_route_again_do(policy: str) -> None:
+    cell = of(policy)
+    made = simulate_cell(cell, workload := draw(cell))
+    accounted(workload, made)
+    assert made.losses.sum() > 0
+    assert (made.state == FINISHED).all()
+
+
+def test_routers_that_may_not_say_so() -> None:
+    with pytest.raises(InvalidInput, match="on_loss=retry is not valid with policy=e2, which may"):
+        of("e2")
+
+
+@pytest.mark.parametrize("option", ["none", "timeline", "rates"])
+def test_a_run_in_the_cache_says_what_happened(option: str) -> None:
+    (made,) = cells(["gpus=2", "policy=lor", f"faults={option}"])
+    known = content(made)["cell"]
+    assert isinstance(known, dict)
+    assert from_cache.Options(configs.loader()).columns(known) | made.columns() == made.columns()
+    (again,) = cells(from_cache.overrides_of(key(made), known, configs.loader()))
+    assert key(again) == key(made)

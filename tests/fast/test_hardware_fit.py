@@ -1,0 +1,327 @@
+"""Step times against measurements: the equations by hand, the fit, its errors, one's own runs, and bad files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from prebleexp.__main__ import main
+from prebleexp.commands.hardware_check import sizes
+from prebleexp.errors import InvalidInput
+from prebleexp.hardware import checked, fitting, measurements, own_runs
+from prebleexp.hardware.equations import closed_loop_s, coefficients, step_s
+from prebleexp.hardware.fitting import CONFIGURATION, POOLED, PRIOR
+from prebleexp.hardware.gpu import Gpu
+from prebleexp.hardware.measurements import ClosedLoops
+from prebleexp.hardware.model import Model
+from prebleexp.hardware.parameters import ANY, MEASURED, NAMES, Parameters, parameters_for, shipped
+from prebleexp.launch import configure
+
+PLAIN = Parameters(
+    e_c=0.5, e_m=0.5, e_xc=0.5, e_xm=0.5, t_layer=1e-4, t_moe=0.0, t_step=1e-3, t_req=1e-5,
+    a0=0.02, a1=1e-6, f=1.0, v=1.0,
+)  # fmt: skip
+TINY = Model(
+    name="tiny", layers=10, hidden=1000, heads=10, kv_heads=2, head_dim=100, ffn=2000, vocab=5000, context_length=9999
+)
+ROUND = Gpu(
+    name="round", bf16_tflops=100.0, fp8_tflops=200.0, fp4_tflops=0.0, hbm_gb_s=1000.0, memory_gb=80.0,
+    all_reduce=((2, 5.0, 100.0),),
+)  # fmt: skip
+
+
+def values(p: Parameters) -> dict[str, float]:
+    return {name: getattr(p, name) for name in NAMES}
+
+
+@cache
+def loops() -> ClosedLoops:
+    return checked.shipped_loops(sizes())
+
+
+# ---------------------------------------------------------------- the equations
+def test_a_step_is_what_one_works_out_by_hand() -> None:
+    """Four requests decode with 1,000 tokens of context each. A layer has 2.4e6 weights of attention and 6e6 of FFN."""
+    of = coefficients(ROUND, TINY, 1, "bf16", "bf16", "bf16")
+    weights = 10 * (2.4e6 + 6e6)
+    linear = math.hypot(2 * 4 * weights / 50e12, 2 * weights / 500e9)
+    head = math.hypot(2 * 4 * 5e6 / 50e12, 2 * 5e6 / 500e9)
+    context = 4000 * (10 * 2 * 2 * 100 * 2) / 800e9
+    elementwise = 24 * 10 * 4 * 1000 / 1000e9
+    hand = 1e-3 + 10 * 1e-4 + linear + head + context + elementwise + 4 * 1e-5
+    assert step_s(of, values(PLAIN), 4.0, 4.0, 4000.0, 0.0) == pytest.approx(hand, rel=1e-12)
+    prefill = step_s(of, values(PLAIN), 4.0, 4.0, 4000.0, 5000.0) - hand
+    assert prefill == pytest.approx(5000 * 10 * 4 * 10 * 100 / 60e12, rel=1e-6)
+    both = coefficients(ROUND, TINY, 2, "bf16", "bf16", "bf16")
+    assert both.latency == pytest.approx(2 * 10 * 5e-6)
+    assert both.token - of.token == pytest.approx(2 * 10 * 4 * 1000 / 2 / 100e9)
+
+
+def test_it_is_the_step_that_the_simulator_takes() -> None:
+    line = ["hardware=composed", "hardware/gpu=b200", "hardware/model=deepseek_r1", "engine=sglang"]
+    one = configure.cells([*line, "hardware.tensor_parallel=8", "hardware.precision=fp8"])[0].hardware
+    of = coefficients(one.gpu, one.model, 8, "fp8", "fp8", one.kv_precision)
+    for running, context in ((1, 100), (64, 200_000)):
+        seconds = one.kernels().decode_s(None, one.start(), running, context, context, 1)
+        assert seconds == pytest.approx(step_s(of, values(one.parameters), running, running, context, 0.0), rel=1e-9)
+
+
+def test_a_closed_loop_of_one_client_alternates_prefill_and_decode() -> None:
+    of = coefficients(ROUND, TINY, 1, "bf16", "bf16", "bf16")
+    one, prompt, output, shortest = (np.array([x]) for x in (1.0, 500.0, 400.0, 0.8))
+    tpot, ttft = closed_loop_s(of, values(PLAIN), one, prompt, output, shortest)
+    decode = step_s(of, values(PLAIN), 1.0, 1.0, 700.0, 0.0)
+    assert tpot[0] == pytest.approx(decode, rel=0.01)
+    prefill = step_s(of, values(PLAIN), 500.0, 1.0, 0.0, 125_000.0)
+    assert 0.02 + 500e-6 + prefill < ttft[0] < 0.02 + 500e-6 + 1.1 * prefill + decode
+    more = closed_loop_s(of, values(PLAIN), 8 * one, prompt, output, shortest)
+    assert more[0][0] > tpot[0]
+    assert more[1][0] > ttft[0]
+
+
+# ---------------------------------------------------------------- the fit
+def test_it_finds_the_parameters_that_made_the_data() -> None:
+    few = loops().take(np.arange(0, len(loops()), 4))
+    true = Parameters(**{**values(PRIOR), "t_layer": 55e-6, "e_m": 0.7, "a0": 0.05})
+    tpot, ttft = closed_loop_s(few.of, values(true), few.clients, few.prompt, few.output, few.shortest)
+    made = ClosedLoops(**{**vars(few), "tpot_s": tpot, "ttft_s": ttft})
+    found = fitting.fit(made, POOLED)
+    errors = np.abs(found.predict(made)[0] / tpot - 1)
+    assert np.median(errors) < 0.002
+    assert found.at().t_layer == pytest.approx(55e-6, rel=0.05)
+    assert found.at().e_m == pytest.approx(0.7, rel=0.05)
+
+
+def test_what_was_never_measured_has_its_engines_experts_and_all_else_as_any() -> None:
+    pooled = values(shipped()[ANY]["any", "any"])
+    for engine in ("sglang", "trtllm", "vllm"):
+        own = values(shipped()["any", engine, "any", "any"]["any", "any"])
+        assert {name for name in NAMES if own[name] != pooled[name]} == {"e_xc", "e_xm", "t_moe"}
+
+
+def test_clients_that_began_together_wait_longer_the_more_alike_their_answers_are() -> None:
+    of = coefficients(ROUND, TINY, 1, "bf16", "bf16", "bf16")
+    clients, prompt, output = (np.full(3, x) for x in (16.0, 500.0, 400.0))
+    tpot, ttft = closed_loop_s(of, values(PLAIN), clients, prompt, output, np.array([0.1, 0.8, 1.0]))
+    assert tpot[0] == tpot[1] == tpot[2]
+    assert ttft[0] < ttft[1] < ttft[2]
+
+
+def test_parameters_are_physical() -> None:
+    for rows in shipped().values():
+        for one in rows.values():
+            assert all(value > 0 for value in values(one).values())
+            assert max(one.e_c, one.e_m, one.e_xc, one.e_p) < 1
+            assert max(one.e_xm, one.e_kv) < 1.2  # of 1: experts touched, and the cache's precision, are assumed
+
+
+def test_an_unmeasured_version_or_group_has_what_is_common() -> None:
+    key = ("h200", "vllm", "minimax-m2.5", "fp8")
+    newest, support = parameters_for(*key, moe=True)
+    assert newest == shipped()[key]["0.18.0", "any"]
+    assert parameters_for(*key, version="9.9", tp=3)[0] == shipped()[key]["any", "any"]
+    assert parameters_for(*key, version="0.16.0", tp=4)[0] == shipped()[key]["0.16.0", "4"]
+    assert (support.level, support.n) == ("measured", 24)
+    unseen = parameters_for("h200", "vllm", "qwen3-235b", "fp8", moe=True)
+    assert unseen[0] == shipped()["any", "vllm", "any", "any"]["any", "any"]
+    assert parameters_for("h200", "any", "qwen3-235b", "fp8", moe=True)[0] == shipped()[ANY]["any", "any"]
+    assert unseen[1].level == "unseen model"
+    assert parameters_for("a100", "vllm", "qwen3-32b", "bf16")[1].level == "kernels only"
+    assert parameters_for("a100", "vllm", "qwen3-235b", "bf16", moe=True)[1].level == "theory"
+
+
+@pytest.mark.slow
+def test_shipped_parameters_are_what_the_fit_gives() -> None:
+    """To what linear algebra differs by from machine to machine: predictions, since parameters are weakly known."""
+    text = (MEASURED / "parameters.csv").read_text(encoding="utf-8")
+    kept, made = (list(csv.DictReader(one.splitlines())) for one in (text, checked.parameters_csv(loops())))
+    labels = (*CONFIGURATION, "version", "tp")
+    assert [[row[name] for name in labels] for row in kept] == [[row[name] for name in labels] for row in made]
+    for old, new in zip(kept, made, strict=True):
+        assert [float(old[name]) for name in NAMES] == pytest.approx([float(new[name]) for name in NAMES], rel=0.02)
+
+
+# ---------------------------------------------------------------- errors
+@pytest.mark.slow
+def test_the_table_of_errors_keeps_its_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "check", "output=json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+
+    def error(metric: str, **labels: str) -> tuple[float, float]:
+        wanted = {"gpu": "*", "engine": "*", "model": "*", "precision": "*", "origin": "*", **labels}
+        one = [row for row in rows if row["metric"] == metric and all(row[name] == wanted[name] for name in wanted)]
+        assert len(one) == 1
+        return one[0]["median_error"], one[0]["p90_error"]
+
+    everything = dict.fromkeys(CONFIGURATION, "all")
+    assert sum(row["gpu"] == "all" for row in rows) == 3
+    assert np.all(np.array(error("tpot", **everything)) <= (0.04, 0.12))
+    assert np.all(np.array(error("tpot", engine="vllm", origin="inferencex")) <= (0.04, 0.09))
+    assert np.all(np.array(error("ttft", engine="vllm", origin="inferencex")) <= (0.08, 0.24))
+    assert np.all(np.array(error("ttft", **everything)) <= (0.09, 0.43))
+    assert np.all(np.array(error("tpot", model="unseen")) <= (0.12, 0.35))
+    assert np.all(np.array(error("kv_tokens", **everything)) <= (0.01, 0.02))
+
+
+def test_rows_that_do_not_ship_are_predicted_by_what_ships(tmp_path: Path) -> None:
+    write(tmp_path / "closed_loop.csv", [row(concurrency="8"), row(concurrency="128", model="new")])
+    (tmp_path / "models.csv").write_text(
+        "model,layers,hidden,heads,kv_heads,head_dim,ffn,vocab\nnew,40,5120,40,8,128,13824,32000\n"
+    )
+    found = measurements.closed_loops(tmp_path / "closed_loop.csv", sizes().with_tables_of(tmp_path))
+    predicted = checked.predict(found, loops())
+    assert predicted.measured.tolist() == [True, False]
+    rows = checked.table(predicted, checked.predict_unseen(found, loops()))
+    assert [one["n"] for one in rows if one["gpu"] == "all"] == [2, 1]
+    assert [one["n"] for one in rows if one["model"] == "unseen" and one["gpu"] == "*"] == [1]
+
+
+def test_a_row_that_ships_is_left_out() -> None:
+    """Its prediction does not change with what was measured, however far off that is."""
+    one = loops().take(np.arange(0, len(loops()), 12))
+    chosen = one.take(np.arange(3))
+    twice = ClosedLoops(**{**vars(one), "tpot_s": np.where(np.arange(len(one)) < 3, 100.0, one.tpot_s)})
+    first, second = (checked.predict_unseen(chosen, given).times[0] for given in (one, twice))
+    assert first == pytest.approx(second)
+
+
+# ---------------------------------------------------------------- one's own runs
+def row(**changed: str) -> dict[str, str]:
+    plain = {"gpu": "h200", "engine": "vllm", "model": "llama-3.1-70b", "weights": "fp8", "tp": "2", "isl": "1000"}
+    return {**plain, "osl": "500", "concurrency": "4", "ttft_ms": "120", "tpot_ms": "15", **changed}
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+SLOW = Parameters(**{**values(PRIOR), "f": 2.0, "v": 1.4})
+
+
+def own_rows() -> list[dict[str, str]]:
+    """Eight, of an engine that is twice as slow in what is fixed."""
+    given = [row(concurrency=str(n), isl=str(length)) for n in (1, 4, 16, 32) for length in (500, 4000)]
+    of = measurements.loops_of([("here", one) for one in given], sizes())
+    tpot, ttft = closed_loop_s(of.of, values(SLOW), of.clients, of.prompt, of.output, of.shortest)
+    return [
+        {**one, "tpot_ms": f"{1e3 * a:.4f}", "ttft_ms": f"{1e3 * b:.4f}"}
+        for one, a, b in zip(given, tpot, ttft, strict=True)
+    ]
+
+
+def test_calibrated_runs_are_an_option_of_hardware(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my_runs.csv", own_rows())
+    assert main(["calibrate", "hardware", "data=my_runs.csv"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    file = tmp_path / "conf" / "hardware" / "h200_llama_3_1_70b_fp8_tp2_vllm.yaml"
+    assert said[-1] == str(file.relative_to(tmp_path))
+    written = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert written["evidence"]["n"] == 8
+    assert written["evidence"]["median"] < 0.03
+    one = configure.cells([f"hardware={file.stem}", "engine=vllm"])[0].hardware
+    seconds = one.kernels().decode_s(None, one.start(), 16, 16_000, 16_000, 1)
+    of = coefficients(one.gpu, one.model, 2, "fp8", "fp8", "fp8")
+    assert seconds == pytest.approx(step_s(of, values(SLOW), 16, 16, 16_000, 0.0), rel=0.05)
+    assert main(["calibrate", "hardware", "data=my_runs.csv"]) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+def test_results_of_bench_serving_are_the_same_runs(tmp_path: Path) -> None:
+    known = {"gpu": "h200", "engine": "vllm", "model": "llama-3.1-70b", "weights": "fp8", "tp": "2"}
+    results = [
+        {
+            "max_concurrency": int(one["concurrency"]),
+            "completed": 40,
+            "num_prompts": 40,
+            "total_input_tokens": 40 * int(one["isl"]),
+            "total_output_tokens": 40 * int(one["osl"]),
+            "mean_ttft_ms": float(one["ttft_ms"]),
+            "mean_tpot_ms": float(one["tpot_ms"]),
+        }
+        for one in own_rows()
+    ]
+    (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, results)))
+    found = measurements.loops_of(own_runs.read(tmp_path / "all.jsonl", known), sizes())
+    table = measurements.loops_of([("here", one) for one in own_rows()], sizes())
+    for name in ("clients", "prompt", "output", "tpot_s", "ttft_s"):
+        assert getattr(found, name) == pytest.approx(getattr(table, name))
+    results[0]["max_concurrency"] = None
+    (tmp_path / "one.json").write_text(json.dumps(results[0]))
+    with pytest.raises(InvalidInput, match=r"one.json, result 1: max_concurrency is missing"):
+        own_runs.read(tmp_path / "one.json", known)
+    with pytest.raises(InvalidInput, match=r"result 1: it does not say gpu; set gpu="):
+        own_runs.read(tmp_path / "all.jsonl", {})
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_eight_runs_bring_an_unknown_configuration_to_six_percent() -> None:
+    """Each measured configuration of 16 rows and more is taken out of the tables, and eight of its rows are given."""
+    every, keys, medians = loops(), loops().keys(CONFIGURATION), []
+    for key in fitting.labels_of(every, CONFIGURATION):
+        own = np.array([each == key for each in keys])
+        if own.sum() >= 16:
+            base = fitting.fit(every.take(~own), POOLED).at()
+            of = every.take(own)
+            order = np.lexsort((of.labels["tp"].astype(int), of.output, of.prompt, of.clients))
+            given = order[np.round(np.linspace(0, len(of) - 1, 8)).astype(int)]
+            others = of.take(np.setdiff1d(np.arange(len(of)), given))
+            tpot, _ = fitting.fit(of.take(given), own_runs.OWN, base).predict(others)
+            sizes_of = (others.clients, others.prompt, others.output, others.shortest)
+            before, _ = closed_loop_s(others.of, values(base), *sizes_of)
+            medians.append([float(np.median(np.abs(one / others.tpot_s - 1))) for one in (before, tpot)])
+    before, after = np.median(medians, axis=0)
+    print(f"{len(medians)} configurations: {before:.1%} before, {after:.1%} after")
+    assert len(medians) > 20
+    assert after <= 0.06 < before
+
+
+# ---------------------------------------------------------------- what is not valid
+def test_bad_files_are_said_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(*rows: dict[str, str]) -> str:
+        write(tmp_path / "closed_loop.csv", list(rows))
+        assert main(["hardware", "check", f"data={tmp_path}"]) == 2
+        said = capsys.readouterr().err.strip()
+        assert "\n" not in said
+        return said
+
+    lacking = row()
+    del lacking["tpot_ms"]
+    assert "has no column tpot_ms" in check(lacking)
+    assert "row 3: tpot_ms=none is not valid" in check(row(), row(tpot_ms="none"))
+    assert "row 2: unknown model 'llama-4'" in check(row(model="llama-4"))
+    assert "row 2: unknown gpu 'h300'" in check(row(gpu="h300"))
+    assert "row 2: unknown weights 'fp5'" in check(row(weights="fp5"))
+    assert "row 2: tp=3 is not valid" in check(row(tp="3"))
+    assert "row 2: concurrency=-1 is not valid" in check(row(concurrency="-1"))
+    (tmp_path / "closed_loop.csv").write_text("gpu,engine\nh100\n")
+    assert main(["hardware", "check", f"data={tmp_path}"]) == 2
+    (tmp_path / "closed_loop.csv").unlink()
+    assert main(["hardware", "check", f"data={tmp_path}"]) == 2
+    assert "there is nothing to check" in capsys.readouterr().err
+    (tmp_path / "closed_loop.csv.gz").write_bytes(gzip.compress(b"gpu")[:-4])
+    assert main(["hardware", "check", f"data={tmp_path}"]) == 2
+    assert main(["hardware", "check", f"data={tmp_path / 'none'}"]) == 2
+    assert main(["calibrate", "hardware"]) == 2
+
+
+def test_runs_of_several_configurations_are_not_fitted_together() -> None:
+    mixed = measurements.loops_of([("here", row(tp=tp)) for tp in ("1", "2", "2", "2")], sizes())
+    with pytest.raises(InvalidInput, match=r"several configurations: tp is 1, 2"):
+        own_runs.calibrate(mixed)
+    with pytest.raises(InvalidInput, match="too few"):
+        own_runs.calibrate(mixed.take(np.arange(2)))

@@ -1,0 +1,85 @@
+"""The kernels as plain Python: numpy raises where compiled code would read past an array's end, and the results
+are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import prebleexp
+from tests.recordings import ROOT
+
+SCRIPT = """
+import sys
+from tests.recordings import COMMITTED, assert_equal, rerun
+assert_equal(*rerun(sys.argv[1], folder=COMMITTED))
+"""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "random_g4_r8_d30_o0.5x1_0.5x300_m301_s2333",
+        pytest.param("round_robin_g4_r32_d30_o1x150_kv12000_s2333", marks=pytest.mark.slow),
+    ],
+)
+def test_interpreted_kernels_reproduce_a_recording(case: str) -> None:
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, case]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+DIGEST = """
+import sys
+from tests.fast.test_interpreted import digest
+for settings in sys.argv[1:]:
+    print(digest(*settings.split()))
+"""
+
+
+def digest(*settings: str) -> str:
+    """Of a run's outcome."""
+    outcome: Any = prebleexp.run(**dict(one.split("=", 1) for one in settings), cache_dir=None).computed.outcome
+    columns = (getattr(outcome, field.name) for field in fields(outcome) if field.name != "end_s")
+    return hashlib.sha256(b"".join(bytes(memoryview(column)) for column in columns)).hexdigest()
+
+
+def interpreted(*runs: str) -> list[str]:
+    """The digest of each, from a process that compiles nothing."""
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", DIGEST, *runs]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"
+
+
+@pytest.mark.parametrize(
+    "engines", [["vllm", "sglang", "released"], pytest.param(["preble", "sglang_2024"], marks=pytest.mark.slow)]
+)
+def test_engines_do_the_same_interpreted(engines: list[str]) -> None:
+    """Also running means, evictions, and GPUs of two kinds."""
+    runs = [f"policy=lor lengths=mean engine={engine} {SCARCE}" for engine in engines]
+    runs += ["policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=2"]
+    assert dict(zip(runs, interpreted(*runs), strict=True)) == {run: digest(*run.split()) for run in runs}
+
+
+@pytest.mark.slow
+def test_policies_that_keep_a_tree_do_the_same_interpreted() -> None:
+    """Also running means, a router that takes time, reports now and then, chunked prefills, fair queues and
+    evictions."""
+    how = f"lengths=mean overhead=serial engine=preble reports_ms=20 {SCARCE}"
+    policies = ("e2", "e2_released", "lor_tokens", "least_work")
+    runs = [f"policy={policy} {how}" for policy in policies]
+    assert dict(zip(policies, interpreted(*runs), strict=True)) == {
+        policy: digest(*run.split()) for policy, run in zip(policies, runs, strict=True)
+    }

@@ -1,0 +1,176 @@
+"""The tree that prefix routers share, against sets of prefixes; and the routers of docs/policy.md that use it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.policies.prefix_index import forget, insert, longest_match, matches, prefix_index, store
+from prebleexp.sim import addresses
+from prebleexp.sim import records as of
+from prebleexp.sim.handles import Block
+from prebleexp.sim.types import Setup, Workload
+from prebleexp.sim.world import made_cache, made_view, records
+from prebleexp.testing import check_policy
+from tests.fast.test_laws import workload_of
+from tests.sampled import examples
+
+Path = tuple[int, ...]
+
+
+def index_of(workload: Workload, gpus: int) -> tuple[Block, Block]:
+    setup = Setup(gpus, 0, len(workload), 1000, 1000, workload)
+    cache = made_cache(setup, 8)
+    view = made_view(cache.requests, cache.prompts, records(gpus, of.REPORT), records(gpus, addresses.COST))
+    return Block(prefix_index(setup)), Block(view)
+
+
+class Model:
+    """What each GPU holds, as a set of positions: a context's segments so far, and tokens into the next."""
+
+    def __init__(self, workload: Workload, gpus: int) -> None:
+        offsets, self.held = workload.segment_offsets, [set[Path]() for _ in range(gpus)]
+        self.ids = [tuple(workload.segment_ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
+        self.tokens = dict(zip(workload.segment_ids.tolist(), workload.segment_tokens.tolist(), strict=True))
+        self.answers = workload.answer_segment.tolist()
+        self.outputs = workload.output_tokens.tolist()
+
+    def context(self, request: int) -> list[Path]:
+        """The positions of its tokens."""
+        path = [(one, at) for one in self.ids[request] for at in range(self.tokens[one])]
+        if self.answers[request] >= 0:
+            path += [(self.answers[request], at) for at in range(self.outputs[request])]
+        return path
+
+    def store(self, request: int, gpu: int, tokens: int) -> None:
+        self.held[gpu] |= set(self.context(request)[:tokens])
+
+    def forget(self, request: int, gpu: int, tokens: int) -> None:
+        self.held[gpu] -= set(self.context(request)[tokens:])
+
+    def matched(self, request: int, gpu: int) -> int:
+        prompt = self.context(request)[: sum(self.tokens[one] for one in self.ids[request])]
+        return next((at for at, one in enumerate(prompt) if one not in self.held[gpu]), len(prompt))
+
+    def is_leaf(self, request: int, gpu: int, tokens: int) -> bool:
+        """Whether nothing is held that lies beyond what would be forgotten: caches drop leaves."""
+        mine = self.context(request)
+        gone = set(mine[tokens:]) & self.held[gpu]
+        others = (self.context(other) for other in range(len(self.ids)))
+        return not any(
+            set(path) & gone and any(one in self.held[gpu] and one not in gone for one in path[tokens:])
+            for path in others
+        )
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[Workload, int, list[tuple[int, int, bool, float]]]:
+    """Turns whose prompts have the answers of others in them, on caches that store and drop parts of them."""
+    n = draw(st.integers(1, 12))
+    prompts = draw(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=n, max_size=n))
+    workload = workload_of(prompts, [0.0] * n, [draw(st.integers(1, 40)) for _ in range(n)], 1)
+    if draw(st.booleans()):
+        workload = with_answers(workload)
+    gpus = draw(st.sampled_from([1, 3, 70]))
+    steps = st.tuples(st.integers(0, n - 1), st.integers(0, gpus - 1), st.booleans(), st.floats(0, 1))
+    return workload, gpus, draw(st.lists(steps, max_size=60))
+
+
+def with_answers(workload: Workload) -> Workload:
+    """The same, where what follows upon a whole prompt in another is its answer."""
+    offsets, ids = workload.segment_offsets, workload.segment_ids
+    paths = [tuple(ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
+    tokens = dict(zip(ids.tolist(), workload.segment_tokens.tolist(), strict=True))
+    answers, outputs = [], []
+    for path, output in zip(paths, workload.output_tokens.tolist(), strict=True):
+        longer = [other[len(path)] for other in paths if len(other) > len(path) and other[: len(path)] == path]
+        answers.append(longer[0] if longer else -1)
+        outputs.append(tokens[longer[0]] if longer else output)
+    return replace(workload, answer_segment=np.array(answers), output_tokens=np.array(outputs))
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(stories())
+def test_it_holds_what_was_stored_and_not_forgotten(
+    story: tuple[Workload, int, list[tuple[int, int, bool, float]]],
+) -> None:
+    workload, gpus, steps = story
+    index, view = index_of(workload, gpus)
+    model = Model(workload, gpus)
+    for request, gpu, stores, share in steps:
+        tokens = int(share * len(model.context(request)) + 0.5)
+        if stores:
+            store(index, view, request, gpu, tokens)
+            model.store(request, gpu, tokens)
+        elif model.is_leaf(request, gpu, tokens):
+            forget(index, view, request, gpu, tokens)
+            model.forget(request, gpu, tokens)
+        into = np.zeros(gpus, np.int64)
+        for asked in range(len(workload)):
+            expected = [model.matched(asked, g) for g in range(gpus)]
+            matches(index, view, asked, into)
+            assert into.tolist() == expected
+            longest, first = longest_match(index, view, asked, view.candidates)
+            assert longest == max(expected)
+            assert longest == 0 or expected.index(longest) == first
+        assert index.value.held.tolist() == [len(held) for held in model.held]
+
+
+def test_rows_come_back() -> None:
+    """A long segment that is dropped token by token, and stored again, takes two rows."""
+    workload = workload_of([[0, 1]], [0.0], [1], 500)
+    index, view = index_of(workload, 2)
+    whole = int(workload.prompt_tokens[0])
+    insert(index, view, 0, 1)
+    for _ in range(3):
+        insert(index, view, 0, 0)
+        for tokens in range(whole - 1, 0, -1):
+            forget(index, view, 0, 0, tokens)
+            assert index.value.room[0] <= 6
+    into = np.zeros(2, np.int64)
+    matches(index, view, 0, into)
+    assert into.tolist() == [1, whole]
+
+
+@contextmanager
+def tutorial(folder: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    import importlib
+    import re
+
+    from tests.recordings import ROOT
+
+    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "check_policy" not in block]
+    (folder / "the_tutorial.py").write_text("\n\n".join(blocks))
+    monkeypatch.syspath_prepend(folder)
+    yield importlib.import_module("the_tutorial")
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch, tutorial(tmp_path_factory.mktemp("tutorial"), patch) as module:
+        yield module
+
+
+@pytest.mark.parametrize("name", ["PowerOfTwo", "PowerOf", "FollowPrefix"])
+def test_the_policies_of_the_tutorial_are_sound(policies: Any, name: str) -> None:
+    check_policy(getattr(policies, name)())
+
+
+@pytest.mark.parametrize(("name", "most_lines"), [("PowerOfTwo", 10), ("FollowPrefix", 30)])
+def test_they_are_short(policies: Any, name: str, most_lines: int) -> None:
+    """Power of two in 10 lines, a prefix router on prefix_index in 30: of code, without the docstring."""
+    import inspect
+
+    source = inspect.getsource(getattr(policies, name)).split('"""')
+    lines = [line for part in (source[0], source[2]) for line in part.splitlines() if line.strip()]
+    print(f"{name}: {len(lines)} lines")
+    assert len(lines) <= most_lines

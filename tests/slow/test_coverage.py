@@ -1,0 +1,84 @@
+"""How often the interval of a plan holds the truth. Numbers are printed (-s); docs/validation.md has them. Those of
+longer runs and of e2 take ten minutes more: PREBLEEXP_COVERAGE=all."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from prebleexp.experiment import runs
+from prebleexp.launch import configure
+from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.contender import Contender
+from prebleexp.planning.trials import Question, Sample, Trial
+from tests import fifo
+
+pytestmark = pytest.mark.slow
+ALL = os.environ.get("PREBLEEXP_COVERAGE") == "all"
+
+
+def said(answers: list[Answer], truth: float) -> float:
+    """The share of intervals that hold the truth; prints what else there is to know."""
+    found = [one for one in answers if one.verdict is Verdict.FOUND]
+    assert len(found) == len(answers)
+    held = fifo.share([(one.low or 0) <= truth <= (one.high or 0) for one in found])
+    near = fifo.share([abs(math.log((one.size or 0) / truth)) <= 0.05 for one in found])
+    bias = np.mean([math.log((one.size or 0) / truth) for one in found])
+    half = np.mean([one.half_width or 0 for one in found])
+    print(
+        f"holds {held:.1%} of {len(found)}, within 5 % {near:.1%}, bias {bias:+.2%}, half-width {half:.2%}, "
+        f"{np.median([one.runs for one in found]):.0f} runs, {np.median([one.seeds for one in found]):.0f} seeds, "
+        f"{np.median([one.requests for one in found]):.0f} requests; truth {truth:.4g}"
+    )
+    return held
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", [0.9, 0.99])
+@pytest.mark.parametrize("requests", [4_000, 12_000] if ALL else [4_000])
+def test_intervals_hold_the_truth_on_a_queue(target: float, requests: int) -> None:
+    question = Question(target=target, strictest=target, requests=requests)
+    answers = [fifo.capacity(question, family) for family in range(200)]
+    middle = math.exp(np.mean([math.log(one.size or 0) for one in answers]))
+    lengths = [one.requests for one in answers]
+    length = max(set(lengths), key=lengths.count)
+    assert said(answers, fifo.truth(target, length, 2_000, middle)) >= 0.9
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("policy", "repetitions"), [("lor", 50), ("e2", 100)] if ALL else [("lor", 50)])
+def test_intervals_hold_the_truth_on_the_simulator(policy: str, repetitions: int) -> None:
+    """Two GPUs, against 400 seeds of the same length. What a seed keeps under e2 jumps from one load to the next."""
+    cluster = ["gpus=2", "engine=sglang_2024", "hardware=a6000_mistral_7b"]
+    settings = [*cluster, f"policy={policy}", "slo.ttft_s=0.5", "slo.tpot_s=0.05", "slo.target=0.9"]
+    contender = Contender(configure.cells(settings)[0], "rps")
+    look = runs.run(contender.first_look()).metrics
+    known: dict[tuple[int, Trial], Sample] = {}
+
+    def sample(family: int, trial: Trial) -> Sample:
+        if (family, trial) not in known:
+            cell = contender.cell_of(trial)
+            made = runs.run(replace(cell, seed=cell.seed + 10_000 * family))
+            known[family, trial] = contender.sample(made.metrics)
+        return known[family, trial]
+
+    def answer(family: int) -> Answer:
+        search = contender.search(Question(target=0.9, strictest=0.9, requests=4_000), look)
+        asked = next(search)
+        while True:
+            try:
+                asked = search.send([sample(family, trial) for trial in asked])
+            except StopIteration as over:
+                found: Answer = over.value
+                return found
+
+    answers = [answer(family) for family in range(1, repetitions + 1)]
+    loads = math.exp(np.mean([math.log(one.size or 0) for one in answers])) * np.geomspace(0.97, 1.03, 3)
+    kept = [np.mean([sample(0, Trial(load, seed, 4_000)).kept for seed in range(400)]) for load in loads]
+    assert kept[0] > 0.9 > kept[-1]
+    truth = float(np.exp(np.interp(-0.9, -np.array(kept), np.log(loads))))
+    assert said(answers, truth) >= 0.9

@@ -50,8 +50,9 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     """At time 0. Sessions that begin after `rules.last_start_s` never do."""
     waits, rows = workload.waits, np.arange(len(workload), dtype=np.int32)
     order = np.argsort(workload.after_ids, kind="stable")
-    behind = np.repeat(rows, waits)[order]
-    counts = np.bincount(workload.after_ids, minlength=len(rows))
+    behind, behind_offsets = np.repeat(rows, waits)[order], np.zeros(len(rows) + 1, np.int64)
+    if len(behind):
+        np.cumsum(np.bincount(workload.after_ids, minlength=len(rows)), out=behind_offsets[1:])
     firsts = rows[(waits == 0) & (_start_s(workload) <= rules.last_start_s)]
     control = records(1, AGENDA)[0]
     control.time = np.inf
@@ -63,7 +64,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
         control=control,
         firsts=firsts,
         waits=waits,
-        behind_offsets=np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
+        behind_offsets=behind_offsets,
         behind=behind,
         delay_s=workload.delay_s,
         goes_on=workload.goes_on,

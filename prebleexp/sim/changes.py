@@ -37,22 +37,23 @@ Lose = Callable[[int, Longs], None]
 
 
 class Changes:
-    """Who is up, and of whom routers know that they are not. `lose` is told of GPUs that lose all they have."""
+    """Who is up, and of whom routers know that they are not."""
 
-    def __init__(self, gpus: int, lose: Lose) -> None:
-        self._candidate, self._lose = np.ones(gpus, np.bool_), lose
+    def __init__(self, gpus: int) -> None:
+        self._candidate = np.ones(gpus, np.bool_)
         self._since_s = np.full(gpus, np.nan)
 
-    def happen(self, world: of.World) -> Longs:
-        """Let the event in hand happen; returns the candidates from now on."""
+    def happen(self, world: of.World, lose: Lose) -> Longs:
+        """Let the event in hand happen; returns the candidates from now on. GPUs lose all they have by `lose`, which
+        is not kept: a run that could be reached from here would outlive its end, with all of its memory."""
         one = world.timeline[world.control.subject]
         g, now, server = int(one.gpu), float(world.control.now), world.servers[one.gpu]
         if one.event == DOWN:
-            self._down(world, g, now)
+            self._down(world, g, now, lose)
         elif one.event == NOTICED:
             self._notice(world, g)
         elif one.event == UP:
-            self._up(world, g, now)
+            self._up(world, g, now, lose)
         elif one.event == SLOW:
             server.speed = one.factor
         else:
@@ -64,7 +65,7 @@ class Changes:
         for g in np.flatnonzero(~np.isnan(self._since_s)).tolist():
             world.totals[g].down_s += float(world.control.clock) - self._since_s[g]
 
-    def _down(self, world: of.World, g: int, now: float) -> None:
+    def _down(self, world: of.World, g: int, now: float, lose: Lose) -> None:
         server, jobs = world.servers[g], world.jobs
         server.stage, server.leaving = of.DOWN, of.NONE
         self._since_s[g] = now
@@ -73,7 +74,7 @@ class Changes:
         jobs.state[lost] = State.LOST
         jobs.losses[lost] += 1
         world.seen.requests.output_seen[lost] = 0
-        self._lose(g, lost)
+        lose(g, lost)
 
     def _notice(self, world: of.World, g: int) -> None:
         jobs = world.jobs
@@ -84,14 +85,14 @@ class Changes:
             world.servers[g].gone = 1
             self._change(world, g, False)
 
-    def _up(self, world: of.World, g: int, now: float) -> None:
+    def _up(self, world: of.World, g: int, now: float, lose: Lose) -> None:
         server, live = world.servers[g], world.live[g]
         if server.stage == of.DOWN:
             world.totals[g].down_s += now - self._since_s[g]
             self._since_s[g] = np.nan
             server.stage, server.gone, server.speed = of.IDLE, 0, 1.0
         elif server.stage == of.IDLE:  # it was drained
-            self._lose(g, np.zeros(0, np.int64))
+            lose(g, np.zeros(0, np.int64))
         if server.stage == of.IDLE:
             kv_tokens = int(live.kv_tokens)
             world.live[g] = np.zeros(1, of.REPORT)[0]

@@ -16,7 +16,7 @@ from prebleexp.sim.records import NONE
 
 def slots(nodes: int) -> tuple[Any, Any]:
     """An empty table for the children of this many nodes: (keys, nodes), at most half full."""
-    size = 1 << (2 * nodes).bit_length()
+    size = 1 << (2 * nodes - 1).bit_length()
     return np.full(size, NONE, np.int64), np.zeros(size, np.int32)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
@@ -13,15 +13,30 @@ KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(O
 """of each column's elements"""
 
 
-def outcome(world: World) -> Outcome:
-    """Copied from the state in which the run ended."""
+class Ended(NamedTuple):
+    """What is left of a run, so that all else of it can go before it is copied."""
+
+    requests: Any
+    """(n,) `REQUEST`"""
+    jobs: Any
+    """(n,) `JOB`"""
+    totals: Any
+    """(GPUs,) `TOTALS`"""
+    sent: Any
+    """(GPUs,) `SENT`"""
+    end_s: float
+    linked: bool
+    """whether some requests come after others, so that it is no matter of course when each was due"""
+
+
+def ended(world: World) -> Ended:
     linked = len(world.sessions.behind) > 0
-    return collected(world.seen.requests, world.jobs, world.totals, world.seen.sent, float(world.control.clock), linked)
+    return Ended(world.seen.requests, world.jobs, world.totals, world.seen.sent, float(world.control.clock), linked)
 
 
-def collected(requests: Any, jobs: Any, totals: Any, sent: Any, end_s: float, linked: bool = False) -> Outcome:
-    """Copies, by name: `gpu_…` are fields of `totals`, the others of `jobs`. `linked`: some requests come after others,
-    so that it is no matter of course when each was due."""
+def outcome(left: Ended) -> Outcome:
+    """Copies, by name: `gpu_…` are fields of `totals`, the others of `jobs`."""
+    requests, jobs, totals, sent, end_s, linked = left
     due = requests.arrival_s <= end_s
     state = jobs.state if not linked else np.where(due | (jobs.state != State.UNROUTED), jobs.state, State.NOT_DUE)
     made = {

@@ -164,7 +164,8 @@ def simulate(
     loop_of_its_own = engine.own_loop()
     if loop_of_its_own is not None:
         return loop_of_its_own(given, on_pause, on_event)
-    return _Run(given, PAUSE if on_event is None else 1).advance(on_pause, on_event)
+    ended = _Run(given, PAUSE if on_event is None else 1).advance(on_pause, on_event)
+    return outcome.outcome(ended)
 
 
 @dataclass(frozen=True)
@@ -252,9 +253,9 @@ class _Run:
             given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, given.timeline
         )
         self.world = Block(made, WORLD)
-        self.changes = Changes(given.gpus, self._lose)
+        self.changes = Changes(given.gpus)
 
-    def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> Outcome:
+    def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
         view = self.world.value.seen if INTERPRETED else self.world.seen
         while True:
             state: World = self.world.value
@@ -270,7 +271,7 @@ class _Run:
                 on_event(state)
             if status == router.DONE:
                 self.changes.end(state)
-                return outcome.outcome(state)
+                return outcome.ended(state)
             on_pause()
             if status == loop.NEEDS_NODES:
                 cache = world.with_more_nodes(state.cache, loop.NODES_A_STEP * (int(control.most) + 1))
@@ -286,7 +287,7 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(view)
             elif status == loop.HAS_CHANGED:
-                seen = state.seen._replace(candidates=self.changes.happen(state))
+                seen = state.seen._replace(candidates=self.changes.happen(state, self._lose))
                 self.world.replace(state._replace(seen=seen))
                 view = seen if INTERPRETED else self.world.seen
             elif status == router.BAD_ROUTE:

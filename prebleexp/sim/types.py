@@ -88,7 +88,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         kinds = {"arrival_s": np.float64, "segment_offsets": np.int64, "after_offsets": np.int64}
-        alike = {repr(x): np.full(len(self), x, np.int32 if type(x) is int else None) for x in OPTIONAL.values()}
+        alike = {repr(x): _all(x, len(self)) for x in OPTIONAL.values()}
         for name, absent in OPTIONAL.items():  # what says nothing is one column: of a million requests, megabytes
             given, nothing = getattr(self, name), alike[repr(absent)]
             object.__setattr__(self, name, np.ascontiguousarray(nothing if given is None else given, nothing.dtype))
@@ -109,6 +109,8 @@ class Workload:
     @property
     def waits(self) -> Ints:
         """(n,) for how many others each request waits: those of which it comes after."""
+        if len(self.after_ids) == 0:
+            return np.zeros(len(self), np.int32)
         return np.diff(self.after_offsets).astype(np.int32)
 
     def _check_lengths(self) -> None:
@@ -236,6 +238,12 @@ OPTIONAL = {one.name: one.metadata["absent"] for one in fields(Workload) if "abs
 """further ones, and what stands there if they are not given"""
 LINKS = ("after_offsets", "after_ids")
 """who comes after whom; if they are not given, nobody does"""
+
+
+def _all(value: float, rows: int) -> npt.NDArray[Any]:
+    """A column of nothing else; of zeros no memory is touched."""
+    kind = np.int32 if type(value) is int else np.float64
+    return np.zeros(rows, kind) if value == 0 else np.full(rows, value, kind)
 
 
 def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], valid: str) -> None:

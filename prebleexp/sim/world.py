@@ -47,7 +47,7 @@ def allocate(
     if refined is not None:
         jobs.length_class = refined[0]
     router, engines, costs = plugs
-    cache = made_cache(setup, gpus + (min(4 * n, 1 << 16) if own_cache is None else 0))
+    cache = made_cache(setup, max(gpus, min(gpus + 4 * n, 1 << 16)) if own_cache is None else gpus)
     servers = records(gpus, of.SERVER)
     servers.leaving, servers.speed = NONE, 1.0
     cache.requests.arrival_s = np.nan
@@ -144,8 +144,8 @@ def _requests(workload: Workload) -> Any:
 def _prompts(workload: Workload) -> Prompts:
     ends = np.cumsum(workload.segment_tokens, dtype=np.int64)
     first = workload.segment_offsets[:-1]
-    before = np.repeat(ends[first] - workload.segment_tokens[first], np.diff(workload.segment_offsets))
-    return Prompts(workload.segment_ids, (ends - before).astype(np.int32))
+    ends -= np.repeat(ends[first] - workload.segment_tokens[first], np.diff(workload.segment_offsets))
+    return Prompts(workload.segment_ids, ends.astype(np.int32))
 
 
 def _add_free_nodes(control: Any, nodes: Any, first: int) -> None:

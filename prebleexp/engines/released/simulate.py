@@ -82,7 +82,9 @@ def _advance(
         request, now = int(control.request), float(control.now)
         if status == loop.DONE:
             sim.totals.peak_kv_tokens = sim.seen.gpus.kv_tokens - sim.gpus.least_kv_free
-            return outcome.collected(sim.seen.requests, sim.made, sim.totals, sim.seen.sent, float(control.clock))
+            return outcome.outcome(
+                outcome.Ended(sim.seen.requests, sim.made, sim.totals, sim.seen.sent, float(control.clock), False)
+            )
         on_pause()
         if status == loop.NEEDS_NODES:
             gpu = sim.gpus[control.gpu]

@@ -67,7 +67,7 @@ def with_more(mine: Engines, wanted: int) -> Engines:
 
 
 def _tree(gpus: int, requests: int) -> Tree:
-    rows = gpus + min(8 * requests, 1 << 16)
+    rows = max(gpus, min(gpus + 8 * requests, 1 << 16))
     control, nodes = records(1, STORE)[0], records(rows, NODE)
     control.made = control.nodes = gpus
     control.free_node = NONE

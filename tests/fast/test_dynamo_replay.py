@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from prebleexp.sim.records import NONE
 from prebleexp.sim.types import State, Workload
 from tests.dynamo_recordings import served
 from tests.fast.test_interpreted import digest, interpreted
-from tests.recordings import ROOT
 from tests.sampled import examples
 from tests.splitwise_recordings import stream
 
@@ -215,19 +213,6 @@ def test_wrong_combinations_get_one_line(given: str, message: str) -> None:
         configure.cells(["engine=dynamo_replay", *given.split()])
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
-
-
-def test_reports_are_always_fresh() -> None:
-    with pytest.raises(InvalidInput, match=r"^reports_ms=50 is not valid with engine=dynamo_replay; it must be 0$"):
-        prebleexp.run(engine="dynamo_replay", gpus=2, rps=2, duration_s=1, reports_ms=50, cache_dir=None)
-
-
-def test_the_defaults_that_stand_for_what_it_brings_are_those_of_the_configuration() -> None:
-    text = (ROOT / "conf" / "config.yaml").read_text(encoding="utf-8")
-    defaults = {
-        group: name for one in yaml.safe_load(text)["defaults"] if isinstance(one, dict) for group, name in one.items()
-    }
-    assert {group: defaults[group] for group in DynamoReplay.brings} == DynamoReplay.brings
 
 
 def test_a_run_says_its_own_router_and_step_times() -> None:

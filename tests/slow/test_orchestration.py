@@ -66,6 +66,7 @@ def test_a_thousand_cells(tmp_path: Path) -> None:
     assert cpu < 2.5 * slowness()
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_ten_thousand_cached_cells(tmp_path: Path) -> None:
     sweep(tmp_path, "seed=range(0,100)")

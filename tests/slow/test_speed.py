@@ -79,6 +79,7 @@ def test_dynamo_replay_simulates_20_000_requests_per_cpu_second(slowness: float)
     assert row["requests_per_cpu_second"] * slowness >= 20_000
 
 
+@pytest.mark.nightly
 def test_a_decision_costs_no_more_than_linearly_in_gpus_and_the_same_however_many_requests_there_were() -> None:
     """From 8 to 256 GPUs at most 32 times as much; from a full window of requests to four times as many, the same but
     for what no longer fits the processor's caches."""
@@ -128,6 +129,7 @@ def prebleexp(folder: Path, *arguments: str) -> tuple[float, str]:
     return time.perf_counter() - start, done.stderr
 
 
+@pytest.mark.nightly
 def test_the_paper_takes_less_than_three_minutes_and_from_the_cache_five_seconds(
     tmp_path: Path, slowness: float
 ) -> None:
@@ -152,7 +154,7 @@ PLAN = (
 )
 
 
-@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_plan_of_three_policies_takes_a_minute_and_again_two_seconds(
     tmp_path: Path, slowness: float, traced: bool
 ) -> None:

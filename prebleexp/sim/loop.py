@@ -35,6 +35,9 @@ from prebleexp.sim.world import EXAMPLE
 # Why the loop returned, beside what `serve` answers
 NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED = range(4, 9)
 
+WAITING_AN_EVENT = 64
+"""requests that wait on a GPU whose step begins take about as long as an event: an engine may look at all of them"""
+
 NODES_A_STEP = 6
 """cache nodes that a request takes at most while its GPU begins and ends a step: a match makes one, an insert two"""
 
@@ -146,8 +149,9 @@ def advance(world: World) -> int:
         if control.starting != NONE:
             g, control.starting = control.starting, NONE
             _begin(world, g)
+            left -= world.live[g].queued // WAITING_AN_EVENT
             continue
-        if left == 0:
+        if left <= 0:
             return PAUSED
         left -= 1
         time = _next_time(world)

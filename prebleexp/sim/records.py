@@ -282,7 +282,7 @@ class Rules(NamedTuple):
     reports_s: float
     """between two reports of the GPUs; 0: what routers see of them is what is"""
     pause: int
-    """events after which to return for a moment, so that Python can look at signals"""
+    """events, or what takes as long, after which to return for a moment, so that Python can look at signals"""
     mean_window_s: float
     """over which the mean length of finished outputs is what is expected of the next; 0: what is expected is known
     from the start"""

@@ -23,7 +23,7 @@ from prebleexp.sim.world import EXAMPLE
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
-"""events between two looks at signals: some milliseconds, or a second where many thousands of requests wait"""
+"""events between two looks at signals: some milliseconds"""
 
 WORLD = EXAMPLE.type
 _SUBJECT = (int64, float64)

@@ -14,6 +14,8 @@ import numpy as np
 
 from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
+from prebleexp.faults.base import Event, Faults
+from prebleexp.faults.timeline import Timeline
 from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.preble import PrebleFit
 from prebleexp.lengths.base import Lengths
@@ -42,6 +44,16 @@ MODEL = PrebleFit(
 )
 
 UNKNOWN = Lengths()
+LOST = Timeline(
+    detect_ms=100,
+    happen=(
+        *(Event(1.0, 0, "down"), Event(1.2, 1, "down"), Event(1.6, 0, "up"), Event(1.7, 1, "up")),
+        *(Event(2.0, 2, "drain"), Event(2.3, 0, "down"), Event(2.35, 0, "up"), Event(2.6, 2, "up")),
+        *(Event(3.0, 2, "down"), Event(3.1, 0, "down"), Event(3.2, 1, "down")),
+        *(Event(3.6, 1, "up"), Event(3.7, 2, "up"), Event(4.0, 0, "up")),
+    ),
+)
+"""of 3 GPUs: two are lost, one is drained, one is back before anybody notices, and then all are lost"""
 
 
 def stream(seed: int = 0, requests: int = 160, seconds: float = 4.0, groups: int = 6) -> Workload:
@@ -67,8 +79,9 @@ def serve(
     workload: Workload,
     hardware: Hardware = MODEL,
     lengths: Lengths = UNKNOWN,
+    faults: Faults | None = None,
 ) -> Outcome:
-    """All of it. Of output lengths nothing is known, unless `lengths` says so."""
+    """All of it. Of output lengths nothing is known, unless `lengths` says so, and nothing happens to GPUs."""
     return simulate(
         workload,
         gpus=gpus,
@@ -80,13 +93,15 @@ def serve(
         duration_s=10.0,
         horizon="drain",
         seed=1,
+        faults=faults,
     )
 
 
 # ---------------------------------------------------------------- policies
 def check_policy(policy: Policy) -> None:
     """Frozen and able to travel; legal answers on 1 to 300 GPUs, with ample and with scarce memory; the same bytes
-    again, and as plain Python; and nothing it does depends on what has not happened yet."""
+    again, and as plain Python; nothing it does depends on what has not happened yet; and requests that are lost with
+    their GPU can be routed again."""
     check_frozen(policy)
     workload = stream()
     for gpus in GPUS:
@@ -101,6 +116,7 @@ def check_policy(policy: Policy) -> None:
                 _same(made, serve(interpreted(policy), engine, gpus, workload, hardware), f"{where}: as plain Python")
     for engine in ENGINES:
         check_causal(policy, engine)
+    check_losses(policy)
 
 
 def interpreted(policy: Policy) -> Policy:
@@ -134,6 +150,18 @@ def check_causal(policy: Policy, engine: Engine, gpus: int = 4) -> None:
             f"{type(policy).__name__} on {type(engine).__name__}: request {wrong[0]} goes to another GPU if outputs "
             f"that had not ended at {moment:g} s are longer: something told it before"
         )
+
+
+def check_losses(policy: Policy) -> None:
+    """Asked again about requests that were lost with their GPU, after it has heard that they are finished, it answers
+    until all are served; the same as plain Python."""
+    workload, name = stream(seed=4), type(policy).__name__
+    hardware = dataclasses.replace(MODEL, kv_tokens=min(KV_TOKENS))
+    made = serve(policy, ENGINES[1], 3, workload, hardware, faults=LOST)
+    ended = np.isin(made.state, (State.FINISHED, State.REFUSED))
+    assert ended.all(), f"{name}, whose GPUs are lost: {int((~ended).sum())} of {len(made)} requests were never served"
+    assert made.losses.any(), f"{name}, whose GPUs are lost: nothing is lost"
+    _same(made, serve(interpreted(policy), ENGINES[1], 3, workload, hardware, faults=LOST), f"{name}: as plain Python")
 
 
 # ---------------------------------------------------------------- engines, costs, workloads

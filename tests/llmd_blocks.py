@@ -35,6 +35,11 @@ class Believed:
         self.lru: OrderedDict[Block, None] = OrderedDict()
         self.known: set[Block] = set()
 
+    def forget(self) -> None:
+        """It is lost."""
+        self.lru.clear()
+        self.known.clear()
+
     def put(self, blocks: list[Block]) -> None:
         for block in blocks:
             self.lru[block] = None

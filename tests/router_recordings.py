@@ -154,6 +154,9 @@ class Driven:
         sent.tokens -= self.requests[request].prompt_tokens
         self._tell("finished", request, now)
 
+    def changed(self, gpu: int, now: float) -> None:
+        self._tell("changed", gpu, now)
+
     def stored(self, request: int, gpu: int, tokens: int, now: float) -> None:
         self._tell("stored", request, gpu, tokens, now)
 

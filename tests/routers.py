@@ -95,6 +95,16 @@ class Router:
         row.ttft_s, row.latency_s, row.output_seen = ttft_s, ttft_s + tpot_s, 1
         self.policy.finished(*self.handles, request, now)
 
+    def lose(self, gpu: int, now: float) -> None:
+        """The GPU is lost, which ends its requests, and comes back."""
+        for request in [one for one in self.unfinished if self.requests[one].gpu == gpu]:
+            self.unfinished.remove(request)
+            self.sent[gpu].outstanding -= 1
+            self.requests[request].output_seen = 0
+            self.policy.finished(*self.handles, request, now)
+        for _ in range(2 if hasattr(self.policy, "changed") else 0):
+            self.policy.changed(*self.handles, gpu, now)
+
     def evicted(self, request: int, gpu: int, tokens: int, now: float = 0.0) -> None:
         if hasattr(self.policy, "evicted"):
             self.policy.evicted(*self.handles, request, gpu, tokens, now)

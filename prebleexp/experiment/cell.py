@@ -84,12 +84,6 @@ class Cell:
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no faults; take another engine, or faults=none")
-        if not self.faults.changes_nothing and self.faults.retries and not self.policy.routes_again:
-            name = self.names.get("policy", type(self.policy).__name__)
-            raise InvalidInput(
-                f"faults.on_loss=retry is not valid with policy={name}, which may route a request only once; take "
-                "faults.on_loss=fail, or a policy with routes_again, such as lor"
-            )
         for group, usual in self.engine.brings.items():
             given, engine = self.names.get(group, usual), self.names.get("engine", type(self.engine).__name__)
             require(given == usual, group, given, f"{usual} with engine={engine}, which has its own")

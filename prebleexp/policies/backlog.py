@@ -9,7 +9,7 @@ import numpy as np
 from prebleexp.policies import prefix_records
 from prebleexp.policies.base import Policy
 from prebleexp.policies.prefix_records import Tree
-from prebleexp.policies.prefix_tree import fill_held, find_link, insert, lost_link, serve, units
+from prebleexp.policies.prefix_tree import fill_held, find_link, insert, lost_link, serve, serve_nothing, units
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, NONE, View
 from prebleexp.sim.types import Setup, records
@@ -123,3 +123,6 @@ class Balancing(Policy):
 
     def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         evicted(mine, request, gpu, tokens)
+
+    def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
+        serve_nothing(mine.tree, gpu)

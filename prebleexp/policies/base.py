@@ -36,7 +36,9 @@ class Policy(Part):
 
     `route(self, mine, view, request, now) -> int` answers with one of `view.candidates`, or with `HOLD` (ask again when
     something ends), or `REFUSE` (it is not served). `mine` is what `start` returned, `view` a
-    `prebleexp.sim.records.View`, `request` the row of `view.requests` that arrives, `now` seconds.
+    `prebleexp.sim.records.View`, `request` the row of `view.requests` that arrives, `now` seconds. A request that is
+    lost with its GPU comes to `route` again, after `finished`, as a new one would (faults.on_loss=retry): there may be
+    more decisions than requests.
 
     A class may also have, and is then told:
 
@@ -59,9 +61,6 @@ class Policy(Part):
     """
 
     compiled: ClassVar[bool] = True
-    routes_again: ClassVar[bool] = False
-    """whether it may be asked about a request again after `finished`, because its GPU was lost (faults.on_loss=retry):
-    what it remembers of requests must not assume that each was routed once"""
     reports_ms: ClassVar[float] = 0.0
     """how often it hears of queues, batches and memory of the GPUs, unless `reports_ms=` says otherwise; 0: it sees
     them as they are"""

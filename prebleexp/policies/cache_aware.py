@@ -20,7 +20,9 @@ from prebleexp.sim.types import Setup
 
 @dataclass(frozen=True)
 class CacheAware(Policy):
-    """A policy that remembers a tree of the prompts it has routed, and does without it while loads are too far apart.
+    """A policy that remembers a tree of the prompts it has routed, and does without it while loads are too far apart. A
+    GPU that is lost, or back, is a worker that is removed, or added: it has nothing in the tree. (SGLang's gateway does
+    so with workers that are deregistered; those that only fail their health check keep what they have.)
 
     Raises InvalidInput, naming the field, for shares outside 0 to 1 and numbers below those named.
     """
@@ -50,6 +52,9 @@ class CacheAware(Policy):
 
     def with_more_room(self, mine: Any, view: View, request: int) -> StampedTree:
         return stamped_tree.with_more_room(mine, view, request)
+
+    def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
+        stamped_tree.forget_all(mine, gpu)
 
 
 @compiled

@@ -9,6 +9,7 @@ from typing import Any
 from prebleexp.checks import flag, is_number, one_of, positive, require
 from prebleexp.policies.base import Policy, tuned
 from prebleexp.policies.e2_as_described import holdings, rules
+from prebleexp.policies.e2_as_described.losing import forget_all
 from prebleexp.policies.e2_as_described.memory import Memory, Settings, lacks_room, memory, with_more_room
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
@@ -22,7 +23,8 @@ class E2(Policy):
 
     A request of which more than half is cached goes to the least loaded of the GPUs that hold the longest match, any
     other to the least loaded of all. The load is L + M + P: the window's work, what must be evicted, and what the
-    request itself costs. PREBLE has lengths=mean, the length-aware version lengths=oracle or a prediction.
+    request itself costs. PREBLE has lengths=mean, the length-aware version lengths=oracle or a prediction. The papers
+    lose no GPUs: of one that is lost, or back, it is forgotten here what it held and which prefixes it serves.
 
     Raises InvalidInput, naming the field, for thresholds below 1 and shares that are none.
     """
@@ -80,3 +82,6 @@ class E2(Policy):
 
     def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         holdings.evicted(mine, view, request, gpu, tokens)
+
+    def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
+        forget_all(mine, gpu)

@@ -20,7 +20,8 @@ class ReleasedE2(Policy):
     """Exploit, hit-rate explore or explore, then rebalance, request by request as the released code does.
 
     With lengths=max it is PREBLE's, with lengths=oracle the length-aware fork's. Candidates are taken in ascending
-    order, as Python's sets have them up to 8 GPUs; beyond 8, sets that collide would be in another.
+    order, as Python's sets have them up to 8 GPUs; beyond 8, sets that collide would be in another. It does not know
+    that GPUs are lost: it never sends requests to one while that is, and believes in what it held when it is back.
     """
 
     quirks: tuple[str, ...] = QUIRKS

@@ -16,7 +16,6 @@ GPU_BITS, MOST = 20, (1 << 63) - 1
 class LeastOutstanding(Policy):
     """The GPU with the fewest requests that were sent to it and are not finished; the first of several."""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:

@@ -161,6 +161,21 @@ def forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) 
         segment = agreed if end == depth else agreed - 1
 
 
+@compiled
+def forget_all(index: PrefixIndex, gpu: int) -> None:
+    """The GPU holds nothing any more: it is gone, or it is back."""
+    bit = np.int64(1) << np.int64(gpu & 63)
+    for node in range(1, index.room[0]):
+        index.holders[node, gpu >> 6] &= ~bit
+    index.held[gpu] = 0
+    for first in index.begins:  # all nodes stand on one of these, or behind it within its last segment
+        node = int(first)
+        while node != 0:
+            behind = int(index.nodes[node].rest)
+            _absorb(index, node, behind)
+            node = behind
+
+
 # ---------------------------------------------------------------- contexts
 @compiled
 def _segments(row: Any) -> int:

@@ -104,6 +104,16 @@ def serve(tree: Any, node: int, gpu: int) -> int:
 
 
 @compiled
+def serve_nothing(tree: Any, gpu: int) -> None:
+    """Let `gpu` serve no node any more: it is gone, or it is back."""
+    for link in range(1, tree.control.rows):
+        record = tree.rows[link]
+        if record.gpu == gpu and record.serves:
+            record.serves = 0
+            tree.rows[node_of(tree, link)].serving -= 1
+
+
+@compiled
 def serves(tree: Any, node: int, gpu: int) -> bool:
     link = find_link(tree, node, gpu)
     return link != NONE and tree.rows[link].serves == 1

@@ -25,7 +25,6 @@ class Random(Policy):
     seed: int | None = None
     """None: the run's seed"""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prebleexp.errors import InvalidInput
-from prebleexp.policies.base import Policy
+from prebleexp.policies.base import HOLD, Policy
+from prebleexp.policies.candidates import is_candidate
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Longs, Setup
 
@@ -20,6 +21,7 @@ from prebleexp.sim.types import Longs, Setup
 @dataclass(frozen=True)
 class Replay(Policy):
     """Request i goes to the i-th GPU of a file: column `gpu` of an .npz recording or of a run's requests as Parquet.
+    While that GPU is known to be lost, or drained, it waits.
 
     Raises InvalidInput, naming the file, if it cannot be read, has no such column, or is too short for the workload.
     """
@@ -48,7 +50,10 @@ class Replay(Policy):
         return assignments
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        return mine[request]
+        gpu = mine[request]
+        if 0 <= gpu < len(view.sent) and not is_candidate(view.candidates, gpu):
+            return HOLD
+        return gpu
 
     def assignments(self) -> Longs:
         """(n,) GPUs; -1 where the recording ended before the request was sent."""

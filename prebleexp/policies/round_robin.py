@@ -16,7 +16,6 @@ from prebleexp.sim.types import Longs, Setup
 class RoundRobin(Policy):
     """GPU 0, 1, 2 … in turn."""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> Longs:

@@ -50,8 +50,6 @@ class Router(Protocol):
     @property
     def reads_lengths(self) -> bool: ...
     @property
-    def routes_again(self) -> bool: ...
-    @property
     def follows_running(self) -> bool: ...
     def start(self, setup: Setup) -> Any: ...
 
@@ -155,8 +153,6 @@ def simulate(
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
     if len(timeline) and not engine.loses:
         raise InvalidInput(f"engine {type(engine).__name__} has no lose, and GPUs have faults")
-    if len(timeline) and faults is not None and faults.retries and not policy.routes_again:
-        raise InvalidInput(f"policy {type(policy).__name__} has no routes_again, and lost requests are routed again")
     changes = (timeline, faults is not None and faults.retries)
     given = Given(
         workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prebleexp.policies.base import Policy
-from prebleexp.policies.production_stack.arrivals import Arrivals, arrivals, arrived, fewest
+from prebleexp.policies.production_stack.arrivals import Arrivals, arrivals, arrived, fewest, lacks_room, with_more_room
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
 from prebleexp.testing import check_policy
@@ -28,6 +28,12 @@ class Fewest(Policy):
 
     def start(self, setup: Setup) -> Arrivals:
         return arrivals(setup, WINDOW_S)
+
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return lacks_room(mine)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Arrivals:
+        return with_more_room(getattr(mine, "value", mine))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         gpu = fewest(mine, view, now)

@@ -196,6 +196,12 @@ class Model:
                 del next(node for node in leaves if node.stamps[gpu] == stalest[0]).stamps[gpu]
         self.nodes = [node for node in self.nodes if node.stamps]
 
+    def forget(self, gpu: int) -> None:
+        """It is lost."""
+        for node in self.nodes:
+            node.stamps.pop(gpu, None)
+        self.nodes = [node for node in self.nodes if node.stamps]
+
     def stamps(self, gpu: int) -> dict[int, int]:
         """By the last segment of a node."""
         return {node.edge[-1]: node.stamps[gpu] for node in self.nodes if gpu in node.stamps}
@@ -229,8 +235,9 @@ def home_of(tree: Any, segment: int) -> int:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> tuple[Workload, int, dict[str, Any], list[tuple[float, list[int], list[int]]]]:
-    """Prompts that branch a lot, in a tree that has room for few; what is outstanding and who may be asked."""
+def stories(draw: st.DrawFn) -> tuple[Workload, int, dict[str, Any], list[tuple[float, list[int], list[int], int]]]:
+    """Prompts that branch a lot, in a tree that has room for few; what is outstanding, who may be asked, and
+    who was lost before."""
     n, gpus = draw(st.integers(1, 40)), draw(st.sampled_from([1, 2, 5]))
     prompts = draw(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=n, max_size=n))
     given = {
@@ -243,7 +250,8 @@ def stories(draw: st.DrawFn) -> tuple[Workload, int, dict[str, Any], list[tuple[
     loads = st.lists(st.integers(0, 4), min_size=gpus, max_size=gpus)
     every = st.just(list(range(gpus)))
     some = st.sets(st.integers(0, gpus - 1), min_size=1).map(sorted)
-    steps = st.tuples(st.sampled_from([0.0, 0.1, 1.0, 7.0]), loads, every | some)
+    lost = st.sampled_from([NONE] * 4 * gpus + list(range(gpus)))
+    steps = st.tuples(st.sampled_from([0.0, 0.1, 1.0, 7.0]), loads, every | some, lost)
     return workload_of(prompts, [0.0] * n, [1] * n, 1), gpus, given, draw(st.lists(steps, min_size=n, max_size=n))
 
 
@@ -255,8 +263,11 @@ def test_it_decides_and_evicts_as_the_plain_model(kind: type[CacheAware], story:
     policy = kind(**given_)
     driven, model, now = Driven(policy, workload, gpus), Model(policy, workload, gpus), 0.0
     most = (policy.max_tree_size - 6) / 8 if kind is VLLMCacheAware else policy.max_tree_size / 4  # type: ignore[attr-defined]
-    for request, (passed, loads, candidates) in enumerate(steps):
+    for request, (passed, loads, candidates, lost) in enumerate(steps):
         now += passed
+        if lost != NONE:
+            driven.changed(lost, now)
+            model.forget(lost)
         driven.sent.outstanding = loads
         driven.offers(candidates)
         made = driven.decide(request, now)

@@ -150,10 +150,10 @@ def test_what_has_expired_comes_back() -> None:
     for row in range(200):
         send(driven, row, row % 3, float(row))
         driven.finished(row, row + 0.5)
-    nodes, _, links, _ = driven.mine.routed.room
+    nodes, _, links, _ = driven.mine.routed.sets.room
     assert nodes <= 1 + 2 * 4
     assert links <= 1 + 2 * 4
-    assert driven.mine.routed.weights.sum() == 3 * 5 * BLOCK
+    assert driven.mine.routed.sets.weights.sum() == 3 * 5 * BLOCK
     assert driven.mine.active.weights.sum() == 0
     assert driven.mine.prefill.sum() == 0
 

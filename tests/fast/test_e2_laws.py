@@ -134,15 +134,16 @@ def test_growing_room_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch
 
 
 # ---------------------------------------------------------------- a policy by itself
+WORDS = [*("route", "finish", "evict", "shrink") * 3, *("route",) * 2, "lose"]
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from(["route", "route", "finish", "evict", "shrink"]), st.integers(0, 99), st.floats(0, 0.6)),
+    st.tuples(st.sampled_from(WORDS), st.integers(0, 99), st.floats(0, 0.6)),
     min_size=20,
     max_size=120,
 )
 
 
 def act(router: Router, actions: list[tuple[str, int, float]]) -> float:
-    """Route, finish and evict as told, as far as that makes sense; returns the time at the end."""
+    """Route, finish, evict and lose as told, as far as that makes sense; returns the time at the end."""
     now, gpus = 0.0, len(router.gpus)
     for what, number, pause in actions:
         now += pause
@@ -156,6 +157,8 @@ def act(router: Router, actions: list[tuple[str, int, float]]) -> float:
             request = number % len(router.routed)
             tokens = int(router.requests[request].prompt_tokens) * (number % 4) // 4
             router.evicted(request, router.routed[request], tokens, now)
+        elif what == "lose":
+            router.lose(number % gpus, now)
         elif what == "shrink":
             gpu = router.gpus[number % gpus]
             outstanding = router.sent[number % gpus].outstanding
@@ -180,7 +183,7 @@ def test_such_actions_redirect_replicate_evict_and_forget() -> None:
     rng = np.random.default_rng(0)
     happened: Counter[str] = Counter()
     for seed in range(20):
-        words = rng.choice(["route", "route", "finish", "evict", "shrink"], 150)
+        words = rng.choice(WORDS, 150)
         actions = [(str(word), int(rng.integers(100)), float(rng.uniform(0, 0.3))) for word in words]
         router, _ = made("e2_total", seed % 10, 6, actions)
         mine, tree = router.memory, router.memory.tree

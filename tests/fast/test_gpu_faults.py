@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from prebleexp.launch import configs, from_cache
 from prebleexp.launch.configure import cells
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
+from prebleexp.policies.e2 import E2
+from prebleexp.policies.replay import Replay
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
@@ -319,29 +322,77 @@ def test_no_router_chooses_a_gpu_that_it_knows_to_be_down(policy: str) -> None:
     assert np.isin(made.state, (FINISHED, LOST, State.REFUSED, *gone)).all()
 
 
-AGAIN = (
-    "lor",
-    "random",
-    "round_robin",
-    "sglang_power_of_two",
-    "vllm_power_of_two",
-    "kubeai_least_load",
-    "blis_least_loaded",
-)
-
-
-@pytest.mark.parametrize("policy", AGAIN)
-def test_routers_that_may_route_again_do(policy: str) -> None:
-    cell = of(policy)
+@pytest.mark.parametrize("policy", sampled(POLICIES, 6))
+def test_every_router_routes_again_what_is_lost(policy: str) -> None:
+    cell = of(policy, "faults.detect_ms=300")
     made = simulate_cell(cell, workload := draw(cell))
     accounted(workload, made)
     assert made.losses.sum() > 0
     assert (made.state == FINISHED).all()
 
 
-def test_routers_that_may_not_say_so() -> None:
-    with pytest.raises(InvalidInput, match="on_loss=retry is not valid with policy=e2, which may"):
-        of("e2")
+def test_a_recording_waits_for_its_gpu(tmp_path: Path) -> None:
+    np.savez(tmp_path / "gpu.npz", gpu=np.array([0, 1, 0]))
+    faults = happens((0.0625, 0, "down"), (1.0, 0, "up"))
+    made = run(alike([0.0, 0.25, 0.5], 16, 1), faults, policy=Replay(str(tmp_path / "gpu.npz")))
+    assert made.gpu.tolist() == [0, 1, 0]
+    assert made.finish_s.tolist() == [1.125, 0.375, 1.25]
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(workloads(), timelines(3))
+def test_sums_of_a_window_made_anew_are_those_kept_up_to_date(workload: Workload, faults: Faults) -> None:
+    """Of E2, whose GPUs are lost and whose requests have several turns in the window."""
+    kept = E2(window_s=2)
+    one, other = (run(workload, faults, gpus=3, policy=policy) for policy in (kept, replace(kept, recompute=True)))
+    np.testing.assert_array_equal(one.gpu, other.gpu)
+    np.testing.assert_array_equal(one.finish_s, other.finish_s)
+
+
+# ---------------------------------------------------------------- what is believed of a GPU that is back
+FORGET = {
+    **dict.fromkeys(("blis_weighted", "dynamo_kv", "lbgr", "least_prefill_work", "llmd", "lmetric", "mooncake"), ()),
+    **dict.fromkeys(("lor_tokens", "sglang_cache_aware", "vllm_cache_aware"), ()),
+    "e2": ("policy.rebalance_threshold=null", "policy.replicate_factor=null"),
+    "dynamo_kv by time": ("policy.use_kv_events=false",),
+    "blis_weighted by what was sent": ("policy.scorers={prefix-affinity: 2, load-balance: 1, no-hit-lru: 1}",),
+}
+BELIEVE = dict.fromkeys(("aibrix_prefix_cache", "e2_released", "production_stack_prefixaware"), ())
+
+
+def known_and_new(groups: int = 8, each: int = 5) -> tuple[Workload, Workload]:
+    """Two streams that differ in one thing: whether what comes after 8 s shares its prefixes with what came before."""
+    n = groups * each
+    arrivals = np.concatenate([np.arange(n) / 60, 8 + np.arange(n) / 60])
+    group, own = np.random.default_rng(0).integers(groups, size=2 * n), 100 + np.arange(2 * n)
+    made = []
+    for later in (0, 50):
+        shared = group + later * (np.arange(2 * n) >= n)
+        ids, tokens = np.column_stack([shared, own]).ravel(), np.tile([400, 30], 2 * n)
+        ones = np.ones(2 * n, np.int32)
+        made.append(Workload(arrivals, 430 * ones, 40 * ones, 40 * ones, -ones, 2 * np.arange(2 * n + 1), ids, tokens))
+    return made[0], made[1]
+
+
+def after_all_were_lost(policy: str, *overrides: str) -> list[Any]:
+    """Where both go after 8 s, when three GPUs, all idle, have been lost at 6 s and are back."""
+    events = [(6, g, "down") for g in range(3)] + [(7, g, "up") for g in range(3)]
+    happen = ", ".join(f"{{at_s: {at_s}, gpu: {g}, event: {event}}}" for at_s, g, event in events)
+    given = (f"policy={policy.split()[0]}", "gpus=3", "duration_s=12", "engine=vllm", f"faults.happen=[{happen}]")
+    (cell,) = cells([*given, "faults=timeline", *overrides])
+    return [simulate_cell(cell, workload).gpu[len(workload) // 2 :].tolist() for workload in known_and_new()]
+
+
+@pytest.mark.parametrize(("policy", "overrides"), sampled(FORGET.items(), 3))
+def test_no_prefix_that_is_gone_sends_a_request_to_a_gpu(policy: str, overrides: tuple[str, ...]) -> None:
+    known, new = after_all_were_lost(policy, *overrides)
+    assert known == new
+
+
+@pytest.mark.parametrize("policy", sampled(BELIEVE, 3))
+def test_but_some_routers_go_on_believing(policy: str) -> None:
+    known, new = after_all_were_lost(policy)
+    assert known != new
 
 
 @pytest.mark.parametrize("option", ["none", "timeline", "rates"])

@@ -244,18 +244,28 @@ def test_it_assigns_as_the_wheel_was_seen_to(mode: str, letters: str) -> None:
         assert all(agree) == (other == mode or (mode, letters) == ("min_load", ""))
 
 
-def test_a_session_that_moves_takes_its_place_with_it() -> None:
-    """It has an unfinished request on GPU 0 when it is forgotten and goes to GPU 1; that one's end is no news."""
+def test_a_session_that_moves_counts_where_it_was_until_its_request_ends() -> None:
+    """It has an unfinished request on GPU 0 when it is forgotten and goes to GPU 1."""
     router = driven(SGLangManual("min_load", max_idle_secs=1, eviction_interval_secs=1), [0, 0], 2)
     router.sent.outstanding[1] = 1
     assert send(router, 0, 0.0) == 0
     router.sent.outstanding[:] = [5, 0]
     assert send(router, 1, 7.0) == 1
-    assert router.mine.groups.tolist() == [0, 1]
+    assert router.mine.groups.tolist() == [1, 1]
     router.finished(0, 8.0)
     assert router.mine.groups.tolist() == [0, 1]
     router.finished(1, 9.0)
     assert router.mine.groups.tolist() == [0, 0]
+
+
+def test_a_session_goes_back_to_its_first_gpu_and_remembers_two() -> None:
+    router = driven(SGLangManual("min_load"), [0] * 5, 3)
+    offered = [[0], [1], [0, 1, 2], [2], [0, 1, 2]]
+    for request, candidates in enumerate(offered):
+        router.offers(candidates)
+        send(router, request, float(request))
+        router.finished(request, float(request))
+    assert router.requests.gpu.tolist() == [0, 1, 0, 2, 1]
 
 
 def test_power_of_two_goes_by_tokens_in_use_and_waiting() -> None:

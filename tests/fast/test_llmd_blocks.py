@@ -46,6 +46,11 @@ class Both:
         for models in self.models.values():
             models[gpu].put(self.blocks[request])
 
+    def forget(self, gpu: int) -> None:
+        block_index.forget_all(self.index.handle, gpu)
+        for models in self.models.values():
+            models[gpu].forget()
+
     def counted(self, request: int) -> Any:
         block_index.counted(self.index.handle, self._view.handle, request, self._held)
         return self._held.tolist()
@@ -72,26 +77,32 @@ PROMPTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, 
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> tuple[list[Prompt], int, Rules, list[int]]:
-    """Prompts of few segments of few sizes, so that many share some, and few blocks a GPU."""
+def streams(draw: st.DrawFn) -> tuple[list[Prompt], int, Rules, list[tuple[int, int]]]:
+    """Prompts of few segments of few sizes, so that many share some, and few blocks a GPU; where each goes, and which
+    GPU is lost after it, -1: none."""
     sizes = draw(st.lists(SIZES, min_size=9, max_size=9))
     drawn = draw(st.lists(PROMPTS, min_size=1, max_size=40))
     prompts: list[Prompt] = [[(3 * a + b, sizes[3 * a + b]) for a, b in path] for path in drawn]
     gpus = draw(st.integers(1, 4))
     most = draw(st.sampled_from([3, 7, 2**31 - 1]))
     rules = Rules(draw(st.sampled_from([1, 2, 3, 4, 8])), most, draw(st.booleans()), draw(st.integers(1, 14)))
-    to = draw(st.lists(st.integers(0, gpus - 1), min_size=len(prompts), max_size=len(prompts)))
+    lost = st.sampled_from([-1] * 5 * gpus + list(range(gpus)))
+    to = draw(st.lists(st.tuples(st.integers(0, gpus - 1), lost), min_size=len(prompts), max_size=len(prompts)))
     return prompts, gpus, rules, to
 
 
 @settings(max_examples=examples(400), deadline=None)
 @given(streams())
-def test_it_believes_what_one_that_keeps_every_block_does(stream: tuple[list[Prompt], int, Rules, list[int]]) -> None:
+def test_it_believes_what_one_that_keeps_every_block_does(
+    stream: tuple[list[Prompt], int, Rules, list[tuple[int, int]]],
+) -> None:
     """After every prompt, of every prompt."""
     prompts, gpus, rules, to = stream
     both = Both(prompts, gpus, rules)
-    for request, gpu in enumerate(to):
+    for request, (gpu, lost) in enumerate(to):
         both.put(request, gpu)
+        if lost >= 0:
+            both.forget(lost)
         for other in range(len(prompts)):
             both.check(other)
 

@@ -69,7 +69,6 @@ class Watcher(Policy):
     outstanding: int = 0
     refuses: int = 0
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> Notes:

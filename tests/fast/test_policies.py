@@ -32,10 +32,11 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, State
+from prebleexp.testing import check_losses
 from tests.fast.test_engines import HOST, PLAIN, own, stream
 from tests.fast.test_laws import assert_same, interpreted
 from tests.recordings import ROOT
-from tests.sampled import examples
+from tests.sampled import examples, sampled
 from tests.sessions import in_sessions
 
 
@@ -46,7 +47,7 @@ def names(group: str) -> list[str]:
 def cell(policy: str, gpus: int, folder: Path) -> Any:
     given = [f"policy={policy}", f"gpus={gpus}", "rps=20", "duration_s=5"]
     if policy == "replay":
-        np.savez(folder / "recorded.npz", gpu=np.arange(100) % gpus)
+        np.savez(folder / "recorded.npz", gpu=np.arange(160) % gpus)
         given.append(f"policy.path={folder / 'recorded.npz'}")
     return configure.cells(given)[0]
 
@@ -61,6 +62,11 @@ def test_compiled_or_not_a_policy_gives_the_same_bytes(policy: str, gpus: int, t
     assert type(one.policy).compiled
     assert set(made.gpu.tolist()) <= set(range(gpus))
     assert_same(made, again)
+
+
+@pytest.mark.parametrize("policy", sampled(names("policy"), 3))
+def test_a_policy_is_asked_again_about_what_was_lost(policy: str, tmp_path: Path) -> None:
+    check_losses(cell(policy, 3, tmp_path).policy)
 
 
 @pytest.mark.parametrize("policy", names("policy"))
@@ -369,6 +375,29 @@ class Outgrown(Policy):
         mine.rows[mine.used[0]] = request
         mine.used[0] += 1
         return mine.rows[mine.used[0] // 2] % len(view.candidates)
+
+
+class Listed(Outgrown):
+    def route(self, mine: More, view: View, request: int, now: float) -> int:
+        mine.rows[mine.used[0]] = request
+        mine.used[0] += 1
+        return view.candidates[request % len(view.candidates)]
+
+
+class Once(Listed):
+    """A row a request, and no more."""
+
+    def start(self, setup: Setup) -> More:
+        return More(np.zeros(setup.requests, np.int64), np.zeros(1, np.int64))
+
+    def lacks_room(self, mine: More, view: View, request: int) -> int:
+        return 0
+
+
+def test_one_that_has_room_for_each_request_once_is_found_out() -> None:
+    check_losses(Listed())
+    with pytest.raises(PrebleexpError, match=r"policy Once, .*IndexError"):
+        check_losses(Once())
 
 
 @pytest.mark.parametrize("policy", [Nested(), Nested(step=4, share=2.0, backwards=True), Outgrown(), OneByOne()])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prebleexp.policies.prefix_index import forget, insert, longest_match, matches, prefix_index, store
+from prebleexp.policies.prefix_index import forget, forget_all, insert, longest_match, matches, prefix_index, store
 from prebleexp.sim import addresses
 from prebleexp.sim import records as of
 from prebleexp.sim.handles import Block
@@ -56,6 +56,9 @@ class Model:
     def forget(self, request: int, gpu: int, tokens: int) -> None:
         self.held[gpu] -= set(self.context(request)[tokens:])
 
+    def forget_all(self, gpu: int) -> None:
+        self.held[gpu].clear()
+
     def matched(self, request: int, gpu: int) -> int:
         prompt = self.context(request)[: sum(self.tokens[one] for one in self.ids[request])]
         return next((at for at, one in enumerate(prompt) if one not in self.held[gpu]), len(prompt))
@@ -72,15 +75,16 @@ class Model:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> tuple[Workload, int, list[tuple[int, int, bool, float]]]:
-    """Turns whose prompts have the answers of others in them, on caches that store and drop parts of them."""
+def stories(draw: st.DrawFn) -> tuple[Workload, int, list[tuple[int, int, str, float]]]:
+    """Turns whose prompts have the answers of others in them, on caches that store and drop parts of them, or all."""
     n = draw(st.integers(1, 12))
     prompts = draw(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=n, max_size=n))
     workload = workload_of(prompts, [0.0] * n, [draw(st.integers(1, 40)) for _ in range(n)], 1)
     if draw(st.booleans()):
         workload = with_answers(workload)
     gpus = draw(st.sampled_from([1, 3, 70]))
-    steps = st.tuples(st.integers(0, n - 1), st.integers(0, gpus - 1), st.booleans(), st.floats(0, 1))
+    what = st.sampled_from([*("store", "forget") * 5, "lose"])
+    steps = st.tuples(st.integers(0, n - 1), st.integers(0, gpus - 1), what, st.floats(0, 1))
     return workload, gpus, draw(st.lists(steps, max_size=60))
 
 
@@ -100,14 +104,17 @@ def with_answers(workload: Workload) -> Workload:
 @settings(max_examples=examples(150), deadline=None)
 @given(stories())
 def test_it_holds_what_was_stored_and_not_forgotten(
-    story: tuple[Workload, int, list[tuple[int, int, bool, float]]],
+    story: tuple[Workload, int, list[tuple[int, int, str, float]]],
 ) -> None:
     workload, gpus, steps = story
     index, view = index_of(workload, gpus)
     model = Model(workload, gpus)
-    for request, gpu, stores, share in steps:
+    for request, gpu, what, share in steps:
         tokens = int(share * len(model.context(request)) + 0.5)
-        if stores:
+        if what == "lose":
+            forget_all(index, gpu)
+            model.forget_all(gpu)
+        elif what == "store":
             store(index, view, request, gpu, tokens)
             model.store(request, gpu, tokens)
         elif model.is_leaf(request, gpu, tokens):
@@ -138,6 +145,19 @@ def test_rows_come_back() -> None:
     into = np.zeros(2, np.int64)
     matches(index, view, 0, into)
     assert into.tolist() == [1, whole]
+
+
+def test_rows_come_back_when_gpus_are_lost() -> None:
+    """A long segment of which GPUs hold more and more, and then none anything."""
+    workload = workload_of([[0, 1]], [0.0], [1], 500)
+    index, view = index_of(workload, 3)
+    for tokens in range(1, int(workload.prompt_tokens[0])):
+        for gpu in range(3):
+            store(index, view, 0, gpu, tokens * (gpu + 1) // 3)
+        for gpu in range(3):
+            forget_all(index, gpu)
+        assert index.value.room[0] <= 6
+    assert not index.value.holders.any()
 
 
 @contextmanager

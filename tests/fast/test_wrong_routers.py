@@ -19,7 +19,7 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.production_stack.session import ProductionStackSession
 from prebleexp.policies.ring import UNBOUNDED, OnRing, bound, clockwise, places, ring
 from prebleexp.policies.sglang.consistent_hashing import SGLangConsistentHashing
-from prebleexp.policies.sglang.manual import SGLangManual, assigned, move
+from prebleexp.policies.sglang.manual import SGLangManual, assigned, keep
 from prebleexp.policies.vllm.consistent_hash import VLLMConsistentHash
 from prebleexp.policies.vllm.dplb import Client, VLLMDataParallel, count, hear, least_score
 from prebleexp.policies.vllm.furc import furc
@@ -54,8 +54,9 @@ class Forgetful(SGLangManual):
     """Assigns every request of a session anew."""
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        gpu = assigned(mine, view)
-        move(mine, mine.sessions[view.requests[request].session], gpu)
+        gpu, session = assigned(mine, view), view.requests[request].session
+        keep(mine.sessions[session], gpu)
+        mine.unfinished[session, gpu] += 1
         return gpu
 
 

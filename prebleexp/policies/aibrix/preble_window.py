@@ -12,6 +12,7 @@ import numpy as np
 
 from prebleexp.policies import prefix_records
 from prebleexp.policies.aibrix.preble_cost import Fit, prefill_s
+from prebleexp.policies.growing import longer
 from prebleexp.policies.prefix_records import Tree
 from prebleexp.policies.prefix_tree import insert, own_tokens, remove_leaf
 from prebleexp.sim.compiled import compiled
@@ -50,9 +51,9 @@ class Window(NamedTuple):
     """of a node in the window, however many requests end there"""
     fit: Fit
     routed_s: Any
-    """(requests,) when each was routed, in order, …"""
+    """(decisions,) when each was made, in order; room for one a request at first; …"""
     node: Any
-    """… and the node in which it ends"""
+    """… and the node in which its prompt ends"""
     ends: Any
     """(2,) the first of them that is in the window, and the next to come"""
     load: Any
@@ -77,6 +78,18 @@ def window(setup: Setup, window_s: float, decoding_length: int, fit: Fit) -> Win
         np.zeros(setup.gpus, np.int64),
         np.zeros(setup.gpus, np.int64),
     )
+
+
+# ---------------------------------------------------------------- room
+@compiled
+def lacks_room(mine: Window) -> int:
+    """Whether there is none for one more decision. There always is for its nodes: a prompt that comes again makes those
+    that it made before."""
+    return int(mine.ends[1] == len(mine.routed_s))
+
+
+def with_more_room(mine: Window) -> Window:
+    return mine._replace(routed_s=longer(mine.routed_s), node=longer(mine.node))
 
 
 # ---------------------------------------------------------------- routing

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from prebleexp.checks import is_integer, is_number, one_of, require
+from prebleexp.policies.aibrix import preble_window
 from prebleexp.policies.aibrix.imbalance import choose, spread
 from prebleexp.policies.aibrix.preble_cost import FITS
 from prebleexp.policies.aibrix.preble_window import UNUSED_S, Window, expire, send, take_up, window
@@ -32,7 +33,8 @@ class PrefixCachePreble(Policy):
 
     Of a request of which more than half is in the tree: the GPUs of the deepest node that has any, of these the one
     with the fewest requests in the window that end in nodes which it was sent; any of equals. Else the GPU for which
-    these nodes cost least, the first of equals. If requests are too far apart, only the least loaded GPUs count.
+    these nodes cost least, the first of equals. If requests are too far apart, only the least loaded GPUs count. Of a
+    GPU that is lost nothing is forgotten, as there of a pod that comes back by its name.
 
     Source: AIBrix, near commit e3e10f9e4, `prefix-cache-preble`, and its tree. Read, not run: all of it is unproven. In
     particular how nodes go together (here the deepest first) and who of equals is taken depend on the order of hash
@@ -64,6 +66,13 @@ class PrefixCachePreble(Policy):
     def start(self, setup: Setup) -> Remembered:
         made = window(setup, 60.0 * self.sliding_window_period, self.decoding_length, FITS[self.target_gpu])
         return Remembered(made, np.zeros(-(-setup.gpus // 64), np.int64), generator(setup.seed))
+
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return preble_window.lacks_room(mine.window)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Remembered:
+        value: Remembered = getattr(mine, "value", mine)
+        return value._replace(window=preble_window.with_more_room(value.window))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         expire(mine.window, view, now)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.policies.growing import longer
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import SEGMENTS, View
 from prebleexp.sim.types import Setup, records
@@ -62,8 +63,8 @@ class Table(NamedTuple):
 
 
 def table(setup: Setup, block: int, most: int, unused_s: float, interval_s: float) -> Table:
-    """An empty one. A prompt's segment makes one run at most, and a run has a block at least."""
-    rows = min(most, len(setup.workload.segment_ids)) + 2
+    """An empty one. Each time that a prompt is put, a segment makes one run at most, and a run has a block at least."""
+    rows = len(setup.workload.segment_ids) + 2
     control = records(1, CONTROL)[0]
     control.runs = 1
     return Table(
@@ -76,6 +77,21 @@ def table(setup: Setup, block: int, most: int, unused_s: float, interval_s: floa
         np.zeros((rows, -(-setup.gpus // 64)), np.int64),
         np.zeros(setup.segment_ids, np.int32),
     )
+
+
+@compiled
+def lacks_room(table: Table, view: View, request: int) -> int:
+    """Whether putting the prompt may need more runs than there are."""
+    return int(table.control.runs + view.requests[request].segments > len(table.runs))
+
+
+def with_more_room(table: Table, view: Any, request: int) -> Table:
+    runs = table.runs
+    while table.control.runs + view.requests[request].segments > len(runs):
+        runs = longer(runs)
+    holders = np.zeros((len(runs), table.holders.shape[1]), np.int64)
+    holders[: len(table.holders)] = table.holders
+    return table._replace(runs=runs, holders=holders)
 
 
 @compiled

@@ -30,7 +30,6 @@ class BlisLeastLoaded(Policy):
     code.
     """
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
     reports_ms: ClassVar[float] = 50.0
 

@@ -9,8 +9,17 @@ from prebleexp.checks import is_integer, require
 from prebleexp.policies import prefix_index
 from prebleexp.policies.base import Policy
 from prebleexp.policies.llmd import scorers
-from prebleexp.policies.llmd.block_index import BlockIndex, block_index, blocks_of, leading, put
-from prebleexp.policies.llmd.scorers import Prompt, Scores, Weights, add_up, any_of, got_cold
+from prebleexp.policies.llmd.block_index import (
+    BlockIndex,
+    block_index,
+    blocks_of,
+    forget_all,
+    lacks_room,
+    leading,
+    put,
+    with_more_room,
+)
+from prebleexp.policies.llmd.scorers import Prompt, Scores, Weights, add_up, any_of, got_cold, never_cold
 from prebleexp.policies.prefix_index import PrefixIndex
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
@@ -50,7 +59,7 @@ class BlisWeighted(Policy):
 
     Source: inference-sim f90a1e3 (v0.7.15+43); dynamo-llmd-research.md, section 3. Verified, by recordings of its own
     code: all scorers, with and without prefixes. Not there: reports of the cache are not 50 ms old, as those of the
-    load are, but fresh; admission.
+    load are, but fresh; admission. A GPU that is lost, or back, is a new one, of which nothing is believed: a guess.
 
     Raises InvalidInput, naming the field, for scorers that there are not, and numbers out of range.
     """
@@ -78,6 +87,13 @@ class BlisWeighted(Policy):
             any(name in weights for name in REPORTED),
         )
 
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return lacks_room(mine.believed, view, request)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Remembered:
+        value: Remembered = getattr(mine, "value", mine)
+        return value._replace(believed=with_more_room(value.believed, view, request))
+
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         scores, reported, blocks = mine.scores, mine.scores.reported, blocks_of(mine.believed, view, request)
         if mine.reads_believed:
@@ -103,6 +119,11 @@ class BlisWeighted(Policy):
     def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         if mine.reads_reported:
             prefix_index.forget(mine.reported, view, request, gpu, tokens)
+
+    def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
+        forget_all(mine.believed, gpu)
+        prefix_index.forget_all(mine.reported, gpu)
+        never_cold(mine.scores, gpu)
 
 
 @compiled

@@ -12,13 +12,14 @@ from prebleexp.checks import flag, is_integer, is_number, positive, require
 from prebleexp.policies import prefix_index
 from prebleexp.policies.base import HOLD, Policy, tuned
 from prebleexp.policies.choices import any_least
-from prebleexp.policies.dynamo import output_blocks, prompt_sets
+from prebleexp.policies.dynamo import output_blocks, prompt_sets, routed
 from prebleexp.policies.dynamo.output_blocks import OutputBlocks
 from prebleexp.policies.dynamo.prompt_sets import BITS, HALF, PromptSets
+from prebleexp.policies.dynamo.routed import Routed
 from prebleexp.policies.prefix_index import PrefixIndex
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import generator, uniform
-from prebleexp.sim.records import ENTRIES, GPUS, View
+from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
 
 
@@ -45,7 +46,7 @@ class Memory(NamedTuple):
     settings: Settings
     cached: PrefixIndex
     """what the GPUs said they hold"""
-    routed: PromptSets
+    routed: Routed
     """what was sent to them lately, and counts as cached"""
     active: PromptSets
     """the prompts of unfinished requests"""
@@ -61,12 +62,6 @@ class Memory(NamedTuple):
     decode: Any
     """(GPUs,) D': blocks if it got the request in hand"""
     costs: Any
-    order: Any
-    """(requests,) in which they were routed, …"""
-    times: Any
-    """… and when"""
-    ends: Any
-    """(2,) rows of these: the oldest that counts as cached, behind the newest"""
     draws: Any
 
 
@@ -79,7 +74,8 @@ class DynamoKV(Policy):
     compiled scheduler: costs, loads, draws, both indexes, output blocks as they are told. Read, not recorded: predicted
     TTL, when a block of output begins, and that it weighs less as its expected end comes near. Otherwise than there,
     hits are looked up anew whenever a request that waits is asked for, bookings do not expire after an hour, and what
-    has been generated is inferred (see `output_blocks`). Of engine=released it hears no first token and no event.
+    has been generated is inferred (see `output_blocks`). Of engine=released it hears no first token and no event. A GPU
+    that is lost, or back, is taken from the index.
 
     Raises InvalidInput, naming the field.
     """
@@ -155,7 +151,7 @@ class DynamoKV(Policy):
                 self.router_track_active_blocks and self.router_track_output_blocks,
             ),
             cached=prefix_index.prefix_index(setup),
-            routed=prompt_sets.prompt_sets(setup, self.block_size),
+            routed=routed.routed(setup, self.block_size),
             active=prompt_sets.prompt_sets(setup, self.block_size),
             outputs=output_blocks.output_blocks(setup, self.block_size),
             booked=np.zeros(n, np.int64),
@@ -164,11 +160,15 @@ class DynamoKV(Policy):
             computing=computing,
             decode=decode,
             costs=np.zeros(gpus),
-            order=np.zeros(n, np.int32),
-            times=np.zeros(n),
-            ends=np.zeros(2, np.int64),
             draws=generator(setup.seed),
         )
+
+    def lacks_room(self, mine: Memory, view: View, request: int) -> int:
+        return routed.lacks_room(mine.routed, view, request)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Memory:
+        value: Memory = getattr(mine, "value", mine)
+        return value._replace(routed=routed.with_more_room(value.routed, view, request))
 
     def route(self, mine: Memory, view: View, request: int, now: float) -> int:
         if waits(mine, view):
@@ -198,6 +198,9 @@ class DynamoKV(Policy):
     def evicted(self, mine: Memory, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         if mine.settings.events:
             prefix_index.forget(mine.cached, view, request, gpu, tokens)
+
+    def changed(self, mine: Memory, view: View, gpu: int, now: float) -> None:
+        forget_worker(mine, view, gpu)
 
 
 TRACKED = ("active_blocks", "prefill_tokens", "output_blocks")
@@ -231,9 +234,8 @@ def look(mine: Memory, view: View, request: int, now: float) -> None:
         for gpu in range(len(overlap)):
             overlap[gpu] = int((overlap[gpu] + 0.5) * part)  # what // gives, in a tenth of its time
     if settings.ttl_s > 0:
-        expire(mine, view, now)
-        prompt_sets.find(mine.routed, view, request)
-        prompt_sets.shared(mine.routed, request, computing)
+        routed.expire(mine.routed, view, settings.ttl_s, now)
+        routed.look_up(mine.routed, view, request, computing)
         for gpu in range(len(overlap)):
             overlap[gpu] = max(overlap[gpu], computing[gpu]) if settings.events else computing[gpu]
     if settings.active_blocks:
@@ -247,13 +249,12 @@ def look(mine: Memory, view: View, request: int, now: float) -> None:
 
 
 @compiled
-def expire(mine: Memory, view: View, now: float) -> None:
-    """What was routed long ago no longer counts as cached, unless it was routed again."""
-    while mine.ends[0] < mine.ends[1] and mine.times[mine.ends[0]] + mine.settings.ttl_s <= now:
-        request = int(mine.order[mine.ends[0]])
-        prompt_sets.remove(mine.routed, request, int(view.requests[request].gpu))
-        mine.ends[0] += 1
-        view.work[ENTRIES] += 1
+def forget_worker(mine: Memory, view: View, gpu: int) -> None:
+    """The worker is gone, or a new one: its blocks are taken from the index."""
+    prefix_index.forget_all(mine.cached, gpu)
+    routed.forget_all(mine.routed, gpu)
+    if mine.settings.output_blocks:
+        output_blocks.forget(mine.outputs, view, gpu)
 
 
 @compiled
@@ -266,10 +267,7 @@ def book(mine: Memory, view: View, request: int, gpu: int, now: float) -> None:
     if settings.active_blocks:
         prompt_sets.add(mine.active, request, gpu)
     if settings.ttl_s > 0:
-        prompt_sets.add(mine.routed, request, gpu)
-        newest = mine.ends[1]
-        mine.order[newest], mine.times[newest] = request, now
-        mine.ends[1] = newest + 1
+        routed.add(mine.routed, request, gpu, now)
 
 
 # ---------------------------------------------------------------- what is chosen

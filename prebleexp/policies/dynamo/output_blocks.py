@@ -94,6 +94,15 @@ def finished(outputs: OutputBlocks, sets: PromptSets, view: View, request: int, 
             outputs.gpus[gpu].unshared += outputs.gpus[gpu].clock - row.began + 1
         _take(outputs, request, gpu)
     sets.weights[gpu] -= row.weight
+    row.weight = row.blocks = 0
+
+
+@compiled
+def forget(outputs: OutputBlocks, view: View, gpu: int) -> None:
+    """What the GPU has reported is nobody's, if nobody generates there."""
+    row = outputs.gpus[gpu]
+    if row.on_dial == 0 and row.beside == 0:
+        row.unshared, row.reported = 0, view.gpus[gpu].generated
 
 
 @compiled

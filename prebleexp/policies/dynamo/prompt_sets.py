@@ -3,7 +3,7 @@
 A radix tree over the prompts that are in any of the sets. At each of its nodes there is a link for every GPU that has a
 prompt through it. A link counts what of the GPU's goes on below, or ends, at the node: so a prompt that joins or leaves
 changes no more links than those that come or go with it, and one above them. Beside the links there are bits, which say
-at one glance which GPUs have one.
+at one glance which GPUs have one. A prompt may be in the sets of several GPUs.
 
 Blocks are full, and belong to the node that they end in. So two prompts share a block if, and only if, they share all
 tokens up to its end. A node without links is dropped, and its row comes back. Arrays are as large as a run can need;
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.policies.growing import longer
 from prebleexp.policies.prefix_tree import agreement
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NODES, View
@@ -74,7 +75,7 @@ def prompt_sets(setup: Setup, block_size: int) -> PromptSets:
     nodes, words = setup.segment_ids + 1, -(-setup.gpus // 64)
     return PromptSets(
         records(nodes, NODE),
-        records(len(setup.workload.segment_ids) + 1, LINK),
+        records(len(setup.workload.segment_ids) + setup.gpus + 1, LINK),
         np.array([1, 0, 1, 0]),
         np.zeros((nodes, words), np.int64),
         np.zeros(setup.segment_ids, np.int32),
@@ -82,6 +83,21 @@ def prompt_sets(setup: Setup, block_size: int) -> PromptSets:
         np.zeros(setup.gpus, np.int64),
         block_size,
     )
+
+
+# ---------------------------------------------------------------- room
+@compiled
+def lacks_room(sets: PromptSets, view: View, request: int) -> bool:
+    """Whether a prompt that joins a set may need more links than there are: one at each node of its path, and those
+    that a split copies. There are enough while each prompt is in one set."""
+    return bool(sets.room[LINK_ROWS] + view.requests[request].segments + len(view.sent) > len(sets.links))
+
+
+def with_more_room(sets: PromptSets, view: Any, request: int) -> PromptSets:
+    links, wanted = sets.links, int(view.requests[request].segments) + len(view.sent)
+    while sets.room[LINK_ROWS] + wanted > len(links):
+        links = longer(links)
+    return sets._replace(links=links)
 
 
 # ---------------------------------------------------------------- what is asked

@@ -19,7 +19,7 @@ def begin_to_watch(mine: Memory, prefix: int) -> None:
 @compiled
 def note_delay(mine: Memory, request: int, delay_s: float, now: float) -> None:
     """A request's queueing delay is known: add it to its prefix's second half of the window."""
-    row, control = mine.routed[request], mine.tree.control
+    row, control = mine.routed[mine.turn[request]], mine.tree.control
     entry = mine.tree.prefixes[row.prefix]
     if row.epoch != entry.epoch:
         return

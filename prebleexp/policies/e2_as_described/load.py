@@ -88,7 +88,7 @@ def recompute(mine: Memory, gpu: int, now: float) -> None:
     begin = now - mine.settings.window_s
     work, output, unfinished, requests = 0, 0, 0, 0
     for turn in range(mine.tree.control.routed):
-        row = mine.routed[mine.turns[turn]]
+        row = mine.routed[turn]
         if row.gpu != gpu:
             continue
         if mine.times[turn] >= begin:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.policies import prefix_records, tpot
+from prebleexp.policies.growing import longer
 from prebleexp.policies.tpot import Tpots
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
@@ -74,7 +75,7 @@ ROUTED = np.dtype(
     ],
     align=True,
 )
-"""A request that was routed, by its number."""
+"""A turn: that a request was routed. One that is lost with its GPU has several."""
 
 SAMPLE = np.dtype(
     [("time", np.float64), ("delay_s", np.float64), ("epoch", np.int32), ("prefix", np.int32)],
@@ -147,12 +148,13 @@ class Memory(NamedTuple):
     tree: Tree
     gpus: Any
     routed: Any
+    """(turns,) in order; those of the window are turns oldest … routed − 1. Room for one a request at first"""
     leaves: Any
-    """(n,) the node in which a request's prompt ends; -1 when the request counts no more"""
-    turns: Any
-    """(n,) requests in the order in which they were routed; those of the window are turns oldest … routed − 1"""
+    """(turns,) the node in which the prompt ends; -1 when the turn counts no more"""
     times: Any
-    """(n,) when that was"""
+    """(turns,) when that was"""
+    turn: Any
+    """(n,) each request's last"""
     samples: Any
     """`SAMPLE`s in order of time"""
     tpots: Tpots
@@ -163,13 +165,14 @@ def memory(setup: Setup, settings: Settings) -> Memory:
     n, rows, base = setup.requests, prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     gpus = prefix_records.made(setup.gpus, GPU)
     gpus.newest = gpus.oldest = gpus.shared = NONE
-    return Memory(  # type: ignore[call-arg]
+    return Memory(
         settings,
         Tree(*base, *(prefix_records.made(rows, kind) for kind in (ACCOUNT, RECOMPUTED, PREFIX))),
         gpus,
         prefix_records.made(n, ROUTED),
-        *np.zeros((2, n), np.int32),
+        np.zeros(n, np.int32),
         np.zeros(n),
+        np.zeros(n, np.int32),
         records(n, SAMPLE),
         tpot.seeded(setup.gpus, 0.0),
     )
@@ -178,8 +181,9 @@ def memory(setup: Setup, settings: Settings) -> Memory:
 # ---------------------------------------------------------------- room
 @compiled
 def lacks_room(mine: Memory, view: View, request: int) -> int:
-    """Whether routing the request may need more rows or prefixes than there are."""
-    return prefix_records.lacks_room(mine.tree, _rows(mine, view, request))
+    """Whether routing the request may need more rows, prefixes or turns than there are."""
+    full = mine.tree.control.routed == len(mine.routed)
+    return int(full or prefix_records.lacks_room(mine.tree, _rows(mine, view, request)) != 0)
 
 
 @compiled
@@ -191,4 +195,6 @@ def _rows(mine: Memory, view: View, request: int) -> int:
 
 def with_more_room(mine: Any, view: Any, request: int) -> Memory:
     value: Memory = getattr(mine, "value", mine)
+    if value.tree.control.routed == len(value.routed):
+        value = value._replace(routed=longer(value.routed), leaves=longer(value.leaves), times=longer(value.times))
     return value._replace(tree=prefix_records.with_more_room(value.tree, _rows(value, view, request)))

@@ -63,7 +63,7 @@ def redirect(mine: Memory, node: int, heavy: int, light: int) -> None:
     receiver, giver = link_to(tree, node, light), find_link(tree, node, heavy)
     to = tree.accounts[receiver]
     if to.relieved and to.successor != heavy:
-        _take_back(mine, prefix, receiver)
+        take_back(mine, prefix, receiver)
     link = node
     while link != NONE:
         account = tree.accounts[link]
@@ -95,13 +95,13 @@ def replicate(mine: Memory, view: View, prefix: int) -> None:
         return
     link = link_to(tree, node, best)
     if tree.accounts[link].relieved:
-        _take_back(mine, prefix, link)
+        take_back(mine, prefix, link)
     set_apart(mine, prefix, link, 0, 1)
     begin_to_watch(mine, prefix)
 
 
 @compiled
-def _take_back(mine: Memory, prefix: int, link: int) -> None:
+def take_back(mine: Memory, prefix: int, link: int) -> None:
     """A GPU whose requests of a prefix count for its successor will have none: they count for itself again."""
     tree = mine.tree
     own = tree.accounts[link]

@@ -44,7 +44,7 @@ def route(mine: Memory, view: View, request: int, now: float) -> int:
     if settings.threshold < math.inf:
         rebalance(mine, view)
     if settings.replicate < math.inf:
-        replicate(mine, view, mine.routed[request].prefix)
+        replicate(mine, view, mine.routed[mine.turn[request]].prefix)
     return gpu
 
 
@@ -124,7 +124,7 @@ def finish(mine: Memory, view: View, request: int, now: float) -> None:
     if seen.output_seen == 0:  # it gave up
         count_finished(mine, request)
         return
-    note_delay(mine, request, max(0.0, seen.ttft_s - mine.routed[request].prefill_ns * NS), now)
+    note_delay(mine, request, max(0.0, seen.ttft_s - mine.routed[mine.turn[request]].prefill_ns * NS), now)
     count_finished(mine, request)
     tpot_s = (seen.latency_s - seen.ttft_s) / seen.output_seen
     if tpot_s != 0.0:  # an output of one token has none

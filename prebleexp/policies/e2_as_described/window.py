@@ -1,7 +1,7 @@
 """The window H: which requests count, for their GPU, for the nodes they go through and for their prefix.
 
-A request counts for its nodes and its prefix until it has both left the window and finished, so that nothing is
-forgotten that an unfinished request uses.
+A turn counts for its nodes and its prefix until it has both left the window and finished, so that nothing is forgotten
+that an unfinished request uses. That its GPU was lost is one way to finish: what was sent there stays in the window.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def add(
         tree.prefixes[prefix].apart = 0
         begin_to_watch(mine, prefix)
     count_one(mine, prefix, 1)
-    row = mine.routed[request]
+    turn = control.routed
+    row = mine.routed[turn]
     row.gpu, row.prefix = gpu, prefix
     row.prefill_ns, row.output, row.epoch = prefill_ns, output, tree.prefixes[prefix].epoch
-    mine.leaves[request], mine.turns[control.routed], mine.times[control.routed] = leaf, request, now
+    mine.leaves[turn], mine.times[turn], mine.turn[request] = leaf, now, turn
     control.routed += 1
     book = mine.gpus[gpu]
     book.requests += 1
@@ -67,8 +68,8 @@ def slide(mine: Memory, view: View, now: float) -> None:
     """Take out of the window what is older than H."""
     tree, control, begin = mine.tree, mine.tree.control, now - mine.settings.window_s
     while control.oldest < control.routed and mine.times[control.oldest] < begin:
-        request = mine.turns[control.oldest]
-        row = mine.routed[request]
+        turn = control.oldest
+        row = mine.routed[turn]
         control.oldest += 1
         view.work[ENTRIES] += 1
         row.expired = 1
@@ -77,7 +78,7 @@ def slide(mine: Memory, view: View, now: float) -> None:
         book.work_ns -= row.prefill_ns
         book.output -= row.output
         prefix_node, own = tree.prefixes[row.prefix].node, NONE
-        link = find_link(tree, mine.leaves[request], row.gpu)
+        link = find_link(tree, mine.leaves[turn], row.gpu)
         while link != 0:
             tree.rows[link].requests -= 1
             if node_of(tree, link) == prefix_node:
@@ -85,16 +86,17 @@ def slide(mine: Memory, view: View, now: float) -> None:
             link = tree.rows[link].up
         share(mine, row.prefix, own, -row.prefill_ns, -row.output if mine.settings.decode == TOTAL else 0)
         if row.finished:
-            _forget(mine, request)
+            _forget(mine, turn)
 
 
 @compiled
 def finish(mine: Memory, request: int) -> None:
-    tree, row = mine.tree, mine.routed[request]
+    tree, turn = mine.tree, mine.turn[request]
+    row = mine.routed[turn]
     row.finished = 1
     mine.gpus[row.gpu].unfinished -= row.output
     prefix_node, own = tree.prefixes[row.prefix].node, NONE
-    link = find_link(tree, mine.leaves[request], row.gpu)
+    link = find_link(tree, mine.leaves[turn], row.gpu)
     while link != 0:
         tree.rows[link].active -= 1
         if node_of(tree, link) == prefix_node:
@@ -103,13 +105,13 @@ def finish(mine: Memory, request: int) -> None:
     if mine.settings.decode != TOTAL:
         share(mine, row.prefix, own, 0, -row.output)
     if row.expired:
-        _forget(mine, request)
+        _forget(mine, turn)
 
 
 @compiled
-def _forget(mine: Memory, request: int) -> None:
-    """The request counts no more: nodes that were its alone leave the tree."""
-    tree, node, prefix = mine.tree, mine.leaves[request], mine.routed[request].prefix
+def _forget(mine: Memory, turn: int) -> None:
+    """The turn counts no more: nodes that were its alone leave the tree."""
+    tree, node, prefix = mine.tree, mine.leaves[turn], mine.routed[turn].prefix
     count_one(mine, prefix, -1)
     if tree.prefixes[prefix].count == 0:
         serve_for_none(mine, prefix)
@@ -124,4 +126,4 @@ def _forget(mine: Memory, request: int) -> None:
                 link = tree.rows[link].next
             remove_leaf(tree, node)
         node = parent
-    mine.leaves[request] = NONE
+    mine.leaves[turn] = NONE

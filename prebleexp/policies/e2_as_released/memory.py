@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.policies import prefix_records, tpot
+from prebleexp.policies.growing import longer
 from prebleexp.policies.tpot import Tpots
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
@@ -24,7 +25,7 @@ ROW = prefix_records.dtype(
         ("accessed", np.int64),  # when it was last touched: a counter, only its order matters
         ("expected_output", np.float64),  # of the request whose prompt ends here; NaN: not known
         *prefix_records.LINK,
-        ("first_sample", np.int32),  # requests whose first token's delay was noted here
+        ("first_sample", np.int32),  # turns whose first token's delay was noted here
         ("last_sample", np.int32),
         ("first_late", np.int32),  # of these, the first of the second half of the window, as far as was looked
         ("early", np.int32),  # samples before it, …
@@ -58,7 +59,7 @@ ROUTED = np.dtype(
     ],
     align=True,
 )
-"""A request that was routed, by its number."""
+"""A turn: that a request was routed. One that is lost with its GPU has several."""
 
 CONTROL = prefix_records.dtype(
     [
@@ -96,8 +97,9 @@ class Memory(NamedTuple):
     quirks: Quirks
     tree: Tree
     routed: Any
-    turns: Any
-    """requests in the order in which they were routed; those of the window are turns oldest … routed − 1"""
+    """(turns,) in order; those of the window are turns oldest … routed − 1. Room for one a request at first"""
+    turn: Any
+    """(n,) each request's last"""
     order: Any
     """GPUs by load when they were last rebalanced"""
     served: Any
@@ -130,8 +132,9 @@ def memory(setup: Setup, quirks: Quirks) -> Memory:
 # ---------------------------------------------------------------- room
 @compiled
 def lacks_room(mine: Memory, view: View, request: int) -> int:
-    """Whether routing the request may need more rows or prefixes than there are."""
-    return prefix_records.lacks_room(mine.tree, _rows(mine, view, request))
+    """Whether routing the request may need more rows, prefixes or turns than there are."""
+    full = mine.tree.control.routed == len(mine.routed)
+    return int(full or prefix_records.lacks_room(mine.tree, _rows(mine, view, request)) != 0)
 
 
 @compiled
@@ -144,4 +147,6 @@ def _rows(mine: Memory, view: View, request: int) -> int:
 
 def with_more_room(mine: Any, view: Any, request: int) -> Memory:
     value: Memory = getattr(mine, "value", mine)
+    if value.tree.control.routed == len(value.routed):
+        value = value._replace(routed=longer(value.routed))
     return value._replace(tree=prefix_records.with_more_room(value.tree, _rows(value, view, request)))

@@ -106,11 +106,12 @@ def _assign(mine: Memory, leaf: int, gpu: int, output: int) -> None:
 
 @compiled
 def finish(mine: Memory, view: View, request: int, now: float) -> None:
-    tree, seen, row = mine.tree, view.requests[request], mine.routed[request]
+    tree, seen, turn = mine.tree, view.requests[request], int(mine.turn[request])
+    row = mine.routed[turn]
     leaf, output, gpu = int(row.leaf), row.output, int(seen.gpu)
     touch_path(tree, leaf)
-    if seen.output_seen > 0:  # else it gave up
-        sample(mine, prefix_node(tree, leaf), gpu, request, seen.ttft_s, now)
+    if seen.output_seen > 0:  # else it gave up, or was lost
+        sample(mine, prefix_node(tree, leaf), gpu, turn, seen.ttft_s, now)
     node = leaf
     while node != NONE:
         link = tree.rows[find_link(tree, node, gpu)]

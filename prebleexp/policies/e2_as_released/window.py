@@ -51,20 +51,20 @@ def record(mine: Memory, view: View, node: int, leaf: int, request: int, now: fl
     entry.output = seen.max_new_tokens
     entry.output_sum += units(seen)
     entry.miss = 1.0 - entry.hit / entry.prompt
-    row = mine.routed[request]
+    row = mine.routed[control.routed]
     row.time, row.leaf, row.prefix, row.output = now, leaf, prefix, units(seen)
-    mine.turns[control.routed] = request
+    mine.turn[request] = control.routed
     control.routed += 1
-    while mine.routed[mine.turns[control.oldest]].time < now - WINDOW_S:
-        turn = int(mine.turns[control.oldest])
-        old = mine.routed[turn]
+    while mine.routed[control.oldest].time < now - WINDOW_S:
+        old = mine.routed[control.oldest]
+        length = int(tree.rows[old.leaf].tokens)
         control.oldest += 1
         view.work[ENTRIES] += 1
         entry = tree.prefixes[old.prefix]
         entry.count -= 1
-        entry.prompt -= view.requests[turn].prompt_tokens
+        entry.prompt -= length
         # of the leaf as it is now: splits have shortened it, and more is taken out than was put in
-        entry.hit -= view.requests[turn].prompt_tokens - own_tokens(tree, int(old.leaf))
+        entry.hit -= length - own_tokens(tree, int(old.leaf))
         entry.output_sum -= old.output
         if entry.prompt <= 0:
             serve_alone(tree, int(entry.node), NONE, next_stamp(tree))
@@ -80,18 +80,18 @@ def _clear(link: Any) -> None:
 
 
 @compiled
-def sample(mine: Memory, node: int, gpu: int, request: int, ttft_s: float, now: float) -> None:
+def sample(mine: Memory, node: int, gpu: int, turn: int, ttft_s: float, now: float) -> None:
     """Note the delay of a finished request's first token, and forget those older than H."""
     routed, link = mine.routed, mine.tree.rows[find_link(mine.tree, node, gpu)]
-    row = routed[request]
+    row = routed[turn]
     row.sample_time, row.sample_s, row.next_sample = now, ttft_s, NONE
     if link.first_sample == NONE:
-        link.first_sample = request
+        link.first_sample = turn
     else:
-        routed[link.last_sample].next_sample = request
-    link.last_sample = request
+        routed[link.last_sample].next_sample = turn
+    link.last_sample = turn
     if link.first_late == NONE:
-        link.first_late = request
+        link.first_late = turn
     link.late += 1
     link.late_s += ttft_s
     _look(routed, link, now)

@@ -33,7 +33,6 @@ class KubeAILeastLoad(Policy):
     KubeAI (commit f442a2cd6) LeastLoad, replayed from recordings of its own Go code with 4 endpoints, whose ties go as
     Go's maps do. Where more than 8 lie in a map is drawn once a run, as Go's hashes would, and unproven."""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> InMap:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.policies.growing import longer
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import ENTRIES, SEGMENTS, View
 from prebleexp.sim.types import Setup, records
@@ -47,14 +48,15 @@ LRU = np.dtype(
         ("oldest", np.int64),  # put of the oldest of them, …
         ("evicted", np.int64),  # … of which these first blocks are gone
         ("newest", np.int64),
+        ("forgotten", np.int64),  # nothing counts of puts up to this one
     ],
     align=True,
 )
 
 
 class BlockIndex(NamedTuple):
-    """Puts are numbered from 1 on. Its arrays are as large as a run can need; what is never written to takes no
-    memory."""
+    """Puts are numbered from 1 on. Its arrays are as large as a run can need in which each request is routed once; what
+    is never written to takes no memory."""
 
     block_size: int
     """tokens"""
@@ -96,6 +98,24 @@ def _full_blocks(index: BlockIndex, tokens: int) -> int:
     return min(index.most, tokens // index.block_size)
 
 
+# ---------------------------------------------------------------- room
+@compiled
+def lacks_room(index: BlockIndex, view: View, request: int) -> int:
+    """Whether putting the prompt may need more puts than there are, as where requests are routed again, or more links:
+    each of its segments may move to where there is room for twice as many."""
+    wanted = 2 * view.requests[request].segments * len(view.sent)
+    return int(index.used[1] + 1 >= len(index.puts) or index.used[0] + wanted > len(index.links))
+
+
+def with_more_room(index: BlockIndex, view: Any, request: int) -> BlockIndex:
+    puts, links, wanted = index.puts, index.links, 2 * int(view.requests[request].segments) * len(view.sent)
+    if index.used[1] + 1 >= len(puts):
+        puts = longer(puts)
+    while index.used[0] + wanted > len(links):
+        links = longer(links)
+    return index._replace(puts=puts, links=links)
+
+
 # ---------------------------------------------------------------- what is believed
 @compiled
 def leading(index: BlockIndex, view: View, request: int, into: Any) -> None:
@@ -130,7 +150,8 @@ def counted(index: BlockIndex, view: View, request: int, into: Any) -> None:
             for link in range(first, end):
                 gpu, put = links[link].gpu, links[link].last
                 held = _first_held(index, gpu, put, low, high)
-                lost = min(held, max(low, index.puts[put].blocks - index.capacity)) if index.leaks else low
+                leaks = index.leaks and put > index.lrus[gpu].forgotten
+                lost = min(held, max(low, index.puts[put].blocks - index.capacity)) if leaks else low
                 into[gpu] += high - held + lost - low
                 since, until = min(since, held), max(until, lost)
             if until < since:
@@ -224,6 +245,14 @@ def _evict(index: BlockIndex, gpu: int) -> None:
         lru.evicted = first + gone
         if lru.evicted == oldest.blocks:
             lru.oldest, lru.evicted = oldest.next, 0
+
+
+@compiled
+def forget_all(index: BlockIndex, gpu: int) -> None:
+    """The GPU has none of its blocks any more."""
+    lru = index.lrus[gpu]
+    lru.blocks, lru.oldest, lru.forgotten = 0, lru.newest, lru.newest
+    lru.evicted = index.puts[lru.newest].blocks
 
 
 # ---------------------------------------------------------------- links

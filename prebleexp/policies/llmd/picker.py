@@ -11,8 +11,17 @@ from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.policies.base import Policy
 from prebleexp.policies.choices import any_equal
 from prebleexp.policies.llmd import scorers
-from prebleexp.policies.llmd.block_index import BlockIndex, block_index, blocks_of, counted, put
-from prebleexp.policies.llmd.scorers import Prompt, Scores, Weights, add_up, any_of, got_cold, uncached
+from prebleexp.policies.llmd.block_index import (
+    BlockIndex,
+    block_index,
+    blocks_of,
+    counted,
+    forget_all,
+    lacks_room,
+    put,
+    with_more_room,
+)
+from prebleexp.policies.llmd.scorers import Prompt, Scores, Weights, add_up, any_of, got_cold, never_cold, uncached
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import below, generator, uniform
 from prebleexp.sim.records import View
@@ -44,7 +53,8 @@ class Remembered(NamedTuple):
 @dataclass(frozen=True)
 class LlmD(Policy):
     """The weighted sum of scorers, largest wins: matching prompt blocks, short queue and free memory, unless others are
-    named; any of equals. What each GPU has cached is an LRU of what was sent there, which hears of no eviction.
+    named; any of equals. What each GPU has cached is an LRU of what was sent there, which hears of no eviction. A GPU
+    that is lost, or back, is a pod that is deleted, or made: nothing is believed of it.
 
     Source: llm-d-router ebab68792 (v0.10.0-rc.1+62); dynamo-llmd-research.md, section 2. Verified: scorers, max-score
     picker and prefix index, by recordings of its own code. Read: the other pickers; that the in-flight tokens are
@@ -91,6 +101,13 @@ class LlmD(Policy):
             generator(setup.seed),
         )
 
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return lacks_room(mine.believed, view, request)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Remembered:
+        value: Remembered = getattr(mine, "value", mine)
+        return value._replace(believed=with_more_room(value.believed, view, request))
+
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         counted(mine.believed, view, request, mine.scores.held)
         prompt = prompt_of(mine, view, request, self.match_length_weight)
@@ -98,8 +115,21 @@ class LlmD(Policy):
         return send(mine, view, request, prompt, pick(mine, view))
 
     def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
-        mine.scores.tokens[view.requests[request].gpu] -= mine.sent_tokens[request]
-        mine.sent_tokens[request] = 0
+        computed(mine, view, request)
+
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        computed(mine, view, request)  # it gave up before its first token, or was lost
+
+    def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
+        forget_all(mine.believed, gpu)
+        never_cold(mine.scores, gpu)
+
+
+@compiled
+def computed(mine: Remembered, view: View, request: int) -> None:
+    """The request's tokens are in flight no more."""
+    mine.scores.tokens[view.requests[request].gpu] -= mine.sent_tokens[request]
+    mine.sent_tokens[request] = 0
 
 
 @compiled

@@ -239,6 +239,17 @@ def got_cold(mine: Scores, gpu: int) -> None:
 
 
 @compiled
+def never_cold(scores: Scores, gpu: int) -> None:
+    """The GPU is a new one, which comes before all that got any."""
+    order, place = scores.cold, 0
+    while order[place] != gpu:
+        place += 1
+    for before in range(place, 0, -1):
+        order[before] = order[before - 1]
+    order[0] = gpu
+
+
+@compiled
 def _move_behind(order: Any, gpu: int) -> None:
     place = 0
     while order[place] != gpu:

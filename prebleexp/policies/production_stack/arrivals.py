@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.policies.growing import longer
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
@@ -17,9 +18,9 @@ NEVER = -1
 class Arrivals(NamedTuple):
     window_s: float
     time_s: Any
-    """(requests,) of each arrival, in order"""
+    """(arrivals,) of each, in order; room for one a request at first"""
     gpu: Any
-    """(requests,) where it went"""
+    """(arrivals,) where it went"""
     ends: Any
     """(2,) the first arrival of the window, and the next to come"""
     counts: Any
@@ -36,6 +37,16 @@ def arrivals(setup: Setup, window_s: float) -> Arrivals:
         np.zeros(2, np.int64),
         np.full(setup.gpus, NEVER, np.int64),
     )
+
+
+@compiled
+def lacks_room(mine: Arrivals) -> int:
+    """Whether there is none for one more arrival."""
+    return int(mine.ends[1] == len(mine.time_s))
+
+
+def with_more_room(mine: Arrivals) -> Arrivals:
+    return mine._replace(time_s=longer(mine.time_s), gpu=longer(mine.gpu))
 
 
 @compiled

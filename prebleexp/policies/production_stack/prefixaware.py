@@ -9,7 +9,8 @@ import numpy as np
 
 from prebleexp.checks import is_integer, positive, require
 from prebleexp.policies.base import Policy, tuned
-from prebleexp.policies.production_stack.arrivals import Arrivals, arrivals, arrived, fewest
+from prebleexp.policies.production_stack import arrivals
+from prebleexp.policies.production_stack.arrivals import Arrivals, arrived, fewest
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import below, generator
 from prebleexp.sim.records import GPUS, NONE, SEGMENTS, View
@@ -48,7 +49,8 @@ class PrefixAware(Policy):
     """Any of the GPUs that were sent the most leading chunks of the prompt, each as likely as the others; no load.
 
     With `prefix_min_match_length` a shorter match is none: then the first GPU that never got a request, else that with
-    the fewest arrivals of late. What is remembered grows with the prompts, as it does there.
+    the fewest arrivals of late. What is remembered grows with the prompts, as it does there, and no GPU that is lost is
+    forgotten.
 
     Source: production-stack, commit a6c01db05 (after vllm-stack-0.1.9), `prefixaware`. Verified: its recorded
     decisions. One token stands for `characters_per_token` characters, a chunk for the nearest number of whole tokens.
@@ -75,7 +77,14 @@ class PrefixAware(Policy):
         chunk, ids = max(1, round(CHUNK / self.characters_per_token)), setup.segment_ids
         words = -(-setup.gpus // 64)
         trie = Trie(chunk, ids, np.zeros((2 * ids, words), np.int64), np.zeros(words, np.int64))
-        return Remembered(trie, arrivals(setup, self.request_stats_window), generator(setup.seed))
+        return Remembered(trie, arrivals.arrivals(setup, self.request_stats_window), generator(setup.seed))
+
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return arrivals.lacks_room(mine.arrivals)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Remembered:
+        value: Remembered = getattr(mine, "value", mine)
+        return value._replace(arrivals=arrivals.with_more_room(value.arrivals))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         chunks, row = longest(mine.trie, view, request)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 from prebleexp.checks import positive
 from prebleexp.policies.base import Policy
 from prebleexp.policies.hashes import md5_64, of_sessions
-from prebleexp.policies.production_stack.arrivals import Arrivals, arrivals, arrived, fewest
+from prebleexp.policies.production_stack import arrivals
+from prebleexp.policies.production_stack.arrivals import Arrivals, arrived, fewest
 from prebleexp.policies.ring import UNBOUNDED, OnRing, clockwise, places, ring
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.types import Setup
@@ -40,7 +41,14 @@ class ProductionStackSession(Policy):
     def start(self, setup: Setup) -> Sessions:
         hashes = of_sessions(self, setup, md5_64)
         made = ring(setup, md5_64, "{}-{}", POINTS)
-        return Sessions(OnRing(made, places(made, hashes)), arrivals(setup, self.request_stats_window))
+        return Sessions(OnRing(made, places(made, hashes)), arrivals.arrivals(setup, self.request_stats_window))
+
+    def lacks_room(self, mine: Any, view: View, request: int) -> int:
+        return arrivals.lacks_room(mine.arrivals)
+
+    def with_more_room(self, mine: Any, view: View, request: int) -> Sessions:
+        value: Sessions = getattr(mine, "value", mine)
+        return value._replace(arrivals=arrivals.with_more_room(value.arrivals))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         if view.requests[request].session == NONE:

@@ -9,7 +9,7 @@ import numpy as np
 
 from prebleexp.checks import is_number, positive, require
 from prebleexp.policies.base import Policy, tuned
-from prebleexp.policies.prefix_index import PrefixIndex, insert, matches, prefix_index
+from prebleexp.policies.prefix_index import PrefixIndex, forget_all, insert, matches, prefix_index
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup, records
@@ -60,6 +60,7 @@ class Lbgr(Policy):
     prompts knows nothing of what engines evict. There each GPU's part of it is cut to 2^24 characters once a minute,
     the least recently used first, which is not simulated here: nor then does inserting a prompt once more at the end of
     its request change anything. The engine's randomised eviction, the other half of the paper, is not here either.
+    A GPU that is lost, or back, is a new one, of which nothing is known: a guess of ours.
 
     Raises InvalidInput, naming the field, for characters that are no number above 0 and a forgetting not in (0, 1]."""
 
@@ -105,6 +106,11 @@ class Lbgr(Policy):
         worker.backlog = max(0, worker.backlog - whole(whole(routed.alone) * (31 / 32) ** passed))
         latency_ms = 1000.0 * (now - routed.sent_s)
         learn(worker, max(1.0, latency_ms - (routed.alone + routed.backlog)), self.forgetting)
+
+    def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
+        forget_all(mine.tree, gpu)
+        worker = mine.workers[gpu]
+        worker.backlog, worker.residual, worker.variance = 0, 0.0, FIRST_VARIANCE
 
 
 @compiled

@@ -1,7 +1,8 @@
 """What each GPU holds in its prefix cache, and the prefills that it has before it, for routers that weigh both.
 
 The caches are known by what the engines tell of them; there is no guessing what they have evicted. Prefills are the
-router's own book: what a request adds when it is routed, in whatever unit, leaves with its first token.
+router's own book: what a request adds when it is routed, in whatever unit, leaves with its first token. What a GPU that
+is lost, or back, was said to hold is forgotten, on which the sources of these routers are silent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from prebleexp.policies.base import Policy
-from prebleexp.policies.prefix_index import PrefixIndex, forget, matches, prefix_index, store
+from prebleexp.policies.prefix_index import PrefixIndex, forget, forget_all, matches, prefix_index, store
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import prefill_s
 from prebleexp.sim.records import GPUS, View
@@ -65,6 +66,13 @@ def book(mine: Prefills, request: int, gpu: int, amount: int) -> None:
     mine.queued[gpu] += amount
 
 
+@compiled
+def computed(mine: Prefills, view: View, request: int) -> None:
+    """The request waits for no prefill any more."""
+    mine.queued[view.requests[request].gpu] -= mine.booked[request]
+    mine.booked[request] = 0
+
+
 class Prefilling(Policy):
     """A policy that remembers `Prefills`, of whose requests it looks each up and books it (`look_up`, `book`)."""
 
@@ -74,7 +82,13 @@ class Prefilling(Policy):
         return prefills(setup)
 
     def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
-        mine.queued[view.requests[request].gpu] -= mine.booked[request]
+        computed(mine, view, request)
+
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        computed(mine, view, request)  # it gave up before its first token, or was lost
+
+    def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
+        forget_all(mine.caches, gpu)
 
     def stored(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         store(mine.caches, view, request, gpu, tokens)

@@ -39,7 +39,6 @@ class SGLangConsistentHashing(Policy):
     ring: bool = False
     """whether it finds its ring"""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

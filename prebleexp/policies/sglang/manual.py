@@ -24,7 +24,7 @@ SESSION = np.dtype(
     [
         ("used_s", np.float64),  # when last
         ("gpu", np.int32),  # where it stays, counted from 1; 0: nowhere yet
-        ("unfinished", np.int32),  # of its requests there
+        ("other", np.int32),  # … where it goes while that may not be taken
     ],
     align=True,
 )
@@ -35,6 +35,8 @@ class Manual(NamedTuple):
     mode: int
     sessions: Any
     """(sessions,) `SESSION`"""
+    unfinished: Any
+    """(sessions, GPUs) requests"""
     groups: Any
     """(GPUs,) sessions with unfinished requests"""
 
@@ -43,10 +45,11 @@ class Manual(NamedTuple):
 class SGLangManual(Policy):
     """A session stays on the GPU that its first request went to. That one is drawn: of all GPUs, of those with the
     fewest unfinished requests (min_load), or with the fewest sessions that have any (min_group). So is that of each
-    request without a session.
+    request without a session. While a session's GPU may not be taken, it stays on another, drawn likewise, and
+    goes back to the first when that is there again.
 
     sglang-router 0.3.2, replayed from recordings of the wheel, in which all requests have a session; what it does with
-    others was seen in runs of it. When sessions are forgotten is read from its source."""
+    others was seen in runs of it. When sessions are forgotten, and the second GPU, are read from its source."""
 
     assignment_mode: str = "random"
     """random, min_load or min_group"""
@@ -64,41 +67,52 @@ class SGLangManual(Policy):
 
     def start(self, setup: Setup) -> Manual:
         sessions = records(keys.sessions(self, setup), SESSION)
-        mode = MODES.index(self.assignment_mode)
-        return Manual(generator(setup.seed), mode, sessions, np.zeros(setup.gpus, np.int64))
+        mode, unfinished = MODES.index(self.assignment_mode), np.zeros((len(sessions), setup.gpus), np.int32)
+        return Manual(generator(setup.seed), mode, sessions, unfinished, np.zeros(setup.gpus, np.int64))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         session = view.requests[request].session
         if session == NONE:
             return assigned(mine, view)
         row = mine.sessions[session]
-        gpu = row.gpu - 1
         looked_at_s = now // self.eviction_interval_secs * self.eviction_interval_secs
-        if gpu == NONE or looked_at_s - row.used_s >= self.max_idle_secs or not is_candidate(view.candidates, gpu):
+        if looked_at_s - row.used_s >= self.max_idle_secs:
+            row.gpu = row.other = 0
+        gpu = kept(row, view)
+        if gpu == NONE:
             gpu = assigned(mine, view)
-        move(mine, row, gpu)
+            keep(row, gpu)
         row.used_s = now
+        mine.groups[gpu] += mine.unfinished[session, gpu] == 0
+        mine.unfinished[session, gpu] += 1
         return gpu
 
     def finished(self, mine: Any, view: View, request: int, now: float) -> None:
         seen = view.requests[request]
         if seen.session == NONE:
             return
-        row = mine.sessions[seen.session]
-        if row.gpu == seen.gpu + 1:
-            row.unfinished -= 1
-            mine.groups[seen.gpu] -= row.unfinished == 0
+        mine.unfinished[seen.session, seen.gpu] -= 1
+        mine.groups[seen.gpu] -= mine.unfinished[seen.session, seen.gpu] == 0
 
 
 @compiled
-def move(mine: Manual, row: Any, gpu: int) -> None:
-    """One more request of the session, on this GPU. Those it has elsewhere no longer count: they have run for hours."""
-    if row.gpu != gpu + 1:
-        if row.unfinished > 0:
-            mine.groups[row.gpu - 1] -= 1
-        row.gpu, row.unfinished = gpu + 1, 0
-    mine.groups[gpu] += row.unfinished == 0
-    row.unfinished += 1
+def kept(row: Any, view: View) -> int:
+    """The first of the session's GPUs that is a candidate; -1: none is."""
+    for gpu in (int(row.gpu) - 1, int(row.other) - 1):
+        if is_candidate(view.candidates, gpu):
+            return gpu
+    return NONE
+
+
+@compiled
+def keep(row: Any, gpu: int) -> None:
+    """One more GPU of the session, which has two at most: the one that it had for longer leaves."""
+    if row.other != 0:
+        row.gpu = row.other
+    if row.gpu == 0:
+        row.gpu = gpu + 1
+    else:
+        row.other = gpu + 1
 
 
 @compiled

@@ -21,7 +21,6 @@ class SGLangPowerOfTwo(Policy):
     sglang-router 0.3.2, replayed from recordings of the wheel, which polls each second. That a load is the tokens in
     use and those that wait is read from its source; recordings are of made-up loads."""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
     reports_ms: ClassVar[float] = 1000.0
 

@@ -28,7 +28,6 @@ class VLLMConsistentHash(Policy):
     vllm-router 0.1.17, replayed from recordings of the wheel, which all name a session in x-session-id. That the prompt
     takes its place is read from its source; it hashes other texts then than are hashed here."""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> OnRing:

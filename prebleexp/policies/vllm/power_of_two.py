@@ -19,7 +19,6 @@ class VLLMPowerOfTwo(Policy):
     vllm-router 0.1.17, replayed from recordings of the wheel. Its source also adds what a worker reports where it is
     polled; that was not run, and is not here."""
 
-    routes_again: ClassVar[bool] = True
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> Draws:

@@ -1,6 +1,7 @@
-"""Write the numbers of the sweeps `routers`, `sessions` and `tuning` into docs/policies.md, each from its report:
+"""Write the numbers of the sweeps `routers`, `sessions`, `faults` and `tuning` into docs/policies.md, each from its
+report:
 
-python docs/routers.py reports/routers/report.json reports/sessions/report.json reports/tuning/report.json
+python docs/routers.py reports/routers/report.json reports/sessions/report.json reports/faults/report.json
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- {} by docs/routers.py -->", "<!-- until here -->"
 TWICE = 100.0
+TEN_S = 10.0
 
 
 def ranking(rows: list[dict[str, Any]]) -> list[str]:
@@ -34,6 +36,23 @@ def ranking(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def faults(rows: list[dict[str, Any]]) -> list[str]:
+    """A row for each router: its p99 time to first token in the minute after each kind of loss, and how long it takes
+    to recover, mean of all."""
+    clusters = list(dict.fromkeys(row["cluster"] for row in rows))
+    ranks = list(dict.fromkeys(row["rank"] for row in rows if row["cluster"] == clusters[0]))
+    found = {(row["cluster"], row["rank"]): row for row in rows}
+    return [
+        f"| | {' | '.join(f'{one}, s' for one in clusters[1:])} | to recover, s |",
+        f"| --- |{' ---: |' * len(clusters)}",
+        *(
+            f"| {rank} | {' | '.join(_seconds(found[one, rank]['after_loss_ttft_p99_s']) for one in clusters[1:])} "
+            f"| {found[clusters[0], rank]['recovery_s']:.0f} |"
+            for rank in ranks
+        ),
+    ]
+
+
 def tuning(rows: list[dict[str, Any]]) -> list[str]:
     """A row for each router, in order of what its best setting gains."""
     best, worst = ({row["policy"]: row for row in rows if row["tried"].startswith(kind)} for kind in ("best", "worst"))
@@ -47,7 +66,7 @@ def tuning(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-SWEEPS = {"routers": ranking, "sessions": ranking, "tuning": tuning}
+SWEEPS = {"routers": ranking, "sessions": ranking, "faults": faults, "tuning": tuning}
 
 
 def numbers(report: dict[str, Any]) -> str:
@@ -65,6 +84,10 @@ def _change(row: dict[str, Any]) -> str:
 def _share(percent: float) -> str:
     times = 1 + percent / 100
     return f"+{percent:.0f} %" if percent < TWICE else f"{times:.{1 if times < 10 else 0}f} ×"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g}" if value < TEN_S else f"{value:.0f}"
 
 
 def main(paths: list[str]) -> None:

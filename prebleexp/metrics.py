@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
 from prebleexp.service import in_system
 from prebleexp.service.attainment import Attained, Unloaded
 from prebleexp.service.level import NONE, ServiceLevel
@@ -118,33 +119,12 @@ def _each(seconds: Floats, tokens: Ints) -> Floats:
     return found
 
 
-def _stayed(made: Outcome) -> npt.NDArray[np.bool_]:
-    """Those that came, and were not sent away and did not go: they leave when they are finished."""
-    return np.isfinite(made.due_s) & ~np.isin(made.state, (State.REFUSED, State.CANCELLED, State.LOST))
-
-
-def _growth(workload: Workload, made: Outcome) -> float | None:
-    taken = _stayed(made)
-    arrived, finished = np.sort(made.due_s[taken]), made.finish_s[taken]
-    longer = made.output_seen > 1
-    if not len(arrived) or np.isnan(made.ttft_s).all():
-        return None
-    paces = (made.latency_s[longer] - made.ttft_s[longer]) / (made.output_seen[longer] - 1)
-    longest = int(np.minimum(workload.output_tokens, workload.max_new_tokens).max()) - 1
-    if arrived[-1] / 2 < float(np.nanmin(made.ttft_s)) + float(paces.min(initial=np.inf if longest else 0.0)) * longest:
-        return None
-    ends = arrived[-1] * np.array([0.5, 0.75, 1.0])
-    come = np.searchsorted(arrived, ends, side="right")
-    left = come - np.searchsorted(np.sort(finished), ends, side="right")  # NaN, of the unfinished, is last
-    return float((np.diff(left) / np.diff(come)).min()) if np.diff(come).all() else None
-
-
 def _trend(run: Served) -> float | None:
     """Its window begins when an empty system has filled: after a tenth of the time of arrivals, and after as long as
     nearly all requests take; but it has half of that time at least."""
-    taken = _stayed(run.made)
+    taken = in_system.stayed(run.made)
     due_s = run.made.due_s[taken]
-    if _growth(run.workload, run.made) is None:
+    if in_system.growth(run.workload, run.made) is None:
         return None
     end_s = min(float(due_s.max()), run.made.end_s)
     filled_s = min(end_s / 2, max(end_s / 10, run.statistics["latency"][-1] or 0.0))
@@ -265,13 +245,23 @@ _METRICS = (
     Metric("availability", "availability of GPUs",
            lambda run: 1.0 - float(run.made.gpu_down_s.mean()) / run.made.end_s if run.made.end_s else None, "share",
            HIGHER, "The share of the run's time in which GPUs were not down, mean of all."),
+    Metric("after_loss_ttft_p99_s", "p99 time to first token after a loss",
+           lambda run: _statistics(after_loss(run.made))[-1], "s", LOWER,
+           f"99th percentile, in seconds, of the time to first token of the requests that were due in the "
+           f"{MINUTE_S:g} s after the first GPU was lost (faults) and have one; nothing where none was lost."),
+    Metric("recovery_s", "time to recover", lambda run: recovery_s(run.made), "s", LOWER,
+           f"From when the first GPU was lost until the average time to first token of the requests due in the last "
+           f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "
+           "seconds. If it does not come back, the time until the last request was due. It cannot tell less than a "
+           "window from nothing, and a router that was bad before has little to recover."),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
     Metric("requests_max_over_mean", "requests of the busiest GPU over the mean",
            lambda run: _ratio(int(run.made.gpu_requests.max()) * len(run.made.gpu_requests), run.total("requests")),
            "ratio", LOWER, "Requests sent to the busiest GPU over the mean of all GPUs: 1 is perfect balance."),
-    Metric("unfinished_growth", "growth of unfinished requests", lambda run: _growth(run.workload, run.made), "share",
-           LOWER, "By how much the requests that had arrived and were not finished grew in the third and in the fourth "
+    Metric("unfinished_growth", "growth of unfinished requests",
+           lambda run: in_system.growth(run.workload, run.made), "share", LOWER,
+           "By how much the requests that had arrived and were not finished grew in the third and in the fourth "
            "quarter of the time of arrivals, as a share of those that arrived in it; the lesser of the two. About 0 "
            "where the cluster keeps up, 1 − capacity/load where it does not; nothing where half that time is shorter "
            "than the longest answer takes at the least pace of the run."),

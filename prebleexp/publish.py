@@ -204,7 +204,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
     from prebleexp.launch.rows import failure
     from prebleexp.paper import findings, on_hardware
-    from prebleexp.report import clusters, orders, sessions
+    from prebleexp.report import clusters, orders, sessions, survivors
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -232,6 +232,8 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         before = orders.sentence(ranked[0]) if ranked and ranked[0].name == orders.NAME else ""
     elif settings.findings == "sessions":
         ranked, note = sessions.findings(rows), sessions.NOTE
+    elif settings.findings == "survival":
+        ranked, title, note = survivors.findings(rows), survivors.TITLE, survivors.NOTE
     overview = [findings.overview(claims, drawings, before)] if claims else []
     return Report(
         about,

@@ -183,6 +183,7 @@ class Gpu:
             1.0,
             math.nan,
         )
+        self.lost_s = math.nan  # when it first went down
         self.publish()
 
     def lose(self) -> list[Job]:
@@ -599,6 +600,7 @@ class Oracle:
         gpu, candidates = self.gpus[g], set(self.view.candidates.tolist())
         if event == DOWN:
             gpu.up, gpu.down_since_s = False, now
+            gpu.lost_s = now if math.isnan(gpu.lost_s) else gpu.lost_s
             for job in gpu.lose():
                 if job.state != State.CANCELLED:
                     self._lose(job)
@@ -675,6 +677,7 @@ class Oracle:
             total = name.removeprefix("gpu_").removesuffix("_tokens")
             columns[name] = np.array([gpu.totals[total] for gpu in self.gpus], np.int64)
         down_s = [gpu.down_s + (0.0 if gpu.up else end_s - gpu.down_since_s) for gpu in self.gpus]
+        columns["gpu_lost_s"] = np.array([gpu.lost_s for gpu in self.gpus])
         columns["gpu_down_s"] = np.array(down_s, np.float64)
         columns["decode_gpu"] = columns["gpu"]
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)

@@ -44,7 +44,7 @@ CHOICES = {
     "retry": RETRIES,
     "output": ("table", "json", "csv"),
 }
-FINDINGS = ("claims", "clusters", "hardware", "sessions")
+FINDINGS = ("claims", "clusters", "hardware", "sessions", "survival")
 KEYS = (
     *NUMBERS,
     *GROUPS,
@@ -97,7 +97,7 @@ class Settings:
     findings: str | None
     """claims: the report says what became of the paper's; clusters: who is first in each kind of cluster; hardware:
     both, of the claims those that every kind of cluster can say something of; sessions: clusters, and what their ids
-    are worth"""
+    are worth; survival: who takes the loss of a GPU best, and who is back soonest"""
     plans: Plans | None
     """how loads are searched for, where the parts of a sweep are plans"""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from prebleexp.errors import unknown
 from prebleexp.metrics import METRICS
-from prebleexp.report import cliff, ranking, tuning, worth
+from prebleexp.report import cliff, ranking, survival, tuning, worth
 from prebleexp.report.answer import Answer
 from prebleexp.report.headline import changes, headline
 from prebleexp.report.measure import Measure, of_metric
@@ -98,6 +98,14 @@ DRAWINGS: Mapping[str, Drawing] = {
     "overhead_against_rate": Drawing(OVERHEAD),
     "ranking": RANKING,
     "sessions": replace(RANKING, answer=worth.answer),
+    "survival": replace(
+        RANKING,
+        measure=survival.DOUBLINGS,
+        prepare=survival.with_distance,
+        answer=survival.answer,
+        note=" Thin lines go from the kind of loss that a router takes best to the one that it takes worst.",
+        others=survival.WHY,
+    ),
     "reuse": Drawing(
         cliff.REUSE,
         cliff.reuse,

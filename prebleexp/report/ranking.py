@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from prebleexp.intervals import CONFIDENCE, mean_interval
 from prebleexp.report.answer import Answer, Cell, Tone
@@ -51,34 +52,37 @@ MOST_ROWS = 6
 SUMMED = ("n_finished", "n_requests")
 
 
-def with_distance(rows: Sequence[Row]) -> list[Row]:
+def with_distance(
+    rows: Sequence[Row], metric: str = METRIC, why: Mapping[str, tuple[str, str]] = MappingProxyType(WHY)
+) -> list[Row]:
     """A row for each line and seed: of all clusters, and of each variant. `rank` is the line's name behind its rank.
-    A line that was not run in all clusters is left out: it would be measured by easier ones, or harder ones."""
+    A line that was not run in all clusters is left out: it would be measured by easier ones, or harder ones. Distances
+    are in `metric`; of those in `why`, rows have the mean."""
     clusters = {_at(row) for row in rows}
-    lines = grouped([row for row in rows if row.get(METRIC)], lambda row: (row.get("line"),)).values()
-    each = _ratios([row for line in lines if {_at(row) for row in line} == clusters for row in line])
+    lines = grouped([row for row in rows if row.get(metric)], lambda row: (row.get("line"),)).values()
+    each = _ratios([row for line in lines if {_at(row) for row in line} == clusters for row in line], metric)
     found: list[Row] = []
     for cluster in dict.fromkeys((ALL, *(plain(row.get("variant")) for row in each))):
         inside = [row for row in each if cluster in (ALL, plain(row.get("variant")))]
         count = len({_at(row) for row in inside})
         for (line, seed), members in grouped(inside, lambda row: (row.get("line"), row.get("seed"))).items():
             if len(members) == count:  # the seed has all of them
-                found.append({"cluster": cluster, "line": line, "seed": seed, "over": MEAN, **_mean(members)})
+                found.append({"cluster": cluster, "line": line, "seed": seed, "over": MEAN, **_mean(members, why)})
     ranks = ranked({line: by_seed(of) for (line,), of in grouped(within(found, ALL), lambda r: (r["line"],)).items()})
     order = list(ranks)
     found = [{**row, "rank": f"{ranks[row['line']]}. {plain(row['line'])}"} for row in found if row["line"] in ranks]
     return sorted(found, key=lambda row: (row["cluster"] != ALL, order.index(row["line"])))
 
 
-def _ratios(rows: Sequence[Row]) -> list[dict[str, Value]]:
+def _ratios(rows: Sequence[Row], metric: str) -> list[dict[str, Value]]:
     """The rows with what they have `above` the best line of their cluster, a logarithm."""
     found = []
     for members in grouped(rows, _at).values():
         lines = grouped(members, lambda row: (row.get("line"),))
-        best = min(lines.values(), key=lambda of: math.fsum(_value(row) for row in of) / len(of))
-        base = {row.get("seed"): _value(row) for row in best}
+        best = min(lines.values(), key=lambda of: math.fsum(float(row[metric] or 0) for row in of) / len(of))
+        base = {row.get("seed"): float(row[metric] or 0) for row in best}
         found += [
-            {**row, "above": math.log(_value(row) / base[row.get("seed")])}
+            {**row, "above": math.log(float(row[metric] or 0) / base[row.get("seed")])}
             for of in lines.values()
             for row in of
             if row.get("seed") in base
@@ -86,10 +90,10 @@ def _ratios(rows: Sequence[Row]) -> list[dict[str, Value]]:
     return found
 
 
-def _mean(members: Sequence[Row]) -> dict[str, Value]:
+def _mean(members: Sequence[Row], why: Mapping[str, tuple[str, str]]) -> dict[str, Value]:
     above = math.fsum(float(row["above"] or 0) for row in members) / len(members)
     averages: dict[str, Value] = {"distance": 100 * math.expm1(above)}
-    for name in WHY:
+    for name in why:
         known = [float(value) for row in members if (value := row.get(name)) is not None]
         averages[name] = math.fsum(known) / len(known) if known else None
     return averages | {name: sum(int(row.get(name) or 0) for row in members) for name in SUMMED}
@@ -193,7 +197,3 @@ def by_seed(rows: Sequence[Row]) -> dict[Value, float]:
 
 def _at(row: Row) -> tuple[Value, ...]:
     return tuple(row.get(name) for name in CLUSTER)
-
-
-def _value(row: Row) -> float:
-    return float(row[METRIC] or 0)

@@ -69,6 +69,9 @@ class Changes:
         server, jobs = world.servers[g], world.jobs
         server.stage, server.leaving = of.DOWN, of.NONE
         self._since_s[g] = now
+        if world.totals[g].downs == 0:
+            world.totals[g].lost_s = now
+        world.totals[g].downs += 1
         there = (world.seen.requests.gpu == g) & (jobs.reached != 0)
         lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING)))
         jobs.state[lost] = State.LOST

@@ -46,6 +46,7 @@ def outcome(left: Ended) -> Outcome:
         "due_s": np.where(due, requests.arrival_s, np.nan),
         "told_output": np.where(requests.gpu >= 0, requests.expected_output, np.nan),
         "gpu_requests": sent.requests,
+        "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
     }
     for name in KINDS.keys() - made.keys():
         made[name] = totals[name.removeprefix("gpu_")] if name.startswith("gpu_") else jobs[name]

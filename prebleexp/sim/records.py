@@ -217,6 +217,8 @@ TOTALS = np.dtype(
         ("retracted", np.int64),
         ("peak_kv_tokens", np.int64),
         ("decode_steps", np.int64),
+        ("downs", np.int64),  # how often it went down, …
+        ("lost_s", np.float64),  # … and when first
         ("down_s", np.float64),
     ],
     align=True,

@@ -331,6 +331,8 @@ class Outcome:
     """how often a request was sent back to the queue for want of memory"""
     gpu_peak_kv_tokens: Longs
     """most KV in use at any time"""
+    gpu_lost_s: Floats
+    """when it first went down, in seconds from the start of the run; NaN: never"""
     gpu_down_s: Floats
     """seconds, until the run ended, in which it was down"""
     end_s: float

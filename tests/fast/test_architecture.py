@@ -33,6 +33,7 @@ LEVELS = {
     "overhead": 3,
     "described": 3,
     "faults": 3,
+    "recovery": 3,
     "service": 3,
     "cluster": 4,
     "metrics": 4,

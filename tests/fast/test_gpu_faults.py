@@ -181,6 +181,7 @@ def test_a_gpu_that_is_lost_mid_prefill() -> None:
     assert made.ttft_s.tolist() == [0.25 + 0.25]
     assert made.finish_s.tolist() == [0.25 + 5 * 0.125]
     assert made.gpu_down_s.tolist() == [made.end_s - 0.1875, 0.0]
+    np.testing.assert_array_equal(made.gpu_lost_s, [0.1875, np.nan])
 
 
 def test_a_gpu_that_is_lost_mid_decode() -> None:
@@ -221,6 +222,8 @@ def test_where_no_gpu_is_up_requests_wait() -> None:
     assert made.finish_s.tolist() == [1.125, 1.25]
     assert made.losses.tolist() == [1, 0]
     assert made.gpu_down_s.tolist() == [1.0 - 0.0625]
+    again = run(alike([0.0, 0.5], 16, 1), happens((0.0625, 0, "down"), (1.0, 0, "up"), (1.0625, 0, "down")), gpus=1)
+    assert again.gpu_lost_s.tolist() == [0.0625], "the first time"
 
 
 def test_if_none_comes_up_they_wait_to_the_end() -> None:

@@ -25,7 +25,7 @@ def parts_of(sweep: str) -> dict[str, Any]:
     return parts
 
 
-@pytest.mark.parametrize("sweep", ["routers", "sessions"])
+@pytest.mark.parametrize("sweep", ["routers", "sessions", "faults"])
 def test_the_numbers_are_of_all_lines_of_the_sweep(sweep: str) -> None:
     _, _, behind = PAGE.partition(f"<!-- {sweep} by docs/routers.py -->")
     rows = re.findall(r"^\| [\d–]+\. (.+?) \|", behind.partition("<!-- until here -->")[0], re.MULTILINE)
@@ -37,3 +37,7 @@ def test_the_numbers_are_of_all_lines_of_the_sweep(sweep: str) -> None:
 def test_a_sweep_and_that_of_traces_have_the_same_lines(sweep: str) -> None:
     each = [part["lines"] for name in (sweep, f"{sweep}_trace") for part in parts_of(name).values()]
     assert all(lines == each[0] for lines in each)
+
+
+def test_routers_lose_gpus_in_the_same_settings_as_they_are_ranked() -> None:
+    assert parts_of("faults")["late_again"]["lines"] == parts_of("routers")["vllm"]["lines"]

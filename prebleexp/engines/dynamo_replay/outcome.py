@@ -53,6 +53,7 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         gpu_evicted_tokens=totals.evicted_tokens.copy(),
         gpu_retracted=totals.retracted.copy(),
         gpu_peak_kv_tokens=totals.peak_kv_tokens.copy(),
+        gpu_lost_s=np.full(len(totals), np.nan),
         gpu_down_s=np.zeros(len(totals)),
         end_s=end_ms / 1e3,
     )

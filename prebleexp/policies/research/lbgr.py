@@ -60,7 +60,7 @@ class Lbgr(Policy):
     prompts knows nothing of what engines evict. There each GPU's part of it is cut to 2^24 characters once a minute,
     the least recently used first, which is not simulated here: nor then does inserting a prompt once more at the end of
     its request change anything. The engine's randomised eviction, the other half of the paper, is not here either.
-    A GPU that is lost, or back, is a new one, of which nothing is known: a guess of ours.
+    A GPU that is lost, or back, is one that is removed, or added, there: nothing is known of it.
 
     Raises InvalidInput, naming the field, for characters that are no number above 0 and a forgetting not in (0, 1]."""
 

@@ -1,0 +1,62 @@
+"""What becomes of a run when a GPU is lost: how late first tokens come then, and how long that is worse than before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prebleexp.sim.types import Floats, Outcome
+
+MINUTE_S = 60.0
+"""that is looked at behind the first loss, and before it"""
+WINDOW_S = 10.0
+"""over which a mean moves"""
+WORSE = 1.25
+"""times the worst window before, from which on one is worse than usual"""
+
+
+def first_loss_s(made: Outcome) -> float | None:
+    """When the first GPU was lost, in seconds from the start of the run; None if none was."""
+    return None if np.isnan(made.gpu_lost_s).all() else float(np.nanmin(made.gpu_lost_s))
+
+
+def after_loss(made: Outcome) -> Floats:
+    """Times to first token, in seconds, of the requests that were due in the minute behind the first loss and have
+    one; none where no GPU was lost."""
+    lost_s = first_loss_s(made)
+    if lost_s is None:
+        return np.zeros(0)
+    due = (made.due_s >= lost_s) & (made.due_s < lost_s + MINUTE_S) & np.isfinite(made.ttft_s)
+    found: Floats = made.ttft_s[due]
+    return found
+
+
+def recovery_s(made: Outcome) -> float | None:
+    """Seconds from the first loss until the mean time to first token is for good what it was.
+
+    The mean is that of the requests due in the last `WINDOW_S` before each request's due time. It is worse than usual
+    above `WORSE` times the worst of these means in the minute before the loss, in which only requests count that had
+    their first token by then. 0 where it never is; if it still is at the last request, the time until that is due, the
+    least that it can take. None where no GPU was lost, or nothing came before or after.
+    """
+    lost_s = first_loss_s(made)
+    if lost_s is None:
+        return None
+    order = np.argsort(made.due_s, kind="stable")
+    order = order[np.isfinite(made.ttft_s[order])]
+    due_s, ttft_s = made.due_s[order], made.ttft_s[order]
+    before = (due_s >= lost_s - MINUTE_S) & (due_s + ttft_s <= lost_s)
+    means = _moving(due_s[before], ttft_s[before])
+    later = due_s > lost_s
+    if not len(means) or not later.any():
+        return None
+    worse = due_s[later][_moving(due_s, ttft_s)[later] > WORSE * means.max()]
+    return float(worse[-1] - lost_s) if len(worse) else 0.0
+
+
+def _moving(due_s: Floats, values: Floats) -> Floats:
+    """Of each request, the mean of those that were due in the `WINDOW_S` up to it; `due_s` ascends."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    first = np.searchsorted(due_s, due_s - WINDOW_S, side="right")
+    last = np.searchsorted(due_s, due_s, side="right")
+    means: Floats = (sums[last] - sums[first]) / (last - first)
+    return means

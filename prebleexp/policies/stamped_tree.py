@@ -152,34 +152,29 @@ def evict_each(tree: StampedTree, period_s: float, now: float, most: float) -> N
     passes = int(now / period_s)
     if passes > tree.control.passes:
         tree.control.passes = passes
-        evict(tree, most)
-
-
-@compiled
-def evict(tree: StampedTree, most: float) -> None:
-    """Every GPU that has more than so many tokens loses its stalest leaves until it has no more."""
-    for gpu in range(len(tree.held)):
-        _evict_from(tree, gpu, most)
+        _evict(tree, most, 0, len(tree.held))
 
 
 @compiled
 def forget_all(tree: StampedTree, gpu: int) -> None:
     """The GPU loses all that it has."""
-    _evict_from(tree, gpu, 0)
+    _evict(tree, 0, gpu, gpu + 1)
 
 
 @compiled
-def _evict_from(tree: StampedTree, gpu: int, most: float) -> None:
-    while tree.held[gpu] > most and tree.stalest[gpu] != NONE:
-        link = int(tree.stalest[gpu])
-        _take_out(tree, link)
-        if tree.rows[link].active > 0:
-            continue
-        above = _drop(tree, link)
-        if above != NONE:
-            tree.rows[above].active -= 1
-            if tree.rows[above].active == 0 and not _is_listed(tree, above):
-                _put(tree, above, NONE, int(tree.stalest[gpu]))
+def _evict(tree: StampedTree, most: float, first: int, end: int) -> None:
+    """Each of these GPUs that has more than so many tokens loses its stalest leaves until it has no more."""
+    for gpu in range(first, end):
+        while tree.held[gpu] > most and tree.stalest[gpu] != NONE:
+            link = int(tree.stalest[gpu])
+            _take_out(tree, link)
+            if tree.rows[link].active > 0:
+                continue
+            above = _drop(tree, link)
+            if above != NONE:
+                tree.rows[above].active -= 1
+                if tree.rows[above].active == 0 and not _is_listed(tree, above):
+                    _put(tree, above, NONE, int(tree.stalest[gpu]))
 
 
 @compiled

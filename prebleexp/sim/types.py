@@ -261,6 +261,8 @@ class Setup:
     """its kind; empty: not known"""
     gpu_memory_gib: float = 0.0
     """of one of them; 0: not known"""
+    legs: bool = False
+    """whether the second half of the requests is what computes the first half's prompts, on GPUs of their own"""
 
     @property
     def segment_ids(self) -> int:
@@ -306,6 +308,10 @@ class Outcome:
     """prompt tokens found in the GPU's prefix cache at its last admission, or its first if the real engine says so"""
     prefilled_tokens: Ints
     """prompt tokens computed then; 0 if it was never admitted"""
+    prefill_end_s: Floats
+    """end of its prompt's computation − due: where one GPU does all, its first token; NaN if there was none"""
+    transferred_tokens: Ints
+    """of its prompt, read over a link by the GPU where its output was generated, in whole blocks"""
     losses: Ints
     """how often it was lost with its GPU; it is routed again as often, unless it ended so"""
     gpu_hit_tokens: Longs

@@ -118,33 +118,12 @@ def _each(seconds: Floats, tokens: Ints) -> Floats:
     return found
 
 
-def _stayed(made: Outcome) -> npt.NDArray[np.bool_]:
-    """Those that came, and were not sent away and did not go: they leave when they are finished."""
-    return np.isfinite(made.due_s) & ~np.isin(made.state, (State.REFUSED, State.CANCELLED, State.LOST))
-
-
-def _growth(workload: Workload, made: Outcome) -> float | None:
-    taken = _stayed(made)
-    arrived, finished = np.sort(made.due_s[taken]), made.finish_s[taken]
-    longer = made.output_seen > 1
-    if not len(arrived) or np.isnan(made.ttft_s).all():
-        return None
-    paces = (made.latency_s[longer] - made.ttft_s[longer]) / (made.output_seen[longer] - 1)
-    longest = int(np.minimum(workload.output_tokens, workload.max_new_tokens).max()) - 1
-    if arrived[-1] / 2 < float(np.nanmin(made.ttft_s)) + float(paces.min(initial=np.inf if longest else 0.0)) * longest:
-        return None
-    ends = arrived[-1] * np.array([0.5, 0.75, 1.0])
-    come = np.searchsorted(arrived, ends, side="right")
-    left = come - np.searchsorted(np.sort(finished), ends, side="right")  # NaN, of the unfinished, is last
-    return float((np.diff(left) / np.diff(come)).min()) if np.diff(come).all() else None
-
-
 def _trend(run: Served) -> float | None:
     """Its window begins when an empty system has filled: after a tenth of the time of arrivals, and after as long as
     nearly all requests take; but it has half of that time at least."""
-    taken = _stayed(run.made)
+    taken = in_system.stayed(run.made)
     due_s = run.made.due_s[taken]
-    if _growth(run.workload, run.made) is None:
+    if in_system.growth(run.workload, run.made) is None:
         return None
     end_s = min(float(due_s.max()), run.made.end_s)
     filled_s = min(end_s / 2, max(end_s / 10, run.statistics["latency"][-1] or 0.0))
@@ -229,7 +208,17 @@ _METRICS = (
            "come after one that was cancelled, refused or lost."),
     _count(State.LOST, LOWER, "Requests that were lost with their GPU, which went down or was down, and not routed "
            "again."),
+    _count(State.HELD, LOWER, "Requests whose prompt was computed when the run ended, and whose output's GPU had taken "
+           "no room for it (only where prompts have GPUs of their own)."),
+    _count(State.RESERVED, LOWER, "Requests whose KV was under way between GPUs when the run ended (likewise)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
+    Metric("prefill_end_mean_s", "average end of the prompt's computation",
+           lambda run: _statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
+           "Mean time from when a request was due until its prompt was computed, in seconds: where one GPU does all of "
+           "it, that is its first token; where prompts have GPUs of their own, its first token comes later."),
+    Metric("transferred_tokens", "tokens sent between GPUs", lambda run: int(run.made.transferred_tokens.sum()),
+           "tokens", LOWER, "Tokens of prompts whose KV was read from the GPU that computed them by the one that made "
+           "the output, in whole blocks."),
     Metric("router_wait_mean_s", "average wait for the router",
            lambda run: _statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER,
            "Mean time from a request's arrival until the router took it up, in seconds; above zero only where one "
@@ -270,8 +259,9 @@ _METRICS = (
     Metric("requests_max_over_mean", "requests of the busiest GPU over the mean",
            lambda run: _ratio(int(run.made.gpu_requests.max()) * len(run.made.gpu_requests), run.total("requests")),
            "ratio", LOWER, "Requests sent to the busiest GPU over the mean of all GPUs: 1 is perfect balance."),
-    Metric("unfinished_growth", "growth of unfinished requests", lambda run: _growth(run.workload, run.made), "share",
-           LOWER, "By how much the requests that had arrived and were not finished grew in the third and in the fourth "
+    Metric("unfinished_growth", "growth of unfinished requests",
+           lambda run: in_system.growth(run.workload, run.made), "share", LOWER,
+           "By how much the requests that had arrived and were not finished grew in the third and in the fourth "
            "quarter of the time of arrivals, as a share of those that arrived in it; the lesser of the two. About 0 "
            "where the cluster keeps up, 1 − capacity/load where it does not; nothing where half that time is shorter "
            "than the longest answer takes at the least pace of the run."),

@@ -93,6 +93,9 @@ class Engine(Part):
     def check(self, gpus: int) -> None:
         """Raises InvalidInput if it cannot be on so many GPUs."""
 
+    def check_roles(self) -> None:
+        """Raises InvalidInput if it cannot, as it is set, have prompts and outputs on GPUs of their own."""
+
     def alone(self, workload: Workload) -> tuple[Floats, Floats, Floats] | None:
         """Time to first token, per further token, and to the last, of each request where it is alone, by which
         slowdowns are counted; None: as it is simulated on an idle GPU."""

@@ -112,6 +112,7 @@ def simulate(
 def _check_pools(workload: Workload, engine: Batcher, faults: bool) -> None:
     if not engine.pulls:
         raise InvalidInput(f"engine {type(engine).__name__} has no arrive and let_go, and GPUs have roles")
+    engine.check_roles()
     if faults:
         raise InvalidInput("GPUs have faults, and GPUs have roles; only one of the two is modelled at once")
     if np.isfinite(workload.patience_s).any():

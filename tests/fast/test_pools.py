@@ -355,7 +355,7 @@ def test_what_does_not_go_with_pools_is_one_line() -> None:
     with pytest.raises(InvalidInput, match="requests have patience_s, and GPUs have roles; only one"):
         serve(replace(one, patience_s=[1.0]), split())
     with pytest.raises(
-        InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs with roles"
+        InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where groups have roles"
     ):
         serve(one, split(), engine=replace(SYNCHRONOUS, scheduling_policy="priority"))
 

@@ -98,15 +98,16 @@ class VLLM(Engine):
     def host_step_s(self) -> float:
         return 0.0 if self.async_scheduling else float(self.host_s)
 
+    def check_roles(self) -> None:
+        valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
+        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
 
     def start(self, setup: Setup) -> Any:
         from prebleexp.engines.vllm import rooms
 
-        if setup.legs:
-            valid = "fcfs with roles: requests that hold blocks could wait for ever behind others that need them"
-            require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
         tokens, seqs = self.limits(setup)
         blocks = setup.kv_tokens // self.block_size - 1  # vLLM never uses one of them
         answers = int(setup.workload.answer_segment.max(initial=-1))

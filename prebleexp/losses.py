@@ -29,6 +29,7 @@ class Loss:
         return sum(int(row.get(name) or 0) for name in self.metrics) if applies else 0
 
 
+BETWEEN = ("n_held", "n_reserved")
 FOR_GOOD = (
     Loss(
         ("n_refused",),
@@ -44,10 +45,13 @@ FOR_GOOD = (
     ),
     Loss(("n_lost",), ("drain", "stop"), "lost with their GPU, and not routed again", AS_REPORTED),
     Loss(("n_unrouted",), ("drain",), "held at the router to the end", LEFT_OUT),
+    Loss(BETWEEN, ("drain",), "left between two GPUs", AS_REPORTED),
     Loss(("n_queued",), ("drain",), "left waiting on a GPU for ever", AS_REPORTED),
     Loss(("n_running",), ("drain",), "left running at the end", AS_REPORTED),
 )
-STOPPED = Loss(("n_unrouted", "n_queued", "n_running"), ("stop",), "unfinished at the end", AS_REPORTED)
+STOPPED = Loss(
+    ("n_unrouted", "n_queued", "n_running", "n_held", "n_reserved"), ("stop",), "unfinished at the end", AS_REPORTED
+)
 LATER = Loss(("n_not_due",), ("stop",), "not due by the end", LEFT_OUT)
 NEVER = Loss(
     ("n_not_due",),

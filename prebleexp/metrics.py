@@ -209,7 +209,17 @@ _METRICS = (
            "come after one that was cancelled, refused or lost."),
     _count(State.LOST, LOWER, "Requests that were lost with their GPU, which went down or was down, and not routed "
            "again."),
+    _count(State.HELD, LOWER, "Requests whose prompt was computed when the run ended, and whose output's GPU had taken "
+           "no room for it (only where prompts have GPUs of their own)."),
+    _count(State.RESERVED, LOWER, "Requests whose KV was under way between GPUs when the run ended (likewise)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
+    Metric("prefill_end_mean_s", "average end of the prompt's computation",
+           lambda run: _statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
+           "Mean time from when a request was due until its prompt was computed, in seconds: where one GPU does all of "
+           "it, that is its first token; where prompts have GPUs of their own, its first token comes later."),
+    Metric("transferred_tokens", "tokens sent between GPUs", lambda run: int(run.made.transferred_tokens.sum()),
+           "tokens", LOWER, "Tokens of prompts whose KV was read from the GPU that computed them by the one that made "
+           "the output, in whole blocks."),
     Metric("router_wait_mean_s", "average wait for the router",
            lambda run: _statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER,
            "Mean time from a request's arrival until the router took it up, in seconds; above zero only where one "

@@ -23,7 +23,7 @@ from prebleexp.sim.changes import DOWN, NOTICED, SLOW, UP
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
 
-CHANGE, END, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(8)
+CHANGE, END, ARRIVED, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(9)
 Tokens = tuple[tuple[int, int], ...]
 """(segment, index within it); (-1, 0) is every token of an answer without a segment"""
 
@@ -679,7 +679,8 @@ class Oracle:
         down_s = [gpu.down_s + (0.0 if gpu.up else end_s - gpu.down_since_s) for gpu in self.gpus]
         columns["gpu_lost_s"] = np.array([gpu.lost_s for gpu in self.gpus])
         columns["gpu_down_s"] = np.array(down_s, np.float64)
-        columns["decode_gpu"] = columns["gpu"]
+        columns["decode_gpu"], columns["prefill_end_s"] = columns["gpu"], columns["ttft_s"]
+        columns["transferred_tokens"] = np.zeros(len(self.jobs), np.int32)
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
         return Outcome(end_s=end_s, **columns)
 

@@ -1,26 +1,36 @@
-"""A cluster of several kinds of GPU: groups, each with its number of GPUs and what they cost."""
+"""A cluster of several kinds of GPU: groups, each with its number of GPUs, what they cost, and what they do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from prebleexp.checks import integer
+from prebleexp.checks import integer, one_of
+from prebleexp.cluster.link import SHARING, Link
+from prebleexp.errors import InvalidInput
 from prebleexp.hardware.base import Hardware
+from prebleexp.policies.base import Policy
 from prebleexp.sources import Part
 
 MOST_GPUS = 4096
+ROLES = ("prefill", "decode", "both")
+"""in the order of `prebleexp.sim.pools`"""
 
 
 @dataclass(frozen=True)
 class Group:
-    """GPUs of one kind. Raises InvalidInput if there are none."""
+    """GPUs of one kind. Raises InvalidInput if there are none, or for a role that there is not."""
 
     gpus: int
     hardware: Hardware
+    role: str | None = None
+    """prefill: they compute prompts; decode: they make outputs of prompts that others computed; both: requests that
+    they get they serve to the end. None: as all others, they do"""
 
     def __post_init__(self) -> None:
         integer("cluster.groups: gpus", self.gpus, 1, MOST_GPUS)
+        if self.role is not None:
+            one_of("cluster.groups: role", self.role, ROLES)
 
 
 @dataclass(frozen=True)
@@ -30,20 +40,65 @@ class Cluster(Part):
     In YAML a group says how many GPUs it has, and in what they differ from `hardware`, in the words of the command
     line: `{gpus: 8, hardware/gpu: h200}`, `{gpus: 4, hardware/gpu: h100, hardware.utilisation: 0.8}`. How many there
     are in all is then no matter of `gpus`.
+
+    Groups may have roles, as `{gpus: 4, role: prefill}`: all or none, and then some compute prompts and some make
+    outputs (docs/pools.md). Raises InvalidInput for clusters that cannot serve so.
     """
 
     groups: tuple[Group, ...] = ()
-    """how many GPUs of which kind; none: one kind"""
+    """how many GPUs of which kind, and with which role; none: one kind"""
+    link: Link = field(default_factory=Link)
+    """between GPUs; no matter where groups have no roles"""
+    decode_policy: Policy | None = None
+    """the router among GPUs that make outputs: a name, as of policy=, or {policy: random, policy.seed: 3}; null: as
+    policy, with a memory of its own"""
+
+    def __post_init__(self) -> None:
+        roles = [group.role for group in self.groups]
+        if not self.has_roles:
+            if self.decode_policy is not None:
+                raise InvalidInput("cluster.decode_policy has nothing to route: no group of cluster.groups has a role")
+            return
+        if None in roles:
+            raise InvalidInput(f"cluster.groups[{roles.index(None)}] has no role; it must be one of {', '.join(ROLES)}")
+        for role, does in (("prefill", "computes prompts"), ("decode", "makes outputs")):
+            if role not in roles:
+                raise InvalidInput(f"no group of cluster.groups {does}; one must have role: {role}")
 
     @property
     def gpus(self) -> int:
         """Of all groups."""
         return sum(group.gpus for group in self.groups)
 
+    @property
+    def has_roles(self) -> bool:
+        return any(group.role is not None for group in self.groups)
+
     def columns(self) -> dict[str, Any]:
         """What tables show, such as "8 x gpt-oss-120b in bf16 on h200, vllm"."""
         texts = [f"{group.gpus} x {group.hardware.title or type(group.hardware).__name__}" for group in self.groups]
-        return {"groups": " + ".join(texts) or None}
+        if not self.has_roles:
+            return {"groups": " + ".join(texts) or None}
+        texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
+        second = None if self.decode_policy is None else type(self.decode_policy).__name__
+        link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us")}
+        return {"groups": " + ".join(texts), **link, "decode_policy": second}
+
+    def pools(self, policy: Policy) -> Any:
+        """What the simulator is told of roles: a `prebleexp.sim.pools.Disaggregation`, or None without them. `policy`
+        routes prompts."""
+        if not self.has_roles:
+            return None
+        from prebleexp.sim.pools import Disaggregation  # numba: nothing that is cached needs it
+
+        return Disaggregation(
+            roles=tuple(ROLES.index(str(group.role)) for group in self.groups),
+            decode_policy=self.decode_policy or policy,
+            kv_bytes=self.groups[0].hardware.kv_bytes,
+            sharing=SHARING.index(self.link.sharing),
+            rate=self.link.gb_s * 1e9,
+            latency_s=self.link.latency_us / 1e6,
+        )
 
 
 ONE_KIND = Cluster()

@@ -30,6 +30,9 @@ class Engine(Part):
     - `cancel(self, mine, world, request, now) -> int`, needed only where requests give up: a request without its first
       token, which `submit` was told of, leaves its queue, or what is part-way; what is computed of it stays cached.
       0: it is in the step in hand. Then it is asked again when that is over, before `end`
+    - `arrive(self, mine, world, request, now)` and `let_go(self, mine, world, leg, now)`, needed only where prompts
+      have GPUs of their own: the KV that the engine asked for by `prebleexp.sim.pulling.pull` is there; and, where a
+      prompt was computed, its KV was read, so that nobody needs it any more
     - `lacks_room(self, mine, world, g, now) -> int`: 1 if `with_more_room` must be called before anything else happens
     """
 
@@ -46,6 +49,9 @@ class Engine(Part):
 
     loses: ClassVar[bool] = False
     """whether it has `lose`, without which its GPUs can have no faults"""
+
+    pulls: ClassVar[bool] = False
+    """whether it has `arrive` and `let_go`, without which prompts and outputs cannot have GPUs of their own"""
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -86,6 +92,9 @@ class Engine(Part):
 
     def check(self, gpus: int) -> None:
         """Raises InvalidInput if it cannot be on so many GPUs."""
+
+    def check_roles(self) -> None:
+        """Raises InvalidInput if it cannot, as it is set, have prompts and outputs on GPUs of their own."""
 
     def alone(self, workload: Workload) -> tuple[Floats, Floats, Floats] | None:
         """Time to first token, per further token, and to the last, of each request where it is alone, by which

@@ -24,7 +24,7 @@ def first_token(world: World, g: int, request: int, now: float) -> None:
         job.ttft_s = job.latency_s
     if np.isnan(seen.ttft_s):  # else it was sent back to the queue
         seen.ttft_s, seen.output_seen = job.latency_s, 1
-        if world.router.first_token != 0:
+        if world.told.first_token != 0:
             tell(world, FIRST_TOKEN, request, g, 0)
 
 
@@ -59,7 +59,7 @@ def keep_context(world: World, g: int, request: int, outputs: int) -> int:
 def keep_tokens(world: World, g: int, request: int, tokens: int) -> int:
     """The same of a context's first tokens."""
     known = insert_first(world.cache, g, request, tokens)
-    if world.router.stored != 0:
+    if world.told.stored != 0:
         tell(world, STORED, request, g, tokens)
     return known
 
@@ -71,7 +71,7 @@ def evict_tokens(world: World, g: int, wanted: int) -> int:
     control.evicted = 0
     freed = evict(world.cache, g, wanted)
     world.totals[g].evicted_tokens += freed
-    if world.router.evicted != 0:
+    if world.told.evicted != 0:
         for row in range(control.evicted):
             tell(world, EVICTED, int(world.cache.evicted_owner[row]), g, int(world.cache.evicted_beyond[row]))
     return freed

@@ -79,6 +79,8 @@ class Cell:
             self._check_groups()
             groups = (replace(one, hardware=one.hardware.served_by(self.engine.project)) for one in self.cluster.groups)
             object.__setattr__(self, "cluster", replace(self.cluster, groups=tuple(groups)))
+        if self.cluster.has_roles:
+            self._check_roles()
         self.engine.check(self.gpus)
         self.faults.check(self.gpus)
         if not self.faults.changes_nothing and not self.engine.loses:
@@ -87,7 +89,7 @@ class Cell:
         for group, usual in self.engine.brings.items():
             given, engine = self.names.get(group, usual), self.names.get("engine", type(self.engine).__name__)
             require(given == usual, group, given, f"{usual} with engine={engine}, which has its own")
-        if self.policy.reads_lengths:
+        if self.reads_lengths:
             self.lengths.check(self.workload.predictors)
 
     def _check_groups(self) -> None:
@@ -96,6 +98,31 @@ class Cell:
         if self.engine.own_loop() is not None:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no groups of GPUs; take another engine, or cluster=one_kind")
+
+    def _check_roles(self) -> None:
+        engine = self.names.get("engine", type(self.engine).__name__)
+        if not self.engine.pulls:
+            raise InvalidInput(f"engine={engine} takes no groups with roles; take engine=vllm, or groups without roles")
+        self.engine.check_roles()
+        if not self.faults.changes_nothing:
+            raise InvalidInput("faults= is not valid where cluster.groups have roles; take faults=none")
+        kv_bytes = [group.hardware.kv_bytes for group in self.cluster.groups]
+        if 0.0 in kv_bytes:
+            name = self.names.get("hardware", type(self.hardware).__name__)
+            raise InvalidInput(
+                f"hardware={name} says not how large KV is, which has to be sent; take hardware=composed"
+            )
+        if len(set(kv_bytes)) > 1:
+            sizes = " and ".join(f"{size:,.0f}" for size in kv_bytes)
+            raise InvalidInput(
+                f"cluster.groups: KV of {sizes} bytes a token; where groups have roles it must be the same"
+            )
+
+    @property
+    def reads_lengths(self) -> bool:
+        """Whether any router does."""
+        second = self.cluster.decode_policy
+        return self.policy.reads_lengths or (second is not None and second.reads_lengths)
 
     @property
     def kinds(self) -> tuple[Group, ...]:
@@ -111,6 +138,8 @@ class Cell:
     def parts(self) -> dict[str, Any]:
         """Every spec, those of groups too."""
         found = {name: getattr(self, name) for name in (*SPECS, "faults")}
+        if self.cluster.decode_policy is not None:
+            found["cluster.decode_policy"] = self.cluster.decode_policy
         return found | {f"cluster.groups[{i}]": one.hardware for i, one in enumerate(self.cluster.groups)}
 
     @property
@@ -121,7 +150,7 @@ class Cell:
         if self.cluster.groups:
             left_out.append("hardware")
         left_out += self.engine.brings
-        if not self.policy.reads_lengths and "lengths" not in left_out:
+        if not self.reads_lengths and "lengths" not in left_out:
             left_out.append("lengths")
         if self.slo.changes_nothing:
             left_out.append("slo")
@@ -138,10 +167,22 @@ class Cell:
             if name not in left_out:
                 values[name] = of(getattr(self, name))
         if self.cluster.groups:
-            values["cluster"] = [{"gpus": one.gpus, "hardware": of(one.hardware)} for one in self.cluster.groups]
+            values["cluster"] = self._identity_of_cluster(of)
         if not self.faults.changes_nothing:
             values["faults"] = of(self.faults)
         return values
+
+    def _identity_of_cluster(self, of: Callable[[Any], dict[str, object]]) -> object:
+        """Groups, or with roles a mapping of all there is."""
+        groups: list[dict[str, object]] = [
+            {"gpus": one.gpus, "hardware": of(one.hardware)} | ({} if one.role is None else {"role": one.role})
+            for one in self.cluster.groups
+        ]
+        if not self.cluster.has_roles:
+            return groups
+        second = self.cluster.decode_policy
+        policy = {} if second is None else {"decode_policy": of(second)}
+        return {"groups": groups, "link": of(self.cluster.link), **policy}
 
     def columns(self) -> dict[str, int | float | str | bool | None]:
         """The configuration as a table's columns: numbers, names of specs, and their fields as "policy.seed"."""

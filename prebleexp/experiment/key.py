@@ -17,7 +17,19 @@ from prebleexp.experiment.cell import Cell, spec_identity
 
 FORMAT = 2
 COMPUTES = (
-    *("sim", "engines", "policies", "workloads", "lengths", "overhead", "hardware", "faults", "service", "metrics.py"),
+    *(
+        "sim",
+        "engines",
+        "policies",
+        "workloads",
+        "lengths",
+        "overhead",
+        "hardware",
+        "faults",
+        "service",
+        "cluster",
+        "metrics.py",
+    ),
     "experiment/unloaded.py",
 )
 """the parts of the package that determine results"""

@@ -73,6 +73,7 @@ def simulate_cell(
         hardware=cell.hardware,
         kinds=[(one.gpus, one.hardware) for one in cell.cluster.groups],
         faults=None if cell.faults.changes_nothing else cell.faults,
+        pools=cell.cluster.pools(cell.policy),
         engine=cell.engine,
         lengths=cell.lengths,
         overhead=cell.overhead,
@@ -84,8 +85,8 @@ def simulate_cell(
         on_pause=on_pause,
         on_event=on_event,
     )
-    # `lengths` is no part of the key of a policy that does not read them, so nothing of them may be in the result
-    return outcome if cell.policy.reads_lengths else replace(outcome, told_output=np.full(len(workload), np.nan))
+    # `lengths` is no part of the key of policies that do not read them, so nothing of them may be in the result
+    return outcome if cell.reads_lengths else replace(outcome, told_output=np.full(len(workload), np.nan))
 
 
 def requests_columns(finished: Run) -> dict[str, Any]:

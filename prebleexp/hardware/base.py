@@ -47,6 +47,11 @@ class Hardware(Part):
         return 0.0, 0.0
 
     @property
+    def kv_bytes(self) -> float:
+        """Of a token's KV, over all GPUs that share it; 0: nobody says, and none can be sent."""
+        return 0.0
+
+    @property
     def title(self) -> str:
         """What it is made of, for a reader who knows the option that was chosen; empty: that says it."""
         return ""

@@ -108,12 +108,12 @@ class Composer:
         """The values of `configuration`."""
         with _ALONE:
             made = self._compose(overrides, number)
-            made_whole(made.values, overrides, self._hardware)
+            made_whole(made.values, overrides, self._values_of)
             return made
 
-    def _hardware(self, overrides: Sequence[str]) -> dict[str, Any]:
+    def _values_of(self, group: str, overrides: Sequence[str]) -> dict[str, Any]:
         with understood(self.loader, overrides):
-            return dict(self._compose(overrides, None).values["hardware"])
+            return dict(self._compose(overrides, None).values[group])
 
     def _compose(self, overrides: Sequence[str], number: int | None) -> Composition:
         try:

@@ -27,14 +27,24 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
     """
     made = [f"{name}={json.dumps(content[name])}" for name in NUMBERS if name in content]
     options = Options(loader)
-    for one in content.get("cluster", ()):
+    cluster = content.get("cluster", ())
+    for one in _groups(cluster):
         options.option(key, "hardware", one["hardware"])
+    if isinstance(cluster, Mapping) and "decode_policy" in cluster:
+        options.option(key, "policy", cluster["decode_policy"])
     for spec in (*SPECS, "faults"):
         if spec in content:
             option = options.option(key, spec, content[spec])
             fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
             made += [f"{spec}={option}", *(f"++{path}={_flow(value)}" for path, value in _leaves(spec, fields))]
-    return [*made, f"cluster.groups={_flow(content['cluster'])}"] if "cluster" in content else made
+    if isinstance(cluster, Mapping):
+        return [*made, "cluster=disaggregated", *(f"cluster.{name}={_flow(one)}" for name, one in cluster.items())]
+    return [*made, f"cluster.groups={_flow(cluster)}"] if cluster else made
+
+
+def _groups(cluster: Any) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = cluster["groups"] if isinstance(cluster, Mapping) else cluster
+    return found
 
 
 def _flow(value: Any) -> str:
@@ -100,11 +110,20 @@ class Options:
         row |= spec_columns("cluster", *self._of_cluster(content.get("cluster", ())))
         return row | ({} if "faults" in content else spec_columns("faults", "none", columns_of(NEVER)))
 
-    def _of_cluster(self, groups: Sequence[Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
+    def _of_cluster(self, cluster: Any) -> tuple[str, dict[str, Any]]:
+        groups = _groups(cluster)
         if any(self.nearest("hardware", one["hardware"]) is None for one in groups):  # is not imported
             return "groups", {"groups": None}
-        found = tuple(Group(one["gpus"], specs.build("hardware", "", one["hardware"])) for one in groups)
-        return "groups" if found else "one_kind", Cluster(found).columns()
+        found = tuple(
+            Group(one["gpus"], specs.build("hardware", "", one["hardware"]), one.get("role")) for one in groups
+        )
+        if not isinstance(cluster, Mapping):
+            return "groups" if found else "one_kind", Cluster(found).columns()
+        policy = cluster.get("decode_policy")
+        if policy is not None and self.nearest("policy", policy) is None:
+            return "groups", {"groups": None}
+        second = None if policy is None else specs.build("policy", "", policy)
+        return "groups", Cluster(found, specs.build("link", "", cluster["link"]), second).columns()
 
     def _of_spec(self, spec: str, content: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: value for name, value in content.items() if name != "_target_"}

@@ -12,13 +12,16 @@ GROUP = "prebleexp.cluster.groups.Group"
 
 
 def made_whole(
-    values: dict[str, Any], overrides: Sequence[str], hardware_of: Callable[[Sequence[str]], Mapping[str, Any]]
+    values: dict[str, Any], overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]
 ) -> None:
     """Put in place of each group one with the `hardware` that the overrides and its own words make together.
 
-    Raises InvalidInput, naming the group, for what is no group.
+    Likewise the router of outputs, if it has words. Raises InvalidInput, naming the group, for what is no group.
     """
     cluster = values.get("cluster")
+    if isinstance(cluster, Mapping) and cluster.get("decode_policy") is not None:
+        cluster = {**cluster, "decode_policy": _policy(cluster["decode_policy"], overrides, of)}
+        values["cluster"] = cluster
     if not isinstance(cluster, Mapping) or not cluster.get("groups"):
         return
     groups = cluster["groups"]
@@ -27,18 +30,30 @@ def made_whole(
     whole = []
     for i, group in enumerate(groups):
         words = _words(f"cluster.groups[{i}]", group)
-        hardware = _hardware(words, overrides, hardware_of)
-        whole.append({"_target_": GROUP, "gpus": group["gpus"], "hardware": hardware})
+        hardware = _hardware(words, overrides, of)
+        role = {} if group.get("role") is None else {"role": group["role"]}
+        whole.append({"_target_": GROUP, "gpus": group["gpus"], "hardware": hardware, **role})
     values["cluster"] = {**cluster, "groups": whole}
 
 
 def _hardware(
-    words: Mapping[str, Any], overrides: Sequence[str], hardware_of: Callable[[Sequence[str]], Mapping[str, Any]]
+    words: Mapping[str, Any], overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]
 ) -> Any:
     if "hardware" in words and isinstance(words["hardware"], Mapping):  # as it is in the cache: whole
         return words["hardware"]
     others = [line for line in overrides if key_of(line) not in words and not _is_of(line, "cluster")]
-    return hardware_of([*others, *(f"{key}={_text(value)}" for key, value in words.items())])
+    return of("hardware", [*others, *(f"{key}={_text(value)}" for key, value in words.items())])
+
+
+def _policy(given: object, overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> Any:
+    if isinstance(given, Mapping) and "_target_" in given:  # as it is in the cache: whole
+        return given
+    words = given if isinstance(given, Mapping) else {"policy": given}
+    if not isinstance(words.get("policy"), str) or not all(_is_of(str(key), "policy") for key in words):
+        example = "a policy such as lor, or {policy: random, policy.seed: 3}"
+        raise InvalidInput(f"cluster.decode_policy={given} is not valid; it must be {example}")
+    others = [line for line in overrides if not _is_of(line, "policy") and not _is_of(line, "cluster")]
+    return of("policy", [*others, *(f"{key}={_text(value)}" for key, value in words.items())])
 
 
 def _words(name: str, group: object) -> dict[str, Any]:
@@ -46,7 +61,7 @@ def _words(name: str, group: object) -> dict[str, Any]:
     example = "a group such as {gpus: 8, hardware/gpu: h200}"
     if not isinstance(group, Mapping) or "gpus" not in group:
         raise InvalidInput(f"{name}={group} is not valid; it must be {example}")
-    words = {str(key): value for key, value in group.items() if key != "gpus"}
+    words = {str(key): value for key, value in group.items() if key not in ("gpus", "role")}
     for key in words:
         if not _is_of(key, "hardware"):
             raise InvalidInput(f"unknown key {key!r} in {name}; it must be {example}")

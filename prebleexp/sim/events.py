@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | CHANGE | row of the timeline | a GPU goes down, comes up, slows … (see `prebleexp.sim.changes`) |
 | END | GPU | the step in hand is over: its tokens exist, its requests finish, and now everybody hears of it |
+| ARRIVED | request | its KV has come over a link, or begins to (see `prebleexp.sim.links`) |
 | REPORT | – | what routers see of the GPUs is refreshed |
 | SUBMIT | request | it reaches the router |
 | DECIDED | request | the router's decision has taken its time |
@@ -12,7 +13,8 @@
 | START | GPU | the engine chooses a batch, and how long that takes |
 
 Each subject has at most one event of a kind, so no order is left to chance. An idle GPU has none. When requests
-come, and when they give up, is not in the heap: they have an agenda of their own (see `prebleexp.sim.agenda`).
+come, and when they give up, is not in the heap: they have an agenda of their own (see `prebleexp.sim.agenda`), and so
+have transfers.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import Events
 
-CHANGE, END, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(8)
+CHANGE, END, ARRIVED, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(9)
 KIND_BITS = 40
 
 

@@ -11,6 +11,7 @@ from numba import int64
 from prebleexp.sim.changing import change
 from prebleexp.sim.compiled import compiled, compiled_for
 from prebleexp.sim.events import (
+    ARRIVED,
     CHANGE,
     DECIDED,
     END,
@@ -27,6 +28,7 @@ from prebleexp.sim.events import (
 )
 from prebleexp.sim.patience import expire, leave
 from prebleexp.sim.plug import call_float, call_int, call_none
+from prebleexp.sim.pulling import arrived
 from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
 from prebleexp.sim.router import DONE, decided, reached, release, serve, submit, tell_policy
 from prebleexp.sim.sessions import take_next
@@ -45,18 +47,21 @@ NODES_A_STEP = 6
 @compiled
 def _next_time(world: World) -> float:
     """Of the next event; infinite if there is none."""
-    time = world.sessions.control.time
+    time = min(world.sessions.control.time, world.links.control.time)
     return min(time, world.events.times[0]) if world.control.events > 0 else time
 
 
 @compiled
 def _take_next(world: World) -> None:
     """Make the next event the one in hand."""
-    control, events, due = world.control, world.events, world.sessions.control
-    before = control.events == 0 or due.time < events.times[0]
-    if before or (due.time == events.times[0] and due.key < events.keys[0]):
-        control.now, a_key = due.time, due.key
-        take_next(world)
+    control, events, due, links = world.control, world.events, world.sessions.control, world.links.control
+    of_links = links.time < due.time or (links.time == due.time and links.key < due.key)
+    time, a_key = (links.time, links.key) if of_links else (due.time, due.key)
+    before = control.events == 0 or time < events.times[0]
+    if before or (time == events.times[0] and a_key < events.keys[0]):
+        control.now = time
+        if not of_links:
+            take_next(world)
     else:
         control.now, a_key = pop(events, control)
     control.kind, control.subject = kind_of(a_key), subject_of(a_key)
@@ -127,7 +132,7 @@ def advance(world: World) -> int:
     left = rules.pause
     while True:
         if control.news > 0:
-            if world.router.compiled == 0:
+            if world.router.compiled == 0 or world.decode_router.compiled == 0:
                 return HAS_NEWS
             tell_policy(world)
         if control.kind == END:
@@ -173,6 +178,8 @@ def advance(world: World) -> int:
             expire(world, control.subject)
         elif control.kind == REACHED:
             reached(world, control.subject)
+        elif control.kind == ARRIVED:
+            arrived(world, control.subject)
         elif control.kind == CHANGE:
             change(world, control.subject)
             return HAS_CHANGED

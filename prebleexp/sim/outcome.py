@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
-from prebleexp.sim.records import World
+from prebleexp.sim.pools import BOTH
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import Outcome, State
 
 KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Outcome).items() if hint is not float}
@@ -27,16 +30,21 @@ class Ended(NamedTuple):
     end_s: float
     linked: bool
     """whether some requests come after others, so that it is no matter of course when each was due"""
+    known: Mapping[str, Any] = MappingProxyType({})
+    """columns that are not in these"""
 
 
 def ended(world: World) -> Ended:
     linked = len(world.sessions.behind) > 0
-    return Ended(world.seen.requests, world.jobs, world.totals, world.seen.sent, float(world.control.clock), linked)
+    rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
+    if len(world.pools.roles):
+        return Ended(*_joined(world), *rest, _of_legs(world))
+    return Ended(world.seen.requests, world.jobs, *rest)
 
 
 def outcome(left: Ended) -> Outcome:
-    """Copies, by name: `gpu_…` are fields of `totals`, the others of `jobs`."""
-    requests, jobs, totals, sent, end_s, linked = left
+    """Copies, by name: `gpu_…` are fields of `totals`, the others of `jobs`, unless `known`."""
+    requests, jobs, totals, sent, end_s, linked, known = left
     due = requests.arrival_s <= end_s
     state = jobs.state if not linked else np.where(due | (jobs.state != State.UNROUTED), jobs.state, State.NOT_DUE)
     made = {
@@ -45,9 +53,36 @@ def outcome(left: Ended) -> Outcome:
         "state": state,
         "due_s": np.where(due, requests.arrival_s, np.nan),
         "told_output": np.where(requests.gpu >= 0, requests.expected_output, np.nan),
+        "prefill_end_s": jobs.ttft_s,
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
+        **known,
     }
     for name in KINDS.keys() - made.keys():
         made[name] = totals[name.removeprefix("gpu_")] if name.startswith("gpu_") else jobs[name]
     return Outcome(**{name: np.array(column, KINDS[name]) for name, column in made.items()}, end_s=end_s)
+
+
+def _joined(world: World) -> tuple[Any, Any]:
+    """Of each request its row or, while its prompt's leg says where it is, that of the leg."""
+    n = world.pools.requests
+    requests, jobs = world.seen.requests[:n].copy(), world.jobs[:n].copy()
+    by_leg = jobs.state == State.UNROUTED
+    jobs[by_leg] = world.jobs[n:][by_leg]
+    for name in ("gpu", "expected_output"):
+        requests[name][by_leg] = world.seen.requests[n:][name][by_leg]
+    return requests, jobs
+
+
+def _of_legs(world: World) -> dict[str, Any]:
+    """Columns that both legs have a part in."""
+    n = world.pools.requests
+    requests, legs, first = world.jobs[:n], world.jobs[n:], world.seen.requests.gpu[n:]
+    by_leg = requests.state == State.UNROUTED
+    served_whole = by_leg & (first != NONE) & (world.pools.roles[first] == BOTH)
+    made = {name: legs[name] for name in ("hit_tokens", "prefilled_tokens")}
+    made |= {"prefill_end_s": legs.ttft_s, "gpu": first, "transferred_tokens": requests.transferred_tokens}
+    made["decode_gpu"] = np.where(served_whole, first, world.seen.requests.gpu[:n])
+    for name in ("overhead_s", "router_wait_s"):  # of both decisions, if there were two
+        made[name] = legs[name] + np.where(np.isnan(requests[name]), 0.0, requests[name])
+    return made

@@ -184,6 +184,7 @@ JOB = np.dtype(
         ("output_seen", np.int32),
         ("hit_tokens", np.int32),
         ("prefilled_tokens", np.int32),
+        ("transferred_tokens", np.int32),  # of its prompt, that came over a link
         ("overhead_s", np.float64),  # what routing it took
         ("router_wait_s", np.float64),  # from when it was due until the router took it up
         ("ttft_s", np.float64),
@@ -316,6 +317,8 @@ class World(NamedTuple):
     control: Any
     rules: Rules
     seen: View
+    decode_seen: View
+    """the same, with GPUs for outputs as candidates, where prompts have GPUs of their own"""
     live: Any
     """(GPUs,) `REPORT`, as of now: the array that routers see, if nothing delays reports"""
     jobs: Any
@@ -333,6 +336,14 @@ class World(NamedTuple):
     left: Any
     """(length classes, tokens) output still to come of a request that has produced so much; (0, 0): not known"""
     news: Any
+    pools: Any
+    """who computes prompts and who makes outputs: `prebleexp.sim.pools.Pools`"""
+    links: Any
+    """KV that is under way: `prebleexp.sim.links.Links`"""
+    told: Any
+    """`ROUTER`: what any router wants to be told is not 0"""
     router: Any
+    decode_router: Any
+    """of requests whose prompts were computed elsewhere; without pools the same"""
     engines: Any
     """(GPUs,) `ENGINE`"""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.events import DECIDED, REACHED, START, key, push
+from prebleexp.sim.events import DECIDED, REACHED, key, push
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.pools import decodes, is_routed_again, leg_of, prefills, request_of
+from prebleexp.sim.pulling import let_go
 from prebleexp.sim.records import (
-    AWAKE,
     CANCELLED,
     CHANGED,
     DOWN,
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
-    IDLE,
     LOST,
     NO_OVERHEAD,
     NONE,
@@ -28,9 +30,10 @@ from prebleexp.sim.records import (
 from prebleexp.sim.running_mean import expect, learn
 from prebleexp.sim.sessions import ended, failed, watch_patience
 from prebleexp.sim.types import State
+from prebleexp.sim.waking import wake
 
 UNROUTED, QUEUED, REFUSED = int(State.UNROUTED), int(State.QUEUED), int(State.REFUSED)
-GONE, GONE_WITH_IT = int(State.CANCELLED), int(State.LOST)
+GONE, GONE_WITH_IT, KEPT = int(State.CANCELLED), int(State.LOST), int(State.HELD)
 
 
 DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE = range(4)
@@ -48,7 +51,11 @@ def submit(world: World, request: int) -> None:
         _refuse(world, request)
         return
     watch_patience(world, request)
-    _join_queue(world, request)
+    leg = leg_of(world, request)
+    if leg != request:
+        world.seen.requests[leg].arrival_s = world.seen.requests[request].arrival_s
+        world.arrivals[leg] = world.arrivals[request]
+    _join_queue(world, leg)
 
 
 @compiled
@@ -90,37 +97,45 @@ def release(world: World) -> None:
 @compiled
 def serve(world: World) -> int:
     """Decide on the requests that wait for the router, until none is left, it is busy, or Python is needed."""
-    control, router, rules = world.control, world.router, world.rules
+    control, rules = world.control, world.rules
     while control.queue_head != NONE and control.deciding == 0 and control.lacking == NONE:
         if world.jobs[control.queue_head].state == GONE:
             control.queue_head = world.jobs[control.queue_head].next
             continue
-        if len(world.seen.candidates) == 0:  # nobody to ask about: all wait until a GPU comes up
+        again = is_routed_again(world, int(control.queue_head))
+        router, view = (world.decode_router, world.decode_seen) if again else (world.router, world.seen)
+        if len(view.candidates) == 0:  # nobody to ask about: all wait until a GPU comes up
             request = int(control.queue_head)
             control.queue_head = world.jobs[request].next
             _hold(world, request)
             continue
         if control.request == NONE:
             control.request = control.queue_head
-            if rules.mean_window_s > 0:
+            if rules.mean_window_s > 0 and not _makes_no_output(world, control.request):
                 expect(world, control.request)
         if control.answered == 0:
-            if router.lacks_room != 0 and call_int(router.lacks_room, router.own, world.seen, control.request) != 0:
+            if router.lacks_room != 0 and call_int(router.lacks_room, router.own, view, control.request) != 0:
                 return NEEDS_ROOM
             if router.compiled == 0:
                 return NEEDS_ROUTE
-            control.answer = call_int(router.route, router.own, world.seen, control.request, control.now)
+            control.answer = call_int(router.route, router.own, view, control.request, control.now)
         control.answered = 0
-        if not _decided(world, control.request, control.answer):
+        if not _decided(world, view.candidates, control.request, control.answer):
             return BAD_ROUTE
     return DONE
 
 
 @compiled
-def _decided(world: World, request: int, answer: int) -> bool:
+def _makes_no_output(world: World, row: int) -> bool:
+    """Whether a row computes a prompt alone, whoever gets it."""
+    return row >= world.pools.requests and not world.pools.whole
+
+
+@compiled
+def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
     """What becomes of a request, now or when the decision has taken its time; False if there is no such answer."""
     control, rules, job = world.control, world.rules, world.jobs[request]
-    if answer not in (HOLD, REFUSE) and not _is_candidate(world, answer):
+    if answer not in (HOLD, REFUSE) and not _is_candidate(candidates, answer):
         return False
     control.queue_head, control.request = job.next, NONE
     if rules.overhead == NO_OVERHEAD:
@@ -142,8 +157,7 @@ def _decided(world: World, request: int, answer: int) -> bool:
 
 
 @compiled
-def _is_candidate(world: World, answer: int) -> bool:
-    candidates = world.seen.candidates
+def _is_candidate(candidates: Any, answer: int) -> bool:
     if 0 <= answer < len(candidates) and candidates[answer] == answer:
         return True
     for candidate in candidates:  # noqa: SIM110  # numba has no any()
@@ -174,10 +188,12 @@ def _carry_out(world: World, request: int, answer: int) -> None:
 
 @compiled
 def _refuse(world: World, request: int) -> None:
+    if world.jobs[request].state == KEPT and world.jobs[leg_of(world, request)].reached != 0:
+        let_go(world, request)
     world.jobs[request].state = REFUSED
     world.control.unfinished -= 1
     world.control.present -= 1
-    failed(world, request)
+    failed(world, request_of(world, request))
 
 
 @compiled
@@ -189,7 +205,7 @@ def _send(world: World, request: int, g: int) -> None:
     sent.requests += 1
     control.most = max(control.most, sent.outstanding)
     seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
-    if seconds > 0:
+    if seconds > 0 and not is_routed_again(world, request):  # who has passed one does not pass another
         world.jobs[request].state = QUEUED
         push(world.events, control, control.now + seconds, key(REACHED, request))
     else:
@@ -213,15 +229,6 @@ def reached(world: World, request: int) -> None:
     wake(world, g)
 
 
-@compiled
-def wake(world: World, g: int) -> None:
-    """Let an idle GPU begin a step, when all else of this instant has happened."""
-    server = world.servers[g]
-    if server.stage == IDLE:
-        server.stage = AWAKE
-        push(world.events, world.control, world.control.now, key(START, g))
-
-
 # ---------------------------------------------------------------- losing
 @compiled
 def lose(world: World, request: int) -> None:
@@ -234,7 +241,7 @@ def lose(world: World, request: int) -> None:
 
 
 @compiled
-def go_on(world: World, request: int) -> None:
+def _is_lost(world: World, request: int) -> None:
     """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
     control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
     job.reached = 0
@@ -247,16 +254,28 @@ def go_on(world: World, request: int) -> None:
         failed(world, request)
 
 
+# ---------------------------------------------------------------- routing a second time
+@compiled
+def _hand_over(world: World, leg: int) -> None:
+    """A prompt is computed, and the router has heard of it: its KV is held, and who makes the output is asked."""
+    request = request_of(world, leg)
+    world.jobs[request].state = KEPT
+    world.arrivals[request] = world.control.now
+    _join_queue(world, request)
+
+
 # ---------------------------------------------------------------- hearing
 @compiled
 def hear(world: World, kind: int, request: int) -> None:
     """The router's own book, before the policy hears of it."""
     if kind in (FINISHED, CANCELLED, LOST):
-        sent = world.seen.sent[world.seen.requests[request].gpu]
+        g = int(world.seen.requests[request].gpu)
+        sent = world.seen.sent[g]
         sent.outstanding -= 1
         sent.tokens -= world.seen.requests[request].prompt_tokens
-        if kind == LOST:
+        if kind == LOST or prefills(world, g):
             return
+        request = request_of(world, request)
         world.control.unfinished -= 1
         world.control.present -= 1
         if kind == CANCELLED:
@@ -268,12 +287,23 @@ def hear(world: World, kind: int, request: int) -> None:
 
 
 @compiled
+def go_on(world: World, kind: int, request: int) -> None:
+    """The policy has heard of it: it may be asked about the request once more."""
+    if kind == LOST:
+        _is_lost(world, request)
+    elif kind == FINISHED and prefills(world, int(world.seen.requests[request].gpu)):
+        _hand_over(world, request)
+
+
+@compiled
 def tell_policy(world: World) -> None:
     """Let a compiled policy hear what has happened."""
-    control, router, view = world.control, world.router, world.seen
+    control = world.control
     for row in range(control.news):
         news = world.news[row]
         kind, request = int(news.kind), int(news.request)
+        of_outputs = decodes(world, int(news.gpu))
+        router, view = (world.decode_router, world.decode_seen) if of_outputs else (world.router, world.seen)
         hear(world, kind, request)
         if kind in (FINISHED, CANCELLED, LOST) and router.finished != 0:
             call_none(router.finished, router.own, view, request, control.now)
@@ -285,6 +315,5 @@ def tell_policy(world: World) -> None:
             call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == CHANGED and router.changed != 0:
             call_none(router.changed, router.own, view, news.gpu, control.now)
-        if kind == LOST:
-            go_on(world, request)
+        go_on(world, kind, request)
     control.news = 0

@@ -23,3 +23,7 @@ class State(IntEnum):
     """its patience was over before its first token, or one that it comes after was cancelled, refused or lost"""
     LOST = 7
     """with its GPU, which went down, or was down when it came"""
+    HELD = 8
+    """its prompt is computed and kept, and the GPU that is to go on with it has taken no room for it yet"""
+    RESERVED = 9
+    """that one has, and its KV is under way"""

@@ -109,9 +109,7 @@ class Workload:
     @property
     def waits(self) -> Ints:
         """(n,) for how many others each request waits: those of which it comes after."""
-        if len(self.after_ids) == 0:
-            return np.zeros(len(self), np.int32)
-        return np.diff(self.after_offsets).astype(np.int32)
+        return np.diff(self.after_offsets).astype(np.int32) if len(self.after_ids) else np.zeros(len(self), np.int32)
 
     def _check_lengths(self) -> None:
         n, s = len(self.arrival_s), len(self.segment_ids)
@@ -269,6 +267,8 @@ class Setup:
     """its kind; empty: not known"""
     gpu_memory_gib: float = 0.0
     """of one of them; 0: not known"""
+    legs: bool = False
+    """whether the second half of the requests is what computes the first half's prompts, on GPUs of their own"""
 
     @property
     def segment_ids(self) -> int:
@@ -314,6 +314,10 @@ class Outcome:
     """prompt tokens found in the GPU's prefix cache at its last admission, or its first if the real engine says so"""
     prefilled_tokens: Ints
     """prompt tokens computed then; 0 if it was never admitted"""
+    prefill_end_s: Floats
+    """end of its prompt's computation − due: where one GPU does all, its first token; NaN if there was none"""
+    transferred_tokens: Ints
+    """of its prompt, read over a link by the GPU where its output was generated, in whole blocks"""
     losses: Ints
     """how often it was lost with its GPU; it is routed again as often, unless it ended so"""
     gpu_hit_tokens: Longs

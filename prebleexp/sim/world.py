@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from prebleexp.sim.changes import NOTHING
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.events import CHANGE, REPORT, key
 from prebleexp.sim.handles import Block
+from prebleexp.sim.links import Links
+from prebleexp.sim.pools import DECODE, Pools, nothing
 from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, Rules, View, World
 from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
 
@@ -25,28 +28,31 @@ def allocate(
     refused: Any,
     expected_output: Floats | None,
     refined: tuple[Ints, Floats] | None,
-    plugs: tuple[Any, Any, Any],
+    plugs: tuple[Any, Any, Any, Any],
     own_cache: int | None = None,
     timeline: Any = NOTHING,
+    split: tuple[Workload, Pools, Links] | None = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
-    `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the router's record,
-    and those of every GPU's engine and cost; `own_cache`: if the engine keeps no contexts in the tree, what it may tell
-    of its own at once; `timeline`: what happens to GPUs."""
+    `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both
+    routers, which are one without pools, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
+    contexts in the tree, what it may tell of its own at once; `timeline`: what happens to GPUs; `split`: if the setup
+    has legs, the requests without them, who does what, and the links between."""
     workload, gpus = setup.workload, setup.gpus
+    requests, pools, links = split or (workload, *nothing(len(workload)))
     n = len(workload)
-    sessions = made_sessions(workload, rules)
+    sessions = made_sessions(requests, rules)
     control = records(1, of.CONTROL)[0]
-    control.unfinished = n
+    control.unfinished = pools.requests
     for name in ("kind", "request", "queue_head", "held_head", "starting", "lacking"):
         control[name] = NONE
     live = records(gpus, of.REPORT)
     live.kv_tokens = live.kv_free = kv_tokens
     jobs = made_jobs(workload)
-    jobs.answer[refused] = REFUSE
+    jobs.answer[: pools.requests][refused] = REFUSE
     if refined is not None:
         jobs.length_class = refined[0]
-    router, engines, costs = plugs
+    router, decode_router, engines, costs = plugs
     cache = made_cache(setup, max(gpus, min(gpus + 4 * n, 1 << 16)) if own_cache is None else gpus)
     servers = records(gpus, of.SERVER)
     servers.leaving, servers.speed = NONE, 1.0
@@ -62,10 +68,13 @@ def allocate(
     control.events = len(due)
     for row, (time, a_key) in enumerate(sorted(due)):
         events.times[row], events.keys[row] = time, a_key
+    seen = made_view(cache.requests, cache.prompts, live if rules.reports_s == 0 else live.copy(), costs)
+    of_outputs = np.flatnonzero(pools.roles == DECODE)
     return World(
         control=control,
         rules=rules,
-        seen=made_view(cache.requests, cache.prompts, live if rules.reports_s == 0 else live.copy(), costs),
+        seen=seen._replace(candidates=np.setdiff1d(seen.candidates, of_outputs)),
+        decode_seen=seen._replace(candidates=of_outputs),
         live=live,
         jobs=jobs,
         servers=servers,
@@ -78,9 +87,23 @@ def allocate(
         means=made_means(workload),
         left=np.zeros((0, 0)) if refined is None else np.ascontiguousarray(refined[1]),
         news=made_news(cache, own_cache or 0),
+        pools=pools,
+        links=links,
+        told=_either(router, decode_router),
         router=router,
+        decode_router=decode_router,
         engines=engines,
     )
+
+
+def _either(one: Any, other: Any) -> Any:
+    """A router's record of what at least one of two wants to be told."""
+    if one is other:
+        return one
+    told = copy(one)
+    for name in ("first_token", "stored", "evicted"):
+        setattr(told, name, getattr(one, name) or getattr(other, name))
+    return told
 
 
 # ---------------------------------------------------------------- parts that the loop of the release has too
@@ -182,7 +205,9 @@ def _example() -> Block:
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
     rules = Rules(1.0, 1.0, 0.0, 1, 0.0, False, False, 0, 0.0, False, 0.0, 0.0, np.zeros(4), False)
     router, engines, costs = records(1, addresses.ROUTER)[0], records(1, addresses.ENGINE), records(1, addresses.COST)
-    return Block(allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, (router, engines, costs)))
+    return Block(
+        allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, (router, router, engines, costs))
+    )
 
 
 EXAMPLE = _example()

@@ -49,6 +49,8 @@ def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
         overhead_s=np.full(n, np.nan),
         router_wait_s=np.full(n, np.nan),
         ttft_s=ones / (gpus + seed),
+        prefill_end_s=ones / (gpus + seed),
+        transferred_tokens=zeros,
         latency_s=ones,
         losses=zeros,
         finish_s=workload.arrival_s + 1,

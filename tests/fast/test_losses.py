@@ -253,6 +253,8 @@ def test_kept_requests_have_what_was_declared() -> None:
             "output_seen",
             "hit_tokens",
             "prefilled_tokens",
+            "prefill_end_s",
+            "transferred_tokens",
             "losses",
             "tpot_s",
             "norm_latency_s",

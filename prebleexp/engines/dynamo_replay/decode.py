@@ -86,9 +86,9 @@ def reserve(sim: Sim, w: int) -> bool:
     one.reserved = control.reservations
     control.reservations += 1
     one.destination_reserved_ms = control.now
+    one.transferred = one.prompt if rules.whole_prompt else (blocks - hits) * rules.block_size
     if rules.link > 0:
-        tokens = one.prompt if rules.whole_prompt else (blocks - hits) * rules.block_size
-        one.transfer_ms = tokens * rules.token_bytes / rules.link * 1e3
+        one.transfer_ms = one.transferred * rules.token_bytes / rules.link * 1e3
     if rules.reserve_first:
         prefill_worker_of(sim, request)
         receive(sim, request)

@@ -41,6 +41,8 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         ttft_s=requests.first_token_ms / 1e3 - workload.arrival_s,
         latency_s=requests.last_token_ms / 1e3 - workload.arrival_s,
         finish_s=requests.terminal_time_ms / 1e3,
+        prefill_end_s=requests.source_held_ms / 1e3 - workload.arrival_s,
+        transferred_tokens=requests.transferred.astype(np.int32),
         losses=np.zeros(n, np.int32),
         output_seen=requests.generated.astype(np.int32),
         hit_tokens=requests.reused_input_tokens.astype(np.int32),

@@ -25,6 +25,7 @@ REQUEST = np.dtype(
         ("reserved", np.int64),  # in which order blocks were reserved for it, over all workers
         ("preempted", np.int64),  # whether it waits at its decode worker to be computed again
         ("transfer_ms", np.float64),
+        ("transferred", np.int64),  # tokens
         ("generated", np.int64),
         # at its prefill worker, and at its decode worker
         ("p_first", np.int64),  # its blocks begin there in `Sim.p_blocks`

@@ -41,6 +41,6 @@ def _give(mine: Engines, world: World, g: int, request: int, end: int) -> int:
     """Its own copies of what is there already are free; returns the node that ends there."""
     found, node = insert(mine, world, g, request, end)
     mine.gpus[g].free += found - mine.jobs[request].held
-    if world.router.stored != 0:
+    if world.told.stored != 0:
         tell(world, STORED, request, g, end)
     return node

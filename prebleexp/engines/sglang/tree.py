@@ -208,7 +208,7 @@ def make_room(mine: Engines, world: World, g: int, tokens: int) -> bool:
         gpu.free += gone
         gpu.evictable -= gone
         world.totals[g].evicted_tokens += gone
-        if world.router.evicted != 0:
+        if world.told.evicted != 0:
             tell(world, EVICTED, int(node.owner), g, above)
         remove_child(tree, parent, int(node.first))
         node.parent = tree.control.free_node

@@ -41,6 +41,8 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         output_seen=seen.astype(np.int32),
         hit_tokens=np.zeros(n, np.int32),
         prefilled_tokens=np.where(started, workload.prompt_tokens, 0).astype(np.int32),
+        prefill_end_s=prompts.end_s - workload.arrival_s,
+        transferred_tokens=np.where(np.isfinite(sim.requests.transfer_start_s), workload.prompt_tokens, 0),
         losses=np.zeros(n, np.int32),
         gpu_hit_tokens=none,
         gpu_prefilled_tokens=sim.totals.prefilled_tokens.copy(),

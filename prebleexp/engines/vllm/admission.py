@@ -9,7 +9,8 @@ from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.blocks import cached, hold, remember, take
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose
-from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.pulling import reserve
+from prebleexp.engines.vllm.records import PULLED, PULLS, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 
@@ -26,6 +27,12 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
             queue.pop(mine, g)
             if job.finished == 0:  # it waits for tokens that are under way; those behind it may start
                 job.heap_left, passed = passed, request
+            continue
+        if job.filling == PULLS:
+            reserved, evicted = reserve(mine, world, g, request)
+            step.evicted += evicted
+            if not reserved:
+                break
             continue
         if not _fits(mine, world, g, request, cap, budget):
             break
@@ -50,6 +57,8 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
     """Whether there are blocks, and without chunks the budget, for a waiting request."""
     gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
+    if mine.jobs[request].filling == PULLED:  # it has its blocks
+        return bool(kept <= gpu.free)
     if settings.enable_chunked_prefill and blocks_of(mine, known) + kept <= gpu.free:
         return True  # whatever is cached
     hits, idle = cached(mine, world, g, request)
@@ -64,6 +73,11 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
 def _start(mine: Engines, world: World, g: int, request: int) -> int:
     """The request runs from now on, with what is cached of its context. Returns the tokens of its prompt in that."""
     gpu, job, seen, made = mine.gpus[g], mine.jobs[request], world.seen.requests[request], world.jobs[request]
+    if job.filling == PULLED:
+        job.filling, job.running = 0, 1
+        mine.running[g, gpu.running], mine.due[g, gpu.running] = request, 0
+        gpu.running += 1
+        return 0
     hold(mine, world, g, request)
     job.computed = job.blocks * mine.settings.block_size
     job.running = 1

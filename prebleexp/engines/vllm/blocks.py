@@ -107,7 +107,7 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         gone = min(left, int(record.high - record.low))
         record.high -= gone
         left -= gone
-        if world.router.evicted != 0:
+        if world.told.evicted != 0:
             tell(world, EVICTED, int(record.owner), g, int(record.high) * mine.settings.block_size)
         if record.high == record.low:
             _forget(mine, g, run)
@@ -163,7 +163,7 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
         if segment == world.seen.requests[request].segments:
             job.answer = mine.blocks.holds[job.holds].run
         job.keyed = until
-    if world.router.stored != 0:
+    if world.told.stored != 0:
         tell(world, STORED, request, g, full * size)
 
 

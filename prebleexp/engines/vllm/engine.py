@@ -1,4 +1,4 @@
-"""vLLM's V1 engine, step for step (0.33.0): one full-attention model, no speculation, no KV connector."""
+"""vLLM's V1 engine, step for step (0.33.0): one full-attention model, no speculation; of KV connectors NIXL's."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class VLLM(Engine):
     compiles: ClassVar[str] = "prebleexp.engines.vllm.stepping"
     project: ClassVar[str] = "vllm"
     loses: ClassVar[bool] = True
+    pulls: ClassVar[bool] = True
 
     max_num_batched_tokens: int | None = None
     """tokens that a step computes at most, prompts and decoding alike"""
@@ -97,6 +98,10 @@ class VLLM(Engine):
     def host_step_s(self) -> float:
         return 0.0 if self.async_scheduling else float(self.host_s)
 
+    def check_roles(self) -> None:
+        valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
+        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
 
@@ -119,6 +124,7 @@ class VLLM(Engine):
             by_priority=self.scheduling_policy == "priority",
             async_scheduling=self.async_scheduling,
             host_s=self.host_step_s,
+            most_pulled=self._most_pulled(setup),
             segment_ids=max(setup.segment_ids, answers + 1),
         )
         return rooms.engines(setup, settings, last_tokens(setup))
@@ -137,7 +143,12 @@ class VLLM(Engine):
         from prebleexp.engines.vllm.stepping import AT_ONCE
 
         tokens, seqs = self.limits(setup)
-        return AT_ONCE * 2 * (tokens // self.block_size + seqs)
+        evicted = setup.kv_tokens // self.block_size if setup.legs else 0  # for KV that is to come
+        return AT_ONCE * 2 * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
+
+    def _most_pulled(self, setup: Setup) -> int:
+        """Blocks of the longest prompt, if it may come over a link."""
+        return int(setup.workload.prompt_tokens.max(initial=0)) // self.block_size + 1 if setup.legs else 0
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
         held, tokens = (setup.kv_tokens // self.block_size - 1) * self.block_size, last_tokens(setup)

@@ -28,6 +28,9 @@ GPU = np.dtype(
         ("running", np.int64),
         ("steady", np.int64),  # of these, those that decode steadily (see `steady`), …
         ("context", np.int64),  # … and the positions of them that are scheduled
+        ("held", np.int64),  # requests whose prompts were computed here, kept until another GPU has read them
+        ("reserved", np.int64),  # requests that have blocks, and whose KV is under way to them, …
+        ("reservations", np.int64),  # … and how many there were so far
         ("flush", np.int64),  # whether requests finished since the last scheduling: one more follows, perhaps empty
         # steps
         ("scheduled", np.int64),  # so far
@@ -54,7 +57,7 @@ JOB = np.dtype(
         ("answer", np.int32),  # the run of its answer alone that it has begun; -1: none; `ANONYMOUS`: nor need it
         ("segment", np.int32),  # of its context, the one in which its next block to be cached ends, or one before it
         ("running", np.int8),
-        ("filling", np.int8),  # whether it has tokens to compute before its next one
+        ("filling", np.int8),  # whether it has tokens to compute before its next one; in the queue `PULLS`, `PULLED`
         ("finished", np.int8),
         (
             "expected",
@@ -129,6 +132,9 @@ CHOSEN = np.dtype(
 STORE = np.dtype([(name, np.int64) for name in ("free_run", "runs", "free_hold", "holds", "keys")], align=True)
 """First of the free ones, and how many were ever used; keys that have runs."""
 
+PULLS, PULLED = 2, 3
+"""of a prompt that was computed elsewhere: its KV is to be read from there; it has blocks for that, or has been read"""
+
 STEPS = 4
 """steps of a GPU that are remembered: at most three are scheduled at once, and the last two are not over"""
 
@@ -165,6 +171,8 @@ class Settings(NamedTuple):
     by_priority: bool
     async_scheduling: bool
     host_s: float
+    most_pulled: int
+    """blocks of KV that may come over a link at once"""
     segment_ids: int
     """more than any segment has: names of answers that nobody continues begin there"""
 

@@ -84,7 +84,7 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray) -> Blocks:
     runs = setup.gpus * (settings.blocks + settings.max_num_seqs)  # a step caches blocks before it takes all of them
     of_contexts = -(-tokens.astype(np.int64) // settings.block_size)
     at_once = setup.gpus * settings.max_num_seqs * int(of_contexts.max(initial=1))
-    holds = min(int(of_contexts.sum()), at_once)
+    holds = int(of_contexts.sum()) if setup.legs else min(int(of_contexts.sum()), at_once)  # those held run no more
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
     keys = 4 * a_step + len(tokens)
     return Blocks(control, _unset(runs, RUN), _unset(holds, HOLD), *slots(keys))

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.serving import QUEUED, RUNNING, ahead_of, finished, first_token
-from prebleexp.engines.vllm import giving_up, queue
+from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
+from prebleexp.engines.vllm import giving_up, pulling, queue
 from prebleexp.engines.vllm.blocks import release, remember
-from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.publishing import publish
+from prebleexp.engines.vllm.records import PULLS, STEPS, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.pools import decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
 
 AT_ONCE = 3
@@ -22,28 +24,43 @@ AT_ONCE = 3
 @compiled
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     g = int(world.seen.requests[request].gpu)
-    mine.gpus[g].waiting_tokens += mine.jobs[request].known
-    world.jobs[request].state = QUEUED
+    if decodes(world, g) and world.jobs[leg_of(world, request)].reached != 0:
+        mine.jobs[request].filling = PULLS
+    else:
+        mine.gpus[g].waiting_tokens += mine.jobs[request].known
+        world.jobs[request].state = QUEUED
     queue.join(mine, world, g, request)
-    _publish(mine, world, g)
+    publish(mine, world, g)
 
 
 @compiled
 def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """Seconds that the step takes; negative: there is nothing to do."""
-    gpu, ahead = mine.gpus[g], 2 if mine.settings.async_scheduling else 1
+    gpu, ahead, waits = mine.gpus[g], 2 if mine.settings.async_scheduling else 1, False
     while True:
-        while gpu.scheduled - gpu.begun < ahead and busy(gpu):
+        while not waits and gpu.scheduled - gpu.begun < ahead and busy(gpu):
             schedule(mine, world, g, now)
+            waits = _waits_for_others(mine, g)
         if gpu.scheduled == gpu.begun:
+            if gpu.reserved > 0:
+                publish(mine, world, g)
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]
         gpu.begun += 1
         _count(mine, world, g, step)
         if step.requests > 0:
-            _publish(mine, world, g)
+            publish(mine, world, g)
             return float(step.seconds)
         gpu.over, step.free_after = gpu.begun, gpu.free  # an empty one takes no time
+
+
+@compiled
+def _waits_for_others(mine: Engines, g: int) -> bool:
+    """Whether the step just scheduled is empty, and the next will be, until KV has come or has been read: vLLM would
+    go on with empty ones."""
+    gpu = mine.gpus[g]
+    step = mine.steps[g, (gpu.scheduled - 1) % STEPS]
+    return bool(gpu.held + gpu.reserved > 0 and gpu.running == 0 and step.counts == 0)
 
 
 @compiled
@@ -89,7 +106,7 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         _leave(mine, g, mine.finished[g, slot, : step.finished])
         gpu.flush = 1
     step.free_after = gpu.free
-    _publish(mine, world, g)
+    publish(mine, world, g)
 
 
 @compiled
@@ -100,8 +117,26 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     if left != 0 and job.running != 0:
         _leave_running(mine, g, request)
         job.running = 0
-    _publish(mine, world, g)
+    publish(mine, world, g)
     return left
+
+
+@compiled
+def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    """The KV of a prompt is there."""
+    g = int(world.seen.requests[request].gpu)
+    pulling.arrive(mine, world, g, request)
+    world.jobs[request].state = QUEUED
+    publish(mine, world, g)
+
+
+@compiled
+def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None:
+    """The KV of a prompt was read, and stays cached."""
+    g = int(world.seen.requests[leg].gpu)
+    release(mine, g, leg)
+    mine.gpus[g].held -= 1
+    publish(mine, world, g)
 
 
 @compiled
@@ -121,7 +156,8 @@ def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> in
     """Whether what may be scheduled at once may need more keys than there is room for."""
     settings = mine.settings
     blocks = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
-    return int(len(mine.blocks.slot_keys) < 2 * (mine.blocks.control.keys + AT_ONCE * blocks))
+    keys = mine.blocks.control.keys + AT_ONCE * blocks + settings.most_pulled
+    return int(len(mine.blocks.slot_keys) < 2 * keys)
 
 
 @compiled
@@ -166,8 +202,13 @@ def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> No
     job, output = mine.jobs[request], int(mine.jobs[request].known - world.seen.requests[request].prompt_tokens)
     job.finished = 1
     if job.running != 0:
-        release(mine, g, request)
+        if prefills(world, g):
+            mine.gpus[g].held += 1
+        else:
+            release(mine, g, request)
         mine.gpus[g].generated -= output
+    elif prefills(world, g):  # it was preempted in its last step: there is nothing to read
+        world.jobs[request].reached = 0
     finished(world, g, request, output, now)
 
 
@@ -194,27 +235,3 @@ def _take_out(rows: Any) -> None:
     """The first of them, and the others move up: a slice, in which no index can be negative, is moved as a whole."""
     for row in range(len(rows) - 1):
         rows[row] = rows[row + 1]
-
-
-@compiled
-def _publish(mine: Engines, world: World, g: int) -> None:
-    """What the GPU tells of itself."""
-    gpu, live = mine.gpus[g], world.live[g]
-    live.queued, live.running, live.waiting_tokens = gpu.queued, gpu.running, gpu.waiting_tokens
-    live.kv_free = live.kv_tokens - (mine.settings.blocks - gpu.unkeyed) * mine.settings.block_size
-    live.evictable = (gpu.free - gpu.unkeyed) * mine.settings.block_size
-    live.generated = gpu.generated
-    live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts
-    if world.rules.follow:
-        live.ahead = _ahead(mine, world, g)
-
-
-@compiled
-def _ahead(mine: Engines, world: World, g: int) -> float:
-    """Of all running requests (see `ahead_of`)."""
-    gpu, tokens = mine.gpus[g], 0.0
-    for row in range(gpu.running):
-        request = int(mine.running[g, row])
-        output = known_of(mine.jobs[request], gpu.over) - int(world.seen.requests[request].prompt_tokens)
-        tokens += ahead_of(world, request, output)
-    return tokens

@@ -1,0 +1,34 @@
+"""What a GPU tells of itself."""
+
+from __future__ import annotations
+
+from prebleexp.engines.serving import ahead_of
+from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.steady import known_of
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import World
+
+
+@compiled
+def publish(mine: Engines, world: World, g: int) -> None:
+    """As of now. Those that wait for KV which is under way wait like others."""
+    gpu, live = mine.gpus[g], world.live[g]
+    live.queued, live.running = gpu.queued + gpu.reserved, gpu.running
+    live.waiting_tokens = gpu.waiting_tokens
+    live.kv_free = live.kv_tokens - (mine.settings.blocks - gpu.unkeyed) * mine.settings.block_size
+    live.evictable = (gpu.free - gpu.unkeyed) * mine.settings.block_size
+    live.generated = gpu.generated
+    live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts
+    if world.rules.follow:
+        live.ahead = _ahead(mine, world, g)
+
+
+@compiled
+def _ahead(mine: Engines, world: World, g: int) -> float:
+    """Of all running requests (see `ahead_of`)."""
+    gpu, tokens = mine.gpus[g], 0.0
+    for row in range(gpu.running):
+        request = int(mine.running[g, row])
+        output = known_of(mine.jobs[request], gpu.over) - int(world.seen.requests[request].prompt_tokens)
+        tokens += ahead_of(world, request, output)
+    return tokens

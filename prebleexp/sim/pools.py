@@ -1,0 +1,133 @@
+"""Prompts and outputs on GPUs of their own: what a run knows of it.
+
+A request has two legs then, each a row of its own: rows 0 … n − 1 of requests and jobs are the requests, as what makes
+their outputs, and rows n … 2n − 1 are what computes their prompts, in the same order. So engines, caches and routers
+need no second kind of record. Without pools there are n rows, and nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.links import INFINITE, Links, made_links
+from prebleexp.sim.records import World
+from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload
+
+ROLES = ("prefill", "decode", "both")
+PREFILL, DECODE, BOTH = range(3)
+
+
+class Pools(NamedTuple):
+    """Who does what."""
+
+    requests: int
+    """rows of requests; those behind them are what computes their prompts"""
+    roles: Any
+    """(GPUs,) `PREFILL`, `DECODE` or `BOTH`; (0,) without pools"""
+    kv_bytes: float
+    """of a token"""
+    whole: bool
+    """whether some GPUs may serve a request to its end"""
+
+
+@dataclass(frozen=True)
+class Disaggregation:
+    """What a run with pools is given."""
+
+    roles: tuple[int, ...]
+    """of each kind of GPU"""
+    decode_policy: Any
+    """a router of requests whose KV is held; it has a memory of its own"""
+    kv_bytes: float
+    """of a token"""
+    sharing: int
+    """of links (see `prebleexp.sim.links`)"""
+    rate: float
+    """of each GPU's egress, and of its ingress: bytes a second"""
+    latency_s: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether some GPUs may serve a request to its end. Then routers are told of a prompt's leg what they would be
+        told of the request, else that it has one token to generate."""
+        return BOTH in self.roles
+
+    def pools(self, requests: int, counts: Sequence[int]) -> Pools:
+        """`counts`: GPUs of each kind."""
+        return Pools(requests, np.repeat(np.array(self.roles), counts), float(self.kv_bytes), self.whole)
+
+    def links(self, requests: int, gpus: int) -> Links:
+        return made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
+
+
+def nothing(requests: int) -> tuple[Pools, Links]:
+    """What a run without pools has."""
+    return Pools(requests, np.zeros(0, np.int64), 0.0, True), made_links(0, 0, INFINITE, 1.0, 0.0)
+
+
+def with_legs(workload: Workload, whole: bool) -> Workload:
+    """The same requests, and behind them as many that are what computes their prompts: of one token, which nobody
+    sees, unless they are `whole`. When those come says nothing: none is due by itself."""
+    n, rows = len(workload), len(workload.segment_ids)
+    columns = {name: np.concatenate([getattr(workload, name)] * 2) for name in (*COLUMNS, *OPTIONAL)}
+    columns["arrival_s"][n:] = workload.arrival_s.max(initial=0.0)
+    columns["segment_offsets"] = np.concatenate([workload.segment_offsets, rows + workload.segment_offsets[1:]])
+    if not whole:
+        columns["output_tokens"][n:] = columns["max_new_tokens"][n:] = 1
+        columns["answer_segment"][n:] = -1
+    after = np.concatenate([workload.after_offsets, np.full(n, len(workload.after_ids))])
+    return replace(workload, **columns, after_offsets=after, predictions={})
+
+
+def told_of_legs(expected: Floats | None, whole: bool) -> Floats | None:
+    """What routers expect of requests, and of their prompts' legs."""
+    if expected is None:
+        return None
+    return np.concatenate([expected, expected if whole else np.ones(len(expected))])
+
+
+def refined_of_legs(refined: tuple[Ints, Floats] | None, whole: bool) -> tuple[Ints, Floats] | None:
+    """The same of length classes: a prompt's leg that makes one token is of a class of its own."""
+    if refined is None:
+        return None
+    classes, left = refined
+    one = np.zeros((1, left.shape[1]))
+    one[0, 0] = 1.0
+    of_legs = classes if whole else np.full(len(classes), len(left), classes.dtype)
+    return np.concatenate([classes, of_legs]), np.concatenate([left, one])
+
+
+# ---------------------------------------------------------------- rows
+@compiled
+def prefills(world: World, g: int) -> bool:
+    """Whether a GPU computes prompts alone."""
+    return len(world.pools.roles) > 0 and world.pools.roles[g] == PREFILL
+
+
+@compiled
+def decodes(world: World, g: int) -> bool:
+    """Whether a GPU makes outputs alone, from KV that others computed."""
+    return len(world.pools.roles) > 0 and world.pools.roles[g] == DECODE
+
+
+@compiled
+def is_routed_again(world: World, row: int) -> bool:
+    """Whether a row is a request whose prompt is computed elsewhere, which is asked about a second time."""
+    return len(world.pools.roles) > 0 and row < world.pools.requests
+
+
+@compiled
+def leg_of(world: World, request: int) -> int:
+    """The row of what computes its prompt: itself, without pools."""
+    return request + world.pools.requests if len(world.pools.roles) > 0 else request
+
+
+@compiled
+def request_of(world: World, row: int) -> int:
+    """The request that a row is of."""
+    return row - world.pools.requests if row >= world.pools.requests else row

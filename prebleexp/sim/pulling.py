@@ -1,0 +1,49 @@
+"""KV goes from the GPU that computed a prompt to the one that makes its output, which reads it.
+
+Engines with pools have `arrive` and `let_go` (see `prebleexp.engines.base`), and call `pull`.
+"""
+
+from __future__ import annotations
+
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.links import ask, happens
+from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.pools import leg_of
+from prebleexp.sim.records import World
+from prebleexp.sim.types import State
+from prebleexp.sim.waking import wake
+
+RESERVED = int(State.RESERVED)
+
+
+@compiled
+def pull(world: World, request: int, tokens: int) -> None:
+    """A request's GPU has room for so many tokens of its prompt, and reads them from where they were computed."""
+    job, requests = world.jobs[request], world.seen.requests
+    job.state, job.transferred_tokens = RESERVED, tokens
+    source, target = int(requests[leg_of(world, request)].gpu), int(requests[request].gpu)
+    ask(world.links, request, source, target, tokens * world.pools.kv_bytes, world.control.now)
+
+
+@compiled
+def arrived(world: World, request: int) -> None:
+    """The event of a transfer: if all of it is there, both GPUs may go on."""
+    if not happens(world.links, request, world.control.now):
+        return
+    control, g = world.control, int(world.seen.requests[request].gpu)
+    engine = world.engines[g]
+    call_none(engine.arrive, engine.own, world, request, control.now)
+    if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
+        control.lacking = g
+    wake(world, g)
+    let_go(world, request)
+
+
+@compiled
+def let_go(world: World, request: int) -> None:
+    """Nobody needs the KV any more that is held for a request where its prompt was computed."""
+    leg = leg_of(world, request)
+    g = int(world.seen.requests[leg].gpu)
+    engine = world.engines[g]
+    call_none(engine.let_go, engine.own, world, leg, world.control.now)
+    wake(world, g)

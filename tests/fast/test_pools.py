@@ -1,0 +1,367 @@
+"""Prompts and outputs on GPUs of their own: examples to check on paper, and what holds of every run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.errors import InvalidInput
+from prebleexp.lengths.known import Max
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.base import HOLD, REFUSE, Policy
+from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.policies.round_robin import RoundRobin
+from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.records import View
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
+from tests.fast.test_engines import own, stream
+from tests.fast.test_laws import workloads
+from tests.linear_cost import LinearCost
+from tests.sampled import examples
+from tests.sessions import in_order, linked
+
+MS = LinearCost(step_s=0.0, token_s=0.0001, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)
+"""A token takes 0.1 ms, whoever computes it; 1,000 blocks can be held."""
+SYNCHRONOUS = VLLM(async_scheduling=False, host_s=0.0)
+KV_BYTES = 1000.0
+
+
+def split(roles: Sequence[int] = (PREFILL, DECODE), **given: Any) -> Disaggregation:
+    """A token of KV takes 0.1 ms on the link."""
+    usual: dict[str, Any] = {"decode_policy": LeastOutstanding(), "kv_bytes": KV_BYTES, "sharing": INFINITE}
+    return Disaggregation(roles=tuple(roles), **usual | {"rate": 1e7, "latency_s": 0.0} | given)
+
+
+def serve(workload: Workload, pools: Disaggregation | None, counts: Sequence[int] = (1, 1), **given: Any) -> Outcome:
+    hardware = given.pop("hardware", MS)
+    usual: dict[str, Any] = {"policy": LeastOutstanding(), "engine": SYNCHRONOUS, "lengths": Max(), "seed": 0}
+    usual |= {"overhead": Overhead(), "duration_s": 10.0, "horizon": "drain"}
+    kinds = [(count, hardware) for count in counts]
+    return simulate(workload, gpus=sum(counts), hardware=hardware, kinds=kinds, pools=pools, **usual | given)
+
+
+# ---------------------------------------------------------------- by hand
+def test_a_request_is_computed_read_and_goes_on() -> None:
+    """1,000 tokens: 100 ms; 63 blocks of 16 over the link: 100.8 ms; then a token of 0.1 ms, and three more."""
+    made = serve(stream([own(0, 1000)], [0.0], [4]), split())
+    assert made.gpu.tolist() == [0]
+    assert made.decode_gpu.tolist() == [1]
+    assert made.prefill_end_s[0] == 0.1
+    assert made.ttft_s[0] == (0.1 + 63 * 16 * KV_BYTES / 1e7) + 0.0001
+    assert made.latency_s[0] == pytest.approx(made.ttft_s[0] + 3 * 0.0001)
+    assert made.output_seen.tolist() == [4]
+    assert made.transferred_tokens.tolist() == [63 * 16]
+    assert made.prefilled_tokens.tolist() == [1000]
+    assert made.gpu_prefilled_tokens.tolist() == [1000, 0]
+    assert made.gpu_forwarded_tokens.tolist() == [1000, 4]
+    assert made.gpu_requests.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "ms"), [(INFINITE, [300.8, 300.8]), (FIFO, [300.8, 401.6]), (FAIR, [401.6, 401.6])]
+)
+def test_two_prompts_of_one_step_share_the_link(sharing: int, ms: list[float]) -> None:
+    """Both are computed at 200 ms, and take 100.8 ms on a link that they have alone. Unshared both go on in one step of
+    two tokens; so they do where the link is shared evenly."""
+    made = serve(stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [1, 1]), split(sharing=sharing))
+    together = ms[0] == ms[1]
+    assert made.ttft_s * 1e3 == pytest.approx([one + (0.2 if together else 0.1) for one in ms])
+
+
+def test_what_the_second_gpu_has_already_is_not_sent() -> None:
+    """A repeat of 1,000 tokens: 62 blocks are there from the first time, the last, of 8 tokens, never was cached. Of 32
+    tokens one block is found, and the other is sent, since at least a token is computed again."""
+    for tokens, sent in ((1000, 16), (32, 16), (33, 16)):
+        made = serve(stream([own(0, tokens)] * 2, [0.0, 1.0], [1, 1]), split())
+        assert made.transferred_tokens.tolist() == [-(-tokens // 16) * 16, sent]
+        assert made.hit_tokens.tolist() == [0, (tokens - 1) // 16 * 16]
+
+
+def test_the_next_turn_misses_the_answer_where_prompts_are_computed() -> None:
+    """The first GPU has the prompt's 62 blocks, not the answer, of which it computes 40 tokens again; the second has
+    both: 1,040 tokens less the last, 64 blocks."""
+    turns = stream([[(0, 1000)], [(0, 1000), (1, 40), (2, 60)]], [0.0, 1.0], [40, 1])
+    made = serve(replace(turns, answer_segment=[1, -1]), split())
+    assert made.hit_tokens.tolist() == [0, 62 * 16]
+    assert made.transferred_tokens.tolist() == [63 * 16, (69 - 64) * 16]
+
+
+def test_blocks_are_held_until_they_are_read_and_a_prompt_waits_for_them() -> None:
+    """65 blocks, prompts of 63: the second one's computation begins when the first has been read, at 200.8 ms."""
+    little = replace(MS, kv_tokens=16 * 66)
+    made = serve(stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [1, 1]), split(), hardware=little)
+    assert made.prefill_end_s.tolist() == [0.1, pytest.approx(0.2008 + 0.1)]
+
+
+def test_the_second_gpu_takes_no_more_than_it_can_hold() -> None:
+    """Prompts of 100 ms a time on three GPUs end at once; the fourth, with 65 blocks, takes them one after the other:
+    each is read in 100.8 ms and makes 3 tokens in 0.3 ms."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [3] * 3)
+    made = serve(prompts, split(), (3, 1), hardware=replace(MS, kv_tokens=16 * 66))
+    assert made.prefill_end_s.tolist() == [0.1] * 3
+    assert np.sort(made.latency_s) * 1e3 == pytest.approx([100 + k * 101.1 for k in (1, 2, 3)])
+
+
+def test_gpus_of_both_kinds_serve_to_the_end() -> None:
+    """Of three GPUs the second computes and goes on: there is no transfer, and it is told of once."""
+    made = serve(stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [4, 4]), split((PREFILL, BOTH, DECODE)), (1, 1, 1))
+    assert made.gpu.tolist() == [0, 1]
+    assert made.decode_gpu.tolist() == [2, 1]
+    assert made.transferred_tokens.tolist() == [1008, 0]
+    assert made.prefill_end_s[1] == made.ttft_s[1] == 0.1
+    assert made.output_seen.tolist() == [4, 4]
+    assert made.gpu_requests.tolist() == [1, 1, 1]
+
+
+def test_a_run_that_stops_says_where_requests_are() -> None:
+    """At 150 ms: one in a transfer, one held since the second GPU has no room for it, one computed, one waiting."""
+    prompts = stream([own(i, 1000) for i in range(4)], [0.0, 0.0, 0.06, 0.06], [5] * 4)
+    hardware = replace(MS, kv_tokens=16 * 66)
+    made = serve(prompts, split(), (2, 1), hardware=hardware, policy=RoundRobin(), duration_s=0.15, horizon="stop")
+    assert made.state.tolist() == [State.RESERVED, State.HELD, State.QUEUED, State.QUEUED]
+    assert made.gpu.tolist() == [0, 1, 0, 1]
+    assert made.decode_gpu.tolist() == [2, 2, -1, -1]
+    assert np.isfinite(made.prefill_end_s).tolist() == [True, True, False, False]
+    assert np.isnan(made.ttft_s).all()
+
+
+@pytest.mark.parametrize("second", [LeastOutstanding(), RoundRobin()])
+def test_frontend_and_decisions_are_counted_once_and_twice(second: Policy) -> None:
+    """HTTP and tokenising once; two decisions of 10 ms each."""
+    hardware = replace(MS, frontend_s=(0.01, 0.0001))
+    serial = Overhead("serial", decision_s=0.01)
+    made = serve(stream([own(0, 1000)], [0.0], [1]), split(decode_policy=second), hardware=hardware, overhead=serial)
+    assert made.ttft_s[0] == pytest.approx(0.01 + (0.01 + 0.1) + 0.1 + 0.01 + 0.1008 + 0.0001)
+    assert made.overhead_s[0] == 0.02
+
+
+def test_md1_of_prompts_alone() -> None:
+    """DistServe's: prompts of 100 ms, 5 a second, at random: they end after 150 ms in the mean."""
+    rng, n = np.random.default_rng(3), 20_000
+    prompts = stream([own(i, 1000) for i in range(n)], np.cumsum(rng.exponential(0.2, n)).tolist(), [1] * n)
+    made = serve(prompts, split(rate=1e15), engine=replace(SYNCHRONOUS, max_num_seqs=1, enable_prefix_caching=False))
+    blocks = made.prefill_end_s.reshape(20, -1).mean(axis=1)
+    assert abs(blocks.mean() - 0.15) < 2.58 * blocks.std(ddof=1) / np.sqrt(20)
+
+
+# ---------------------------------------------------------------- who is asked, and told
+class Asked(LeastOutstanding):
+    """The first candidate but for every third request, which is refused (or held, until something ends)."""
+
+    compiled: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> list[Any]:
+        assert setup.legs
+        NOTES.append([])
+        return NOTES[-1]
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        mine.append(("route", request, view.candidates.tolist()))
+        if request % 3 == 2:
+            return REFUSE
+        busy = view.sent[view.candidates[0]].outstanding > 0
+        return HOLD if busy else int(view.candidates[0])
+
+    def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
+        mine.append(("first_token", request, now))
+
+    def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        mine.append(("finished", request, now))
+
+    def stored(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
+        mine.append(("stored", request, gpu))
+
+
+NOTES: list[list[Any]] = []
+
+
+@pytest.mark.parametrize("first", [Asked(), LeastOutstanding()])
+def test_each_policy_hears_of_its_own_gpus_and_rows(first: Policy) -> None:
+    """Rows 0, 1 and 2 are requests, 3, 4 and 5 what computes their prompts; the second policy refuses request 2, whose
+    KV is let go."""
+    NOTES.clear()
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [2] * 3)
+    second = Asked()
+    made = serve(prompts, split(decode_policy=second), (2, 1), policy=first)
+    notes = NOTES[-1]
+    alone = not isinstance(first, Asked)
+    assert {one[1] for one in notes} == ({0, 1, 2} if alone else {0, 1})
+    assert {tuple(one[2]) for one in notes if one[0] == "route"} == {(2,)}
+    assert {one[2] for one in notes if one[0] == "stored"} == {2}
+    assert made.state.tolist() == [State.FINISHED, State.FINISHED, State.REFUSED]
+    for request in (0, 1):
+        told = [one for one in notes if one[1] == request and one[0] in ("first_token", "finished")]
+        assert told == [("first_token", request, made.ttft_s[request]), ("finished", request, made.finish_s[request])]
+    if alone:
+        assert made.gpu[2] >= 0
+        assert np.isfinite(made.prefill_end_s[2])
+    else:
+        assert {one[1] for one in NOTES[0]} == {3, 4, 5}
+        assert made.gpu.tolist() == [0, 0, -1]
+        ended = [one for one in NOTES[0] if one[0] == "finished"]
+        assert ended == [("finished", 3 + i, made.prefill_end_s[i]) for i in (0, 1)]
+
+
+# ---------------------------------------------------------------- laws
+VLLMS = [
+    VLLM(block_size=4, max_num_batched_tokens=64, max_num_seqs=64),
+    VLLM(block_size=16, max_num_batched_tokens=64, max_num_seqs=5, async_scheduling=False),
+    VLLM(block_size=1, max_num_batched_tokens=64, max_num_seqs=64, enable_prefix_caching=False),
+    VLLM(block_size=4, max_num_batched_tokens=64, max_num_seqs=64, watermark=0.1, scheduler_reserve_full_isl=False),
+]
+CLUSTERS = st.fixed_dictionaries(
+    {
+        "engine": st.sampled_from(VLLMS),
+        "counts": st.lists(st.integers(1, 2), min_size=3, max_size=3),
+        "roles": st.sampled_from([(PREFILL, DECODE, DECODE), (PREFILL, BOTH, DECODE), (BOTH, PREFILL, DECODE)]),
+        "kv": st.sampled_from([400, 600, 100_000]),
+        "sharing": st.sampled_from([INFINITE, FIFO, FAIR]),
+        "latency_s": st.sampled_from([0.0, 0.003]),
+        "rate": st.sampled_from([1e5, 1e6, 1e9]),
+        "policies": st.sampled_from([(LeastOutstanding(), LeastOutstanding()), (RoundRobin(), LeastOutstanding())]),
+        "horizon": st.sampled_from(["stop", "drain"]),
+        "overhead": st.sampled_from([Overhead(), Overhead("serial", decision_s=0.002)]),
+    }
+)
+
+
+class Counted:
+    """Looks at the cluster after every event: every request is in one place, and every block is accounted for."""
+
+    def __init__(self, engine: VLLM, roles: Sequence[int], n: int) -> None:
+        self.engine, self.roles, self.n, self.events = engine, roles, n, 0
+        self.mines: list[Any] = []
+
+    def __call__(self, world: Any) -> None:
+        self.events += 1
+        jobs, requests, n = world.jobs, world.seen.requests, self.n
+        second = jobs.state[:n] != State.UNROUTED
+        state = np.where(second, jobs.state[:n], jobs.state[n:])
+        ended = np.isin(state, (State.FINISHED, State.REFUSED))
+        assert world.control.unfinished == n - ended.sum()
+        under_way = np.isin(state, (State.HELD, State.RESERVED))
+        assert (jobs.state[n:][under_way] == State.FINISHED).all()
+        assert np.isnan(jobs.ttft_s[:n][under_way]).all()
+        for g, role in enumerate(self.roles):
+            here = (requests.gpu[:n] == g) & ~ended & second
+            seen = world.live[g]
+            assert seen.kv_free >= 0
+            assert seen.evictable >= 0
+            assert seen.kv_free + seen.evictable <= seen.kv_tokens
+            if role == DECODE:
+                assert world.seen.sent[g].outstanding == here.sum()
+            elif role == PREFILL:
+                waits = (requests.gpu[n:] == g) & np.isin(jobs.state[n:], (State.QUEUED, State.RUNNING))
+                assert world.seen.sent[g].outstanding == waits.sum()
+
+
+def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
+    first, second = cluster["policies"]
+    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate")}
+    pools = split(cluster["roles"], decode_policy=second, **link)
+    hardware = replace(MS, step_s=0.0013, kv_tokens=cluster["kv"])
+    names = ("engine", "horizon", "overhead")
+    rest = {name: cluster[name] for name in names} | {"duration_s": 2.5}
+    return serve(workload, pools, cluster["counts"], hardware=hardware, policy=first, **rest | given)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
+def test_every_request_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
+    roles = np.repeat(cluster["roles"], cluster["counts"]).tolist()
+    made = run(workload, cluster, on_event=Counted(cluster["engine"], roles, len(workload)))
+    again = run(workload, cluster)
+    for one in fields(Outcome):  # watching changes nothing
+        np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
+    in_order(workload, made)
+    check(workload, cluster, made)
+
+
+def check(workload: Workload, cluster: dict[str, Any], made: Outcome) -> None:
+    roles, block = np.repeat(cluster["roles"], cluster["counts"]), cluster["engine"].block_size
+    finished = made.state == State.FINISHED
+    if cluster["horizon"] == "drain":
+        assert np.isin(made.state, (State.FINISHED, State.REFUSED, State.CANCELLED, State.NOT_DUE)).all()
+    assert (made.output_seen[finished] == np.minimum(workload.output_tokens, workload.max_new_tokens)[finished]).all()
+    # causality: each part begins when the one before it is over
+    moved = finished & (made.gpu != made.decode_gpu)
+    assert (roles[made.gpu[moved]] == PREFILL).all()
+    assert (roles[made.decode_gpu[moved]] == DECODE).all()
+    whole = finished & ~moved
+    assert (roles[made.gpu[whole]] == BOTH).all()
+    assert (made.prefill_end_s[whole] == made.ttft_s[whole]).all()
+    # at least as long as alone on its link; of this prompt at most what is not there, at least its last block
+    blocks = made.transferred_tokens // block
+    assert (made.transferred_tokens % block == 0).all()
+    assert (blocks <= -(-workload.prompt_tokens // block)).all()
+    fresh = moved & (made.gpu_retracted.sum() == 0)
+    assert (blocks[fresh] >= 1).all()
+    least = made.transferred_tokens * KV_BYTES / cluster["rate"] + np.where(blocks > 0, cluster["latency_s"], 0.0)
+    gaps = made.ttft_s - made.prefill_end_s
+    assert (gaps[moved] >= least[moved] - 1e-9).all()
+    assert (made.ttft_s[finished] >= made.prefill_end_s[finished]).all()
+    assert not made.transferred_tokens[whole].any()
+    # tokens add up: each prompt is computed once where it was sent, but for what was thrown away
+    if made.gpu_retracted.sum() == 0 and finished.all():
+        prompts = made.gpu_hit_tokens + made.gpu_prefilled_tokens
+        first = np.zeros(len(roles), np.int64)
+        np.add.at(first, made.gpu, workload.prompt_tokens)
+        np.testing.assert_array_equal(prompts, first)
+        outputs = np.zeros(len(roles), np.int64)
+        np.add.at(outputs, made.decode_gpu, made.output_seen)
+        of_decode = roles == DECODE
+        np.testing.assert_array_equal(made.gpu_forwarded_tokens[of_decode], outputs[of_decode])
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(workloads(), st.sampled_from(VLLMS[:2]))
+def test_with_a_link_that_takes_no_time_prompts_end_as_in_one_pool(workload: Workload, engine: VLLM) -> None:
+    """Where each is alone: prompts apart by more than anything takes, that share nothing."""
+    n = len(workload)
+    apart = stream(
+        [own(i, int(tokens)) for i, tokens in enumerate(workload.prompt_tokens)], [20.0 * i for i in range(n)], [5] * n
+    )
+    free = split(rate=1e18)
+    made, one = serve(apart, free, engine=engine), serve(apart, None, (2,), engine=engine)
+    np.testing.assert_allclose(made.prefill_end_s, one.ttft_s, rtol=1e-12)
+    np.testing.assert_allclose(made.ttft_s, one.ttft_s + 0.0001 + engine.host_step_s, rtol=1e-9)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(workloads(), CLUSTERS)
+def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload, cluster: dict[str, Any]) -> None:
+    free = cluster | {"rate": 1e30, "latency_s": 0.0}
+    made = [run(workload, free | {"sharing": sharing}) for sharing in (INFINITE, FIFO, FAIR)]
+    for name in OF_REQUESTS:
+        for other in made[1:]:
+            np.testing.assert_array_equal(getattr(made[0], name), getattr(other, name), err_msg=name)
+
+
+# ---------------------------------------------------------------- what is not modelled
+def test_what_does_not_go_with_pools_is_one_line() -> None:
+    one = stream([own(0, 100)], [0.0], [1])
+    with pytest.raises(InvalidInput, match="engine Continuous has no arrive and let_go, and GPUs have roles"):
+        serve(one, split(), engine=Continuous())
+    with pytest.raises(InvalidInput, match="requests have patience_s, and GPUs have roles; only one"):
+        serve(replace(one, patience_s=[1.0]), split())
+    with pytest.raises(
+        InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where groups have roles"
+    ):
+        serve(one, split(), engine=replace(SYNCHRONOUS, scheduling_policy="priority"))
+
+
+def test_what_one_of_two_gpus_could_never_do_is_refused() -> None:
+    """65 blocks hold 1,040 tokens: a prompt of 1,040 leaves no room for its token, one of 1,000 none for 50 more."""
+    prompts = stream([own(0, 1040), own(1, 1000), own(2, 1000)], [0.0] * 3, [1, 50, 40])
+    made = serve(prompts, split(), hardware=replace(MS, kv_tokens=16 * 66))
+    assert made.state.tolist() == [State.REFUSED, State.REFUSED, State.FINISHED]

@@ -22,6 +22,7 @@ from prebleexp.experiment.runs import draw, simulate_cell
 from prebleexp.faults.base import Event, Faults
 from prebleexp.faults.rates import HOUR_S, Rates
 from prebleexp.faults.timeline import Timeline
+from prebleexp.intervals import mean_interval
 from prebleexp.launch import configs, from_cache
 from prebleexp.launch.configure import cells
 from prebleexp.lengths.known import Max
@@ -31,11 +32,12 @@ from prebleexp.policies.replay import Replay
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
+from tests.fast.test_laws import assert_same, interpreted
 from tests.fast.test_oracle import CLUSTERS, agree, alike, cluster_of, workload_of, workloads
 from tests.linear_cost import LinearCost
 from tests.recordings import ROOT
 from tests.sampled import examples, sampled
-from tests.sessions import impatient, linked
+from tests.sessions import impatient, in_sessions, linked
 from tests.timelines import timelines
 
 FINISHED, LOST = State.FINISHED, State.LOST
@@ -151,6 +153,35 @@ def test_seven_of_eight_are_up_as_often_as_they_should() -> None:
         enough += list(are.values()).count("down") <= 1
     expected = 0.997362
     assert abs(enough / count - expected) < 2.576 * math.sqrt(expected * (1 - expected) / count)
+
+
+@pytest.mark.parametrize(("crews", "all_up", "mean_down"), [(1, 0.338318, 1.383184), (2, 0.456643, 0.785994)])
+def test_few_crews_repair_as_queueing_theory_says(crews: int, all_up: float, mean_down: float) -> None:
+    """Machine repair, 8 machines: 100 h up, 10 h a repair."""
+    faults, hours = Rates(mtbf_h=100.0, mttr_h=10.0, crews=crews), 20_000.0
+    found = []
+    for seed in range(30):
+        down, since, areas = 0, 0.0, np.zeros(2)
+        for one in (*faults.events(8, hours * HOUR_S, seed), Event(hours * HOUR_S, 0, "end")):
+            until = min(one.at_s, hours * HOUR_S)
+            areas += (until - since) * np.array([down == 0, down])
+            down, since = down + {"down": 1, "up": -1}.get(one.event, 0), until
+        found.append(areas / (hours * HOUR_S))
+    for values, expected in zip(np.transpose(found), (all_up, mean_down), strict=True):
+        mean, half = mean_interval(values.tolist(), 0.99)
+        assert half is not None
+        assert abs(mean - expected) < half < 0.05
+
+
+def test_who_went_down_first_is_repaired_first() -> None:
+    events = list(Rates(mtbf_h=0.01, mttr_h=0.01, crews=1).events(6, 600.0, seed=1))
+    times = [one.at_s for one in events]
+    assert times == sorted(times)
+    orders = [[one.gpu for one in events if one.event == event] for event in ("down", "up")]
+    assert orders[0] == orders[1]
+    assert len(orders[0]) > 20
+    enough, all_of_them = (Rates(mtbf_h=0.01, mttr_h=0.01, crews=crews) for crews in (6, None))
+    assert list(enough.events(6, 600.0, seed=1)) == list(all_of_them.events(6, 600.0, seed=1))
 
 
 def test_the_lives_of_a_gpu_are_its_own() -> None:
@@ -279,6 +310,7 @@ def test_what_cannot_happen_is_said_in_a_line(happen: str, said: str) -> None:
     [
         ("faults.mtbf_h=-1", "faults.mtbf_h=-1 is not valid; it must be a number of hours > 0, or null: never"),
         ("faults.mttr_h=0", "faults.mttr_h=0 is not valid"),
+        ("faults.crews=0", "faults.crews=0 is not valid; it must be an integer >= 1, or null: as many as it takes"),
         ("faults.detect_ms=-1", "faults.detect_ms=-1 is not valid; it must be a number of milliseconds >= 0"),
         ("faults.on_loss=cry", "faults.on_loss=cry is not valid; it must be one of retry, fail"),
     ],
@@ -332,6 +364,23 @@ def test_every_router_routes_again_what_is_lost(policy: str) -> None:
     accounted(workload, made)
     assert made.losses.sum() > 0
     assert (made.state == FINISHED).all()
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=50, deadline=None)
+@given(workloads() | impatient(workloads()), timelines(3), st.sampled_from([0.02, 0.2]))
+def test_whatever_happens_a_router_answers_the_same_compiled_or_not(
+    policy: str, workload: Workload, faults: Faults, decision_s: float
+) -> None:
+    """One decision after the other takes its time, so that some are carried out when their GPU is known to be lost."""
+    workload, (cell,) = in_sessions(workload), cells([f"policy={policy}"])
+    if policy in BY_SESSION and not (workload.session >= 0).any():
+        return
+    given = {"gpus": 3, "overhead": Overhead("serial", decision_s), "engine": Continuous()}
+    made = run(workload, faults, policy=cell.policy, **given)
+    assert_same(made, run(workload, faults, policy=interpreted(cell.policy), **given))
 
 
 def test_a_recording_waits_for_its_gpu(tmp_path: Path) -> None:

@@ -421,7 +421,7 @@ class Oracle:
         kinds = of.kinds or [(of.gpus, of.hardware)]
         hardware = [kind for count, kind in kinds for _ in range(count)]
         self.news: list[Any] = []  # what the policy has to hear: (its function, request, GPU, tokens)
-        self.gpus = [Gpu(g, of.engine, kind, self.news) for g, kind in enumerate(hardware)]
+        self.gpus = [self._gpu(g, of.engine, kind) for g, kind in enumerate(hardware)]
         self.jobs = [Job(workload, i) for i in range(len(workload))]
         self.view = _view(workload, self.gpus)
         kv_tokens, context_length = hardware[0].kv_tokens, hardware[0].context_length
@@ -443,6 +443,9 @@ class Oracle:
             starts = [float(workload.arrival_s[i]) for i in mates if not self.jobs[i].after] or [arrival_s]
             if not job.after and min(starts) <= last_start_s:
                 self._due(job, arrival_s)
+
+    def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
+        return Gpu(g, engine, hardware, self.news)
 
     def _due(self, job: Job, due_s: float) -> None:
         job.due_s = self.view.requests[job.index].arrival_s = due_s
@@ -483,7 +486,7 @@ class Oracle:
     def run(self) -> Outcome:
         end_s = 0.0
         ended = (State.FINISHED, State.REFUSED, State.CANCELLED, State.LOST)
-        while self.heap and any(job.unnoticed or job.state not in ended for job in self.jobs):
+        while self.heap and any(job.unnoticed or job.state not in ended for job in self._last()):
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
                 return self._outcome(self.duration_s)
@@ -512,10 +515,10 @@ class Oracle:
         elif kind == SUBMIT:
             job = self.jobs[subject]
             job.number = next(self.arrived)
-            if any(gpu.refuses(job) for gpu in self.gpus):
+            if self._never(job):
                 self._failed(job, State.REFUSED, now)
             else:
-                self.queue.append(job)
+                self.queue.append(self._first_of(job))
                 if not math.isnan(job.patience_s):
                     heapq.heappush(self.heap, (max(now, job.due_s + job.patience_s), EXPIRE, subject))
         elif kind == EXPIRE:
@@ -539,22 +542,46 @@ class Oracle:
                     self.gpus[subject].end(now + seconds)
                     self._tell(subject, now)
 
+    def _last(self) -> list[Job]:
+        """Those that say where requests are."""
+        return self.jobs
+
+    def _came_s(self, job: Job) -> float:
+        """When it joined the router's queue."""
+        return job.due_s + self.prediction_s
+
+    def _never(self, job: Job) -> bool:
+        return any(gpu.refuses(job) for gpu in self.gpus)
+
+    def _first_of(self, job: Job) -> Job:
+        """What is routed first of a request."""
+        return job
+
+    def _asked(self, job: Job) -> tuple[Any, Any, Any]:
+        """Its policy, what that remembers, and what it sees."""
+        return self.policy, self.mine, self.view
+
+    def _told(self, g: int) -> tuple[Any, Any, Any]:
+        """The same of who hears of a GPU."""
+        return self.policy, self.mine, self.view
+
     def _release(self) -> None:
         self.queue[:0], self.held, self.missed = self.held, [], bool(self.deciding)
 
     def _route(self, now: float) -> None:
         while self.queue and not self.deciding:
             job = self.queue.pop(0)
-            if not len(self.view.candidates):
+            policy, mine, view = self._asked(job)
+            if not len(view.candidates):
                 self.held.append(job)
                 continue
             self.view.work[:] = 0
-            answer = int(self.policy.route(self.mine, self.view, job.index, now))
+            answer = int(policy.route(mine, view, job.index, now))
             seconds = self.overhead.decision_s
             for count, unit_s in zip(self.view.work, self.overhead.unit_s, strict=True):
                 seconds += int(count) * unit_s
             if self.overhead.mode != "none":  # not said: of a request that was held, as of the last time
-                job.router_wait_s = now - (job.due_s + self.prediction_s)
+                job.router_wait_s = now - self._came_s(job)
                 job.overhead_s = self.overhead.prediction_s + seconds
             if self.overhead.mode == "serial":
                 self.deciding[job.index], self.missed = answer, False
@@ -573,7 +600,7 @@ class Oracle:
             sent.outstanding, sent.tokens = sent.outstanding + 1, sent.tokens + len(job.prompt)
             sent.requests = gpu.totals["requests"] = sent.requests + 1
             seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
-            if seconds > 0:
+            if seconds > 0 and job is self._first_of(job):
                 heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
             else:
                 self._reach(job, now)
@@ -652,16 +679,25 @@ class Oracle:
                 self.view.sent[g].outstanding -= 1
                 self.view.sent[g].tokens -= len(self.jobs[i].prompt)
             if kind == "finished":
-                self._ended(self.jobs[i], now)
+                self._finished(self.jobs[i], now)
             elif kind == "cancelled":
                 self._failed(self.jobs[i], State.CANCELLED, now)
             heard = "finished" if kind in ("cancelled", "lost") else kind
-            if hasattr(self.policy, heard):
+            policy, mine, view = self._told(g)
+            if hasattr(policy, heard):
                 about = {"stored": (i, g, tokens), "evicted": (i, g, tokens), "changed": (g,)}.get(kind, (i,))
-                getattr(self.policy, heard)(self.mine, self.view, *about, now)
+                getattr(policy, heard)(mine, view, *about, now)
             if kind == "lost":
                 self._go_on(self.jobs[i], now)
+            elif kind == "finished":
+                self._hand_over(self.jobs[i], now)
         self.news.clear()
+
+    def _finished(self, job: Job, now: float) -> None:
+        self._ended(job, now)
+
+    def _hand_over(self, job: Job, now: float) -> None:
+        """Its policy has heard that it is finished."""
 
     def _outcome(self, end_s: float) -> Outcome:
         for job in self.jobs:

@@ -41,6 +41,10 @@ ENGINES = ("preble", "vllm", "sglang")
 BURSTS = (2000, 8000)
 """requests at once, of 800 tokens each, on 8 GPUs with room for 20,000: 10 and 40 times what fits"""
 
+POOLED = ("gpus=8", "rps=128", "horizon=drain", "engine=vllm", "hardware=composed", "hardware/model=llama_3_1_8b")
+CLUSTERS = ("one_kind", "disaggregated")
+"""8 GPUs that do all, and 4 that compute prompts beside 4 that make outputs"""
+
 HARDWARE = (
     "hardware=a6000_mistral_7b_monotone",
     "hardware=composed hardware/model=llama_3_1_8b",
@@ -120,6 +124,21 @@ def engines(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
     best = pd.DataFrame(rows).groupby(list(rows[0])[:-1], sort=False)["cpu_seconds"].min().reset_index()
     best["requests_per_cpu_second"] = (best.requests / best.cpu_seconds).round().astype(int)
     return [{str(name): value for name, value in row.items()} for row in best.to_dict("records")]
+
+
+def pools(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The usual stream on GPUs that do all of a request, and on GPUs for prompts and for outputs, which take turns."""
+    rows = []
+    for policy in policies or ("lor",):
+        cells = [configure.cells([*POOLED, f"policy={policy}", f"cluster={name}"])[0] for name in CLUSTERS]
+        workload = runs.draw(cells[0])
+        for cell in cells:
+            runs.simulate_cell(cell, workload)
+        seconds = np.min([[cpu_s(cell, workload) for cell in cells] for _ in range(PASSES * REPEATS)], axis=0)
+        for name, took in zip(CLUSTERS, seconds, strict=True):
+            size = {"policy": policy, "cluster": name, "requests": len(workload), "cpu_seconds": float(took)}
+            rows.append(size | {"requests_per_cpu_second": round(len(workload) / took)})
+    return rows
 
 
 def hardware(names: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -305,6 +324,7 @@ COMMANDS: Commands = {
     ),
     "memory": _command("the memory of a million requests on 256 GPUs, each alone", memory, "all of prompts", "memory"),
     "engines": _command("requests per second of CPU by engine, on some streams", engines, "lor", "engines"),
+    "pools": _command("requests per second of CPU with prompts on GPUs of their own", pools, "lor", "pools"),
     "hardware": Command(
         "nanoseconds in which hardware says what a step takes",
         partial(_printed, hardware),

@@ -52,16 +52,25 @@ def _next_time(world: World) -> float:
 
 
 @compiled
+def _is_next(world: World, time: float, a_key: int) -> bool:
+    """Whether it comes before all events of the queue."""
+    events = world.events
+    before = world.control.events == 0 or time < events.times[0]
+    return before or (time == events.times[0] and a_key < events.keys[0])
+
+
+@compiled
 def _take_next(world: World) -> None:
     """Make the next event the one in hand."""
     control, events, due, links = world.control, world.events, world.sessions.control, world.links.control
-    of_links = links.time < due.time or (links.time == due.time and links.key < due.key)
-    time, a_key = (links.time, links.key) if of_links else (due.time, due.key)
-    before = control.events == 0 or time < events.times[0]
-    if before or (time == events.times[0] and a_key < events.keys[0]):
-        control.now = time
-        if not of_links:
-            take_next(world)
+    if links.time < due.time or (links.time == due.time and links.key < due.key):
+        if _is_next(world, links.time, links.key):
+            control.now, a_key = links.time, links.key
+        else:
+            control.now, a_key = pop(events, control)
+    elif _is_next(world, due.time, due.key):
+        control.now, a_key = due.time, due.key
+        take_next(world)
     else:
         control.now, a_key = pop(events, control)
     control.kind, control.subject = kind_of(a_key), subject_of(a_key)

@@ -65,9 +65,12 @@ class Disaggregation:
         return made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
 
 
+NOBODY, UNUSED = np.zeros(0, np.int64), made_links(0, 0, INFINITE, 1.0, 0.0)
+
+
 def nothing(requests: int) -> tuple[Pools, Links]:
-    """What a run without pools has."""
-    return Pools(requests, np.zeros(0, np.int64), 0.0, True), made_links(0, 0, INFINITE, 1.0, 0.0)
+    """What a run without pools has, and writes nothing to."""
+    return Pools(requests, NOBODY, 0.0, True), UNUSED
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:

@@ -69,12 +69,11 @@ def allocate(
     for row, (time, a_key) in enumerate(sorted(due)):
         events.times[row], events.keys[row] = time, a_key
     seen = made_view(cache.requests, cache.prompts, live if rules.reports_s == 0 else live.copy(), costs)
-    of_outputs = np.flatnonzero(pools.roles == DECODE)
     return World(
         control=control,
         rules=rules,
-        seen=seen._replace(candidates=np.setdiff1d(seen.candidates, of_outputs)),
-        decode_seen=seen._replace(candidates=of_outputs),
+        seen=seen if split is None else seen._replace(candidates=np.flatnonzero(pools.roles != DECODE)),
+        decode_seen=seen if split is None else seen._replace(candidates=np.flatnonzero(pools.roles == DECODE)),
         live=live,
         jobs=jobs,
         servers=servers,

@@ -1,0 +1,142 @@
+"""Pools against `tests.oracle_pools`: the same bytes on random streams, clusters, policies and links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.lengths.known import Max
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.base import HOLD, REFUSE, Policy
+from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.policies.round_robin import RoundRobin
+from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.records import View
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.types import Longs, Outcome, Setup, Workload
+from tests import oracle_pools
+from tests.fast.test_laws import workloads
+from tests.fast.test_oracle import NOW_AND_THEN, PATHS, conversations
+from tests.linear_cost import LinearCost
+from tests.sampled import examples
+from tests.sessions import linked
+
+HEARD: list[Longs] = []
+"""what policies of the last runs heard, as numbers that any difference changes"""
+
+
+@dataclass(frozen=True)
+class Looker(Policy):
+    """Takes the GPU whose published numbers are least, and sums up all that it sees and hears."""
+
+    outstanding: int = 0
+    refuses: int = 0
+
+    reads_lengths: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> Longs:
+        HEARD.append(np.zeros(3, np.int64))
+        return HEARD[-1]
+
+    def route(self, mine: Longs, view: View, request: int, now: float) -> int:
+        if self.refuses > 0 and request % self.refuses == self.refuses - 1:
+            return REFUSE
+        best, least, room = HOLD, 0, False
+        for g in view.candidates:
+            seen = view.gpus[g]
+            score = 3 * seen.queued + 5 * seen.running + 2 * seen.waiting_tokens + seen.generated
+            score += (seen.kv_free + 2 * seen.evictable) % 17 + seen.window_hit_tokens % 11
+            score += 40 * view.sent[g].outstanding + view.sent[g].tokens % 7
+            mine[0] = (mine[0] * 31 + score + seen.window_prompt_tokens) % 1000003
+            room = room or view.sent[g].outstanding < self.outstanding
+            if best == HOLD or score < least:
+                best, least = g, score
+        return best if room or self.outstanding == 0 else HOLD
+
+    def first_token(self, mine: Longs, view: View, request: int, now: float) -> None:
+        mine[1] = (mine[1] * 31 + request + int(now * 1e6)) % 1000003
+
+    def finished(self, mine: Longs, view: View, request: int, now: float) -> None:
+        mine[2] = (mine[2] * 31 + request + int(now * 1e6) + view.requests[request].output_seen) % 1000003
+
+
+VLLMS = st.builds(
+    VLLM,
+    max_num_batched_tokens=st.sampled_from([64, 200]),
+    max_num_seqs=st.sampled_from([3, 64]),
+    block_size=st.sampled_from([1, 4, 16]),
+    enable_prefix_caching=st.sampled_from([True, True, False]),
+    async_scheduling=st.booleans(),
+    scheduler_reserve_full_isl=st.booleans(),
+    watermark=st.sampled_from([0.0, 0.1]),
+)
+POLICIES = st.one_of(
+    st.sampled_from([LeastOutstanding(), RoundRobin()]),
+    st.builds(Looker, outstanding=st.sampled_from([0, 0, 1, 3]), refuses=st.sampled_from([0, 0, 5])),
+)
+CLUSTERS = st.fixed_dictionaries(
+    {
+        "engine": VLLMS,
+        "policy": POLICIES,
+        "second": POLICIES,
+        "counts": st.lists(st.integers(1, 2), min_size=3, max_size=3),
+        "roles": st.permutations([PREFILL, DECODE, BOTH]) | st.permutations([PREFILL, DECODE, DECODE]),
+        "kv": st.sampled_from([300, 600, 1200, 100_000]),
+        "frontend": st.sampled_from([(0.0, 0.0), (0.003, 0.0007)]),
+        "sharing": st.sampled_from([INFINITE, FIFO, FAIR]),
+        "latency_s": st.sampled_from([0.0, 0.003, 0.1]),
+        "rate": st.sampled_from([1e5, 1e6, 1e9]),
+        "horizon": st.sampled_from(["stop", "drain"]),
+        "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
+        "reports_ms": st.sampled_from([0.0, 50.0]),
+    }
+)
+COST = LinearCost(step_s=0.0013, token_s=0.0001, context_token_s=1e-6, kv_tokens=1, gpu_memory_gib=48)
+
+
+def streams() -> st.SearchStrategy[Workload]:
+    request = st.tuples(PATHS, st.integers(1, 70), st.sampled_from([1, 30, 60]), st.sampled_from(["named", "turn"]))
+    drawn = st.lists(st.tuples(request, NOW_AND_THEN), min_size=1, max_size=40)
+    turns = drawn.map(lambda rows: conversations([row[0] for row in rows], [row[1] / 10 for row in rows]))
+    return st.one_of(workloads(), turns, linked(workloads()))
+
+
+def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
+    hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
+    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate")}
+    given = {name: cluster[name] for name in ("engine", "policy", "horizon", "overhead", "reports_ms")}
+    given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
+    given["kinds"] = [(count, hardware) for count in cluster["counts"]]
+    given["pools"] = Disaggregation(tuple(cluster["roles"]), cluster["second"], 1000.0, **link)
+    HEARD.clear()
+    made = simulate(workload, lengths=Max(), **given)
+    heard = list(HEARD)
+    HEARD.clear()
+    expected = oracle_pools.simulate(workload, **given)
+    for one in fields(Outcome):
+        ours, theirs = getattr(made, one.name), getattr(expected, one.name)
+        np.testing.assert_array_equal(ours, theirs, err_msg=one.name, strict=True)
+    for ours, theirs in zip(heard, HEARD[-len(heard) :] if heard else [], strict=True):
+        np.testing.assert_array_equal(ours, theirs, err_msg="what a policy heard")
+    return made
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(streams(), CLUSTERS)
+def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(streams(), CLUSTERS)
+def test_pools_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)

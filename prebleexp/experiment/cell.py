@@ -110,7 +110,7 @@ class Cell:
         if 0.0 in kv_bytes:
             name = self.names.get("hardware", type(self.hardware).__name__)
             raise InvalidInput(
-                f"hardware={name} says not how large KV is, which has to be sent; take hardware=composed"
+                f"hardware={name} does not say how large KV is, which has to be sent; take hardware=composed"
             )
         if len(set(kv_bytes)) > 1:
             sizes = " and ".join(f"{size:,.0f}" for size in kv_bytes)

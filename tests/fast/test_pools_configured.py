@@ -93,7 +93,7 @@ def test_two_policies_are_those_that_were_set() -> None:
         (["faults=rates"], "faults= is not valid where cluster.groups have roles; take faults=none"),
         (
             ["hardware=a6000_mistral_7b"],
-            "hardware=a6000_mistral_7b says not how large KV is, which has to be sent",
+            "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",
         ),
         (["cluster.link.gb_s=0"], "cluster.link.gb_s=0 is not valid; it must be a number of GB/s > 0"),
         (["cluster.link.latency_us=-1"], "cluster.link.latency_us=-1 is not valid; it must be a number of microsec"),

@@ -310,7 +310,10 @@ UNUSUAL: dict[str, tuple[Callable[[], page.Report], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(UNUSUAL, 5))
+LARGE = pytest.param("10,000 cells", marks=[pytest.mark.slow, pytest.mark.nightly])
+
+
+@pytest.mark.parametrize("name", [*sampled([name for name in UNUSUAL if name != "10,000 cells"], 4), LARGE])
 def test_an_unusual_sweep_has_a_sensible_page(browser: Chrome, tmp_path: Path, name: str) -> None:
     make, said = UNUSUAL[name]
     made = make()
@@ -347,6 +350,7 @@ def test_a_hostile_name_is_text_in_the_explorer_too(browser: Chrome, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_pages_of_the_quickstart(browser: Chrome, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Its commands, and its pictures; and the README's."""
     folder = Path(pytestconfig.getoption("--pictures") or tmp_path)

@@ -455,6 +455,7 @@ def test_without_the_extra_predictors_say_what_to_install_and_the_rest_works(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_fetched(tmp_path: Path, pretrained: Path, folder: Path) -> None:
     """The package's pretrained model is loaded, a training and an evaluation run, with no way to any network."""
     instructions(tmp_path / "rows.jsonl", 100)

@@ -42,7 +42,7 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
             schedule(mine, world, g, now)
             waits = _waits_for_others(mine, g)
         if gpu.scheduled == gpu.begun:
-            if gpu.reserved > 0:
+            if gpu.held + gpu.reserved > 0:  # it may have preempted, or reserved
                 publish(mine, world, g)
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]

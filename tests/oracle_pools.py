@@ -129,6 +129,7 @@ class VllmGpu:
         self.step: Any = None
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
+        self.lost_s = math.nan
         self.up, self.gone, self.speed, self.ends_s, self.down_s, self.down_since_s = (
             True,
             False,

@@ -22,7 +22,7 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
     if world.servers[g].stage == STEPPING:
         return 0
     if job.steady_from != NONE:
-        _not_steady(mine, g, request)
+        _not_steady(mine, world, g, request)
     if job.filling != 0:
         gpu.waiting_tokens -= job.known - job.computed
     release(mine, g, request)
@@ -31,7 +31,7 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
 
 
 @compiled
-def _not_steady(mine: Engines, g: int, request: int) -> None:
+def _not_steady(mine: Engines, world: World, g: int, request: int) -> None:
     """Nor in the steps that are scheduled and not over, where it counts as one that is listed."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     for number in range(max(int(job.steady_from), int(gpu.over)), gpu.scheduled):
@@ -40,4 +40,4 @@ def _not_steady(mine: Engines, g: int, request: int) -> None:
         for row in range(step.chosen):
             if chosen[row].request == request:
                 chosen[row].tokens = 1
-    end_steady(mine, g, request)
+    end_steady(mine, world, g, request)

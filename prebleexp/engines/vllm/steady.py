@@ -47,11 +47,13 @@ def begin_steady(mine: Engines, g: int, request: int) -> None:
 
 
 @compiled
-def end_steady(mine: Engines, g: int, request: int) -> int:
+def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     """Write down what it has before the step that is being scheduled. Returns how many of its steps are not over."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     computed, known = computed_of(job, gpu.scheduled), known_of(job, gpu.over)
     pending = (computed - int(job.computed)) - (known - int(job.known))
+    if known > job.known:
+        world.jobs[request].latency_s = gpu.step_ended_s - world.seen.requests[request].arrival_s
     mine.crossing[g, _phase(mine, gpu.scheduled - computed)] -= 1
     gpu.steady -= 1
     gpu.context -= computed
@@ -82,7 +84,7 @@ def look_at(mine: Engines, world: World, g: int, row: int) -> None:
     job = mine.jobs[request]
     computed = computed_of(job, gpu.scheduled)
     if computed + 1 >= job.limit:  # its last token is under way
-        end_steady(mine, g, request)
+        end_steady(mine, world, g, request)
         mine.due[g, row] = NEVER
         return
     steps = job.limit - 2 - computed
@@ -111,7 +113,7 @@ def unsettle(mine: Engines, world: World, g: int) -> None:
         request = int(mine.running[g, row])
         steady, ceased = mine.jobs[request].steady_from != NONE, mine.due[g, row] == NEVER
         mine.due[g, row] = 0
-        pending = end_steady(mine, g, request) if steady else 0
+        pending = end_steady(mine, world, g, request) if steady else 0
         if steady or ceased:
             remember(mine, world, g, request, int(mine.jobs[request].known) - 1)
             if pending > 0 and mine.jobs[request].computed + 1 < mine.jobs[request].limit:

@@ -191,7 +191,7 @@ def _serve_last(mine: Engines, world: World, g: int, request: int, now: float) -
     """The last token of a request that decoded steadily."""
     job = mine.jobs[request]
     if job.steady_from != NONE:
-        end_steady(mine, g, request)
+        end_steady(mine, world, g, request)
     job.known, job.finished = job.limit, 1
     remember(mine, world, g, request, int(job.limit) - 1)
     _finish(mine, world, g, request, now)

@@ -51,16 +51,16 @@ def composer(loader: ConfigLoaderImpl) -> Composer:
 def by_hydra(loader: ConfigLoaderImpl, overrides: list[str]) -> Any:
     """The resolved values, the choices and the whole configuration as YAML, or the error, as in a job of Hydra's.
 
-    Groups of a cluster are made whole, as is our own rule, with hardware that Hydra composes.
+    Groups of a cluster are made whole, as is our own rule, with what Hydra composes.
     """
 
-    def hardware(lines: Sequence[str]) -> Any:
+    def values_of(group: str, lines: Sequence[str]) -> Any:
         with understood(loader, lines):
-            return _resolved(loader, lines)[0]["hardware"]
+            return _resolved(loader, lines)[0][group]
 
     try:
         resolved, cfg = _resolved(loader, overrides)
-        made_whole(resolved, overrides, hardware)
+        made_whole(resolved, overrides, values_of)
     except Exception as error:
         return type(error), str(error), str(error.__cause__)
     return resolved, dict(cfg.hydra.runtime.choices), written(cfg)

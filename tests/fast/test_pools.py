@@ -154,6 +154,25 @@ def test_md1_of_prompts_alone() -> None:
     assert abs(blocks.mean() - 0.15) < 2.58 * blocks.std(ddof=1) / np.sqrt(20)
 
 
+@pytest.mark.slow
+def test_a_tandem_of_prompts_and_outputs_is_burkes() -> None:
+    """Poisson arrivals, one request at a time on either side, exponential times of 20 ms: what leaves the first server
+    is Poisson again, so that a request takes 1 / (50 - 30) s on each, in the mean."""
+    rng, n = np.random.default_rng(5), 20_000
+    tokens = np.ceil(rng.exponential(200, (2, n))).astype(int)
+    requests = stream(
+        [own(i, int(tokens[0, i])) for i in range(n)],
+        np.cumsum(rng.exponential(1 / 30, n)).tolist(),
+        tokens[1].tolist(),
+    )
+    engine = replace(SYNCHRONOUS, max_num_seqs=1, enable_prefix_caching=False)
+    made = serve(requests, split(rate=1e15), engine=engine, hardware=replace(MS, kv_tokens=10**7), duration_s=1e9)
+    assert (made.state == State.FINISHED).all()
+    for spent_s in (made.prefill_end_s, made.latency_s - made.prefill_end_s):
+        blocks = spent_s.reshape(20, -1).mean(axis=1)
+        assert abs(blocks.mean() - 1 / 20) < 2.86 * blocks.std(ddof=1) / np.sqrt(20)
+
+
 # ---------------------------------------------------------------- who is asked, and told
 class Asked(LeastOutstanding):
     """The first candidate but for every third request, which is refused (or held, until something ends)."""

@@ -8,7 +8,9 @@ the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from numba import config, njit, types
@@ -39,11 +41,24 @@ def compiled_for(signature: Any) -> Callable[[F], F]:
     def compile_now(function: F) -> F:
         dispatcher = kept(function)
         if not INTERPRETED:
-            dispatcher.compile(signature)
+            with undisturbed():
+                dispatcher.compile(signature)
             dispatcher.disable_compile()
         return dispatcher
 
     return compile_now
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Compile without garbage collection: what is made stays, and to look through it over and over takes time."""
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
 
 
 def kept(function: Any, file: str | None = None) -> Any:

@@ -24,7 +24,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from prebleexp import machine_code, sources
-from prebleexp.sim.compiled import INTERPRETED, OPTIONS, kept
+from prebleexp.sim.compiled import INTERPRETED, OPTIONS, kept, undisturbed
 from prebleexp.sim.handles import Block
 
 
@@ -176,7 +176,7 @@ class Plug:
         if INTERPRETED:
             return lambda own, *rest: function(own.self, own.mine, *rest)
         signature, qualified = result(self.block.type, *arguments), _qualified(self.plug, name)
-        with _LOCK:
+        with _LOCK, undisturbed():
             return _adapter(function, signature, name, qualified, self._check)
 
 

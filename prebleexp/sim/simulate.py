@@ -46,10 +46,9 @@ ENGINE: Signatures = {
     "settle": (types.none, (WORLD, *_SUBJECT)),
     "lacks_room": (int64, (WORLD, *_SUBJECT)),
     "cancel": (int64, (WORLD, *_SUBJECT)),
-    "arrive": (types.none, (WORLD, *_SUBJECT)),
-    "let_go": (types.none, (WORLD, *_SUBJECT)),
 }
-OPTIONAL = ("cancel", "arrive", "let_go")
+PULLING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
+"""what an engine needs besides where KV goes from one GPU to another: it takes a while to compile"""
 COST: Signatures = {
     "request_ms": (float64, (int64, int64)),
     "step_s": (float64, (int64, int64, int64, int64, int64, int64, float64)),
@@ -171,7 +170,8 @@ class _Kind:
     def __init__(self, given: Given, kind: int) -> None:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
-        self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, ENGINE, OPTIONAL, given.check)
+        functions = ENGINE if given.pools is None else {**ENGINE, **PULLING}
+        self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
         self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
 

@@ -10,6 +10,8 @@ ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "arrive", "let_go")
 ENGINE = np.dtype([(name, np.int64) for name in _OF_ENGINES], align=True)
 
+LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens")], align=True)
+
 COST = np.dtype(
     [
         *((name, np.int64) for name in ("own", "request_ms", "step_s", "decode_s")),

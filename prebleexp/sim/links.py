@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.sim import addresses
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import ARRIVED, key, pop, push
 from prebleexp.sim.records import Events
@@ -51,6 +52,15 @@ TRANSFER = np.dtype(
     align=True,
 )
 """Of a request; the last three fields are FAIR's."""
+
+
+class UnderWay(NamedTuple):
+    """What a run knows of its transfers. All else is plugged in: most runs have none, and need not compile it."""
+
+    control: Any
+    """`LINKS`"""
+    calls: Any
+    """`prebleexp.sim.addresses.LINK`: `ask` and `happens`"""
 
 
 class Links(NamedTuple):
@@ -88,8 +98,15 @@ def made_links(requests: int, gpus: int, sharing: int, rate: float, latency_s: f
     )
 
 
+def nothing() -> UnderWay:
+    """No links."""
+    control = records(1, LINKS)[0]
+    control.time = np.inf
+    return UnderWay(control, records(1, addresses.LINK)[0])
+
+
 @compiled
-def ask(links: Links, request: int, source: int, target: int, size: float, now: float) -> None:
+def ask(self: None, links: Links, request: int, source: int, target: int, size: float, now: float) -> None:
     """So many bytes are to come from one GPU to another."""
     control, one = links.control, links.transfers[request]
     one.source, one.target, one.bytes, one.left = source, target, size, size
@@ -109,7 +126,7 @@ def ask(links: Links, request: int, source: int, target: int, size: float, now: 
 
 
 @compiled
-def happens(links: Links, request: int, now: float) -> bool:
+def happens(self: None, links: Links, request: int, now: float) -> bool:
     """The event of a transfer is in hand: whether all of it is there, or its bytes only begin to move."""
     control = links.control
     timed = control.events > 0 and links.timers.keys[0] == control.key

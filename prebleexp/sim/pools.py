@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.sim import links
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.links import INFINITE, Links, made_links
 from prebleexp.sim.records import World
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload
 
@@ -61,14 +61,14 @@ class Disaggregation:
         """`counts`: GPUs of each kind."""
         return Pools(requests, np.repeat(np.array(self.roles), counts), float(self.kv_bytes), self.whole)
 
-    def links(self, requests: int, gpus: int) -> Links:
-        return made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
+    def links(self, requests: int, gpus: int) -> links.Links:
+        return links.made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
 
 
-NOBODY, UNUSED = np.zeros(0, np.int64), made_links(0, 0, INFINITE, 1.0, 0.0)
+NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
 
 
-def nothing(requests: int) -> tuple[Pools, Links]:
+def nothing(requests: int) -> tuple[Pools, links.UnderWay]:
     """What a run without pools has, and writes nothing to."""
     return Pools(requests, NOBODY, 0.0, True), UNUSED
 

@@ -6,7 +6,6 @@ Engines with pools have `arrive` and `let_go` (see `prebleexp.engines.base`), an
 from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.links import ask, happens
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import leg_of
 from prebleexp.sim.records import World
@@ -22,15 +21,16 @@ def pull(world: World, request: int, tokens: int) -> None:
     job, requests = world.jobs[request], world.seen.requests
     job.state, job.transferred_tokens = RESERVED, tokens
     source, target = int(requests[leg_of(world, request)].gpu), int(requests[request].gpu)
-    ask(world.links, request, source, target, tokens * world.pools.kv_bytes, world.control.now)
+    link, size = world.links.calls, tokens * world.pools.kv_bytes
+    call_none(link.ask, link.own, request, source, target, size, world.control.now)
 
 
 @compiled
 def arrived(world: World, request: int) -> None:
     """The event of a transfer: if all of it is there, both GPUs may go on."""
-    if not happens(world.links, request, world.control.now):
+    control, link, g = world.control, world.links.calls, int(world.seen.requests[request].gpu)
+    if call_int(link.happens, link.own, request, control.now) == 0:
         return
-    control, g = world.control, int(world.seen.requests[request].gpu)
     engine = world.engines[g]
     call_none(engine.arrive, engine.own, world, request, control.now)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:

@@ -339,7 +339,7 @@ class World(NamedTuple):
     pools: Any
     """who computes prompts and who makes outputs: `prebleexp.sim.pools.Pools`"""
     links: Any
-    """KV that is under way: `prebleexp.sim.links.Links`"""
+    """KV that is under way: `prebleexp.sim.links.UnderWay`"""
     told: Any
     """`ROUTER`: what any router wants to be told is not 0"""
     router: Any

@@ -12,7 +12,7 @@ import numpy as np
 from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, loop, outcome, records, router, world
+from prebleexp.sim import addresses, links, loop, outcome, records, router, world
 from prebleexp.sim.changes import NOTHING, Changes
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.handles import Block
@@ -49,6 +49,10 @@ ENGINE: Signatures = {
 }
 PULLING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
 """what an engine needs besides where KV goes from one GPU to another: it takes a while to compile"""
+LINK: Signatures = {
+    "ask": (types.none, (int64, int64, int64, float64, float64)),
+    "happens": (int64, (int64, float64)),
+}
 COST: Signatures = {
     "request_ms": (float64, (int64, int64)),
     "step_s": (float64, (int64, int64, int64, int64, int64, int64, float64)),
@@ -222,7 +226,9 @@ class _Run:
         split = None
         if given.pools is not None:
             n, counts = len(given.workload), [kind.count for kind in self.kinds]
-            split = (given.workload, given.pools.pools(n, counts), given.pools.links(n, given.gpus))
+            self.links = Plug(None, links, given.pools.links(n, given.gpus), addresses.LINK, LINK)
+            under_way = links.UnderWay(self.links.mine.control, self.links.record)
+            split = (given.workload, given.pools.pools(n, counts), under_way)
         made = world.allocate(
             given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, given.timeline, split
         )

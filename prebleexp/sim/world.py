@@ -15,7 +15,7 @@ from prebleexp.sim.changes import NOTHING
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.events import CHANGE, REPORT, key
 from prebleexp.sim.handles import Block
-from prebleexp.sim.links import Links
+from prebleexp.sim.links import UnderWay
 from prebleexp.sim.pools import DECODE, Pools, nothing
 from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, Rules, View, World
 from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
@@ -31,7 +31,7 @@ def allocate(
     plugs: tuple[Any, Any, Any, Any],
     own_cache: int | None = None,
     timeline: Any = NOTHING,
-    split: tuple[Workload, Pools, Links] | None = None,
+    split: tuple[Workload, Pools, UnderWay] | None = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
     `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both

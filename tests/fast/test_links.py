@@ -31,11 +31,11 @@ def arrivals(
     while next_row < len(asked) or control.time < np.inf:
         if next_row < len(asked) and asked[next_row][0] < control.time:
             now, source, target, size = asked[next_row]
-            ask(links.handle, next_row, source, target, size, now)
+            ask(None, links.handle, next_row, source, target, size, now)
             next_row += 1
         else:
             now, request = float(control.time), int(subject_of(int(control.key)))
-            if happens(links.handle, request, now):
+            if happens(None, links.handle, request, now):
                 found[request] = now
         if on_event is not None:
             on_event(links.value, now)

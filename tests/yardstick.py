@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -13,6 +16,10 @@ REQUESTS_PER_CPU_SECOND = 1_350_000
 
 INTERPRETED_S = 0.018
 """of `_interpreted`, on that machine"""
+
+
+STARTING_S = 0.34
+"""of a process that imports what a command does, on that machine"""
 
 
 def least(work: Callable[[], object], times: int = 5) -> float:
@@ -34,6 +41,15 @@ def slowness_compiled() -> float:
     """How many times slower it simulates, by `prebleexp bench`; 1 at least."""
     row = bench.measure(configure.cells([*bench.CASE, "policy=lor"])[0])
     return max(1.0, REQUESTS_PER_CPU_SECOND / row["requests_per_cpu_second"])
+
+
+def slowness_starting() -> float:
+    """How many times slower it starts such a process, which reads files and does not stay in a cache; 1 at least."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import duckdb, hydra, numba, pyarrow"], check=True)
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return max(1.0, used / STARTING_S)
 
 
 def _interpreted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prebleexp.sim.candidates import is_candidate as is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE
 
@@ -28,21 +29,6 @@ def with_gpu(load: int, gpu: int) -> int:
 @compiled
 def gpu_of(both: int) -> int:
     return both & ((1 << GPU_BITS) - 1)
-
-
-@compiled
-def is_candidate(candidates: Any, gpu: int) -> bool:
-    """`candidates` are ascending."""
-    if gpu < len(candidates) and candidates[gpu] == gpu:
-        return gpu >= 0
-    low, high = 0, len(candidates)
-    while low < high:
-        middle = (low + high) >> 1
-        if candidates[middle] < gpu:
-            low = middle + 1
-        else:
-            high = middle
-    return low < len(candidates) and candidates[low] == gpu
 
 
 @compiled

@@ -18,7 +18,6 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import World
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload
 
-ROLES = ("prefill", "decode", "both")
 PREFILL, DECODE, BOTH = range(3)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
 from prebleexp.sim.news import tell
@@ -135,7 +136,7 @@ def _makes_no_output(world: World, row: int) -> bool:
 def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
     """What becomes of a request, now or when the decision has taken its time; False if there is no such answer."""
     control, rules, job = world.control, world.rules, world.jobs[request]
-    if answer not in (HOLD, REFUSE) and not _is_candidate(candidates, answer):
+    if answer not in (HOLD, REFUSE) and not is_candidate(candidates, answer):
         return False
     control.queue_head, control.request = job.next, NONE
     if rules.overhead == NO_OVERHEAD:
@@ -154,16 +155,6 @@ def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
         _carry_out(world, request, answer)
     job.router_wait_s = waited
     return True
-
-
-@compiled
-def _is_candidate(candidates: Any, answer: int) -> bool:
-    if 0 <= answer < len(candidates) and candidates[answer] == answer:
-        return True
-    for candidate in candidates:  # noqa: SIM110  # numba has no any()
-        if candidate == answer:
-            return True
-    return False
 
 
 @compiled

@@ -15,18 +15,15 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
-from prebleexp.policies.dynamo.kv import DynamoKV
-from prebleexp.policies.e2 import E2
-from prebleexp.policies.lor import LeastOutstanding
-from prebleexp.policies.research.lmetric import LMetric
-from prebleexp.policies.sglang.cache_aware import SGLangCacheAware
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
 from prebleexp.sim.types import Workload
 from tests.fast.test_oracle import conversations
 from tests.linear_cost import LinearCost
+from tests.recordings import ROOT
 from tests.sessions import after_those
 from tests.timelines import timeline
 
@@ -38,7 +35,8 @@ ENGINES: list[Engine] = [
     Continuous(),
     Continuous(queue="priority_groups", prefill="chunked", chunk_tokens=48, block_tokens=16),
 ]
-POLICIES: list[Policy] = [LeastOutstanding(), E2(), LMetric(), DynamoKV(), SGLangCacheAware()]
+NAMES = sorted(file.stem for file in (ROOT / "conf" / "policy").glob("*.yaml") if file.stem != "replay")
+POLICIES: list[Policy] = [configure.cells([f"policy={name}"])[0].policy for name in NAMES]
 COST = LinearCost(step_s=0.0013, token_s=0.0001, context_token_s=1e-6, kv_tokens=1, gpu_memory_gib=48)
 MOST = 40
 """requests"""

@@ -34,7 +34,7 @@ FOR_GOOD = (
     Loss(
         ("n_refused",),
         ("drain", "stop"),
-        "refused (prompts or answers that no GPU can hold, or the router would not send them)",
+        "refused (prompts or answers that no GPU can hold, or the gateway or router would not take them)",
         LEFT_OUT,
     ),
     Loss(
@@ -43,6 +43,7 @@ FOR_GOOD = (
         "cancelled (they gave up, or come after others that were cancelled, refused or lost)",
         LEFT_OUT,
     ),
+    Loss(("n_expired",), ("drain", "stop"), "expired (they waited too long in the gateway)", LEFT_OUT),
     Loss(("n_lost",), ("drain", "stop"), "lost with their GPU, and not routed again", AS_REPORTED),
     Loss(("n_unrouted",), ("drain",), "held at the router to the end", LEFT_OUT),
     Loss(BETWEEN, ("drain",), "left between two GPUs", AS_REPORTED),
@@ -67,8 +68,9 @@ def lost(rows: Sequence[Row]) -> int:
 
 
 def unserved(rows: Iterable[Row]) -> dict[str, int]:
-    """Requests that were refused, cancelled or lost, and those unfinished, or not due, when their run ended."""
-    kinds = {"refused": ("n_refused", "n_cancelled", "n_lost"), "unfinished": (*STOPPED.metrics, *LATER.metrics)}
+    """Requests that were refused, cancelled expired or lost, and those unfinished or not due at the end."""
+    gone = ("n_refused", "n_cancelled", "n_expired", "n_lost")
+    kinds = {"refused": gone, "unfinished": (*STOPPED.metrics, *LATER.metrics)}
     every = list(rows)
     return {kind: sum(int(row.get(name) or 0) for row in every for name in names) for kind, names in kinds.items()}
 

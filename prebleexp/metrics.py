@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from prebleexp.service import in_system
 from prebleexp.service.attainment import Attained, Unloaded
 from prebleexp.service.level import NONE, ServiceLevel
 from prebleexp.sim.types import Floats, Ints, Outcome, State, Workload
+from prebleexp.told import agreement
 
 Number = int | float | None
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
@@ -100,17 +100,7 @@ class Served:
     def told(self) -> tuple[float | None, float | None]:
         """How good what the policy was told of output lengths is: mean absolute error, and Spearman's rank correlation,
         which is 0 where all were told the same."""
-        heard = ~np.isnan(self.made.told_output)
-        if not heard.any():
-            return None, None
-        told, lengths = self.made.told_output[heard], self.lengths[heard]
-        error = float(np.abs(told - lengths).mean())
-        if told.min() == told.max():
-            return error, 0.0
-        ranks = [_ranks(side) for side in (told, lengths)]
-        spread = float(ranks[0].std() * ranks[1].std())
-        covariance = float(((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())).mean())
-        return error, covariance / spread if spread else 0.0
+        return agreement(self.made.told_output, self.lengths)
 
 
 def _each(seconds: Floats, tokens: Ints) -> Floats:
@@ -212,6 +202,12 @@ _METRICS = (
     _count(State.HELD, LOWER, "Requests whose prompt was computed when the run ended, and whose output's GPU had taken "
            "no room for it (only where prompts have GPUs of their own)."),
     _count(State.RESERVED, LOWER, "Requests whose KV was under way between GPUs when the run ended (likewise)."),
+    _count(State.EXPIRED, LOWER, "Requests that waited too long in the gateway's queue (gateway.ttl_queue_s)."),
+    Metric("refused_admission", "requests not admitted", lambda run: int((run.made.refused_by == 1).sum()),
+           "requests", LOWER, "Of the refused requests those that the gateway did not let in (gateway.limit)."),
+    Metric("refused_full", "requests that found the queue full", lambda run: int((run.made.refused_by == 2).sum()),
+           "requests", LOWER, "Of the refused requests those that found the gateway's queue full "
+           "(gateway.queue_limit)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
     Metric("prefill_end_mean_s", "average end of the prompt's computation",
            lambda run: _statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
@@ -324,13 +320,6 @@ def measure(
 def per_request(outcome: Outcome) -> dict[str, Floats]:
     """Each of `QUANTITIES` as a column, in seconds; NaN where there is none."""
     return {f"{one.name}_s": one.of(outcome) for one in QUANTITIES}
-
-
-def _ranks(values: npt.NDArray[Any]) -> Floats:
-    """The mean rank of those that are equal."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[place], np.float64)
 
 
 def _statistics(column: Floats) -> tuple[float | None, ...]:

@@ -485,7 +485,7 @@ class Oracle:
 
     def run(self) -> Outcome:
         end_s = 0.0
-        ended = (State.FINISHED, State.REFUSED, State.CANCELLED, State.LOST)
+        ended = (State.FINISHED, State.REFUSED, State.CANCELLED, State.LOST, State.EXPIRED)
         while self.heap and any(job.unnoticed or job.state not in ended for job in self._last()):
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
@@ -525,7 +525,7 @@ class Oracle:
             self._expire(self.jobs[subject], now)
         elif kind == DECIDED:
             answer = self.deciding.pop(subject)
-            if self.jobs[subject].state != State.CANCELLED:
+            if self.jobs[subject].state not in (State.CANCELLED, State.EXPIRED):
                 self._carry_out(self.jobs[subject], answer, now)
             self._release() if self.missed else None
         elif kind == REACHED:
@@ -571,23 +571,26 @@ class Oracle:
     def _route(self, now: float) -> None:
         while self.queue and not self.deciding:
             job = self.queue.pop(0)
-            policy, mine, view = self._asked(job)
-            if not len(view.candidates):
-                self.held.append(job)
-                continue
-            self.view.work[:] = 0
-            answer = int(policy.route(mine, view, job.index, now))
-            seconds = self.overhead.decision_s
-            for count, unit_s in zip(self.view.work, self.overhead.unit_s, strict=True):
-                seconds += int(count) * unit_s
-            if self.overhead.mode != "none":  # not said: of a request that was held, as of the last time
-                job.router_wait_s = now - self._came_s(job)
-                job.overhead_s = self.overhead.prediction_s + seconds
-            if self.overhead.mode == "serial":
-                self.deciding[job.index], self.missed = answer, False
-                heapq.heappush(self.heap, (now + seconds, DECIDED, job.index))
+            if len(self._asked(job)[2].candidates):
+                self._ask(job, now)
             else:
-                self._carry_out(job, answer, now)
+                self.held.append(job)
+
+    def _ask(self, job: Job, now: float) -> None:
+        policy, mine, view = self._asked(job)
+        self.view.work[:] = 0
+        answer = int(policy.route(mine, view, job.index, now))
+        seconds = self.overhead.decision_s
+        for count, unit_s in zip(self.view.work, self.overhead.unit_s, strict=True):
+            seconds += int(count) * unit_s
+        if self.overhead.mode != "none":  # not said: of a request that was held, as of the last time
+            job.router_wait_s = now - self._came_s(job)
+            job.overhead_s = self.overhead.prediction_s + seconds
+        if self.overhead.mode == "serial":
+            self.deciding[job.index], self.missed = answer, False
+            heapq.heappush(self.heap, (now + seconds, DECIDED, job.index))
+        else:
+            self._carry_out(job, answer, now)
 
     def _carry_out(self, job: Job, answer: int, now: float) -> None:
         if answer == HOLD:
@@ -649,9 +652,13 @@ class Oracle:
         else:
             candidates -= {g}
         self.news += [("changed", -1, g, 0)] if len(candidates) != len(self.view.candidates) else []
-        self.view = self.view._replace(candidates=np.array(sorted(candidates), np.int64))
+        self.view = self.view._replace(candidates=self._room(candidates))
         self._tell(g, now)
         self._release()
+
+    def _room(self, up: set[int]) -> Any:
+        """Candidates, of the GPUs that routers do not know to be down."""
+        return np.array(sorted(up), np.int64)
 
     def _go_on(self, job: Job, now: float) -> None:
         """The router has heard that a request is lost."""
@@ -716,7 +723,7 @@ class Oracle:
         columns["gpu_lost_s"] = np.array([gpu.lost_s for gpu in self.gpus])
         columns["gpu_down_s"] = np.array(down_s, np.float64)
         columns["decode_gpu"], columns["prefill_end_s"] = columns["gpu"], columns["ttft_s"]
-        columns["transferred_tokens"] = np.zeros(len(self.jobs), np.int32)
+        columns["transferred_tokens"] = columns["refused_by"] = np.zeros(len(self.jobs), np.int32)
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
         return Outcome(end_s=end_s, **columns)
 

@@ -14,6 +14,7 @@ from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, Cluster, Group
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import NEVER, Faults
+from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.hardware.base import Hardware
 from prebleexp.lengths.base import Lengths
 from prebleexp.overhead.model import Overhead
@@ -24,7 +25,7 @@ from prebleexp.workloads.output_length import OutputLength
 
 HORIZONS = ("drain", "stop")
 SPECS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo")
-CHOSEN = (*SPECS, "cluster", "faults")
+CHOSEN = (*SPECS, "cluster", "faults", "gateway")
 """groups of which tables say which option was chosen"""
 NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "reports_ms")
 
@@ -59,6 +60,8 @@ class Cell:
     """its groups stand in place of `hardware`, if it has any; that is then the first one's"""
     faults: Faults = NEVER
     """what happens to GPUs; no matter where nothing does"""
+    gateway: Gateway = OPEN
+    """what requests pass before the router; no matter where it changes nothing"""
     reports_ms: float | None = None
     """how often routers hear of the GPUs' state; 0: they see that as it is; None becomes what the policy has"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -86,11 +89,20 @@ class Cell:
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no faults; take another engine, or faults=none")
+        if not self.gateway.changes_nothing:
+            self._check_gateway()
         for group, usual in self.engine.brings.items():
             given, engine = self.names.get(group, usual), self.names.get("engine", type(self.engine).__name__)
             require(given == usual, group, given, f"{usual} with engine={engine}, which has its own")
         if self.reads_lengths:
             self.lengths.check(self.workload.predictors)
+
+    def _check_gateway(self) -> None:
+        if self.engine.own_loop() is not None:
+            name = self.names.get("engine", type(self.engine).__name__)
+            raise InvalidInput(f"engine={name} takes no gateway; take another engine, or gateway=open")
+        if self.cluster.has_roles:
+            raise InvalidInput("gateway= is not valid where cluster.groups have roles; take gateway=open")
 
     def _check_groups(self) -> None:
         valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"
@@ -137,7 +149,7 @@ class Cell:
     @property
     def parts(self) -> dict[str, Any]:
         """Every spec, those of groups too."""
-        found = {name: getattr(self, name) for name in (*SPECS, "faults")}
+        found = {name: getattr(self, name) for name in (*SPECS, "faults", "gateway")}
         if self.cluster.decode_policy is not None:
             found["cluster.decode_policy"] = self.cluster.decode_policy
         return found | {f"cluster.groups[{i}]": one.hardware for i, one in enumerate(self.cluster.groups)}
@@ -170,6 +182,8 @@ class Cell:
             values["cluster"] = self._identity_of_cluster(of)
         if not self.faults.changes_nothing:
             values["faults"] = of(self.faults)
+        if not self.gateway.changes_nothing:
+            values["gateway"] = of(self.gateway)
         return values
 
     def _identity_of_cluster(self, of: Callable[[Any], dict[str, object]]) -> object:
@@ -194,7 +208,8 @@ class Cell:
             else:
                 row |= spec_columns(name, self.names.get(name, type(spec).__name__), columns_of(spec))
         row |= spec_columns("cluster", self.names.get("cluster", "one_kind"), columns_of(self.cluster))
-        return row | spec_columns("faults", self.names.get("faults", "none"), columns_of(self.faults))
+        row |= spec_columns("faults", self.names.get("faults", "none"), columns_of(self.faults))
+        return row | spec_columns("gateway", self.names.get("gateway", "open"), columns_of(self.gateway))
 
     def called(self, group: str) -> str:
         """What people read that an option is: the one that was chosen, or the engine's own."""

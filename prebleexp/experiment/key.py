@@ -26,9 +26,11 @@ COMPUTES = (
         "overhead",
         "hardware",
         "faults",
+        "gateway",
         "service",
         "cluster",
         "metrics.py",
+        "told.py",
     ),
     "experiment/unloaded.py",
 )

@@ -73,6 +73,7 @@ def simulate_cell(
         hardware=cell.hardware,
         kinds=[(one.gpus, one.hardware) for one in cell.cluster.groups],
         faults=None if cell.faults.changes_nothing else cell.faults,
+        gateway=None if cell.gateway.changes_nothing else cell.gateway,
         pools=cell.cluster.pools(cell.policy),
         engine=cell.engine,
         lengths=cell.lengths,

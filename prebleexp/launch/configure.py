@@ -25,6 +25,7 @@ from prebleexp.precision import Precision
 
 GROUPS = (
     *("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo", "cluster", "faults"),
+    "gateway",
 )
 NUMBERS = (
     "gpus",

@@ -14,10 +14,15 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, columns_of, spec_columns, spec_identity
 from prebleexp.experiment.key import differences
 from prebleexp.faults.base import NEVER
+from prebleexp.gateway.base import OPEN
 from prebleexp.launch import specs
 
 HASH = "sha256"
 """what stands for a file in the identity of a spec"""
+
+
+UNLESS_DEFAULT = {"faults": ("none", NEVER), "gateway": ("open", OPEN)}
+"""what stands in an identity only where it changes something, and the option that does not"""
 
 
 def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl) -> list[str]:
@@ -32,7 +37,7 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
         options.option(key, "hardware", one["hardware"])
     if isinstance(cluster, Mapping) and "decode_policy" in cluster:
         options.option(key, "policy", cluster["decode_policy"])
-    for spec in (*SPECS, "faults"):
+    for spec in (*SPECS, *UNLESS_DEFAULT):
         if spec in content:
             option = options.option(key, spec, content[spec])
             fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
@@ -101,14 +106,17 @@ class Options:
         Of files, of which only hashes are known, the hashes.
         """
         row = {name: content[name] for name in NUMBERS if name in content}
-        for spec in (*SPECS, "faults"):
+        for spec in (*SPECS, *UNLESS_DEFAULT):
             if spec in content:
                 at = (spec, json.dumps(content[spec]))
                 if at not in self._columns:
                     self._columns[at] = self._of_spec(spec, content[spec])
                 row |= self._columns[at]
         row |= spec_columns("cluster", *self._of_cluster(content.get("cluster", ())))
-        return row | ({} if "faults" in content else spec_columns("faults", "none", columns_of(NEVER)))
+        for spec, (option, nothing) in UNLESS_DEFAULT.items():
+            if spec not in content:
+                row |= spec_columns(spec, option, columns_of(nothing))
+        return row
 
     def _of_cluster(self, cluster: Any) -> tuple[str, dict[str, Any]]:
         groups = _groups(cluster)

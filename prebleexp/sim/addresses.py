@@ -12,6 +12,9 @@ ENGINE = np.dtype([(name, np.int64) for name in _OF_ENGINES], align=True)
 
 LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens")], align=True)
 
+_OF_GATEWAYS = ("own", "arrive", "join", "offer", "leave", "release", "expire", "hear")
+GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)
+
 COST = np.dtype(
     [
         *((name, np.int64) for name in ("own", "request_ms", "step_s", "decode_s")),

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim.events import KIND_BITS, SUBMIT
-from prebleexp.sim.records import Events, Rules
+from prebleexp.sim.records import Events
+from prebleexp.sim.rules import Rules
 from prebleexp.sim.types import Floats, Workload, records
 
 AGENDA = np.dtype(
@@ -43,7 +44,8 @@ class Sessions(NamedTuple):
     patience_s: Any
     """(n,); (0,) if nobody's ends"""
     timers: Events
-    """those that wait for nobody any more; and when the patience of those that have come is over"""
+    """those that wait for nobody any more; and when the patience of those that have come is over, or their time in the
+    gateway's queue"""
 
 
 def made_sessions(workload: Workload, rules: Rules) -> Sessions:
@@ -59,7 +61,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     if len(firsts):
         control.time, control.key = workload.arrival_s[firsts[0]] + rules.submit_s, SUBMIT << KIND_BITS | int(firsts[0])
     patience_s = workload.patience_s if np.isfinite(workload.patience_s).any() else np.zeros(0)
-    room = int((waits > 0).sum()) + len(patience_s)
+    room = int((waits > 0).sum()) + len(patience_s) + len(rows) * int(rules.gated)
     return Sessions(
         control=control,
         firsts=firsts,

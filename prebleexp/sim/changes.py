@@ -40,12 +40,13 @@ class Changes:
     """Who is up, and of whom routers know that they are not."""
 
     def __init__(self, gpus: int) -> None:
-        self._candidate = np.ones(gpus, np.bool_)
+        self.candidate = np.ones(gpus, np.bool_)
+        """of each GPU, whether routers may send to it, as far as they know"""
         self._since_s = np.full(gpus, np.nan)
 
-    def happen(self, world: of.World, lose: Lose) -> Longs:
-        """Let the event in hand happen; returns the candidates from now on. GPUs lose all they have by `lose`, which
-        is not kept: a run that could be reached from here would outlive its end, with all of its memory."""
+    def happen(self, world: of.World, lose: Lose) -> None:
+        """Let the event in hand happen. GPUs lose all they have by `lose`, which is not kept: a run that could be
+        reached from here would outlive its end, with all of its memory."""
         one = world.timeline[world.control.subject]
         g, now, server = int(one.gpu), float(world.control.now), world.servers[one.gpu]
         if one.event == DOWN:
@@ -58,7 +59,6 @@ class Changes:
             server.speed = one.factor
         else:
             self._change(world, g, False)
-        return np.flatnonzero(self._candidate)
 
     def end(self, world: of.World) -> None:
         """The run is over: whoever is down was so until now."""
@@ -103,8 +103,8 @@ class Changes:
         self._change(world, g, True)
 
     def _change(self, world: of.World, g: int, candidate: bool) -> None:
-        if self._candidate[g] != candidate:
-            self._candidate[g] = candidate
+        if self.candidate[g] != candidate:
+            self.candidate[g] = candidate
             _tell(world, of.CHANGED, of.NONE, g)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,25 @@ class Block(Part):
         if _shape(value) != _shape(self.value):
             raise TypeError("a block's values may change, their types may not")
         self.value, self.words[:] = value, _words_of(value)
+
+    def put(self, names: Sequence[str], value: Any) -> None:
+        """Put another value of the same type in the place of one within, as `replace` does with all of them."""
+        if _shape(value) != _shape(functools.reduce(getattr, names, self.value)):
+            raise TypeError("a block's values may change, their types may not")
+        self.value = _with(self.value, names, value)
+        if not INTERPRETED:
+            kind: Any = self.type
+            first, words = 0, _words_of(value)
+            for name in names:
+                kind, offset = kind.field(name)
+                first += offset
+            self.words[first : first + len(words)] = words
+
+
+def _with(values: Any, names: Sequence[str], value: Any) -> Any:
+    """A NamedTuple with another value within."""
+    name, *rest = names
+    return values._replace(**{name: _with(getattr(values, name), rest, value) if rest else value})
 
 
 @typeof_impl.register(Part)

@@ -30,12 +30,13 @@ from prebleexp.sim.patience import GONE, expire, leave
 from prebleexp.sim.plug import call_float, call_int, call_none
 from prebleexp.sim.pulling import arrived
 from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
-from prebleexp.sim.router import DONE, decided, reached, release, serve, submit, tell_policy
+from prebleexp.sim.router import DONE, decided, reached, serve, submit, tell_policy
+from prebleexp.sim.router_queue import release
 from prebleexp.sim.sessions import take_next
 from prebleexp.sim.world import EXAMPLE
 
 # Why the loop returned, beside what `serve` answers
-NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED = range(4, 9)
+NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED = range(5, 10)
 
 WAITING_AN_EVENT = 64
 """requests that wait on a GPU whose step begins take about as long as an event: an engine may look at all of them"""
@@ -104,7 +105,7 @@ def _end(world: World, g: int) -> None:
 def _start_again(world: World, g: int) -> None:
     """After an END of which everybody has heard."""
     control = world.control
-    asked = control.queue_head != NONE and control.deciding == 0
+    asked = (control.queue_head != NONE or control.offering != 0) and control.deciding == 0
     if control.lacking == NONE and not asked and _next_time(world) > control.now:
         control.starting = g  # nothing else happens at this instant
     else:
@@ -155,7 +156,7 @@ def advance(world: World) -> int:
             return NEEDS_ROWS
         if world.cache.control.free_nodes < NODES_A_STEP * (control.most + 1):
             return NEEDS_NODES
-        if control.queue_head != NONE and control.deciding == 0:
+        if (control.queue_head != NONE or control.offering != 0) and control.deciding == 0:
             status = serve(world)
             if status != DONE:
                 return status

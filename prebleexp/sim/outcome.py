@@ -16,6 +16,9 @@ KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(O
 """of each column's elements"""
 
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
 class Ended(NamedTuple):
     """What is left of a run, so that all else of it can go before it is copied."""
 
@@ -30,16 +33,17 @@ class Ended(NamedTuple):
     end_s: float
     linked: bool
     """whether some requests come after others, so that it is no matter of course when each was due"""
-    known: Mapping[str, Any] = MappingProxyType({})
+    known: Mapping[str, Any] = NOTHING
     """columns that are not in these"""
 
 
-def ended(world: World) -> Ended:
+def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
+    """`known`: columns that something else than the world knows."""
     linked = len(world.sessions.behind) > 0
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     if len(world.pools.roles):
         return Ended(*_joined(world), *rest, _of_legs(world))
-    return Ended(world.seen.requests, world.jobs, *rest)
+    return Ended(world.seen.requests, world.jobs, *rest, known)
 
 
 def outcome(left: Ended) -> Outcome:
@@ -54,6 +58,7 @@ def outcome(left: Ended) -> Outcome:
         "due_s": np.where(due, requests.arrival_s, np.nan),
         "told_output": np.where(requests.gpu >= 0, requests.expected_output, np.nan),
         "prefill_end_s": jobs.ttft_s,
+        "refused_by": np.zeros(len(jobs)),
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
         **known,

@@ -10,7 +10,7 @@ import numpy as np
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.plug import call_int
+from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import CANCELLED, NONE, World
 from prebleexp.sim.sessions import failed
 from prebleexp.sim.types import State
@@ -22,13 +22,17 @@ GONE, LOST = int(State.CANCELLED), int(State.LOST)
 @compiled
 def expire(world: World, request: int) -> None:
     """A request's patience is over; it has its first token, or leaves."""
-    control, job = world.control, world.jobs[request]
+    control, job, gateway = world.control, world.jobs[request], world.gateway
+    if world.rules.gated and call_int(gateway.expire, gateway.own, world, request, control.now) != 0:
+        return
     g, waits = int(world.seen.requests[request].gpu), job.state in (UNROUTED, QUEUED, RUNNING)
     unnoticed = job.state == LOST and job.reached != 0
     if not (waits or unnoticed) or not np.isnan(job.ttft_s):
         return
     job.state = GONE
     if g == NONE:  # the router passes over it when it comes to it
+        if world.rules.gated:
+            call_none(gateway.leave, gateway.own, world, request, NONE)
         control.unfinished -= 1
         control.present -= 1
         failed(world, request)

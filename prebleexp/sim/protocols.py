@@ -70,6 +70,16 @@ class Faulty(Protocol):
     def timeline(self, gpus: int, duration_s: float, seed: int) -> Any: ...
 
 
+class Entrance(Protocol):
+    """What the simulator asks of what stands before the router (see `prebleexp.gateway.base.Gateway`)."""
+
+    @property
+    def most_in_flight(self) -> int: ...
+    def kernels(self) -> Any: ...
+    def start(self, setup: Setup) -> Any: ...
+    def known(self, mine: Any) -> dict[str, Any]: ...
+
+
 class Accelerator(Protocol):
     """What the simulator asks of a hardware model (see `prebleexp.hardware.base.Hardware`)."""
 

@@ -242,6 +242,8 @@ CONTROL = np.dtype(
         ("answered", np.int64),  # whether Python has answered
         ("deciding", np.int64),  # whether the router is busy, …
         ("missed", np.int64),  # … and something has ended since
+        ("offering", np.int64),  # whether the gateway may have somebody for the router, …
+        ("stale", np.int64),  # … and whether it is to be seen anew which GPUs may get more
         ("queue_head", np.int64),  # requests that the router has not taken up, linked by `next`
         ("queue_tail", np.int64),
         ("held_head", np.int64),  # requests it holds, likewise
@@ -275,39 +277,6 @@ class Means(NamedTuple):
     counts: Any
 
 
-class Rules(NamedTuple):
-    """What stays the same during a run."""
-
-    end_s: float
-    """nothing happens after it"""
-    last_start_s: float
-    """no session starts after it"""
-    reports_s: float
-    """between two reports of the GPUs; 0: what routers see of them is what is"""
-    pause: int
-    """events, or what takes as long, after which to return for a moment, so that Python can look at signals"""
-    mean_window_s: float
-    """over which the mean length of finished outputs is what is expected of the next; 0: what is expected is known
-    from the start"""
-    mean_per_prefix: bool
-    follow: bool
-    """whether engines report what each running request has left"""
-    overhead: int
-    """`NO_OVERHEAD`, `RECORDED` or `SERIAL`"""
-    prediction_s: float
-    """what it takes to predict the length of an output"""
-    retry: bool
-    """whether requests that are lost with their GPU are routed again"""
-    submit_s: float
-    """from when a request is due until the router can take it up"""
-    decision_s: float
-    """what each decision takes, and on top of it …"""
-    unit_s: Any
-    """… each unit of what `View.work` counts"""
-    watched: bool
-    """whether somebody looks at the world after every event, so that engines write down what they need not remember"""
-
-
 NO_OVERHEAD, RECORDED, SERIAL = range(3)
 
 
@@ -315,7 +284,8 @@ class World(NamedTuple):
     """All state of a run but what plugs remember."""
 
     control: Any
-    rules: Rules
+    rules: Any
+    """`prebleexp.sim.rules.Rules`"""
     seen: View
     decode_seen: View
     """the same, with GPUs for outputs as candidates, where prompts have GPUs of their own"""
@@ -340,6 +310,8 @@ class World(NamedTuple):
     """who computes prompts and who makes outputs: `prebleexp.sim.pools.Pools`"""
     links: Any
     """KV that is under way: `prebleexp.sim.links.UnderWay`"""
+    gateway: Any
+    """`prebleexp.sim.addresses.GATEWAY`: where requests wait for the router, if `rules.gated`"""
     told: Any
     """`ROUTER`: what any router wants to be told is not 0"""
     router: Any

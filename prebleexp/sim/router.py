@@ -28,6 +28,7 @@ from prebleexp.sim.records import (
     STORED,
     World,
 )
+from prebleexp.sim.router_queue import hold, join, release
 from prebleexp.sim.running_mean import expect, learn
 from prebleexp.sim.sessions import ended, failed, watch_patience
 from prebleexp.sim.types import State
@@ -35,9 +36,10 @@ from prebleexp.sim.waking import wake
 
 UNROUTED, QUEUED, REFUSED = int(State.UNROUTED), int(State.QUEUED), int(State.REFUSED)
 GONE, GONE_WITH_IT, KEPT = int(State.CANCELLED), int(State.LOST), int(State.HELD)
+EXPIRED = int(State.EXPIRED)
 
 
-DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE = range(4)
+DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE, NEEDS_CANDIDATES = range(5)
 
 
 # ---------------------------------------------------------------- the queue
@@ -51,47 +53,24 @@ def submit(world: World, request: int) -> None:
     if job.answer == REFUSE:  # no GPU could ever serve it
         _refuse(world, request)
         return
+    if world.rules.gated and not _arrives(world, request):
+        _refuse(world, request)
+        return
     watch_patience(world, request)
+    if world.rules.gated:
+        return
     leg = leg_of(world, request)
     if leg != request:
         world.seen.requests[leg].arrival_s = world.seen.requests[request].arrival_s
         world.arrivals[leg] = world.arrivals[request]
-    _join_queue(world, leg)
+    join(world, leg)
 
 
 @compiled
-def _join_queue(world: World, request: int) -> None:
-    control = world.control
-    world.jobs[request].next = NONE
-    if control.queue_head == NONE:
-        control.queue_head = request
-    else:
-        world.jobs[control.queue_tail].next = request
-    control.queue_tail = request
-
-
-@compiled
-def _hold(world: World, request: int) -> None:
-    control = world.control
-    world.jobs[request].next = NONE
-    if control.held_head == NONE:
-        control.held_head = request
-    else:
-        world.jobs[control.held_tail].next = request
-    control.held_tail = request
-
-
-@compiled
-def release(world: World) -> None:
-    """Something has ended: what was held is asked for again, before what came later."""
-    control = world.control
-    control.missed = control.deciding
-    if control.held_head == NONE:
-        return
-    world.jobs[control.held_tail].next = control.queue_head
-    if control.queue_head == NONE:
-        control.queue_tail = control.held_tail
-    control.queue_head, control.held_head = control.held_head, NONE
+def _arrives(world: World, request: int) -> bool:
+    """Whether the gateway lets it in; it waits in its queue then."""
+    gateway = world.gateway
+    return call_int(gateway.arrive, gateway.own, world, request, world.control.now) != 0
 
 
 # ---------------------------------------------------------------- asking
@@ -99,7 +78,14 @@ def release(world: World) -> None:
 def serve(world: World) -> int:
     """Decide on the requests that wait for the router, until none is left, it is busy, or Python is needed."""
     control, rules = world.control, world.rules
-    while control.queue_head != NONE and control.deciding == 0 and control.lacking == NONE:
+    while control.deciding == 0 and control.lacking == NONE:
+        if control.queue_head == NONE:
+            if control.offering == 0:
+                break
+            if control.stale != 0:
+                return NEEDS_CANDIDATES
+            _take_offer(world)
+            continue
         if world.jobs[control.queue_head].state == GONE:
             control.queue_head = world.jobs[control.queue_head].next
             continue
@@ -108,7 +94,7 @@ def serve(world: World) -> int:
         if len(view.candidates) == 0:  # nobody to ask about: all wait until a GPU comes up
             request = int(control.queue_head)
             control.queue_head = world.jobs[request].next
-            _hold(world, request)
+            hold(world, request)
             continue
         if control.request == NONE:
             control.request = control.queue_head
@@ -124,6 +110,18 @@ def serve(world: World) -> int:
         if not _decided(world, view.candidates, control.request, control.answer):
             return BAD_ROUTE
     return DONE
+
+
+@compiled
+def _take_offer(world: World) -> None:
+    """Who waits in the gateway is asked about, if there is a GPU that may get it."""
+    control, gateway, request = world.control, world.gateway, NONE
+    if len(world.seen.candidates) > 0:
+        request = call_int(gateway.offer, gateway.own, world, control.now)
+    if request == NONE:
+        control.offering = 0
+    else:
+        join(world, request)
 
 
 @compiled
@@ -161,7 +159,7 @@ def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
 def decided(world: World, request: int) -> None:
     """The decision has taken its time."""
     world.control.deciding = 0
-    if world.jobs[request].state != GONE:
+    if world.jobs[request].state not in (GONE, EXPIRED):
         _carry_out(world, request, world.jobs[request].answer)
     if world.control.missed:
         release(world)
@@ -169,8 +167,13 @@ def decided(world: World, request: int) -> None:
 
 @compiled
 def _carry_out(world: World, request: int, answer: int) -> None:
+    gateway = world.gateway
+    if world.rules.gated:
+        if answer == HOLD:  # it has never left the gateway's queue
+            return
+        call_none(gateway.leave, gateway.own, world, request, answer)
     if answer == HOLD:
-        _hold(world, request)
+        hold(world, request)
     elif answer == REFUSE:
         _refuse(world, request)
     else:
@@ -195,6 +198,8 @@ def _send(world: World, request: int, g: int) -> None:
     sent.tokens += seen.prompt_tokens
     sent.requests += 1
     control.most = max(control.most, sent.outstanding)
+    if sent.outstanding == world.rules.max_in_flight:
+        control.stale = 1
     seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
     if seconds > 0 and not is_routed_again(world, request):  # who has passed one does not pass another
         world.jobs[request].state = QUEUED
@@ -238,7 +243,10 @@ def _is_lost(world: World, request: int) -> None:
     job.reached = 0
     if world.rules.retry:
         job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
-        _join_queue(world, request)
+        if world.rules.gated:
+            call_none(world.gateway.join, world.gateway.own, world, request, control.now)
+        else:
+            join(world, request)
     else:
         control.unfinished -= 1
         control.present -= 1
@@ -252,7 +260,7 @@ def _hand_over(world: World, leg: int) -> None:
     request = request_of(world, leg)
     world.jobs[request].state = KEPT
     world.arrivals[request] = world.control.now
-    _join_queue(world, request)
+    join(world, request)
 
 
 # ---------------------------------------------------------------- hearing
@@ -264,6 +272,10 @@ def hear(world: World, kind: int, request: int) -> None:
         sent = world.seen.sent[g]
         sent.outstanding -= 1
         sent.tokens -= world.seen.requests[request].prompt_tokens
+        if world.rules.gated:
+            call_none(world.gateway.hear, world.gateway.own, world, kind, request)
+            if sent.outstanding == world.rules.max_in_flight - 1:
+                world.control.stale = world.control.offering = 1
         if kind == LOST or prefills(world, g):
             return
         request = request_of(world, request)

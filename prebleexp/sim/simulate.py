@@ -27,9 +27,10 @@ from prebleexp.sim.pools import (
     told_of_legs,
     with_legs,
 )
-from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Faulty, Forecast, Router
-from prebleexp.sim.records import NONE, Rules, World
+from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.routing import Routing
+from prebleexp.sim.rules import Rules
 from prebleexp.sim.types import Longs, Outcome, Setup, Workload
 from prebleexp.sim.world import EXAMPLE
 
@@ -52,6 +53,15 @@ PULLING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (ty
 LINK: Signatures = {
     "ask": (types.none, (int64, int64, int64, float64, float64)),
     "happens": (int64, (int64, float64)),
+}
+GATEWAY: Signatures = {
+    "arrive": (int64, (WORLD, *_SUBJECT)),
+    "join": (types.none, (WORLD, *_SUBJECT)),
+    "offer": (int64, (WORLD, float64)),
+    "leave": (types.none, (WORLD, int64, int64)),
+    "release": (types.none, (WORLD, float64)),
+    "expire": (int64, (WORLD, *_SUBJECT)),
+    "hear": (types.none, (WORLD, int64, int64)),
 }
 COST: Signatures = {
     "request_ms": (float64, (int64, int64)),
@@ -76,6 +86,7 @@ def simulate(
     kinds: Sequence[tuple[int, Accelerator]] = (),
     faults: Faulty | None = None,
     pools: Disaggregation | None = None,
+    gateway: Entrance | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -86,7 +97,8 @@ def simulate(
     `lengths` says what the policy is told of output lengths, `overhead` what its decisions take, `reports_ms` how often
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
-    happens to GPUs; `pools`, which kinds compute prompts and which make outputs. `seed` is that of policies, lengths
+    happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass
+    before the router. `seed` is that of policies, lengths
     and faults; the workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is
     called at least once a second, and when Python is needed anyway; it may end the run by raising. `on_event` is called
     after every event, which takes a hundred times as long.
@@ -100,7 +112,9 @@ def simulate(
         raise InvalidInput(f"engine {type(engine).__name__} has no lose, and GPUs have faults")
     if pools is not None:
         _check_pools(workload, engine, len(timeline) > 0)
-    changes = (timeline, faults is not None and faults.retries, pools)
+    if pools is not None and gateway is not None:
+        raise InvalidInput("requests pass a gateway, and GPUs have roles; only one of the two is modelled at once")
+    changes = (timeline, faults is not None and faults.retries, pools, gateway)
     given = Given(
         workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
     )
@@ -140,6 +154,7 @@ class Given:
     timeline: Any
     retries: bool
     pools: Disaggregation | None
+    gateway: Entrance | None
 
     @property
     def hardware(self) -> Accelerator:
@@ -209,6 +224,8 @@ class _Run:
             submit_s=float(overhead.prediction_s) if overhead.mode == "serial" else 0.0,
             decision_s=float(overhead.decision_s),
             unit_s=np.array(overhead.unit_s),
+            gated=given.gateway is not None,
+            max_in_flight=0 if given.gateway is None else given.gateway.most_in_flight,
             watched=pause == 1,
         )
         self.batcher = engine
@@ -229,9 +246,13 @@ class _Run:
             self.links = Plug(None, links, given.pools.links(n, given.gpus), addresses.LINK, LINK)
             under_way = links.UnderWay(self.links.mine.control, self.links.record)
             split = (given.workload, given.pools.pools(n, counts), under_way)
-        made = world.allocate(
-            given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, given.timeline, split
-        )
+        self.entrance, gateway = given.gateway, None
+        if self.entrance is not None:
+            books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
+            self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
+            gateway = self.gateway.record
+        happens = (given.timeline, split, gateway)
+        made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *happens)
         self.world = Block(made, WORLD)
         self.changes = Changes(given.gpus)
 
@@ -249,7 +270,7 @@ class _Run:
                 on_event(state)
             if status == router.DONE:
                 self.changes.end(state)
-                return outcome.ended(state)
+                return outcome.ended(state, self._known())
             on_pause()
             request, now = int(control.request), float(control.now)
             if status == loop.NEEDS_NODES:
@@ -267,11 +288,25 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
-                seen = state.seen._replace(candidates=self.changes.happen(state, self._lose))
-                self.world.replace(state._replace(seen=seen))
+                self.changes.happen(state, self._lose)
+                self._find_candidates(state)
+            elif status == router.NEEDS_CANDIDATES:
+                self._find_candidates(state)
             elif status == router.BAD_ROUTE:
                 routing, view = self._asked(request)
                 raise PrebleexpError(routing.bad_answer(view, request, now, control.answer))
+
+    def _known(self) -> dict[str, Any]:
+        """Columns of the outcome that the gateway knows."""
+        return {} if self.entrance is None else self.entrance.known(self.gateway.mine)
+
+    def _find_candidates(self, state: World) -> None:
+        """Who is up, as far as routers know, and has room."""
+        found, most = self.changes.candidate, state.rules.max_in_flight
+        if most > 0:
+            found = found & (state.seen.sent.outstanding < most)
+        state.control.stale = 0
+        self.world.put(("seen", "candidates"), np.flatnonzero(found))
 
     def _of(self, outputs: bool) -> tuple[Routing, Any]:
         """The router of outputs on GPUs of their own, or the other one, and what it sees."""

@@ -27,3 +27,5 @@ class State(IntEnum):
     """its prompt is computed and kept, and the GPU that is to go on with it has taken no room for it yet"""
     RESERVED = 9
     """that one has, and its KV is under way"""
+    EXPIRED = 10
+    """it waited too long in the gateway's queue"""

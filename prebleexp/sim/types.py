@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.errors import InvalidInput
+from prebleexp.sim.paths import check_paths
 from prebleexp.sim.states import State as State
 
 Floats = npt.NDArray[np.float64]
@@ -83,6 +84,8 @@ class Workload:
     """(n,) the session that started its session, as an agent does a sub-agent's; -1: none"""
     patience_s: Floats = _absent(math.nan)  # noqa: RUF009
     """(n,) without its first token after so long it is cancelled; NaN: never"""
+    client: Ints = _absent(-1)  # noqa: RUF009
+    """(n,) whose it is, where clients are served in turn; -1: not known, as if all of these were one client's"""
     goes_on: Ints = _absent(0)  # noqa: RUF009
     """(n,) 1: if it is cancelled or refused, it has ended then; 0: those that come after it are cancelled, and so on"""
 
@@ -139,8 +142,9 @@ class Workload:
         _refuse("segment_ids", self.segment_ids, self.segment_ids < 0, ">= 0")
         for name, told in self.predictions.items():
             _refuse(f"predictions of {name}", told, ~(np.isfinite(told) & (told > 0)), "finite and > 0")
-        for name, least in (("session", -1), ("turn", 0), ("answer_segment", -1), ("parent_session", -1)):
-            _refuse(name, getattr(self, name), getattr(self, name) < least, f">= {least}")
+        _refuse("turn", self.turn, self.turn < 0, ">= 0")
+        for name in ("session", "client", "answer_segment", "parent_session"):
+            _refuse(name, getattr(self, name), getattr(self, name) < -1, ">= -1")
         for name in ("slo_ttft_s", "slo_tpot_s", "patience_s"):
             _refuse(name, getattr(self, name), ~(np.isnan(getattr(self, name)) | (getattr(self, name) > 0)), "> 0")
         sizes = np.diff(self.segment_offsets)
@@ -153,7 +157,7 @@ class Workload:
         if len(self):
             totals = np.add.reduceat(self.segment_tokens.astype(np.int64), self.segment_offsets[:-1])
             _refuse("prompt_tokens", self.prompt_tokens, totals != self.prompt_tokens, "the sum of its segment_tokens")
-        self._check_paths()
+        check_paths(self)
 
     def _check_links(self) -> None:
         """Who comes after whom: no request waits for itself, and sessions wait for their own."""
@@ -190,44 +194,6 @@ class Workload:
         parent, child = self.parent_session[later], self.parent_session[in_range]
         known: npt.NDArray[np.bool_] = (mine >= 0) & (theirs >= 0)
         return known & ((mine == theirs) | (parent == theirs) | (mine == child))
-
-    def _check_paths(self) -> None:
-        """A segment id must always come behind the same id and have the same number of tokens."""
-        ids = self.segment_ids
-        before = np.empty_like(ids)
-        before[1:] = ids[:-1]
-        before[self.segment_offsets[:-1]] = -1
-        self._check_answers(before)
-        for name, column in (("segment_ids", before), ("segment_tokens", self.segment_tokens)):
-            if not len(ids):
-                return
-            first = np.zeros(int(ids.max()) + 1, dtype=np.int32)
-            first[ids] = column
-            wrong = np.flatnonzero(first[ids] != column)
-            if len(wrong):
-                what = "comes behind another segment" if name == "segment_ids" else "has another number of tokens"
-                raise InvalidInput(
-                    f"workload column {name}, row {wrong[0]}: segment {ids[wrong[0]]} {what} than elsewhere; "
-                    "an id must stand for one path from the root"
-                )
-
-    def _check_answers(self, before: Ints) -> None:
-        """An answer's segment must come behind the last segment of its prompt, wherever it is part of another."""
-        named = np.flatnonzero(self.answer_segment >= 0)
-        behind = self.segment_ids[self.segment_offsets[1:][named] - 1]
-        size = 1 + max(self.segment_ids.max(initial=-1), self.answer_segment.max(initial=-1))
-        known = np.full(size, -2)
-        known[self.segment_ids] = before
-        answers = self.answer_segment[named]
-        first = known.copy()
-        first[answers[::-1]] = behind[::-1]
-        wrong = (first[answers] != behind) | ((known[answers] != -2) & (known[answers] != behind))
-        if wrong.any():
-            row = int(named[np.flatnonzero(wrong)[0]])
-            raise InvalidInput(
-                f"workload column answer_segment, row {row}: segment {self.answer_segment[row]} comes behind another "
-                "segment than elsewhere; an id must stand for one path from the root"
-            )
 
 
 COLUMNS = tuple(one.name for one in fields(Workload) if one.default is MISSING and one.default_factory is MISSING)
@@ -320,6 +286,8 @@ class Outcome:
     """of its prompt, read over a link by the GPU where its output was generated, in whole blocks"""
     losses: Ints
     """how often it was lost with its GPU; it is routed again as often, unless it ended so"""
+    refused_by: Ints
+    """what of the gateway refused it: 1 admission, 2 its full queue; 0: nothing of it"""
     gpu_hit_tokens: Longs
     """prompt tokens found in the prefix cache, over all prefills"""
     gpu_prefilled_tokens: Longs

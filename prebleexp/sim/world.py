@@ -17,7 +17,8 @@ from prebleexp.sim.events import CHANGE, REPORT, key
 from prebleexp.sim.handles import Block
 from prebleexp.sim.links import UnderWay
 from prebleexp.sim.pools import DECODE, Pools, nothing
-from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, Rules, View, World
+from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, View, World
+from prebleexp.sim.rules import Rules
 from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
 
 
@@ -32,12 +33,14 @@ def allocate(
     own_cache: int | None = None,
     timeline: Any = NOTHING,
     split: tuple[Workload, Pools, UnderWay] | None = None,
+    gateway: Any = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
     `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both
     routers, which are one without pools, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
     contexts in the tree, what it may tell of its own at once; `timeline`: what happens to GPUs; `split`: if the setup
-    has legs, the requests without them, who does what, and the links between."""
+    has legs, the requests without them, who does what, and the links between; `gateway`: its record, if there is
+    one."""
     workload, gpus = setup.workload, setup.gpus
     requests, pools, links = split or (workload, *nothing(len(workload)))
     n = len(workload)
@@ -88,6 +91,7 @@ def allocate(
         news=made_news(cache, own_cache or 0),
         pools=pools,
         links=links,
+        gateway=records(1, addresses.GATEWAY)[0] if gateway is None else gateway,
         told=_either(router, decode_router),
         router=router,
         decode_router=decode_router,
@@ -202,7 +206,7 @@ def _example() -> Block:
     one = np.ones(1, np.int32)
     workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
-    rules = Rules(1.0, 1.0, 0.0, 1, 0.0, False, False, 0, 0.0, False, 0.0, 0.0, np.zeros(4), False)
+    rules = Rules(1.0, 1.0, 0.0, 1, 0.0, False, False, 0, 0.0, False, 0.0, 0.0, np.zeros(4), False, 0, False)
     router, engines, costs = records(1, addresses.ROUTER)[0], records(1, addresses.ENGINE), records(1, addresses.COST)
     return Block(
         allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, (router, router, engines, costs))

@@ -26,7 +26,7 @@ from tests.pages.test_report import FIGURE, Page, html
 from tests.sweep_rows import SWEEP, rows
 
 Command = Callable[..., tuple[int, str, str]]
-REFUSED = "refused (prompts or answers that no GPU can hold, or the router would not send them)"
+REFUSED = "refused (prompts or answers that no GPU can hold, or the gateway or router would not take them)"
 LENGTHS = (150_000, 600, 700, 140_000, 800)
 """of prompts; the context of the default hardware is 131,072 tokens"""
 
@@ -240,12 +240,12 @@ def test_every_way_of_not_being_served_has_a_sentence() -> None:
 
 def test_kept_requests_have_what_was_declared() -> None:
     found = prebleexp.run(gpus=2, rps=4, duration_s=5, cache_dir=None).requests
-    assert [*found.columns][:14] == [
+    assert [*found.columns][:15] == [
         *("arrival_s", "prompt_tokens", "output_tokens", "max_new_tokens", "prefix_group"),
         *("session", "turn", "priority", "slo_ttft_s", "slo_tpot_s", "delay_s", "parent_session", "patience_s"),
-        "goes_on",
+        *("client", "goes_on"),
     ]
-    assert [*found.columns][14:] == [
+    assert [*found.columns][15:] == [
         *("gpu", "decode_gpu", "state", "due_s", "told_output", "overhead_s", "router_wait_s", "ttft_s"),
         *(
             "latency_s",
@@ -256,6 +256,7 @@ def test_kept_requests_have_what_was_declared() -> None:
             "prefill_end_s",
             "transferred_tokens",
             "losses",
+            "refused_by",
             "tpot_s",
             "norm_latency_s",
         ),

@@ -116,7 +116,7 @@ class Rules(NamedTuple):
     stepwise: bool
     """take every idle step, route through every event, admit by the exact sum: slow, for tests"""
     mean_window_s: float
-    """these as in `prebleexp.sim.records.Rules`"""
+    """these as in `prebleexp.sim.rules.Rules`"""
     mean_per_prefix: bool
     follow: bool
     overhead: int

@@ -1,0 +1,101 @@
+"""What requests pass before the router: who is let in, and who waits in which order."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from prebleexp.checks import is_integer, is_number, one_of, require
+from prebleexp.sources import Part
+
+if TYPE_CHECKING:
+    from prebleexp.sim.types import Setup
+
+ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc")
+"""in the order of `prebleexp.gateway.books`"""
+CLIENTS = ("client", "session", "prefix_group")
+
+
+@dataclass(frozen=True)
+class Gateway(Part):
+    """A request that comes is let in or refused, and waits in a queue. Whenever the router is free and some GPU may get
+    a request, the router is asked about the next one; it leaves the queue for the GPU that the router answers. HOLD: it
+    stays where it is, and the router is asked about it again when something has ended. So where GPUs are limited
+    (`max_in_flight`), requests wait here, in an order, and not on the GPUs; those that have no room are no candidates.
+
+    A request that was lost with its GPU (`faults.on_loss=retry`) joins the queue anew. With its defaults the gateway
+    changes nothing. Raises InvalidInput for other values.
+    """
+
+    order: str = "fcfs"
+    """who is next: fcfs; edf: whose promised first token (`slo_ttft_s` behind when it was due) is due first, those
+    without a promise last; priority: the lowest number, fcfs among equals; round_robin: clients in turn; vtc: the
+    client that was given the fewest tokens (Virtual Token Counter, Sheng et al., OSDI 2024)"""
+    client: str = "client"
+    """what of a request says whose it is, for round_robin and vtc: client, session or prefix_group; all that have none
+    are one client's"""
+    input_weight: float = 1.0
+    """of a prompt's token in what a client was given (vtc): counted when it is sent, cached or not …"""
+    output_weight: float = 2.0
+    """… and of an answer's: counted as it is made"""
+    max_in_flight: int | None = None
+    """requests that the router has outstanding on a GPU before that gets no more; null: as many as come"""
+    limit: int | None = None
+    """requests in the system, wherever they are, before newcomers are refused; null: no limit"""
+    queue_limit: int | None = None
+    """requests that wait in the gateway before newcomers are refused; null: no limit"""
+    ttl_queue_s: float | None = None
+    """after which who waits in the gateway's queue has expired, whatever it has shown; null: never"""
+
+    def __post_init__(self) -> None:
+        one_of("gateway.order", self.order, ORDERS)
+        one_of("gateway.client", self.client, CLIENTS)
+        for name in ("input_weight", "output_weight"):
+            value = getattr(self, name)
+            require(is_number(value) and value >= 0, f"gateway.{name}", value, "a number >= 0")
+        for name in ("max_in_flight", "limit", "queue_limit"):
+            value = getattr(self, name)
+            valid = value is None or is_integer(value, 1)
+            require(valid, f"gateway.{name}", value, "an integer >= 1, or null: no limit")
+        ttl_s = self.ttl_queue_s
+        valid = ttl_s is None or (is_number(ttl_s) and ttl_s > 0)
+        require(valid, "gateway.ttl_queue_s", ttl_s, "a number of seconds > 0, or null: never")
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether a run is the same without it: nobody is refused, and nobody waits unless the router holds them."""
+        limits = (self.max_in_flight, self.limit, self.queue_limit, self.ttl_queue_s)
+        return self.order == "fcfs" and limits == (None,) * len(limits)
+
+    @property
+    def most_in_flight(self) -> int:
+        """`max_in_flight`, or 0."""
+        return self.max_in_flight or 0
+
+    def kernels(self) -> Any:
+        from prebleexp.gateway import kernels
+
+        return sys.modules[kernels.__name__]
+
+    def start(self, setup: Setup) -> Any:
+        """Its books: `prebleexp.gateway.books.Books`."""
+        from prebleexp.gateway.books import Terms, made_books
+
+        terms = Terms(
+            order=ORDERS.index(self.order),
+            limit=self.limit or 0,
+            queue_limit=self.queue_limit or 0,
+            ttl_s=math.inf if self.ttl_queue_s is None else float(self.ttl_queue_s),
+            input_weight=float(self.input_weight),
+            output_weight=float(self.output_weight),
+        )
+        return made_books(terms, setup.workload, getattr(setup.workload, self.client))
+
+    def known(self, mine: Any) -> dict[str, Any]:
+        """Columns of the outcome, by its books at the end of a run."""
+        return {"refused_by": mine.requests.refused_by}
+
+
+OPEN = Gateway()

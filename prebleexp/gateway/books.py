@@ -1,0 +1,103 @@
+"""What a gateway keeps of a run: who waits in which lane, who is in flight, what clients were given.
+
+A lane is a list of requests in the order in which they are to be sent: all of them (`fcfs`), those of one promise
+(`edf`), of one priority, or of one client. One more lane, the last, has who is in flight, where that is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.sim.records import NONE
+from prebleexp.sim.types import Floats, Workload, records
+
+FCFS, EDF, PRIORITY, ROUND_ROBIN, VTC = range(5)
+BY_ADMISSION, BY_FULL_QUEUE = 1, 2
+"""`Outcome.refused_by`"""
+
+GATE = np.dtype(
+    [
+        ("waiting", np.int64),  # requests in its queue
+        ("tickets", np.int64),  # how often anybody joined it
+        ("rounds", np.int64),  # of questions to the router: in each it is asked about a request at most once
+        ("asked", np.int64),  # of those who wait, who were asked about in this round
+        ("turn", np.int64),  # lane of whom the router was asked about last
+        ("emptied", np.int64),  # lane that was the last to have nobody waiting; -1: none yet
+    ],
+    align=True,
+)
+
+LANE = np.dtype(
+    [
+        ("head", np.int64),
+        ("tail", np.int64),
+        ("upcoming", np.int64),  # first of it about whom the router was not asked in this round
+        ("length", np.int64),
+        ("score", np.float64),  # EDF: the promise, in seconds; VTC: what the client was given
+    ],
+    align=True,
+)
+
+TICKET = np.dtype(
+    [
+        ("lane", np.int64),
+        ("next", np.int64),
+        ("previous", np.int64),
+        ("number", np.int64),  # in order of joining
+        ("rank", np.float64),  # lower is further ahead in its lane
+        ("waits", np.int64),  # whether it is in the queue
+        ("asked", np.int64),  # the round in which the router was asked about it last
+        ("charged", np.int64),  # output tokens of this attempt that its client was charged for
+        ("until_s", np.float64),  # when its time in the queue is over, …
+        ("rings_s", np.float64),  # … and when its timer rings; NaN: there is none
+        ("refused_by", np.int64),
+    ],
+    align=True,
+)
+"""Of a request."""
+
+
+class Terms(NamedTuple):
+    """What stays the same during a run (see `prebleexp.gateway.base.Gateway`)."""
+
+    order: int
+    limit: int
+    """0: none"""
+    queue_limit: int
+    """0: none"""
+    ttl_s: float
+    """infinite: none"""
+    input_weight: float
+    output_weight: float
+
+
+class Books(NamedTuple):
+    terms: Terms
+    control: Any
+    """`GATE`"""
+    lanes: Any
+    """(lanes + 1,) `LANE`"""
+    requests: Any
+    """(n,) `TICKET`"""
+
+
+def made_books(terms: Terms, workload: Workload, client: Any) -> Books:
+    """At time 0. `client`: (n,) whose each request is."""
+    keys: Floats = np.zeros(len(workload))
+    if terms.order == EDF:
+        keys = np.where(np.isnan(workload.slo_ttft_s), np.inf, workload.slo_ttft_s)
+    elif terms.order == PRIORITY:
+        keys = workload.priority.astype(np.float64)
+    elif terms.order in (ROUND_ROBIN, VTC):
+        keys = client.astype(np.float64)
+    values, lane = np.unique(keys, return_inverse=True)
+    control, lanes = records(1, GATE)[0], records(len(values) + 1, LANE)
+    control.turn = control.emptied = NONE
+    lanes.head = lanes.tail = lanes.upcoming = NONE
+    if terms.order == EDF:
+        lanes.score[:-1] = values
+    requests = records(len(workload), TICKET)
+    requests.lane, requests.asked, requests.rings_s = lane, NONE, np.nan
+    return Books(terms, control, lanes, requests)

@@ -1,0 +1,257 @@
+"""What requests pass before the router: by hand, by laws and against the oracle."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment.key import key
+from prebleexp.gateway.base import ORDERS, Gateway
+from prebleexp.launch.configure import cells
+from prebleexp.lengths.known import Max
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.types import Outcome, State, Workload
+from tests import oracle_gateway
+from tests.fast.test_engines import own, stream
+from tests.fast.test_oracle import CLUSTERS, KEPT, workloads
+from tests.gateways import GATEWAYS, of_clients
+from tests.linear_cost import LinearCost
+from tests.sampled import examples
+from tests.sessions import impatient, linked
+from tests.timelines import timelines
+
+STREAMS = of_clients(st.one_of(workloads(), impatient(linked(workloads())), impatient(workloads())))
+
+
+# ---------------------------------------------------------------- against the oracle
+@st.composite
+def gated(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(CLUSTERS)
+    faults = draw(st.one_of(st.none(), timelines(cluster["gpus"])))
+    return cluster | {"gateway": draw(GATEWAYS), "faults": faults}
+
+
+def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
+    KEPT.clear()
+    made = simulate(workload, lengths=Max(), **cluster)
+    heard = [one.rows[: one.used[0]] for one in KEPT]
+    KEPT.clear()
+    expected = oracle_gateway.simulate(workload, **cluster)
+    for ours, theirs in zip(heard, [one.rows[: one.used[0]] for one in KEPT], strict=True):
+        np.testing.assert_array_equal(ours, theirs, err_msg="what the policy heard", strict=True)
+    assert_same(made, expected)
+    return made
+
+
+def assert_same(made: Outcome, expected: Outcome) -> None:
+    for name in (one.name for one in fields(Outcome)):
+        np.testing.assert_array_equal(getattr(made, name), getattr(expected, name), err_msg=name, strict=True)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(STREAMS, gated())
+def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+# ---------------------------------------------------------------- laws
+@settings(max_examples=examples(60), deadline=None)
+@given(STREAMS, gated())
+def test_what_does_nothing_changes_nothing(workload: Workload, cluster: dict[str, Any]) -> None:
+    """Of one client, or with equal promises and priorities, all orders are first come, first served: that of the router
+    without a gateway, unless it takes its time for a decision."""
+    alike = replace(workload, client=None, priority=None, slo_ttft_s=None, prefix_group=np.full(len(workload), -1))
+    cluster |= {"overhead": Overhead()}
+    plain = simulate(alike, lengths=Max(), **cluster | {"gateway": None})
+    for order in ORDERS:
+        assert_same(simulate(alike, lengths=Max(), **cluster | {"gateway": Gateway(order)}), plain)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(STREAMS, gated())
+def test_limits_are_kept(workload: Workload, cluster: dict[str, Any]) -> None:
+    gateway: Gateway = cluster["gateway"]
+    present, outstanding = [], []
+
+    def look(world: Any) -> None:
+        present.append(int(world.control.present))
+        outstanding.append(int(world.seen.sent.outstanding.max()))
+
+    made = simulate(workload, lengths=Max(), **cluster, on_event=look)
+    assert gateway.limit is None or max(present) <= gateway.limit
+    assert gateway.max_in_flight is None or max(outstanding) <= gateway.max_in_flight
+    assert ((made.refused_by > 0) <= (made.state == State.REFUSED)).all()
+    assert gateway.limit is not None or not (made.refused_by == 1).any()
+    assert gateway.queue_limit is not None or not (made.refused_by == 2).any()
+    expired = made.state == State.EXPIRED
+    assert not expired.any() or gateway.ttl_queue_s is not None
+    assert (made.gpu[expired] == -1).all()
+
+
+# ---------------------------------------------------------------- by hand: a token takes 1 ms, one request at a time
+ONE = VLLM(max_num_seqs=1, async_scheduling=False, host_s=0.0, enable_prefix_caching=False)
+TOKEN = LinearCost(step_s=0.0, token_s=2.0**-10, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)
+ALONE = {"hardware": TOKEN, "engine": ONE, "gpus": 1}
+
+
+def serve(workload: Workload, gateway: Gateway, **given: Any) -> Outcome:
+    usual: dict[str, Any] = {"policy": LeastOutstanding(), "overhead": Overhead(), "lengths": Max(), "seed": 0}
+    usual |= {"duration_s": 99.0, "horizon": "drain"} | ALONE
+    return simulate(workload, gateway=gateway, **usual | given)
+
+
+def sent(made: Outcome) -> list[int]:
+    """Requests in the order in which they had their first tokens."""
+    first_s = made.due_s + made.ttft_s
+    served = np.flatnonzero(np.isfinite(first_s))
+    return served[np.argsort(first_s[served], kind="stable")].tolist()
+
+
+def of(sizes: list[tuple[int, int]], client: list[int], arrivals: list[float] | None = None) -> Workload:
+    """Requests of so many prompt and answer tokens."""
+    workload = stream([own(i, one[0]) for i, one in enumerate(sizes)], arrivals or [0.0] * len(sizes),
+                      [one[1] for one in sizes])  # fmt: skip
+    return replace(workload, client=np.array(client))
+
+
+A, B = (100, 100), (50, 25)
+"""with weights of 1 and 2: 300 and 100 tokens"""
+
+
+def behind_another(sizes: list[tuple[int, int]], client: list[int], arrivals: list[float] | None = None) -> Workload:
+    """The same, while one token of a client of its own is served: so the first of them are chosen from all."""
+    came = [0.0, *(arrivals or [TOKEN.token_s / 2] * len(sizes))]
+    return of([(1, 1), *sizes], [9, *client], came)
+
+
+def test_clients_share_by_tokens() -> None:
+    """A and B always have somebody waiting; ties go to A, which is client 0."""
+    workload = behind_another([A] * 4 + [B] * 12, [0] * 4 + [1] * 12)
+    made = serve(workload, Gateway("vtc", max_in_flight=1))
+    assert "".join("AB"[int(workload.client[i])] for i in sent(made)[1:]) == "ABBB" * 4
+
+
+def test_who_was_absent_begins_where_the_least_is() -> None:
+    """C comes when A was given 900 and B 1,000, and begins at 900: so it is behind A, by a tie, and before B."""
+    sizes, client = [(900, 1)] * 2 + [(1000, 1)] * 2 + [(900, 1)], [0, 0, 1, 1, 2]
+    arrivals = [TOKEN.token_s / 2] * 4 + [1000 * TOKEN.token_s]
+    workload = behind_another(sizes, client, arrivals)
+    made = serve(workload, Gateway("vtc", output_weight=0.0, max_in_flight=1))
+    assert "".join("ABC"[int(workload.client[i])] for i in sent(made)[1:]) == "ABACB"
+
+
+def test_nobody_saves_up_where_nobody_waits() -> None:
+    """Client 0 is served four times before client 1 comes for the first time, when nobody waits: it begins where client
+    0 is, and does not get all that comes after."""
+    sizes, client = [A] * 4 + [A] * 6, [0] * 4 + [1, 1, 1, 0, 0, 0]
+    arrivals = [0.0, 0.3, 0.6, 0.9] + [1.0] * 6
+    made = serve(of(sizes, client, arrivals), Gateway("vtc", max_in_flight=1))
+    assert [client[i] for i in sent(made)][4:] == [1, 0, 1, 0, 1, 0]
+
+
+def test_clients_take_turns() -> None:
+    sizes, client = [(10, 1)] * 7, [0, 0, 0, 0, 1, 2, 2]
+    made = serve(of(sizes, client), Gateway("round_robin", max_in_flight=1))
+    assert [client[i] for i in sent(made)] == [0, 1, 2, 0, 2, 0, 0]
+
+
+def test_who_was_promised_most_is_first() -> None:
+    """Deadlines are 5, none, 1.5, 1.25 and 3 s; the first is on the GPU already."""
+    workload = of([(1000, 1)] * 5, [0] * 5, [0.0, 0.125, 0.25, 0.5, 0.75])
+    slo = np.array([5.0, np.nan, 1.25, 0.75, 2.25], np.float64)
+    made = serve(replace(workload, slo_ttft_s=slo), Gateway("edf", max_in_flight=1))
+    assert sent(made) == [0, 3, 2, 4, 1]
+
+
+def test_lowest_priorities_are_first() -> None:
+    workload = of([(1000, 1)] * 5, [0] * 5, [0.0, 0.125, 0.25, 0.5, 0.75])
+    made = serve(replace(workload, priority=np.array([9, 1, 0, 1, -3])), Gateway("priority", max_in_flight=1))
+    assert sent(made) == [0, 4, 2, 1, 3]
+
+
+def test_who_finds_the_queue_full_is_refused_and_who_waits_too_long_expires() -> None:
+    """A request takes a second. The second waits until 1, the third and the fourth too long, the fifth comes too soon
+    for one of the two places."""
+    workload = of([(1024, 1)] * 6, [0] * 6, [0.0, 0.25, 0.5, 0.625, 1.75, 1.875])
+    made = serve(workload, Gateway(max_in_flight=1, queue_limit=2, ttl_queue_s=1.25))
+    assert made.state.tolist() == [3, 3, 10, 4, 3, 3]
+    assert made.refused_by.tolist() == [0, 0, 0, 2, 0, 0]
+    assert made.end_s == 4.0
+
+
+def test_a_request_is_in_the_system_until_its_end() -> None:
+    workload = of([(1024, 1)] * 4, [0] * 4, [0.0, 0.5, 0.75, 1.0])
+    made = serve(workload, Gateway(limit=2))
+    assert made.refused_by.tolist() == [0, 0, 1, 0]
+
+
+BACKLOGGED = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=4, max_size=20)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(BACKLOGGED, BACKLOGGED, st.integers(1, 4), st.sampled_from([(1.0, 2.0), (1.0, 0.0), (0.5, 3.0)]))
+def test_service_of_two_who_wait_differs_by_no_more_than_the_bound(
+    f: list[tuple[int, int]], g: list[tuple[int, int]], batch: int, weights: tuple[float, float]
+) -> None:
+    """VTC, theorem 4.4: abs(W_f - W_g) <= 2 max(w_p L_max, w_q M), where M is what a batch holds, in any time in which
+    both have somebody waiting."""
+    workload, (w_p, w_q) = of(f + g, [0] * len(f) + [1] * len(g)), weights
+    gateway, ahead, sent_before = Gateway("vtc", input_weight=w_p, output_weight=w_q, max_in_flight=batch), [], [0]
+    first = len(f)
+
+    def look(world: Any) -> None:
+        """When somebody was sent, so that what was made of answers has been counted."""
+        is_sent = world.seen.requests.gpu >= 0
+        if is_sent.all() or is_sent.sum() == sent_before[0] or world.control.arrived < len(workload):
+            return
+        sent_before[0] = is_sent.sum()
+        given = np.where(is_sent, w_p * workload.prompt_tokens + w_q * world.jobs.output_seen, 0.0)
+        if not is_sent[:first].all() and not is_sent[first:].all():
+            ahead.append(given[:first].sum() - given[first:].sum())
+
+    serve(workload, gateway, engine=replace(ONE, max_num_seqs=batch), on_event=look)
+    longest, most = max(one[0] for one in f + g), batch * max(sum(one) for one in f + g)
+    assert not ahead or max(ahead) - min(ahead) <= 2 * max(w_p * longest, w_q * most)
+
+
+# ---------------------------------------------------------------- configuration
+def test_what_changes_nothing_is_no_part_of_the_key() -> None:
+    (plain,), (weighed,), (limited,) = cells([]), cells(["gateway.output_weight=3"]), cells(["gateway.limit=9"])
+    assert key(weighed) == key(plain) != key(limited)
+    assert key(cells(["gateway.order=edf"])[0]) != key(plain)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("gateway.order=lifo", "gateway.order=lifo is not valid; it must be one of fcfs, edf, priority,"),
+        ("gateway.client=me", "gateway.client=me is not valid; it must be one of client, session, prefix_group"),
+        ("gateway.limit=0", "gateway.limit=0 is not valid; it must be an integer >= 1, or null: no limit"),
+        ("gateway.queue_limit=1.5", "gateway.queue_limit=1.5 is not valid"),
+        ("gateway.max_in_flight=-1", "gateway.max_in_flight=-1 is not valid"),
+        ("gateway.ttl_queue_s=0", "gateway.ttl_queue_s=0 is not valid; it must be a number of seconds > 0"),
+        ("gateway.input_weight=-1", "gateway.input_weight=-1 is not valid; it must be a number >= 0"),
+        ("gateway.size=3", "unknown key 'gateway.size'"),
+    ],
+)  # fmt: skip
+def test_what_a_gateway_cannot_be_is_said_in_a_line(override: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        cells([override])
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_engines_with_loops_of_their_own_and_pools_have_none() -> None:
+    with pytest.raises(InvalidInput, match="engine=released takes no gateway; take another engine, or gateway=open"):
+        cells(["engine=released", "hardware=a6000_mistral_7b", "gateway.limit=3"])
+    with pytest.raises(InvalidInput, match="gateway= is not valid where"):
+        cells(["cluster=disaggregated", "gateway.limit=3"])

@@ -1,0 +1,189 @@
+"""The second simulator with a gateway (docs/gateway.md): who is let in, who waits, who is next."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from prebleexp.gateway.base import Gateway
+from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.types import Outcome, State, Workload
+from tests.oracle import EXPIRE, SUBMIT, Job, Oracle
+
+
+class GatewayOracle(Oracle):
+    """`queue` has who waits; nobody is ever in `held`."""
+
+    def __init__(self, workload: Workload, of: Any, tell_at_start: bool) -> None:
+        self.gateway: Gateway = of.gateway
+        self.asked, self.in_flight = set[Job](), list[Job]()
+        self.tickets, self.ticket = itertools.count(), dict[Job, int]()
+        self.until_s, self.refused_by = dict[Job, float](), np.zeros(len(workload), np.int32)
+        self.client = getattr(workload, self.gateway.client).tolist()
+        self.priority, self.slo_s = workload.priority.tolist(), workload.slo_ttft_s.tolist()
+        self.clients = sorted(set(self.client))
+        self.given = dict.fromkeys(self.clients, 0.0)  # what each client was given
+        self.charged = dict[Job, int]()
+        self.turn, self.emptied = -1, None
+        super().__init__(workload, of, tell_at_start)
+        self.up = set(range(len(self.gpus)))
+
+    # ---------------------------------------------------------------- coming
+    def _happens(self, kind: int, subject: int, now: float) -> None:
+        if kind == SUBMIT:
+            self._arrives(self.jobs[subject], now)
+        else:
+            super()._happens(kind, subject, now)
+
+    def _arrives(self, job: Job, now: float) -> None:
+        job.number = next(self.arrived)
+        if self._never(job):
+            self._failed(job, State.REFUSED, now)
+            return
+        self.refused_by[job.index] = self._refused(job, now)
+        if self.refused_by[job.index]:
+            self._failed(job, State.REFUSED, now)
+            return
+        self._join(job, now)
+        if not math.isnan(job.patience_s):
+            heapq.heappush(self.heap, (max(now, job.due_s + job.patience_s), EXPIRE, job.index))
+
+    def _refused(self, job: Job, now: float) -> int:
+        of = self.gateway
+        if of.limit is not None and self._present() > of.limit:
+            return 1
+        return 2 if of.queue_limit is not None and len(self.queue) >= of.queue_limit else 0
+
+    def _present(self) -> int:
+        """Requests that have come and not ended, the one that comes with them."""
+        over = (State.FINISHED, State.REFUSED, State.CANCELLED, State.EXPIRED)
+        return sum(job.number >= 0 and job.state not in over and not self._is_lost(job) for job in self.jobs)
+
+    def _is_lost(self, job: Job) -> bool:
+        return job.state == State.LOST and not job.unnoticed
+
+    def _join(self, job: Job, now: float) -> None:
+        if self.gateway.order == "vtc" and not self._waiting(self.client[job.index]):
+            self._enter(self.client[job.index])
+        self.ticket[job] = next(self.tickets)
+        self.queue.append(job)
+        if self.gateway.ttl_queue_s is not None:
+            self.until_s[job] = now + self.gateway.ttl_queue_s
+            heapq.heappush(self.heap, (self.until_s[job], EXPIRE, job.index))
+
+    def _waiting(self, client: int) -> bool:
+        return any(self.client[job.index] == client for job in self.queue)
+
+    def _enter(self, client: int) -> None:
+        self._count_tokens()
+        least = min((self.given[one] for one in self.clients if self._waiting(one)), default=0.0)
+        if not self.queue and self.emptied is not None:
+            least = self.given[self.emptied]
+        self.given[client] = max(self.given[client], least)
+
+    # ---------------------------------------------------------------- leaving
+    def _leave(self, job: Job) -> None:
+        self.queue.remove(job)
+        self.asked.discard(job)
+        if not self._waiting(self.client[job.index]):
+            self.emptied = self.client[job.index]
+
+    def _carry_out(self, job: Job, answer: int, now: float) -> None:
+        if answer == HOLD:
+            return
+        self._leave(job)
+        if answer != REFUSE:
+            self.given[self.client[job.index]] += self.gateway.input_weight * len(job.prompt)
+            self.charged[job] = 0
+            self.in_flight.append(job)
+        super()._carry_out(job, answer, now)
+
+    def _expire(self, job: Job, now: float) -> None:
+        if job in self.queue and self.until_s.get(job, math.inf) <= now:
+            self._leave(job)
+            self._failed(job, State.EXPIRED, now)
+        elif job.due_s + job.patience_s <= now:
+            if job in self.queue and math.isnan(job.ttft_s):
+                self._leave(job)
+            super()._expire(job, now)
+
+    def _tell(self, g: int, now: float) -> None:
+        for kind, i, *_ in self.news:
+            if kind in ("finished", "cancelled", "lost"):
+                self._charge(self.jobs[i])
+                self.in_flight.remove(self.jobs[i])
+        super()._tell(g, now)
+
+    def _go_on(self, job: Job, now: float) -> None:
+        super()._go_on(job, now)
+        if self.retries:
+            self.queue.remove(job)
+            self._join(job, now)
+
+    # ---------------------------------------------------------------- tokens
+    def _count_tokens(self) -> None:
+        for job in self.in_flight:
+            self._charge(job)
+
+    def _charge(self, job: Job) -> None:
+        if not math.isnan(job.attempt_s) and job.output_seen > self.charged[job]:
+            more = job.output_seen - self.charged[job]
+            self.given[self.client[job.index]] += self.gateway.output_weight * more
+            self.charged[job] = job.output_seen
+
+    # ---------------------------------------------------------------- who is next
+    def _release(self) -> None:
+        self.asked.clear()
+        self.missed = bool(self.deciding)
+
+    def _change(self, g: int, event: int, factor: float, now: float) -> None:
+        self.view = self.view._replace(candidates=np.array(sorted(self.up), np.int64))
+        super()._change(g, event, factor, now)
+
+    def _room(self, up: set[int]) -> np.ndarray[Any, Any]:
+        self.up, most = up, self.gateway.max_in_flight or math.inf
+        return np.array([g for g in sorted(up) if self.view.sent[g].outstanding < most], np.int64)
+
+    def _route(self, now: float) -> None:
+        while not self.deciding:
+            waiting = [job for job in self.queue if job not in self.asked]
+            if not waiting:
+                return
+            self.view = self.view._replace(candidates=self._room(self.up))
+            if not len(self.view.candidates):
+                return
+            job = self._next(waiting)
+            self.asked.add(job)
+            self._ask(job, now)
+
+    def _next(self, waiting: list[Job]) -> Job:
+        order = self.gateway.order
+        if order == "vtc":
+            self._count_tokens()
+        if order == "round_robin":
+            count = len(self.clients)
+            have = {self.clients.index(self.client[job.index]) for job in waiting}
+            self.turn = min(have, key=lambda at: (at - self.turn - 1) % count)
+            waiting = [job for job in waiting if self.client[job.index] == self.clients[self.turn]]
+        return min(waiting, key=lambda job: (self._rank(job), self.ticket[job]))
+
+    def _rank(self, job: Job) -> Any:
+        i, client = job.index, self.client[job.index]
+        deadline_s = math.inf if math.isnan(self.slo_s[i]) else job.due_s + self.slo_s[i]
+        ranks = {"edf": deadline_s, "priority": self.priority[i], "vtc": (self.given[client], client)}
+        return ranks.get(self.gateway.order, 0)
+
+    def _outcome(self, end_s: float) -> Outcome:
+        return replace(super()._outcome(end_s), refused_by=self.refused_by)
+
+
+def simulate(workload: Workload, **given: Any) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate` with a gateway, of lengths Max."""
+    usual = {"reports_ms": 0.0, "kinds": (), "faults": None}
+    return GatewayOracle(workload, SimpleNamespace(**usual | given), False).run()

@@ -74,6 +74,7 @@ def simulate_cell(
         kinds=[(one.gpus, one.hardware) for one in cell.cluster.groups],
         faults=None if cell.faults.changes_nothing else cell.faults,
         pools=cell.cluster.pools(cell.policy),
+        tiers=cell.cluster.tiers(cell.hardware.kv_bytes),
         engine=cell.engine,
         lengths=cell.lengths,
         overhead=cell.overhead,

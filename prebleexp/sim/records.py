@@ -340,6 +340,7 @@ class World(NamedTuple):
     """who computes prompts and who makes outputs: `prebleexp.sim.pools.Pools`"""
     links: Any
     """KV that is under way: `prebleexp.sim.links.UnderWay`"""
+    tiers: Any  # KV behind the caches: `prebleexp.sim.tiers.Tiers`
     told: Any
     """`ROUTER`: what any router wants to be told is not 0"""
     router: Any

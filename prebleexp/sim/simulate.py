@@ -30,6 +30,7 @@ from prebleexp.sim.pools import (
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, Rules, World
 from prebleexp.sim.routing import Routing
+from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Longs, Outcome, Setup, Workload
 from prebleexp.sim.world import EXAMPLE
 
@@ -49,9 +50,16 @@ ENGINE: Signatures = {
 }
 PULLING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
 """what an engine needs besides where KV goes from one GPU to another: it takes a while to compile"""
+TIERING: Signatures = {
+    "fetch": (int64, (WORLD, *_SUBJECT)),
+    "offload": (types.none, (WORLD, *_SUBJECT)),
+    "landed": (types.none, (WORLD, *_SUBJECT)),
+}
+"""… and where KV comes from tiers"""
 LINK: Signatures = {
     "ask": (types.none, (int64, int64, int64, float64, float64)),
     "happens": (int64, (int64, float64)),
+    "takes": (float64, (int64, int64, float64, float64)),
 }
 COST: Signatures = {
     "request_ms": (float64, (int64, int64)),
@@ -76,6 +84,7 @@ def simulate(
     kinds: Sequence[tuple[int, Accelerator]] = (),
     faults: Faulty | None = None,
     pools: Disaggregation | None = None,
+    tiers: Tiering | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -86,13 +95,15 @@ def simulate(
     `lengths` says what the policy is told of output lengths, `overhead` what its decisions take, `reports_ms` how often
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
-    happens to GPUs; `pools`, which kinds compute prompts and which make outputs. `seed` is that of policies, lengths
+    happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `tiers`, what KV is kept in behind the
+    GPUs' caches. `seed` is that of policies, lengths
     and faults; the workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is
     called at least once a second, and when Python is needed anyway; it may end the run by raising. `on_event` is called
     after every event, which takes a hundred times as long.
 
-    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools, and PrebleexpError
-    if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its name, file and line.
+    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools or tiers, and
+    PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its name,
+    file and line.
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
@@ -100,7 +111,9 @@ def simulate(
         raise InvalidInput(f"engine {type(engine).__name__} has no lose, and GPUs have faults")
     if pools is not None:
         _check_pools(workload, engine, len(timeline) > 0)
-    changes = (timeline, faults is not None and faults.retries, pools)
+    if tiers is not None:
+        _check_tiers(workload, engine, len(timeline) > 0, pools is not None)
+    changes = (timeline, faults is not None and faults.retries, pools, tiers)
     given = Given(
         workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
     )
@@ -119,6 +132,17 @@ def _check_pools(workload: Workload, engine: Batcher, faults: bool) -> None:
         raise InvalidInput("GPUs have faults, and GPUs have roles; only one of the two is modelled at once")
     if np.isfinite(workload.patience_s).any():
         raise InvalidInput("requests have patience_s, and GPUs have roles; only one of the two is modelled at once")
+
+
+def _check_tiers(workload: Workload, engine: Batcher, faults: bool, pools: bool) -> None:
+    if not engine.fetches:
+        raise InvalidInput(f"engine {type(engine).__name__} has no fetch, offload and landed, and there are tiers")
+    engine.check_tiers()
+    others = {"GPUs have faults": faults, "GPUs have roles": pools}
+    others["requests have patience_s"] = bool(np.isfinite(workload.patience_s).any())
+    for what, there in others.items():
+        if there:
+            raise InvalidInput(f"{what}, and there are tiers; only one of the two is modelled at once")
 
 
 @dataclass(frozen=True)
@@ -140,6 +164,7 @@ class Given:
     timeline: Any
     retries: bool
     pools: Disaggregation | None
+    tiers: Tiering | None
 
     @property
     def hardware(self) -> Accelerator:
@@ -157,7 +182,8 @@ class Given:
         if kind is not None and self.pools is not None and self.pools.whole and self.pools.roles[kind] == PREFILL:
             rows = with_legs(self.workload, False)
         sizes = (len(rows), of.kv_tokens, of.context_length)
-        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, self.pools is not None)
+        both = (self.pools is not None, self.tiers is not None)
+        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *both)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""
@@ -174,7 +200,7 @@ class _Kind:
     def __init__(self, given: Given, kind: int) -> None:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
-        functions = ENGINE if given.pools is None else {**ENGINE, **PULLING}
+        functions = {**ENGINE, **(PULLING if given.pools else {}), **(TIERING if given.tiers else {})}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
         self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
@@ -223,17 +249,24 @@ class _Run:
         own_cache = None if None in caches else max(size for size in caches if size is not None)
         plugs = (self.routers[0].record, self.routers[-1].record, engines, costs)
         kv_tokens = [kind.setup.kv_tokens for kind in self.kind_of]
-        split = None
+        split = behind = None
         if given.pools is not None:
             n, counts = len(given.workload), [kind.count for kind in self.kinds]
-            self.links = Plug(None, links, given.pools.links(n, given.gpus), addresses.LINK, LINK)
-            under_way = links.UnderWay(self.links.mine.control, self.links.record)
+            under_way = self._under_way(given.pools.links(n, given.gpus))
             split = (given.workload, given.pools.pools(n, counts), under_way)
+        if given.tiers is not None:
+            block_tokens, blocks = engine.blocks(given.setup(0))
+            under_way = self._under_way(given.tiers.links(given.gpus, blocks))
+            behind = (given.tiers.tiers(given.gpus, block_tokens, blocks), under_way)
         made = world.allocate(
-            given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, given.timeline, split
+            given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, given.timeline, split, behind
         )
         self.world = Block(made, WORLD)
         self.changes = Changes(given.gpus)
+
+    def _under_way(self, made: links.Links) -> links.UnderWay:
+        self.links = Plug(None, links, made, addresses.LINK, LINK)
+        return links.UnderWay(made.control, self.links.record)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
         while True:

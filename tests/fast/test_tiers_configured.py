@@ -12,7 +12,10 @@ from prebleexp.experiment.key import content, key
 from prebleexp.experiment.runs import run
 from prebleexp.launch import configs, configure, from_cache
 
-TIGHT = ("cluster=tiered", "hardware.kv_tokens=40000", "gpus=2", "rps=16", "duration_s=3", "workload=chats")
+TIGHT = (
+    *("cluster=tiered", "hardware.kv_tokens=20000", "gpus=2", "rps=16", "duration_s=10"),
+    *("workload=chats", "workload.think_s=3", "workload.longest=8000"),
+)
 
 
 def cell(*overrides: str) -> Cell:

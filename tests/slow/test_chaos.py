@@ -16,7 +16,7 @@ from tests.sessions import in_order
 
 CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 2_500
 LATER, NIGHTLY = range(IN_CI, CLUSTERS, AT_ONCE), pytest.mark.nightly
-ENDED = [State.FINISHED, State.REFUSED, State.CANCELLED, State.NOT_DUE]
+ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.NOT_DUE]
 
 
 @pytest.mark.slow
@@ -52,11 +52,12 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_much_happens() -> None:
     """Else nothing would be shown by what holds."""
-    states, kinds = np.zeros(len(State), np.int64), np.zeros(3, np.int64)
+    states, kinds = np.zeros(len(State), np.int64), np.zeros(5, np.int64)
     for number in range(300):
         workload, cluster = chaos(number)
         made = simulate(workload, lengths=Max(), **cluster)
         states += np.bincount(made.state, minlength=len(State))
-        kinds += ["pools" in cluster, made.losses.any(), len(workload.after_ids) > 0]
+        loaded = made.host_tokens.any() or made.shared_tokens.any()
+        kinds += ["pools" in cluster, made.losses.any(), len(workload.after_ids) > 0, loaded, made.refused_by.any()]
     assert (states > 0).all(), {state.name: int(states[state]) for state in State}
     assert (kinds > 20).all(), kinds

@@ -20,6 +20,12 @@ GATEWAYS = st.builds(
     limit=st.sampled_from([None, None, 1, 4, 12]),
     queue_limit=st.sampled_from([None, None, 1, 3, 8]),
     ttl_queue_s=st.sampled_from([None, None, 0.01, 0.25, 1.0, 10.0]),
+    bucket_tokens=st.sampled_from([None, None, 60, 300]),
+    refill_tokens_s=st.sampled_from([7.3, 100.0]),
+    shed=st.sampled_from([False, True]),
+    saturated_queue=st.sampled_from([1.0, 2.0, 5.0]),
+    saturated_kv=st.sampled_from([0.1, 0.8]),
+    slo_ttft_s=st.sampled_from([None, None, 0.02, 0.1, 1.0]),
 )
 
 

@@ -31,6 +31,7 @@ class GatewayOracle(Oracle):
         self.given = dict.fromkeys(self.clients, 0.0)  # what each client was given
         self.charged = dict[Job, int]()
         self.turn, self.emptied = -1, None
+        self.level, self.filled_s = float(self.gateway.bucket_tokens or 0), 0.0
         super().__init__(workload, of, tell_at_start)
         self.up = set(range(len(self.gpus)))
 
@@ -58,7 +59,39 @@ class GatewayOracle(Oracle):
         of = self.gateway
         if of.limit is not None and self._present() > of.limit:
             return 1
-        return 2 if of.queue_limit is not None and len(self.queue) >= of.queue_limit else 0
+        if of.shed and self.priority[job.index] > 0 and self._saturation() >= 1:
+            return 4
+        if of.slo_ttft_s is not None and self._predicted_s(job) > of.slo_ttft_s:
+            return 5
+        if of.queue_limit is not None and len(self.queue) >= of.queue_limit:
+            return 2
+        if of.bucket_tokens is not None:
+            earned = of.refill_tokens_s * (now - self.filled_s)
+            self.level, self.filled_s = min(of.bucket_tokens, self.level + earned), now
+            if self.level < len(job.prompt):
+                return 3
+            self.level -= len(job.prompt)
+        return 0
+
+    def _up(self) -> list[int]:
+        return [gpu.number for gpu in self.gpus if not gpu.gone]
+
+    def _saturation(self) -> float:
+        total = 0.0
+        for seen in (self.view.gpus[g] for g in self._up()):
+            used = 1.0 - (seen.kv_free + seen.evictable) / seen.kv_tokens
+            total += max(seen.queued / self.gateway.saturated_queue, used / self.gateway.saturated_kv)
+        return total / max(1, len(self._up()))
+
+    def _predicted_s(self, job: Job) -> float:
+        found, tokens = [math.inf], len(job.prompt)
+        here = sum(len(one.prompt) for one in self.queue)
+        for g in self._up():
+            cost: Any = self.view.costs[g]
+            alone_s = cost.step_s(1, tokens, tokens, 0, 0, tokens, cost.request_ms(tokens, tokens))
+            ahead = self.view.gpus[g].waiting_tokens + here / len(self._up())
+            found.append(alone_s + alone_s / tokens * ahead)
+        return min(found)
 
     def _present(self) -> int:
         """Requests that have come and not ended, the one that comes with them."""

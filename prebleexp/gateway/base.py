@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from prebleexp.checks import is_integer, is_number, one_of, require
+from prebleexp.checks import flag, is_integer, is_number, one_of, positive, require
 from prebleexp.sources import Part
 
 if TYPE_CHECKING:
@@ -48,6 +48,21 @@ class Gateway(Part):
     """requests that wait in the gateway before newcomers are refused; null: no limit"""
     ttl_queue_s: float | None = None
     """after which who waits in the gateway's queue has expired, whatever it has shown; null: never"""
+    bucket_tokens: int | None = None
+    """prompt tokens that a bucket holds, full at the beginning; a request of more than are in it is refused, and else
+    takes as many (BLIS: 10,000); null: there is no bucket"""
+    refill_tokens_s: float = 1000.0
+    """tokens that the bucket gets a second"""
+    shed: bool = False
+    """refuse requests of a priority above 0 while the mean over GPUs of max(queued / saturated_queue, KV in use /
+    saturated_kv) is 1 or more (llm-d, whose priorities have the other sign)"""
+    saturated_queue: float = 5.0
+    """requests that wait on a full GPU"""
+    saturated_kv: float = 0.8
+    """share of KV memory in use, by more than the cache alone, on a full GPU"""
+    slo_ttft_s: float | None = None
+    """refuse a request if no GPU is predicted to give it its first token within so long (Mooncake): by the prompt
+    tokens that wait on the GPU, its share of those that wait here, and the whole prompt; null: no matter"""
 
     def __post_init__(self) -> None:
         one_of("gateway.order", self.order, ORDERS)
@@ -63,11 +78,21 @@ class Gateway(Part):
         valid = ttl_s is None or (is_number(ttl_s) and ttl_s > 0)
         require(valid, "gateway.ttl_queue_s", ttl_s, "a number of seconds > 0, or null: never")
 
+        if self.bucket_tokens is not None:
+            valid = is_integer(self.bucket_tokens, 1)
+            require(valid, "gateway.bucket_tokens", self.bucket_tokens, "an integer >= 1, or null: there is no bucket")
+        for name in ("refill_tokens_s", "saturated_queue", "saturated_kv"):
+            positive(f"gateway.{name}", getattr(self, name))
+        flag("gateway.shed", self.shed)
+        if self.slo_ttft_s is not None:
+            positive("gateway.slo_ttft_s", self.slo_ttft_s, "a number of seconds > 0, or null: no matter")
+
     @property
     def changes_nothing(self) -> bool:
         """Whether a run is the same without it: nobody is refused, and nobody waits unless the router holds them."""
         limits = (self.max_in_flight, self.limit, self.queue_limit, self.ttl_queue_s)
-        return self.order == "fcfs" and limits == (None,) * len(limits)
+        rules = (*limits, self.bucket_tokens, self.slo_ttft_s)
+        return self.order == "fcfs" and not self.shed and rules == (None,) * len(rules)
 
     @property
     def most_in_flight(self) -> int:
@@ -90,6 +115,12 @@ class Gateway(Part):
             ttl_s=math.inf if self.ttl_queue_s is None else float(self.ttl_queue_s),
             input_weight=float(self.input_weight),
             output_weight=float(self.output_weight),
+            bucket_tokens=self.bucket_tokens or 0,
+            refill_tokens_s=float(self.refill_tokens_s),
+            shed=bool(self.shed),
+            saturated_queue=float(self.saturated_queue),
+            saturated_kv=float(self.saturated_kv),
+            slo_ttft_s=math.inf if self.slo_ttft_s is None else float(self.slo_ttft_s),
         )
         return made_books(terms, setup.workload, getattr(setup.workload, self.client))
 

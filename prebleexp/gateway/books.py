@@ -14,7 +14,7 @@ from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Floats, Workload, records
 
 FCFS, EDF, PRIORITY, ROUND_ROBIN, VTC = range(5)
-BY_ADMISSION, BY_FULL_QUEUE = 1, 2
+BY_LIMIT, BY_FULL_QUEUE, BY_BUCKET, BY_SATURATION, BY_PROMISE = range(1, 6)
 """`Outcome.refused_by`"""
 
 GATE = np.dtype(
@@ -25,6 +25,9 @@ GATE = np.dtype(
         ("asked", np.int64),  # of those who wait, who were asked about in this round
         ("turn", np.int64),  # lane of whom the router was asked about last
         ("emptied", np.int64),  # lane that was the last to have nobody waiting; -1: none yet
+        ("waiting_tokens", np.int64),  # of the prompts in its queue
+        ("level", np.float64),  # tokens in the bucket …
+        ("filled_s", np.float64),  # … at this time
     ],
     align=True,
 )
@@ -71,6 +74,14 @@ class Terms(NamedTuple):
     """infinite: none"""
     input_weight: float
     output_weight: float
+    bucket_tokens: int
+    """0: there is no bucket"""
+    refill_tokens_s: float
+    shed: bool
+    saturated_queue: float
+    saturated_kv: float
+    slo_ttft_s: float
+    """infinite: none is looked at"""
 
 
 class Books(NamedTuple):
@@ -95,6 +106,7 @@ def made_books(terms: Terms, workload: Workload, client: Any) -> Books:
     values, lane = np.unique(keys, return_inverse=True)
     control, lanes = records(1, GATE)[0], records(len(values) + 1, LANE)
     control.turn = control.emptied = NONE
+    control.level = terms.bucket_tokens
     lanes.head = lanes.tail = lanes.upcoming = NONE
     if terms.order == EDF:
         lanes.score[:-1] = values

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.gateway.admission import refused
-from prebleexp.gateway.books import BY_FULL_QUEUE, EDF, VTC, Books
+from prebleexp.gateway.books import EDF, VTC, Books
 from prebleexp.gateway.lanes import begin_round, chosen, insert, pass_by, take_out
 from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
 from prebleexp.sim.compiled import compiled
@@ -32,11 +32,9 @@ EXPIRED = int(State.EXPIRED)
 
 @compiled
 def arrive(self: Any, mine: Books, world: World, request: int, now: float) -> int:
-    one, terms = mine.requests[request], mine.terms
-    one.refused_by = refused(mine, world, request, now)
-    if one.refused_by == 0 and 0 < terms.queue_limit <= mine.control.waiting:
-        one.refused_by = BY_FULL_QUEUE
-    if one.refused_by != 0:
+    why = refused(mine, world, request, now)
+    mine.requests[request].refused_by = why
+    if why != 0:
         return 0
     join(self, mine, world, request, now)
     return 1
@@ -53,6 +51,7 @@ def join(self: Any, mine: Books, world: World, request: int, now: float) -> None
     one.number, one.waits, one.asked = gate.tickets, 1, NONE
     gate.tickets += 1
     gate.waiting += 1
+    gate.waiting_tokens += world.seen.requests[request].prompt_tokens
     insert(mine, one.lane, request)
     if lane.upcoming == NONE or one.rank < mine.requests[lane.upcoming].rank:
         lane.upcoming = request
@@ -88,6 +87,7 @@ def leave(self: Any, mine: Books, world: World, request: int, g: int) -> None:
     take_out(mine, one.lane, request)
     one.waits = 0
     gate.waiting -= 1
+    gate.waiting_tokens -= world.seen.requests[request].prompt_tokens
     if lane.length == 0:
         gate.emptied = one.lane
     if mine.terms.order == VTC and g >= 0:

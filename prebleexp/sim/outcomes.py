@@ -54,7 +54,8 @@ class Outcome:
     losses: Ints
     """how often it was lost with its GPU; it is routed again as often, unless it ended so"""
     refused_by: Ints
-    """what of the gateway refused it: 1 admission, 2 its full queue; 0: nothing of it"""
+    """what of the gateway refused it: 1 its limit, 2 its full queue, 3 the token bucket, 4 saturation, 5 a predicted
+    time to first token; 0: nothing of it"""
     gpu_hit_tokens: Longs
     """prompt tokens found in the prefix cache, over all prefills"""
     gpu_host_tokens: Longs

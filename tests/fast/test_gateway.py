@@ -90,8 +90,9 @@ def test_limits_are_kept(workload: Workload, cluster: dict[str, Any]) -> None:
     assert gateway.limit is None or max(present) <= gateway.limit
     assert gateway.max_in_flight is None or max(outstanding) <= gateway.max_in_flight
     assert ((made.refused_by > 0) <= (made.state == State.REFUSED)).all()
-    assert gateway.limit is not None or not (made.refused_by == 1).any()
-    assert gateway.queue_limit is not None or not (made.refused_by == 2).any()
+    there = (gateway.limit, gateway.queue_limit, gateway.bucket_tokens, gateway.shed or None, gateway.slo_ttft_s)
+    for by, one in enumerate(there, 1):
+        assert one is not None or not (made.refused_by == by).any()
     expired = made.state == State.EXPIRED
     assert not expired.any() or gateway.ttl_queue_s is not None
     assert (made.gpu[expired] == -1).all()
@@ -194,6 +195,39 @@ def test_a_request_is_in_the_system_until_its_end() -> None:
     assert made.refused_by.tolist() == [0, 0, 1, 0]
 
 
+def test_a_bucket_lets_in_what_it_has_tokens_for() -> None:
+    """Of 1,000 tokens 900 are taken. 1/8 s later there are 300, of which 200 are taken; another 1/8 s later there are
+    300 again, too few for 301."""
+    workload = of([(900, 1), (200, 1), (301, 1), (300, 1)], [0] * 4, [0.0, 0.125, 0.25, 0.25])
+    made = serve(workload, Gateway(bucket_tokens=1000, refill_tokens_s=1600.0))
+    assert made.refused_by.tolist() == [0, 0, 3, 0]
+
+
+def test_a_bucket_holds_no_more_than_it_holds() -> None:
+    workload = of([(100, 1), (1000, 1), (1, 1)], [0] * 3, [0.0, 9.0, 9.0])
+    made = serve(workload, Gateway(bucket_tokens=1000, refill_tokens_s=1000.0))
+    assert made.refused_by.tolist() == [0, 0, 3]
+
+
+def test_what_may_be_shed_is_refused_while_gpus_are_full() -> None:
+    """A second each, one at a time, two GPUs: of two that wait on one and none on the other max(2 / 2, …) and 0 have a
+    mean of a half; of two on either, 1. Only a priority above 0 is refused."""
+    workload = of([(1024, 1)] * 7, [0] * 7, [0.0, 0.0, 0.125, 0.125, 0.25, 0.25, 0.5])
+    gateway = Gateway(shed=True, saturated_queue=1.0, saturated_kv=99.0)
+    priority = np.array([1, 1, 1, 1, 1, 0, 1])
+    made = serve(replace(workload, priority=priority), gateway, gpus=2)
+    assert made.refused_by.tolist() == [0, 0, 0, 0, 4, 0, 4]
+
+
+def test_who_is_predicted_to_wait_too_long_is_refused() -> None:
+    """1,024 tokens take a second. The second is predicted 1 s behind the first, which waits: 2 s. If it is refused, the
+    third finds nothing that waits; if not, it is 2 s for that one too, and 2 + 1/8 s for the short one behind it."""
+    workload = of([(1024, 1)] * 3 + [(128, 1)], [0] * 4, [0.0, 0.0, 0.25, 0.25])
+    assert serve(workload, Gateway(slo_ttft_s=1.5)).refused_by.tolist() == [0, 5, 0, 0]
+    for most in (None, 1):  # what waits here counts as what waits there
+        assert serve(workload, Gateway(slo_ttft_s=2.0, max_in_flight=most)).refused_by.tolist() == [0, 0, 0, 5]
+
+
 BACKLOGGED = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=4, max_size=20)
 
 
@@ -239,6 +273,10 @@ def test_what_changes_nothing_is_no_part_of_the_key() -> None:
         ("gateway.queue_limit=1.5", "gateway.queue_limit=1.5 is not valid"),
         ("gateway.max_in_flight=-1", "gateway.max_in_flight=-1 is not valid"),
         ("gateway.ttl_queue_s=0", "gateway.ttl_queue_s=0 is not valid; it must be a number of seconds > 0"),
+        ("gateway.bucket_tokens=0", "gateway.bucket_tokens=0 is not valid; it must be an integer >= 1, or null:"),
+        ("gateway.refill_tokens_s=0", "gateway.refill_tokens_s=0 is not valid; it must be a number > 0"),
+        ("gateway.shed=1", "gateway.shed=1 is not valid; it must be true or false"),
+        ("gateway.slo_ttft_s=-1", "gateway.slo_ttft_s=-1 is not valid; it must be a number of seconds > 0, or null"),
         ("gateway.input_weight=-1", "gateway.input_weight=-1 is not valid; it must be a number >= 0"),
         ("gateway.size=3", "unknown key 'gateway.size'"),
     ],

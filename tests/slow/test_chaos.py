@@ -14,12 +14,13 @@ from tests.chaos import chaos
 from tests.fast.test_gpu_faults import accounted
 from tests.sessions import in_order
 
+pytestmark = pytest.mark.slow
+
 CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 2_500
 LATER, NIGHTLY = range(IN_CI, CLUSTERS, AT_ONCE), pytest.mark.nightly
 ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.NOT_DUE]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", [*range(0, IN_CI, AT_ONCE), *(pytest.param(one, marks=NIGHTLY) for one in LATER)])
 def test_every_request_of_random_clusters_is_accounted_for(first: int) -> None:
     for number in range(first, first + AT_ONCE):
@@ -49,7 +50,6 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     assert (made.hit_tokens + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()
 
 
-@pytest.mark.slow
 def test_much_happens() -> None:
     """Else nothing would be shown by what holds."""
     states, kinds = np.zeros(len(State), np.int64), np.zeros(5, np.int64)

@@ -47,7 +47,8 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     served = finished & (made.decode_gpu != made.gpu)
     assert (made.prefill_end_s[served] <= made.ttft_s[served]).all()
     assert split or not served.any()
-    assert (made.hit_tokens + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()
+    found = made.hit_tokens + made.host_tokens + made.shared_tokens
+    assert (found + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()
 
 
 def test_much_happens() -> None:

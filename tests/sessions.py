@@ -60,7 +60,7 @@ def after_those(workload: Workload, after: list[list[int]], **columns: Any) -> W
 def in_order(workload: Workload, made: Outcome) -> None:
     """Whoever comes after others was due `delay_s` behind their last end, and so was every one whose others ended.
     Whoever was cancelled had waited so long for its first token, or comes after one that was lost."""
-    refused, cancelled = made.state == State.REFUSED, made.state == State.CANCELLED
+    refused, cancelled = np.isin(made.state, [State.REFUSED, State.EXPIRED]), made.state == State.CANCELLED
     gave_up = cancelled & np.isfinite(made.due_s)
     lost, known = (refused | cancelled) & (workload.goes_on == 0) | (cancelled & ~gave_up), np.isfinite(made.finish_s)
     assert np.isnan(made.ttft_s[gave_up]).all()

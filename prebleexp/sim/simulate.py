@@ -183,9 +183,9 @@ class _Run:
             under_way = self._under_way(given.pools.links(n, given.gpus))
             split = (given.workload, given.pools.pools(n, counts), under_way)
         if given.tiers is not None:
-            block_tokens, blocks = engine.blocks(given.setup(0))
-            under_way = self._under_way(given.tiers.links(given.gpus, blocks))
-            behind = (given.tiers.tiers(given.gpus, block_tokens, blocks), under_way)
+            size, blocks = engine.blocks(given.setup(0))
+            tiers = given.tiers.tiers(given.gpus, size, blocks, sum(one // size for one in kv_tokens))
+            behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
         self.entrance, gateway = given.gateway, None
         if self.entrance is not None:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()

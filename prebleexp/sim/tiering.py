@@ -47,8 +47,8 @@ class Tiering:
     def both(self) -> list[Tier]:
         return [one or NO_TIER for one in (self.host, self.shared)]
 
-    def tiers(self, gpus: int, block_tokens: int, context_blocks: Any) -> Tiers:
-        """Empty ones. `context_blocks`: (n,) full blocks that each request has at most."""
+    def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int) -> Tiers:
+        """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs."""
         n, block_bytes = len(context_blocks), self.kv_bytes * block_tokens
         all_blocks = int(context_blocks.sum())
         control, tiers = records(1, STOCK), records(TIERS, TIER)
@@ -70,7 +70,7 @@ class Tiering:
             copies=np.empty(copies, COPY).view(np.recarray),
             slot_keys=slot_keys,
             slot_nodes=slot_nodes,
-            stores=np.empty(self._most_stores(all_blocks), STORE).view(np.recarray),
+            stores=np.empty(TIERS * min(all_blocks, held), STORE).view(np.recarray),  # each holds a block
             fetches=fetches,
             loading=np.full(gpus, NONE),
             tried=np.zeros((TIERS, n), np.int32),
@@ -79,9 +79,9 @@ class Tiering:
             looked=np.zeros(gpus, np.int64),
         )
 
-    def links(self, gpus: int, context_blocks: Any) -> links.Links:
-        """Of loads, subject tier · n + request, and of stores, subject `TIERS` · n + its number."""
-        at_once = TIERS * len(context_blocks) + self._most_stores(int(context_blocks.sum()))
+    def links(self, gpus: int, requests: int, stores: int) -> links.Links:
+        """Of loads, subject tier · n + request, and of so many stores at once, subject `TIERS` · n + its number."""
+        at_once = TIERS * requests + stores
         made = links.made_links(at_once, TIERS * _places(gpus), links.FIFO, np.inf, 0.0)
         for kind, one in enumerate(self.both()):
             for side in (0, TIERS * _places(gpus)):
@@ -90,10 +90,6 @@ class Tiering:
                 ports.rate[:gpus], ports.rate[gpus : 2 * gpus] = one.load_rate, one.store_rate
                 ports.rate[2 * gpus :] = one.total_rate
         return made
-
-    def _most_stores(self, all_blocks: int) -> int:
-        """At once: of each block one to a tier."""
-        return TIERS * all_blocks + 1
 
 
 NO_TIER = Tier(bytes=0.0, load_rate=1.0, store_rate=1.0, latency_s=0.0)

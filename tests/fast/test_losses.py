@@ -257,6 +257,7 @@ def test_kept_requests_have_what_was_declared() -> None:
             "transferred_tokens",
             "losses",
             "refused_by",
+            "retries",
             "tpot_s",
             "norm_latency_s",
         ),

@@ -45,6 +45,7 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         transferred_tokens=np.where(np.isfinite(sim.requests.transfer_start_s), workload.prompt_tokens, 0),
         losses=np.zeros(n, np.int32),
         refused_by=np.zeros(n, np.int32),
+        retries=np.zeros(n, np.int32),
         gpu_hit_tokens=none,
         gpu_prefilled_tokens=sim.totals.prefilled_tokens.copy(),
         gpu_forwarded_tokens=sim.totals.forwarded_tokens.copy(),

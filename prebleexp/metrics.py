@@ -135,6 +135,12 @@ def _count(state: State, better: str, meaning: str) -> Metric:
     return Metric(f"n_{name}", words, lambda run: run.states[state], "requests", better, meaning)
 
 
+def _found(name: str, words: str, where: str, *parts: str) -> Metric:
+    meaning = f"Prompt tokens {where} over all prompt tokens of all prefills, from 0 to 1."
+    of, whole = ([f"{part}_tokens" for part in few] for few in (parts, ("hit", "host", "shared", "prefilled")))
+    return Metric(name, words, lambda run: _ratio(run.total(*of), run.total(*whole)), "share", HIGHER, meaning)
+
+
 def _of_limits(name: str, words: str, unit: str, meaning: str) -> Metric:
     return Metric(name, words, lambda run: run.attained.of_limits[name], unit, HIGHER, meaning, of_all=True)
 
@@ -220,13 +226,12 @@ _METRICS = (
            "tokens", LOWER, "Tokens of prompts whose KV was read from the GPU that computed them by the one that made "
            "the output, in whole blocks."),
     Metric("router_wait_mean_s", "average wait for the router",
-           lambda run: _statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER,
-           "Mean time from a request's arrival until the router took it up, in seconds; above zero only where one "
-           "router serves decisions in turn (overhead=serial)."),
-    # every admitted prompt token was either found or computed; the rest of what was forwarded is decoding
-    Metric("hit_ratio", "hit ratio",
-           lambda run: _ratio(run.total("hit_tokens"), run.total("hit_tokens", "prefilled_tokens")), "share", HIGHER,
-           "Prompt tokens found in a GPU's prefix cache over all prompt tokens of all prefills, from 0 to 1."),
+           lambda run: _statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER, "Mean time from a request's "
+           "arrival until the router took it up, in seconds; above zero only with overhead=serial."),
+    _found("hit_ratio", "hit ratio", "found in a GPU's prefix cache", "hit"),
+    _found("host_hit_ratio", "hit ratio of host memory", "loaded from host memory (cluster.host)", "host"),
+    _found("shared_hit_ratio", "hit ratio of the shared store", "loaded from the store (cluster.shared)", "shared"),
+    _found("found_ratio", "hit ratio of all tiers", "found in any of these", "hit", "host", "shared"),
     Metric("output_tokens_per_s", "output token rate",
            lambda run: _ratio(int(run.made.output_seen.sum()), run.made.end_s), "tokens/s", HIGHER,
            "Output tokens reported, over the length of the run."),
@@ -237,14 +242,12 @@ _METRICS = (
            lambda run: float(run.lengths.mean()) if len(run.lengths) else None, "tokens", NEITHER,
            "Mean of the output lengths that requests have, whether or not they were served."),
     Metric("output_tokens_variance", "variance of output lengths",
-           lambda run: float(run.lengths.var()) if len(run.lengths) else None, "tokens²", NEITHER,
-           "Their variance, in tokens²."),
+           lambda run: float(run.lengths.var()) if len(run.lengths) else None, "tokens²", NEITHER, "Their variance."),
     Metric("told_error_tokens", "average error of told output lengths", lambda run: run.told[0], "tokens", LOWER,
            "Mean absolute difference of the output length that the policy was told and the true one, in tokens; of "
            "policies that read lengths alone."),
     Metric("told_rank_correlation", "rank correlation of told and true output lengths", lambda run: run.told[1],
-           "−1 to 1", HIGHER,
-           "Spearman's rank correlation of the two: 1 for an oracle, 0 where all were told the same."),
+           "−1 to 1", HIGHER, "Spearman's rank correlation of the two: 1 for an oracle, 0 where all were told alike."),
     Metric("evicted_tokens", "evicted tokens", lambda run: run.total("evicted_tokens"), "tokens", LOWER,
            "Tokens of KV that prefix caches dropped for want of memory."),
     Metric("retracted", "retractions", lambda run: run.total("retracted"), "times", LOWER,

@@ -108,7 +108,7 @@ class Puller(Scheduler):
 
 
 class VllmGpu:
-    def __init__(self, number: int, role: int, engine: Any, hardware: Any, rows: Workload, world: PoolsOracle) -> None:
+    def __init__(self, number: int, role: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
         tokens, seqs = engine.max_num_batched_tokens, engine.max_num_seqs
         self.number, self.role, self.cost, self.world = number, role, hardware, world
         self.kv_tokens, self.frontend_s, self.block = hardware.kv_tokens, hardware.frontend_s, engine.block_size
@@ -118,7 +118,7 @@ class VllmGpu:
         config |= {"enable_prefix_caching": engine.enable_prefix_caching, "policy": engine.scheduling_policy}
         config |= {"async_scheduling": engine.async_scheduling, "watermark": engine.watermark, "max_num_seqs": seqs}
         config |= {"long_prefill_token_threshold": engine.long_prefill_token_threshold}
-        self.of = Puller(config | {"reserve_full_isl": engine.scheduler_reserve_full_isl}, role)
+        self.of = self._scheduler(config | {"reserve_full_isl": engine.scheduler_reserve_full_isl})
         self.depth = 2 if engine.async_scheduling else 1
         self.columns = {"segment_offsets": rows.segment_offsets, "segment_ids": rows.segment_ids}
         self.columns |= {"segment_tokens": rows.segment_tokens, "output_segment": rows.answer_segment}
@@ -139,6 +139,9 @@ class VllmGpu:
             0.0,
         )
         self.publish()
+
+    def _scheduler(self, config: dict[str, Any]) -> Puller:
+        return Puller(config, self.role)
 
     def publish(self) -> None:
         of, pool = self.of, self.of.pool
@@ -174,7 +177,7 @@ class VllmGpu:
             while not waits and len(self.flight) < self.depth and self.of.busy():
                 step, seconds = self._schedule(now)
                 waits = not (step["chosen"] or step["preempted"] or self.of.running)
-                waits = waits and bool(self.of.held or self.of.skipped)
+                waits = waits and self._may_wait()
             if not self.flight:
                 return None
             self.step, seconds, counts = self.flight.popleft()
@@ -182,6 +185,9 @@ class VllmGpu:
             if self.step["chosen"]:
                 self.stepping = True
                 return seconds
+
+    def _may_wait(self) -> bool:
+        return bool(self.of.held or self.of.skipped)
 
     def _schedule(self, now: float) -> tuple[Any, float]:
         self.of.recomputed = 0
@@ -200,15 +206,8 @@ class VllmGpu:
             computed = max(0, min(request.prompt, request.computed) - (request.computed - new))
             counts["prefilled"] += 0 if request in arrived else computed
         for request, cached in step["admitted"]:
-            if request in arrived:
-                continue
-            found = min(cached, request.prompt)
-            counts["hit"] += found
-            job = jobs[request.index]
-            job.state = State.RUNNING if request.tokens > request.prompt else job.state
-            if request not in resumed:
-                job.hit_tokens, job.prefilled_tokens = found, request.prompt - found
-                self.of.looked.append((found, request.prompt))
+            if request not in arrived:
+                self._admitted(request, cached, request in resumed, counts)
         for request in step["preempted"]:
             jobs[request.index].state = State.QUEUED
         for request, asked in self.of.asked:
@@ -219,6 +218,14 @@ class VllmGpu:
             self.totals["peak_kv"] = max(self.totals["peak_kv"], (self.blocks - 1 - unkeyed) * self.block)
         self.flight.append((step, seconds, counts))
         return step, seconds
+
+    def _admitted(self, request: Request, cached: int, resumed: bool, counts: Counter[str]) -> None:
+        job, found = self.world.jobs[request.index], min(cached, request.prompt)
+        counts["hit"] += found
+        job.state = State.RUNNING if request.tokens > request.prompt else job.state
+        if not resumed:
+            job.hit_tokens, job.prefilled_tokens = found, request.prompt - found
+            self.of.looked.append((found, request.prompt))
 
     def end(self, now: float) -> None:
         self.stepping = False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from prebleexp.checks import integer, one_of
 from prebleexp.cluster.link import SHARING, Link
+from prebleexp.cluster.tiers import HostTier, SharedTier
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.base import Hardware
 from prebleexp.policies.base import Policy
@@ -15,6 +16,7 @@ from prebleexp.sources import Part
 MOST_GPUS = 4096
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
+TIERS = ("host", "shared")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Cluster(Part):
     are in all is then no matter of `gpus`.
 
     Groups may have roles, as `{gpus: 4, role: prefill}`: all or none, and then some compute prompts and some make
-    outputs (docs/pools.md). Raises InvalidInput for clusters that cannot serve so.
+    outputs (docs/pools.md). Behind the GPUs' caches there may be tiers of memory (docs/tiers.md). Raises InvalidInput
+    for clusters that cannot serve so.
     """
 
     groups: tuple[Group, ...] = ()
@@ -52,6 +55,10 @@ class Cluster(Part):
     decode_policy: Policy | None = None
     """the router among GPUs that make outputs: a name, as of policy=, or {policy: random, policy.seed: 3}; null: as
     policy, with a memory of its own"""
+    host: HostTier = field(default_factory=HostTier)
+    """of each GPU, for KV that leaves its cache"""
+    shared: SharedTier = field(default_factory=SharedTier)
+    """of all, likewise"""
 
     def __post_init__(self) -> None:
         roles = [group.role for group in self.groups]
@@ -61,6 +68,10 @@ class Cluster(Part):
             return
         if None in roles:
             raise InvalidInput(f"cluster.groups[{roles.index(None)}] has no role; it must be one of {', '.join(ROLES)}")
+        if self.has_tiers:
+            raise InvalidInput(
+                "cluster.groups have roles, and there are tiers; only one of the two is modelled at once"
+            )
         for role, does in (("prefill", "computes prompts"), ("decode", "makes outputs")):
             if role not in roles:
                 raise InvalidInput(f"no group of cluster.groups {does}; one must have role: {role}")
@@ -74,15 +85,33 @@ class Cluster(Part):
     def has_roles(self) -> bool:
         return any(group.role is not None for group in self.groups)
 
+    @property
+    def has_tiers(self) -> bool:
+        return self.host.gb > 0 or self.shared.gb > 0
+
     def columns(self) -> dict[str, Any]:
         """What tables show, such as "8 x gpt-oss-120b in bf16 on h200, vllm"."""
         texts = [f"{group.gpus} x {group.hardware.title or type(group.hardware).__name__}" for group in self.groups]
         if not self.has_roles:
-            return {"groups": " + ".join(texts) or None}
+            return {"groups": " + ".join(texts) or None, **self._of_tiers()}
         texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
         second = None if self.decode_policy is None else type(self.decode_policy).__name__
         link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us")}
         return {"groups": " + ".join(texts), **link, "decode_policy": second}
+
+    def _of_tiers(self) -> dict[str, Any]:
+        """What tables show of those that there are."""
+        there = {name: getattr(self, name) for name in TIERS if getattr(self, name).gb > 0}
+        return {f"{name}.{one.name}": getattr(tier, one.name) for name, tier in there.items() for one in fields(tier)}
+
+    def tiers(self, kv_bytes: float) -> Any:
+        """What the simulator is told of tiers: a `prebleexp.sim.tiering.Tiering`, or None without them. `kv_bytes` are
+        those of a token."""
+        if not self.has_tiers:
+            return None
+        from prebleexp.sim.tiering import Tiering  # numba: nothing that is cached needs it
+
+        return Tiering(kv_bytes, self.host.simulated(), self.shared.simulated())
 
     def pools(self, policy: Policy) -> Any:
         """What the simulator is told of roles: a `prebleexp.sim.pools.Disaggregation`, or None without them. `policy`

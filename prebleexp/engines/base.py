@@ -33,6 +33,10 @@ class Engine(Part):
     - `arrive(self, mine, world, request, now)` and `let_go(self, mine, world, leg, now)`, needed only where prompts
       have GPUs of their own: the KV that the engine asked for by `prebleexp.sim.pulling.pull` is there; and, where a
       prompt was computed, its KV was read, so that nobody needs it any more
+    - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)` and
+      `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
+      request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
+      transfers is over
     - `lacks_room(self, mine, world, g, now) -> int`: 1 if `with_more_room` must be called before anything else happens
     """
 
@@ -52,6 +56,9 @@ class Engine(Part):
 
     pulls: ClassVar[bool] = False
     """whether it has `arrive` and `let_go`, without which prompts and outputs cannot have GPUs of their own"""
+
+    fetches: ClassVar[bool] = False
+    """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -95,6 +102,14 @@ class Engine(Part):
 
     def check_roles(self) -> None:
         """Raises InvalidInput if it cannot, as it is set, have prompts and outputs on GPUs of their own."""
+
+    def check_tiers(self) -> None:
+        """Raises InvalidInput if it cannot, as it is set, have tiers behind its caches."""
+
+    def blocks(self, setup: Setup) -> tuple[int, Longs]:
+        """Tokens of a block of KV, and (n,) full blocks that each request's context has at most. Only called if
+        `fetches`."""
+        raise NotImplementedError
 
     def alone(self, workload: Workload) -> tuple[Floats, Floats, Floats] | None:
         """Time to first token, per further token, and to the last, of each request where it is alone, by which

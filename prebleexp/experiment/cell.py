@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from prebleexp.checks import integer, is_integer, is_number, positive, require
-from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, Cluster, Group
+from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, TIERS, Cluster, Group
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import NEVER, Faults
@@ -84,6 +84,8 @@ class Cell:
             object.__setattr__(self, "cluster", replace(self.cluster, groups=tuple(groups)))
         if self.cluster.has_roles:
             self._check_roles()
+        if self.cluster.has_tiers:
+            self._check_tiers()
         self.engine.check(self.gpus)
         self.faults.check(self.gpus)
         if not self.faults.changes_nothing and not self.engine.loses:
@@ -118,7 +120,19 @@ class Cell:
         self.engine.check_roles()
         if not self.faults.changes_nothing:
             raise InvalidInput("faults= is not valid where cluster.groups have roles; take faults=none")
-        kv_bytes = [group.hardware.kv_bytes for group in self.cluster.groups]
+        self._check_kv_bytes("where groups have roles")
+
+    def _check_tiers(self) -> None:
+        engine = self.names.get("engine", type(self.engine).__name__)
+        if not self.engine.fetches:
+            raise InvalidInput(f"engine={engine} takes no tiers; take engine=vllm, or a cluster without tiers")
+        self.engine.check_tiers()
+        if not self.faults.changes_nothing:
+            raise InvalidInput("faults= is not valid where cluster has tiers; take faults=none")
+        self._check_kv_bytes("where there are tiers")
+
+    def _check_kv_bytes(self, where: str) -> None:
+        kv_bytes = [group.hardware.kv_bytes for group in self.kinds]
         if 0.0 in kv_bytes:
             name = self.names.get("hardware", type(self.hardware).__name__)
             raise InvalidInput(
@@ -126,9 +140,7 @@ class Cell:
             )
         if len(set(kv_bytes)) > 1:
             sizes = " and ".join(f"{size:,.0f}" for size in kv_bytes)
-            raise InvalidInput(
-                f"cluster.groups: KV of {sizes} bytes a token; where groups have roles it must be the same"
-            )
+            raise InvalidInput(f"cluster.groups: KV of {sizes} bytes a token; {where} it must be the same")
 
     @property
     def reads_lengths(self) -> bool:
@@ -178,7 +190,7 @@ class Cell:
         for name in SPECS:
             if name not in left_out:
                 values[name] = of(getattr(self, name))
-        if self.cluster.groups:
+        if self.cluster.groups or self.cluster.has_tiers:
             values["cluster"] = self._identity_of_cluster(of)
         if not self.faults.changes_nothing:
             values["faults"] = of(self.faults)
@@ -187,11 +199,14 @@ class Cell:
         return values
 
     def _identity_of_cluster(self, of: Callable[[Any], dict[str, object]]) -> object:
-        """Groups, or with roles a mapping of all there is."""
+        """Groups, or with roles or tiers a mapping of all there is."""
         groups: list[dict[str, object]] = [
             {"gpus": one.gpus, "hardware": of(one.hardware)} | ({} if one.role is None else {"role": one.role})
             for one in self.cluster.groups
         ]
+        if self.cluster.has_tiers:
+            tiers = {name: getattr(self.cluster, name) for name in TIERS}
+            return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.gb > 0}}
         if not self.cluster.has_roles:
             return groups
         second = self.cluster.decode_policy

@@ -75,6 +75,7 @@ def simulate_cell(
         faults=None if cell.faults.changes_nothing else cell.faults,
         gateway=None if cell.gateway.changes_nothing else cell.gateway,
         pools=cell.cluster.pools(cell.policy),
+        tiers=cell.cluster.tiers(cell.hardware.kv_bytes),
         engine=cell.engine,
         lengths=cell.lengths,
         overhead=cell.overhead,

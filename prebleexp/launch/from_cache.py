@@ -9,7 +9,7 @@ from typing import Any
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from prebleexp.cluster.groups import Cluster, Group
+from prebleexp.cluster.groups import TIERS, Cluster, Group
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, columns_of, spec_columns, spec_identity
 from prebleexp.experiment.key import differences
@@ -43,7 +43,9 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
             fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
             made += [f"{spec}={option}", *(f"++{path}={_flow(value)}" for path, value in _leaves(spec, fields))]
     if isinstance(cluster, Mapping):
-        return [*made, "cluster=disaggregated", *(f"cluster.{name}={_flow(one)}" for name, one in cluster.items())]
+        option, none = ("disaggregated", {}) if "link" in cluster else ("tiered", {"host.gb": 0, "shared.gb": 0})
+        fields = {name: one for name, one in none.items() if name.partition(".")[0] not in cluster} | dict(cluster)
+        return [*made, f"cluster={option}", *(f"cluster.{name}={_flow(one)}" for name, one in fields.items())]
     return [*made, f"cluster.groups={_flow(cluster)}"] if cluster else made
 
 
@@ -127,6 +129,9 @@ class Options:
         )
         if not isinstance(cluster, Mapping):
             return "groups" if found else "one_kind", Cluster(found).columns()
+        if "link" not in cluster:
+            tiers = {name: specs.build(name, "", cluster[name]) for name in TIERS if name in cluster}
+            return "tiered", Cluster(found, **tiers).columns()
         policy = cluster.get("decode_policy")
         if policy is not None and self.nearest("policy", policy) is None:
             return "groups", {"groups": None}

@@ -18,6 +18,8 @@ from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
 
 NOTHING = "–"
+IF_ANY = ("n_", "host_hit_ratio", "shared_hit_ratio")
+"""how the names of those begin that are shown where they are not 0"""
 SHOWN = 20
 """lines of a sweep that a terminal gets, and of what is yet to compute"""
 SHOWN_FAILURES = 20
@@ -56,7 +58,7 @@ def metrics(results: Sequence[Result]) -> None:
     lines = []
     for name, value in found.items():
         mean, half_width = value or (None, None)
-        if name not in FIRST and not (name.startswith("n_") and mean):
+        if name not in FIRST and not (name.startswith(IF_ANY) and mean):
             continue
         values = [number(mean), "" if half_width is None else number(half_width, 2)][: len(heads)]
         lines.append([name, *values, DECLARED[name].unit, DECLARED[name].words])

@@ -26,6 +26,7 @@ NODE = np.dtype(
         ("tokens", np.int32),  # from the root through the node
         ("first", np.int32),  # segment id that it begins with; -1: it begins within one
         ("rest", np.int32),  # the node that goes on within the segment that it ends in; 0: none
+        ("branches", np.int32),  # nodes behind it that begin with a segment
     ],
     align=True,
 )
@@ -261,7 +262,7 @@ def _new_node(index: PrefixIndex, view: View, request: int, parent: int, segment
     if node == 0:
         return 0
     record = index.nodes[node]
-    record.parent, record.owner, record.tokens, record.rest = parent, request, tokens, 0
+    record.parent, record.owner, record.tokens, record.rest, record.branches = parent, request, tokens, 0, 0
     record.segment = _segment_at(view, row, segment, tokens) + 1
     if depth > (_end(view, row, segment - 1) if segment > 0 else 0):
         record.first = NONE
@@ -269,6 +270,7 @@ def _new_node(index: PrefixIndex, view: View, request: int, parent: int, segment
     else:
         record.first = _id(view, row, segment)
         index.begins[record.first] = node
+        index.nodes[parent].branches += 1
     return node
 
 
@@ -283,7 +285,7 @@ def _split(index: PrefixIndex, view: View, lower: int, tokens: int) -> int:
     row = view.requests[record.owner]
     segment = _segment_at(view, row, 0, tokens)
     above.parent, above.owner, above.segment, above.tokens = record.parent, record.owner, segment + 1, tokens
-    above.first, above.rest = record.first, 0
+    above.first, above.rest, above.branches = record.first, 0, 0
     _point(index, upper)
     for word in range(index.holders.shape[1]):
         index.holders[upper, word] = index.holders[lower, word]
@@ -292,15 +294,16 @@ def _split(index: PrefixIndex, view: View, lower: int, tokens: int) -> int:
         above.rest, record.first = lower, NONE
     else:
         record.first = _id(view, row, segment + 1)
-        index.begins[record.first] = lower
+        index.begins[record.first], above.branches = lower, 1
     return upper
 
 
 @compiled
 def _absorb(index: PrefixIndex, upper: int, lower: int) -> None:
-    """Take two nodes within a segment for one, where the same GPUs hold both."""
+    """Take two nodes within a segment for one, where the same GPUs hold both. An answer that is longer than the prompts
+    of later turns have it has an end for these, and goes on: then it stays two."""
     nodes = index.nodes
-    if nodes[upper].rest != lower or lower == 0:
+    if nodes[upper].rest != lower or lower == 0 or nodes[upper].branches != 0:
         return
     for word in range(index.holders.shape[1]):
         if index.holders[upper, word] != index.holders[lower, word]:

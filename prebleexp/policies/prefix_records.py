@@ -4,7 +4,8 @@ What a node has to do with a GPU is a link. A row of the tree is a node with its
 nodes belong to one GPU, and all that there is of these is in one cache line. Rows have the fields named here and a
 policy's own; functions that take a tree take any whose rows have the fields they read.
 
-Rows that were never used are zero, but for what is named in `NOTHING`, and untouched.
+Rows that were never used are zero and untouched: there is room for two a request at first, which costs addresses and
+no memory.
 """
 
 from __future__ import annotations
@@ -55,14 +56,9 @@ CONTROL = [
     ("clock", np.int64),  # touches, stamps and epochs so far
 ]
 
-NOTHING = ("subtree_gpu", "first_sample", "last_sample", "first_late")
-"""fields that are -1 until they are something"""
-
 OUTPUT_UNIT = 1024
 """of an expected output token: sums of whole numbers are exact, whatever comes and goes"""
 
-FIRST_ROWS = 1 << 14
-"""that there is room for at first, at most"""
 FOUND = 1 << 16
 LINE = 64
 """bytes of a cache line"""
@@ -91,7 +87,7 @@ def dtype(fields: list[Any]) -> np.dtype[Any]:
 
 def first_rows(setup: Setup) -> int:
     """How many rows, or prefixes, there is room for at first."""
-    return min(2 * setup.requests, FIRST_ROWS) + 1
+    return 2 * setup.requests + 1
 
 
 def made(rows: int, kind: np.dtype[Any]) -> Any:
@@ -99,11 +95,7 @@ def made(rows: int, kind: np.dtype[Any]) -> Any:
     size = rows * kind.itemsize
     whole = np.zeros(size + LINE, np.uint8)
     start = -whole.ctypes.data % LINE
-    fresh = whole[start : start + size].view(kind).view(np.recarray)
-    for name in NOTHING:
-        if name in (kind.names or ()):
-            fresh[name] = NONE
-    return fresh
+    return whole[start : start + size].view(kind).view(np.recarray)
 
 
 def tree(setup: Setup, row: np.dtype[Any], control: np.dtype[Any]) -> Tree:

@@ -8,9 +8,10 @@ _OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "
 ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
 
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "arrive", "let_go")
-ENGINE = np.dtype([(name, np.int64) for name in _OF_ENGINES], align=True)
+_OF_TIERS = ("fetch", "offload", "landed")
+ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_TIERS)], align=True)
 
-LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens")], align=True)
+LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens", "takes")], align=True)
 
 _OF_GATEWAYS = ("own", "arrive", "join", "offer", "leave", "release", "expire", "hear")
 GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)

@@ -1,13 +1,16 @@
 """How long KV is under way from one GPU to another, where several transfers may want the same port.
 
-Each GPU has an egress and an ingress of the same rate; a transfer uses one of each. It takes a latency, which uses no
-bandwidth, and then its bytes over the rate that it gets (spec: clusters.md, section 2):
+Each place that KV is at, such as a GPU, has an egress and an ingress; a transfer uses one of each. It takes the
+latency of its egress, which uses no bandwidth, and then its bytes over the rate that it gets (spec: clusters.md,
+section 2), as its egress says:
 
 | sharing | rate |
 | --- | --- |
-| INFINITE | that of a port, whoever else uses it |
-| FIFO | that of a port, when all that were asked for before at its egress or at its ingress have arrived |
+| INFINITE | that of the slower port, whoever else uses it |
+| FIFO | the same, when all that were asked for before at its egress or at its ingress have arrived |
 | FAIR | max-min fair over all ports, anew whenever a transfer's bytes begin to move or have arrived |
+
+A port of infinite rate is in nobody's way.
 
 Transfers have an agenda of their own, as sessions have: with FAIR an end is known only until somebody else begins.
 """
@@ -30,9 +33,6 @@ LINKS = np.dtype(
     [
         ("time", np.float64),  # of the next event of a transfer, infinite if there is none, …
         ("key", np.int64),  # … and the event
-        ("sharing", np.int64),
-        ("latency_s", np.float64),
-        ("rate", np.float64),  # bytes a second of each port
         ("events", np.int64),  # in Links.timers
         ("moving", np.int64),  # rows of Links.moving in use
         ("changed_s", np.float64),  # when rates last changed
@@ -40,10 +40,22 @@ LINKS = np.dtype(
     align=True,
 )
 
+PORT = np.dtype(
+    [
+        ("sharing", np.int64),
+        ("latency_s", np.float64),
+        ("rate", np.float64),  # bytes a second
+        ("free_s", np.float64),  # when it has served all that was asked for (FIFO)
+        ("room", np.float64),  # what is left of its rate while that is shared out (FAIR), …
+        ("users", np.int64),  # … and how many have no rate yet
+    ],
+    align=True,
+)
+
 TRANSFER = np.dtype(
     [
-        ("source", np.int64),
-        ("target", np.int64),
+        ("egress", np.int64),
+        ("ingress", np.int64),
         ("bytes", np.float64),
         ("left", np.float64),  # of them, when rates last changed
         ("rate", np.float64),  # bytes a second from then on; negative: not decided yet
@@ -51,7 +63,7 @@ TRANSFER = np.dtype(
     ],
     align=True,
 )
-"""Of a request; the last three fields are FAIR's."""
+"""The last three fields are FAIR's."""
 
 
 class UnderWay(NamedTuple):
@@ -69,32 +81,26 @@ class Links(NamedTuple):
     control: Any
     """`LINKS`"""
     transfers: Any
-    """(n,) `TRANSFER`, by request"""
+    """(n,) `TRANSFER`, by subject: a request, or what else is said to be under way"""
     timers: Events
     """transfers that arrive; of FAIR those whose bytes begin to move"""
     moving: Any
-    """(n,) requests whose bytes move, in the order in which they began (FAIR)"""
-    free_s: Any
-    """(2 · GPUs,) when each port has served all that was asked for: egresses, then ingresses (FIFO)"""
-    room: Any
-    """(2 · GPUs,) what is left of each port's rate while it is shared out (FAIR), …"""
-    users: Any
-    """(2 · GPUs,) … and how many have no rate yet"""
+    """(n,) transfers whose bytes move, in the order in which they began (FAIR)"""
+    ports: Any
+    """(2 · places,) `PORT`: egresses, then ingresses"""
 
 
-def made_links(requests: int, gpus: int, sharing: int, rate: float, latency_s: float) -> Links:
-    """No transfer yet; `rate` in bytes a second."""
-    control = records(1, LINKS)[0]
-    control.time, control.sharing, control.rate, control.latency_s = np.inf, sharing, rate, latency_s
-    ports = 2 * gpus
+def made_links(transfers: int, places: int, sharing: int, rate: float, latency_s: float) -> Links:
+    """No transfer yet, of so many at once, between so many places that are alike; `rate` in bytes a second."""
+    control, ports = records(1, LINKS)[0], records(2 * places, PORT)
+    control.time = np.inf
+    ports.sharing, ports.rate, ports.latency_s = sharing, rate, latency_s
     return Links(
         control=control,
-        transfers=records(requests, TRANSFER),
-        timers=Events(np.zeros(requests), np.zeros(requests, np.int64)),
-        moving=np.zeros(requests, np.int64),
-        free_s=np.zeros(ports),
-        room=np.zeros(ports),
-        users=np.zeros(ports, np.int64),
+        transfers=records(transfers, TRANSFER),
+        timers=Events(np.zeros(transfers), np.zeros(transfers, np.int64)),
+        moving=np.zeros(transfers, np.int64),
+        ports=ports,
     )
 
 
@@ -106,37 +112,48 @@ def nothing() -> UnderWay:
 
 
 @compiled
-def ask(self: None, links: Links, request: int, source: int, target: int, size: float, now: float) -> None:
-    """So many bytes are to come from one GPU to another."""
-    control, one = links.control, links.transfers[request]
-    one.source, one.target, one.bytes, one.left = source, target, size, size
-    begins_s = now + control.latency_s
-    if control.sharing == FAIR and begins_s == now:
-        _begin(links, request, now)
-    elif control.sharing == FAIR:
-        push(links.timers, control, begins_s, key(ARRIVED, request))
+def ask(self: None, links: Links, subject: int, source: int, target: int, size: float, now: float) -> None:
+    """So many bytes are to come from one place to another."""
+    control, one, ports = links.control, links.transfers[subject], links.ports
+    one.egress, one.ingress, one.bytes, one.left = source, (len(ports) >> 1) + target, size, size
+    egress, ingress = ports[one.egress], ports[one.ingress]
+    begins_s = now + egress.latency_s
+    if egress.sharing == FAIR and begins_s == now:
+        _begin(links, subject, now)
+    elif egress.sharing == FAIR:
+        push(links.timers, control, begins_s, key(ARRIVED, subject))
     else:
-        egress, ingress = source, (len(links.free_s) >> 1) + target
-        if control.sharing == FIFO:
-            begins_s = max(begins_s, links.free_s[egress], links.free_s[ingress])
-        ends_s = begins_s + size / control.rate
-        links.free_s[egress] = links.free_s[ingress] = ends_s
-        push(links.timers, control, ends_s, key(ARRIVED, request))
+        if egress.sharing == FIFO:
+            begins_s = max(begins_s, egress.free_s, ingress.free_s)
+        ends_s = begins_s + size / min(egress.rate, ingress.rate)
+        for port in (egress, ingress):
+            port.free_s = ends_s if port.rate < float("inf") else 0.0
+        push(links.timers, control, ends_s, key(ARRIVED, subject))
     _look_ahead(links)
 
 
 @compiled
-def happens(self: None, links: Links, request: int, now: float) -> bool:
+def takes(self: None, links: Links, source: int, target: int, size: float, now: float) -> float:
+    """Seconds that it would take, if nobody else used a port that is shared fairly."""
+    egress, ingress = links.ports[source], links.ports[(len(links.ports) >> 1) + target]
+    begins_s = now + egress.latency_s
+    if egress.sharing == FIFO:
+        begins_s = max(begins_s, egress.free_s, ingress.free_s)
+    return begins_s - now + size / min(egress.rate, ingress.rate)
+
+
+@compiled
+def happens(self: None, links: Links, subject: int, now: float) -> bool:
     """The event of a transfer is in hand: whether all of it is there, or its bytes only begin to move."""
-    control = links.control
+    control, fair = links.control, links.ports[links.transfers[subject].egress].sharing == FAIR
     timed = control.events > 0 and links.timers.keys[0] == control.key
     if timed:
         pop(links.timers, control)
-    arrived = not (timed and control.sharing == FAIR)
+    arrived = not (timed and fair)
     if not arrived:
-        _begin(links, request, now)
-    elif control.sharing == FAIR:
-        _end(links, request, now)
+        _begin(links, subject, now)
+    elif fair:
+        _end(links, subject, now)
     _look_ahead(links)
     return arrived
 
@@ -149,27 +166,27 @@ def _look_ahead(links: Links) -> None:
     if control.events > 0:
         control.time, control.key = timers.times[0], timers.keys[0]
     for row in range(control.moving):
-        request = links.moving[row]
-        time, a_key = links.transfers[request].ends_s, key(ARRIVED, request)
+        subject = links.moving[row]
+        time, a_key = links.transfers[subject].ends_s, key(ARRIVED, subject)
         if time < control.time or (time == control.time and a_key < control.key):
             control.time, control.key = time, a_key
 
 
 # ---------------------------------------------------------------- FAIR
 @compiled
-def _begin(links: Links, request: int, now: float) -> None:
+def _begin(links: Links, subject: int, now: float) -> None:
     control = links.control
     _advance(links, now)
-    links.moving[control.moving] = request
+    links.moving[control.moving] = subject
     control.moving += 1
     _share_out(links, now)
 
 
 @compiled
-def _end(links: Links, request: int, now: float) -> None:
+def _end(links: Links, subject: int, now: float) -> None:
     control, row = links.control, 0
     _advance(links, now)
-    while links.moving[row] != request:
+    while links.moving[row] != subject:
         row += 1
     control.moving -= 1
     for other in range(row, control.moving):
@@ -191,36 +208,35 @@ def _advance(links: Links, now: float) -> None:
 def _share_out(links: Links, now: float) -> None:
     """Max-min fair rates: again and again, the port that has least for each of its transfers that have no rate yet
     gives them that."""
-    control, transfers, gpus = links.control, links.transfers, len(links.room) >> 1
-    for port in range(2 * gpus):
-        links.room[port], links.users[port] = control.rate, 0
+    control, transfers, ports = links.control, links.transfers, links.ports
+    for port in range(len(ports)):
+        ports[port].room, ports[port].users = ports[port].rate, 0
     for row in range(control.moving):
         one = transfers[links.moving[row]]
         one.rate = -1.0
-        links.users[one.source] += 1
-        links.users[gpus + one.target] += 1
+        ports[one.egress].users += 1
+        ports[one.ingress].users += 1
     left = control.moving
     while left > 0:
-        port = _narrowest(links)
-        share = links.room[port] / links.users[port]
+        port = _narrowest(ports)
+        share = ports[port].room / ports[port].users
         for row in range(control.moving):
             one = transfers[links.moving[row]]
-            egress, ingress = one.source, gpus + one.target
-            if one.rate < 0 and port in (egress, ingress):
+            if one.rate < 0 and port in (one.egress, one.ingress):
                 one.rate, one.ends_s = share, now + one.left / share
-                for used in (egress, ingress):
-                    links.room[used] -= share
-                    links.users[used] -= 1
+                for used in (one.egress, one.ingress):
+                    ports[used].room -= share
+                    ports[used].users -= 1
                 left -= 1
 
 
 @compiled
-def _narrowest(links: Links) -> int:
+def _narrowest(ports: Any) -> int:
     """The port that has least for each; of equal ones the first."""
     found, least = -1, 0.0
-    for port in range(len(links.room)):
-        if links.users[port] > 0:
-            share = links.room[port] / links.users[port]
+    for port in range(len(ports)):
+        if ports[port].users > 0:
+            share = ports[port].room / ports[port].users
             if found < 0 or share < least:
                 found, least = port, share
     return found

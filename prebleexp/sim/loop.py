@@ -26,7 +26,7 @@ from prebleexp.sim.events import (
     push,
     subject_of,
 )
-from prebleexp.sim.patience import expire, leave
+from prebleexp.sim.patience import GONE, expire, leave
 from prebleexp.sim.plug import call_float, call_int, call_none
 from prebleexp.sim.pulling import arrived
 from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
@@ -129,7 +129,7 @@ def _finish(world: World) -> int:
         control.clock = world.rules.end_s
     for request in range(len(world.jobs)):
         g = world.seen.requests[request].gpu
-        if g != NONE:
+        if g != NONE and world.jobs[request].state != GONE:  # whoever gave up had no token, and its GPU may be another
             engine = world.engines[g]
             call_none(engine.settle, engine.own, world, request, now)
     return DONE

@@ -10,6 +10,7 @@ import numpy as np
 
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.tiers import HOST, SHARED
 from prebleexp.sim.types import Outcome, State
 
 KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Outcome).items() if hint is not float}
@@ -43,7 +44,14 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     if len(world.pools.roles):
         return Ended(*_joined(world), *rest, _of_legs(world))
-    return Ended(world.seen.requests, world.jobs, *rest, known)
+    return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world)})
+
+
+def _from_tiers(world: World) -> dict[str, Any]:
+    """Columns of what was loaded."""
+    tiers = ((HOST, "host"), (SHARED, "shared")) if len(world.tiers.tiers) else ()
+    made = {f"{name}_tokens": world.tiers.tokens[tier] for tier, name in tiers}
+    return made | {f"gpu_{name}_tokens": world.tiers.totals[tier] for tier, name in tiers}
 
 
 def outcome(left: Ended) -> Outcome:
@@ -62,6 +70,8 @@ def outcome(left: Ended) -> Outcome:
         "retries": np.zeros(len(jobs)),
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
+        **dict.fromkeys(("host_tokens", "shared_tokens"), np.zeros(len(jobs))),
+        **dict.fromkeys(("gpu_host_tokens", "gpu_shared_tokens"), np.zeros(len(totals))),
         **known,
     }
     for name in KINDS.keys() - made.keys():

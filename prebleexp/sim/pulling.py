@@ -9,6 +9,7 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import leg_of
 from prebleexp.sim.records import World
+from prebleexp.sim.tiers import gpu_of
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
 
@@ -28,15 +29,29 @@ def pull(world: World, request: int, tokens: int) -> None:
 @compiled
 def arrived(world: World, request: int) -> None:
     """The event of a transfer: if all of it is there, both GPUs may go on."""
-    control, link, g = world.control, world.links.calls, int(world.seen.requests[request].gpu)
+    control, link = world.control, world.links.calls
     if call_int(link.happens, link.own, request, control.now) == 0:
         return
+    if len(world.tiers.tiers) > 0:
+        _landed(world, request)
+        return
+    g = int(world.seen.requests[request].gpu)
     engine = world.engines[g]
     call_none(engine.arrive, engine.own, world, request, control.now)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
     wake(world, g)
     let_go(world, request)
+
+
+@compiled
+def _landed(world: World, subject: int) -> None:
+    """KV has come from a tier, or is there."""
+    control, g = world.control, gpu_of(world, subject)
+    engine = world.engines[g]
+    call_none(engine.landed, engine.own, world, subject, control.now)
+    if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
+        control.lacking = g
 
 
 @compiled

@@ -312,6 +312,8 @@ class World(NamedTuple):
     """KV that is under way: `prebleexp.sim.links.UnderWay`"""
     gateway: Any
     """`prebleexp.sim.addresses.GATEWAY`: where requests wait for the router, if `rules.gated`"""
+    tiers: Any
+    """KV behind the caches: `prebleexp.sim.tiers.Tiers`"""
     told: Any
     """`ROUTER`: what any router wants to be told is not 0"""
     router: Any

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,23 +13,16 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.sim import addresses, links, loop, outcome, records, router, world
 from prebleexp.sim.changes import NOTHING, Changes
 from prebleexp.sim.compiled import INTERPRETED
+from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug, Signatures, joined
-from prebleexp.sim.pools import (
-    DECODE,
-    PREFILL,
-    Disaggregation,
-    decodes,
-    is_routed_again,
-    refined_of_legs,
-    told_of_legs,
-    with_legs,
-)
+from prebleexp.sim.pools import Disaggregation, decodes, is_routed_again, refined_of_legs, told_of_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
-from prebleexp.sim.types import Longs, Outcome, Setup, Workload
+from prebleexp.sim.tiering import Tiering
+from prebleexp.sim.types import Longs, Outcome, Workload
 from prebleexp.sim.world import EXAMPLE
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
@@ -50,9 +41,16 @@ ENGINE: Signatures = {
 }
 PULLING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
 """what an engine needs besides where KV goes from one GPU to another: it takes a while to compile"""
+TIERING: Signatures = {
+    "fetch": (int64, (WORLD, *_SUBJECT)),
+    "offload": (types.none, (WORLD, *_SUBJECT)),
+    "landed": (types.none, (WORLD, *_SUBJECT)),
+}
+"""… and where KV comes from tiers"""
 LINK: Signatures = {
     "ask": (types.none, (int64, int64, int64, float64, float64)),
     "happens": (int64, (int64, float64)),
+    "takes": (float64, (int64, int64, float64, float64)),
 }
 GATEWAY: Signatures = {
     "arrive": (int64, (WORLD, *_SUBJECT)),
@@ -87,6 +85,7 @@ def simulate(
     faults: Faulty | None = None,
     pools: Disaggregation | None = None,
     gateway: Entrance | None = None,
+    tiers: Tiering | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -97,90 +96,28 @@ def simulate(
     `lengths` says what the policy is told of output lengths, `overhead` what its decisions take, `reports_ms` how often
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
-    happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass
-    before the router. `seed` is that of policies, lengths
+    happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
+    the router; `tiers`, what KV is kept in behind the GPUs' caches. `seed` is that of policies, lengths
     and faults; the workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is
     called at least once a second, and when Python is needed anyway; it may end the run by raising. `on_event` is called
     after every event, which takes a hundred times as long.
 
-    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools, and PrebleexpError
-    if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its name, file and line.
+    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools or tiers, and
+    PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its name,
+    file and line.
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
-    if len(timeline) and not engine.loses:
-        raise InvalidInput(f"engine {type(engine).__name__} has no lose, and GPUs have faults")
-    if pools is not None:
-        _check_pools(workload, engine, len(timeline) > 0)
-    if pools is not None and gateway is not None:
-        raise InvalidInput("requests pass a gateway, and GPUs have roles; only one of the two is modelled at once")
-    changes = (timeline, faults is not None and faults.retries, pools, gateway)
+    changes = (timeline, faults is not None and faults.retries, pools, gateway, tiers)
     given = Given(
         workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
     )
+    check_together(given)
     loop_of_its_own = engine.own_loop()
     if loop_of_its_own is not None:
         return loop_of_its_own(given, on_pause, on_event)
     ended = _Run(given, PAUSE if on_event is None else 1).advance(on_pause, on_event)
     return outcome.outcome(ended)
-
-
-def _check_pools(workload: Workload, engine: Batcher, faults: bool) -> None:
-    if not engine.pulls:
-        raise InvalidInput(f"engine {type(engine).__name__} has no arrive and let_go, and GPUs have roles")
-    engine.check_roles()
-    if faults:
-        raise InvalidInput("GPUs have faults, and GPUs have roles; only one of the two is modelled at once")
-    if np.isfinite(workload.patience_s).any():
-        raise InvalidInput("requests have patience_s, and GPUs have roles; only one of the two is modelled at once")
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a run is given (see `simulate`)."""
-
-    workload: Workload
-    gpus: int
-    policy: Router
-    kinds: tuple[tuple[int, Accelerator], ...]
-    engine: Batcher
-    lengths: Forecast
-    overhead: DecisionCost
-    duration_s: float
-    horizon: str
-    seed: int
-    reports_ms: float
-    check: bool
-    timeline: Any
-    retries: bool
-    pools: Disaggregation | None
-    gateway: Entrance | None
-
-    @property
-    def hardware(self) -> Accelerator:
-        """Of the first GPU."""
-        return self.kinds[0][1]
-
-    @cached_property
-    def rows(self) -> Workload:
-        """What routers are asked about."""
-        return self.workload if self.pools is None else with_legs(self.workload, self.pools.whole)
-
-    def setup(self, kind: int | None = None) -> Setup:
-        """For a kind of GPUs, or for routers, who know the first."""
-        of, rows = self.kinds[kind or 0][1], self.rows
-        if kind is not None and self.pools is not None and self.pools.whole and self.pools.roles[kind] == PREFILL:
-            rows = with_legs(self.workload, False)
-        sizes = (len(rows), of.kv_tokens, of.context_length)
-        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, self.pools is not None)
-
-    def refused(self, kind: int, setup: Setup) -> Any:
-        """(n,) which requests a kind of GPUs could never do its part of."""
-        rows = np.asarray(self.engine.refuses(setup))
-        if self.pools is None:
-            return rows
-        requests, legs = np.split(rows, 2)
-        return requests if self.pools.roles[kind] == DECODE else legs
 
 
 class _Kind:
@@ -189,7 +126,7 @@ class _Kind:
     def __init__(self, given: Given, kind: int) -> None:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
-        functions = ENGINE if given.pools is None else {**ENGINE, **PULLING}
+        functions = {**ENGINE, **(PULLING if given.pools else {}), **(TIERING if given.tiers else {})}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
         self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
@@ -241,21 +178,28 @@ class _Run:
         own_cache = None if None in caches else max(size for size in caches if size is not None)
         plugs = (self.routers[0].record, self.routers[-1].record, engines, costs)
         kv_tokens = [kind.setup.kv_tokens for kind in self.kind_of]
-        split = None
+        split = behind = None
         if given.pools is not None:
             n, counts = len(given.workload), [kind.count for kind in self.kinds]
-            self.links = Plug(None, links, given.pools.links(n, given.gpus), addresses.LINK, LINK)
-            under_way = links.UnderWay(self.links.mine.control, self.links.record)
+            under_way = self._under_way(given.pools.links(n, given.gpus))
             split = (given.workload, given.pools.pools(n, counts), under_way)
+        if given.tiers is not None:
+            block_tokens, blocks = engine.blocks(given.setup(0))
+            under_way = self._under_way(given.tiers.links(given.gpus, blocks))
+            behind = (given.tiers.tiers(given.gpus, block_tokens, blocks), under_way)
         self.entrance, gateway = given.gateway, None
         if self.entrance is not None:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
             self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
             gateway = self.gateway.record
-        happens = (given.timeline, split, gateway)
-        made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *happens)
+        seams = (given.timeline, split, gateway, behind)
+        made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         self.changes = Changes(given.gpus)
+
+    def _under_way(self, made: links.Links) -> links.UnderWay:
+        self.links = Plug(None, links, made, addresses.LINK, LINK)
+        return links.UnderWay(made.control, self.links.record)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
         while True:

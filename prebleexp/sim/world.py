@@ -19,6 +19,8 @@ from prebleexp.sim.links import UnderWay
 from prebleexp.sim.pools import DECODE, Pools, nothing
 from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, View, World
 from prebleexp.sim.rules import Rules
+from prebleexp.sim.tiers import Tiers
+from prebleexp.sim.tiers import nothing as no_tiers
 from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
 
 
@@ -34,15 +36,17 @@ def allocate(
     timeline: Any = NOTHING,
     split: tuple[Workload, Pools, UnderWay] | None = None,
     gateway: Any = None,
+    behind: tuple[Tiers, UnderWay] | None = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
     `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both
     routers, which are one without pools, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
     contexts in the tree, what it may tell of its own at once; `timeline`: what happens to GPUs; `split`: if the setup
     has legs, the requests without them, who does what, and the links between; `gateway`: its record, if there is
-    one."""
+    one; `behind`: tiers, and links to them."""
     workload, gpus = setup.workload, setup.gpus
     requests, pools, links = split or (workload, *nothing(len(workload)))
+    tiers, links = behind or (no_tiers(), links)
     n = len(workload)
     sessions = made_sessions(requests, rules)
     control = records(1, of.CONTROL)[0]
@@ -92,6 +96,7 @@ def allocate(
         pools=pools,
         links=links,
         gateway=records(1, addresses.GATEWAY)[0] if gateway is None else gateway,
+        tiers=tiers,
         told=_either(router, decode_router),
         router=router,
         decode_router=decode_router,

@@ -142,7 +142,8 @@ OF_THE_GENERAL_LOOP = {
     *(f"prebleexp.engines.{name}" for name in ("rooms", "serving")),
 }
 LEAVES = {
-    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "handles", "outcome")),
+    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "given", "handles")),
+    "prebleexp.sim.outcome",
     *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
     *("prebleexp.checks", "prebleexp.engines.base", "prebleexp.engines.batch", "prebleexp.errors", "prebleexp.sim"),
 }

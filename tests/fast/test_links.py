@@ -113,7 +113,8 @@ def test_no_port_is_above_its_rate_nobody_could_have_more_and_all_bytes_arrive(
         rates, ports = np.zeros(len(asked)), [np.zeros(6), np.zeros(6)]
         rows = links.moving[: links.control.moving]
         rates[rows] = links.transfers.rate[rows]
-        sides = [links.transfers.source, links.transfers.target]
+        gpus = len(links.ports) // 2
+        sides = [links.transfers.egress, links.transfers.ingress - gpus]
         for port, side in zip(ports, sides, strict=True):
             np.add.at(port, side[rows], rates[rows])
             assert (port <= 10 * (1 + 1e-9)).all()

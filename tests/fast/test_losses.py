@@ -255,6 +255,8 @@ def test_kept_requests_have_what_was_declared() -> None:
             "prefilled_tokens",
             "prefill_end_s",
             "transferred_tokens",
+            "host_tokens",
+            "shared_tokens",
             "losses",
             "refused_by",
             "retries",

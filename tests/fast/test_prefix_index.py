@@ -81,23 +81,24 @@ def stories(draw: st.DrawFn) -> tuple[Workload, int, list[tuple[int, int, str, f
     prompts = draw(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=n, max_size=n))
     workload = workload_of(prompts, [0.0] * n, [draw(st.integers(1, 40)) for _ in range(n)], 1)
     if draw(st.booleans()):
-        workload = with_answers(workload)
+        workload = with_answers(workload, draw(st.lists(st.integers(-3, 9), min_size=n, max_size=n)))
     gpus = draw(st.sampled_from([1, 3, 70]))
     what = st.sampled_from([*("store", "forget") * 5, "lose"])
     steps = st.tuples(st.integers(0, n - 1), st.integers(0, gpus - 1), what, st.floats(0, 1))
     return workload, gpus, draw(st.lists(steps, max_size=60))
 
 
-def with_answers(workload: Workload) -> Workload:
-    """The same, where what follows upon a whole prompt in another is its answer."""
+def with_answers(workload: Workload, longer_by: list[int]) -> Workload:
+    """The same, where what follows upon a whole prompt in another is its answer, which may have been longer, or cut
+    short."""
     offsets, ids = workload.segment_offsets, workload.segment_ids
     paths = [tuple(ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
     tokens = dict(zip(ids.tolist(), workload.segment_tokens.tolist(), strict=True))
     answers, outputs = [], []
-    for path, output in zip(paths, workload.output_tokens.tolist(), strict=True):
+    for path, output, more in zip(paths, workload.output_tokens.tolist(), longer_by, strict=True):
         longer = [other[len(path)] for other in paths if len(other) > len(path) and other[: len(path)] == path]
         answers.append(longer[0] if longer else -1)
-        outputs.append(tokens[longer[0]] if longer else output)
+        outputs.append(max(1, tokens[longer[0]] + more) if longer else output)
     return replace(workload, answer_segment=np.array(answers), output_tokens=np.array(outputs))
 
 
@@ -129,6 +130,26 @@ def test_it_holds_what_was_stored_and_not_forgotten(
             assert longest == max(expected)
             assert longest == 0 or expected.index(longest) == first
         assert index.value.held.tolist() == [len(held) for held in model.held]
+
+
+def test_an_answer_may_be_longer_than_the_next_turn_has_it() -> None:
+    """The turn begins behind a part of it, and is still found there when all of the answer was stored once more."""
+    workload = workload_of([[0], [0, 1, 2], [3]], [0.0] * 3, [1] * 3, 1)
+    answer = int(workload.segment_tokens[2])
+    workload = replace(workload, answer_segment=workload.segment_ids[[2, -1, -1]] * [1, 0, 0] - [0, 1, 1])
+    index, view = index_of(replace(workload, output_tokens=np.array([answer + 9, 1, 1])), 2)
+    prompts = workload.prompt_tokens.tolist()
+    known = prompts[0] + answer
+    store(index, view, 0, 0, known + 9)
+    insert(index, view, 1, 0)
+    store(index, view, 0, 0, known + 9)
+    insert(index, view, 2, 0)
+    store(index, view, 1, 1, known)
+    into = np.zeros(2, np.int64)
+    for asked, expected in ((0, [prompts[0]] * 2), (1, [prompts[1], known]), (2, [prompts[2], 0])):
+        matches(index, view, asked, into)
+        assert into.tolist() == expected
+    assert index.value.held.tolist() == [prompts[1] + 9 + prompts[2], known]
 
 
 def test_rows_come_back() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from prebleexp.errors import InvalidInput
 from prebleexp.policies.choices import least_outstanding
 from prebleexp.policies.production_stack.arrivals import arrived, fewest
-from prebleexp.policies.production_stack.prefixaware import CHUNK, PrefixAware, any_holder, holds, insert, longest
+from prebleexp.policies.production_stack.prefixaware import CHUNK, PrefixAware, add, any_holder, holds, insert, longest
 from prebleexp.sim.draws import below
 from prebleexp.sim.records import View
 from prebleexp.testing import check_policy
@@ -154,7 +155,8 @@ def test_a_prompt_that_ends_in_a_short_chunk_matches_only_the_same_end() -> None
     prompts = [[(0, 4), (1, 2)], [(0, 4), (2, 2)], [(0, 4), (1, 2), (3, 1)], [(0, 4), (1, 2)]]
     driven = Driven(PrefixAware(characters_per_token=CHUNK / 4), workload_of(prompts), 4)
     first = driven.decide(0, 0.0)
-    driven.mine.trie.holders[:2] = 0b1111
+    for row, gpu in product(range(2), range(4)):
+        add(driven.mine.trie, row, gpu)
     assert set(driven.answers(1, 0.0, 60)) == set(driven.answers(2, 0.0, 60)) == {0, 1, 2, 3}
     assert set(driven.answers(3, 0.0, 60)) == {first}
 

@@ -10,9 +10,11 @@ from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.blocks import cached, hold, remember, take
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose
 from prebleexp.engines.vllm.pulling import reserve
-from prebleexp.engines.vllm.records import PULLED, PULLS, Engines
+from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, Engines
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.plug import call_int
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.tiers import DEFERRED, FETCHING, GO_ON, NO_ROOM
 
 
 @compiled
@@ -34,13 +36,19 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
             if not reserved:
                 break
             continue
-        if not _fits(mine, world, g, request, cap, budget):
+        fetched = _fetched(mine, world, g, request, step.scheduled_s)
+        if fetched == DEFERRED:
+            queue.pop(mine, g)
+            job.heap_left, passed = passed, request
+        if fetched in (DEFERRED, FETCHING):
+            continue
+        if fetched == NO_ROOM or not _fits(mine, world, g, request, cap, budget):
             break
         queue.pop(mine, g)
         gpu.queued -= 1
         step.hits += _start(mine, world, g, request)
         new = at_most(job.known - job.computed, cap, budget)
-        need = blocks_of(mine, job.computed + new) - job.blocks
+        need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
         step.evicted += take(mine, world, g, need)
         job.blocks += need
         remember(mine, world, g, request, int(job.computed + new))
@@ -53,12 +61,22 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
 
 
 @compiled
+def _fetched(mine: Engines, world: World, g: int, request: int, now: float) -> int:
+    """Whether KV of a waiting request comes from tiers first, where there are any."""
+    if not mine.settings.tiered or mine.jobs[request].filling == LOADED:
+        return GO_ON
+    engine = world.engines[g]
+    return call_int(engine.fetch, engine.own, world, request, now)
+
+
+@compiled
 def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: int) -> bool:
     """Whether there are blocks, and without chunks the budget, for a waiting request."""
     gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
-    if mine.jobs[request].filling == PULLED:  # it has its blocks
-        return bool(kept <= gpu.free)
+    if mine.jobs[request].filling >= PULLED:  # it has its blocks
+        whole = mine.jobs[request].filling == LOADED and not settings.enable_chunked_prefill
+        return bool(kept <= gpu.free and (not whole or known - mine.jobs[request].computed <= budget))
     if settings.enable_chunked_prefill and blocks_of(mine, known) + kept <= gpu.free:
         return True  # whatever is cached
     hits, idle = cached(mine, world, g, request)
@@ -73,8 +91,10 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
 def _start(mine: Engines, world: World, g: int, request: int) -> int:
     """The request runs from now on, with what is cached of its context. Returns the tokens of its prompt in that."""
     gpu, job, seen, made = mine.gpus[g], mine.jobs[request], world.seen.requests[request], world.jobs[request]
-    if job.filling == PULLED:
-        job.filling, job.running = 0, 1
+    if job.filling >= PULLED:
+        job.filling, job.running = int(job.filling == LOADED), 1
+        made.state = RUNNING if job.known > seen.prompt_tokens else made.state
+        gpu.generated += job.known - seen.prompt_tokens
         mine.running[g, gpu.running], mine.due[g, gpu.running] = request, 0
         gpu.running += 1
         return 0

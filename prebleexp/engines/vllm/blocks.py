@@ -24,7 +24,7 @@ from prebleexp.sim.records import EVICTED, NONE, STORED, World
 @compiled
 def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]:
     """Of a waiting request's context, blocks that are cached, and those of them that nobody holds. Touches nothing."""
-    runs, most = mine.blocks.runs, _most(mine, request)
+    runs, most = mine.blocks.runs, most_of(mine, request)
     at, idle, segment = 0, 0, 0
     while at < most:
         segment = _segment(mine, world, request, segment, at)
@@ -40,8 +40,18 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
 @compiled
 def hold(mine: Engines, world: World, g: int, request: int) -> None:
     """Let a request hold the blocks that `cached` finds."""
-    job, most = mine.jobs[request], _most(mine, request)
-    at, segment = 0, 0
+    job = mine.jobs[request]
+    job.blocks, job.segment = hold_between(mine, world, g, request, job, 0, most_of(mine, request))
+    job.keyed = job.blocks
+
+
+@compiled
+def hold_between(
+    mine: Engines, world: World, g: int, request: int, holder: Any, low: int, most: int
+) -> tuple[int, int]:
+    """The same of blocks from `low` on, by whatever has `holds`; returns until where they are cached, and the segment
+    in which they end."""
+    at, segment = low, 0
     while at < most:
         segment = _segment(mine, world, request, segment, at)
         run, until = _oldest(mine, g, segment_of(mine, world, request, segment), at, most)
@@ -55,14 +65,32 @@ def hold(mine: Engines, world: World, g: int, request: int) -> None:
             _leave_queue(mine, g, run)
             mine.gpus[g].free -= until - at
         mine.blocks.runs[run].holders += 1
-        _add_hold(mine, job, run, until - at)
+        _add_hold(mine, holder, run, until - at)
         at = until
-    job.blocks = job.keyed = at
-    job.segment = segment
+    return at, segment
 
 
 @compiled
-def _most(mine: Engines, request: int) -> int:
+def found_until(mine: Engines, world: World, g: int, request: int, most: int) -> int:
+    """How many of the first blocks of a request's context are cached, at most `most`."""
+    at, segment = 0, 0
+    while at < most:
+        segment = _segment(mine, world, request, segment, at)
+        run, until = _oldest(mine, g, segment_of(mine, world, request, segment), at, most)
+        if run == NONE:
+            break
+        at = until
+    return at
+
+
+@compiled
+def key_of(mine: Engines, world: World, request: int, block: int) -> int:
+    """What a block of a request's context is known by, beside its number."""
+    return segment_of(mine, world, request, _segment(mine, world, request, 0, block))
+
+
+@compiled
+def most_of(mine: Engines, request: int) -> int:
     """Blocks of a context that may be found: at least its last token is computed again."""
     return (mine.jobs[request].known - 1) // mine.settings.block_size if mine.settings.enable_prefix_caching else 0
 
@@ -117,10 +145,19 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
 @compiled
 def release(mine: Engines, g: int, request: int) -> None:
     """Give back all that a request holds."""
-    gpu, job, holds, runs = mine.gpus[g], mine.jobs[request], mine.blocks.holds, mine.blocks.runs
+    gpu, job = mine.gpus[g], mine.jobs[request]
     gpu.unkeyed += job.blocks - job.keyed
     gpu.free += job.blocks - job.keyed
-    one = int(job.holds)
+    give_back(mine, g, job)
+    job.answer = NONE
+    job.blocks = job.keyed = job.segment = 0
+
+
+@compiled
+def give_back(mine: Engines, g: int, holder: Any) -> None:
+    """The cached blocks of it."""
+    gpu, holds, runs = mine.gpus[g], mine.blocks.holds, mine.blocks.runs
+    one = int(holder.holds)
     while one != NONE:
         left, run, before = int(holds[one].blocks), int(holds[one].run), int(holds[one].before)
         while left > 0:
@@ -133,9 +170,7 @@ def release(mine: Engines, g: int, request: int) -> None:
             run = int(record.above)
         _free_hold(mine, one)
         one = before
-    job.holds = NONE
-    job.answer = NONE
-    job.blocks = job.keyed = job.segment = 0
+    holder.holds = NONE
 
 
 @compiled
@@ -286,7 +321,7 @@ def _leave_queue(mine: Engines, g: int, run: int) -> None:
 
 # ---------------------------------------------------------------- what requests hold
 @compiled
-def _add_hold(mine: Engines, job: Any, run: int, blocks: int) -> None:
+def _add_hold(mine: Engines, holder: Any, run: int, blocks: int) -> None:
     control, holds = mine.blocks.control, mine.blocks.holds
     one = int(control.free_hold)
     if one != NONE:
@@ -294,8 +329,8 @@ def _add_hold(mine: Engines, job: Any, run: int, blocks: int) -> None:
     else:
         one = int(control.holds)
         control.holds += 1
-    holds[one].run, holds[one].blocks, holds[one].before = run, blocks, job.holds
-    job.holds = one
+    holds[one].run, holds[one].blocks, holds[one].before = run, blocks, holder.holds
+    holder.holds = one
 
 
 @compiled

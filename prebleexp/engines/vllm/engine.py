@@ -39,6 +39,7 @@ class VLLM(Engine):
     project: ClassVar[str] = "vllm"
     loses: ClassVar[bool] = True
     pulls: ClassVar[bool] = True
+    fetches: ClassVar[bool] = True
 
     max_num_batched_tokens: int | None = None
     """tokens that a step computes at most, prompts and decoding alike"""
@@ -98,6 +99,12 @@ class VLLM(Engine):
     def host_step_s(self) -> float:
         return 0.0 if self.async_scheduling else float(self.host_s)
 
+    def check_tiers(self) -> None:
+        valid = "fcfs where cluster has tiers: requests that hold blocks could wait for ever behind others without"
+        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+        valid = "true where cluster has tiers: blocks are known by their prefixes there, too"
+        require(self.enable_prefix_caching, "engine.enable_prefix_caching", self.enable_prefix_caching, valid)
+
     def check_roles(self) -> None:
         valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
@@ -125,6 +132,7 @@ class VLLM(Engine):
             async_scheduling=self.async_scheduling,
             host_s=self.host_step_s,
             most_pulled=self._most_pulled(setup),
+            tiered=setup.tiers,
             segment_ids=max(setup.segment_ids, answers + 1),
         )
         return rooms.engines(setup, settings, last_tokens(setup))
@@ -143,12 +151,16 @@ class VLLM(Engine):
         from prebleexp.engines.vllm.stepping import AT_ONCE
 
         tokens, seqs = self.limits(setup)
-        evicted = setup.kv_tokens // self.block_size if setup.legs else 0  # for KV that is to come
+        evicted = setup.kv_tokens // self.block_size if setup.legs or setup.tiers else 0  # for KV that is to come
         return AT_ONCE * 2 * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
 
     def _most_pulled(self, setup: Setup) -> int:
-        """Blocks of the longest prompt, if it may come over a link."""
-        return int(setup.workload.prompt_tokens.max(initial=0)) // self.block_size + 1 if setup.legs else 0
+        """Blocks of the longest context, if it may come over a link."""
+        longest = last_tokens(setup) if setup.tiers else setup.workload.prompt_tokens
+        return int(longest.max(initial=0)) // self.block_size + 1 if setup.legs or setup.tiers else 0
+
+    def blocks(self, setup: Setup) -> tuple[int, Longs]:
+        return self.block_size, last_tokens(setup) // self.block_size
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
         held, tokens = (setup.kv_tokens // self.block_size - 1) * self.block_size, last_tokens(setup)

@@ -30,7 +30,8 @@ def reserve(mine: Engines, world: World, g: int, request: int) -> tuple[bool, in
     hits, idle = cached(mine, world, g, request)
     need = blocks_of(mine, int(job.known)) - hits
     kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
-    if need + idle + kept + _promised(mine, g) > gpu.free:
+    again = promised(mine, g) if gpu.put_back != 0 else 0  # nobody was ever preempted, and computes again
+    if need + idle + kept + again > gpu.free:
         return False, 0
     queue.pop(mine, g)
     gpu.queued -= 1
@@ -46,16 +47,14 @@ def reserve(mine: Engines, world: World, g: int, request: int) -> tuple[bool, in
 
 
 @compiled
-def _promised(mine: Engines, g: int) -> int:
-    """Blocks that running requests need for prompts that they compute again."""
-    gpu, promised = mine.gpus[g], 0
-    if gpu.put_back == 0:  # nobody was ever preempted
-        return 0
-    for row in range(gpu.running):
+def promised(mine: Engines, g: int) -> int:
+    """Blocks that running requests need for what they have not computed of their contexts."""
+    blocks = 0
+    for row in range(mine.gpus[g].running):
         job = mine.jobs[mine.running[g, row]]
         if job.filling != 0:
-            promised += max(0, blocks_of(mine, int(job.known)) - job.blocks)
-    return promised
+            blocks += max(0, blocks_of(mine, int(job.known)) - job.blocks)
+    return blocks
 
 
 @compiled

@@ -57,7 +57,7 @@ JOB = np.dtype(
         ("answer", np.int32),  # the run of its answer alone that it has begun; -1: none; `ANONYMOUS`: nor need it
         ("segment", np.int32),  # of its context, the one in which its next block to be cached ends, or one before it
         ("running", np.int8),
-        ("filling", np.int8),  # whether it has tokens to compute before its next one; in the queue `PULLS`, `PULLED`
+        ("filling", np.int8),  # whether it has tokens to compute before its next one; in the queue `PULLS` … `LOADED`
         ("finished", np.int8),
         (
             "expected",
@@ -132,8 +132,9 @@ CHOSEN = np.dtype(
 STORE = np.dtype([(name, np.int64) for name in ("free_run", "runs", "free_hold", "holds", "keys")], align=True)
 """First of the free ones, and how many were ever used; keys that have runs."""
 
-PULLS, PULLED = 2, 3
-"""of a prompt that was computed elsewhere: its KV is to be read from there; it has blocks for that, or has been read"""
+PULLS, PULLED, LOADED = 2, 3, 4
+"""of a prompt that was computed elsewhere: its KV is to be read from there; it has blocks for that, or has been read;
+of one that tiers have KV of: it has blocks, and that is loaded, or has been"""
 
 STEPS = 4
 """steps of a GPU that are remembered: at most three are scheduled at once, and the last two are not over"""
@@ -173,6 +174,8 @@ class Settings(NamedTuple):
     host_s: float
     most_pulled: int
     """blocks of KV that may come over a link at once"""
+    tiered: bool
+    """whether tiers stand behind the caches"""
     segment_ids: int
     """more than any segment has: names of answers that nobody continues begin there"""
 

@@ -25,6 +25,7 @@ from prebleexp.engines.vllm.records import (
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
+from prebleexp.sim.tiers import TIERS
 from prebleexp.sim.types import Setup, records
 
 
@@ -84,7 +85,9 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray) -> Blocks:
     runs = setup.gpus * (settings.blocks + settings.max_num_seqs)  # a step caches blocks before it takes all of them
     of_contexts = -(-tokens.astype(np.int64) // settings.block_size)
     at_once = setup.gpus * settings.max_num_seqs * int(of_contexts.max(initial=1))
-    holds = int(of_contexts.sum()) if setup.legs else min(int(of_contexts.sum()), at_once)  # those held run no more
+    whole = setup.legs or setup.tiers  # there are holds of requests that do not run
+    holds = int(of_contexts.sum()) if whole else min(int(of_contexts.sum()), at_once)
+    holds += TIERS * setup.gpus * settings.blocks if setup.tiers else 0  # what is stored
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
     keys = 4 * a_step + len(tokens)
     return Blocks(control, _unset(runs, RUN), _unset(holds, HOLD), *slots(keys))

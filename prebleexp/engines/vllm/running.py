@@ -23,7 +23,7 @@ def plan(mine: Engines, g: int, cap: int) -> int:
     gpu, running, due = mine.gpus[g], mine.running[g], mine.due[g]
     budget, free = mine.settings.max_num_batched_tokens - gpu.steady, gpu.free - crossing(mine, g)
     clock, found = gpu.scheduled, 0
-    if budget < 0:
+    if budget < 0 or mine.settings.tiered:  # which blocks are full is looked at after every step
         return -1
     row = -1
     while True:

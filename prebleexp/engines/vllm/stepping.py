@@ -13,7 +13,11 @@ from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import PULLS, STEPS, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of
+from prebleexp.engines.vllm.tiering import fetch as fetch
+from prebleexp.engines.vllm.tiering import landed as landed
+from prebleexp.engines.vllm.tiering import offload as offload
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
 
@@ -37,12 +41,14 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """Seconds that the step takes; negative: there is nothing to do."""
     gpu, ahead, waits = mine.gpus[g], 2 if mine.settings.async_scheduling else 1, False
+    if mine.settings.tiered:
+        call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
     while True:
         while not waits and gpu.scheduled - gpu.begun < ahead and busy(gpu):
             schedule(mine, world, g, now)
             waits = _waits_for_others(mine, g)
         if gpu.scheduled == gpu.begun:
-            if gpu.held + gpu.reserved > 0:  # it may have preempted, or reserved
+            if gpu.held + gpu.reserved > 0 or mine.settings.tiered:  # it may have preempted, or reserved
                 publish(mine, world, g)
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]
@@ -59,8 +65,8 @@ def _waits_for_others(mine: Engines, g: int) -> bool:
     """Whether the step just scheduled is empty, and the next will be, until KV has come or has been read: vLLM would
     go on with empty ones."""
     gpu = mine.gpus[g]
-    step = mine.steps[g, (gpu.scheduled - 1) % STEPS]
-    return bool(gpu.held + gpu.reserved > 0 and gpu.running == 0 and step.counts == 0)
+    step, under_way = mine.steps[g, (gpu.scheduled - 1) % STEPS], gpu.held + gpu.reserved > 0 or mine.settings.tiered
+    return bool(under_way and gpu.running == 0 and step.counts == 0)
 
 
 @compiled

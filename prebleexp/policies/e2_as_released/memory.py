@@ -25,9 +25,9 @@ ROW = prefix_records.dtype(
         ("accessed", np.int64),  # when it was last touched: a counter, only its order matters
         ("expected_output", np.float64),  # of the request whose prompt ends here; NaN: not known
         *prefix_records.LINK,
-        ("first_sample", np.int32),  # turns whose first token's delay was noted here
+        ("first_sample", np.int32),  # turns whose first token's delay was noted here, if there are any
         ("last_sample", np.int32),
-        ("first_late", np.int32),  # of these, the first of the second half of the window, as far as was looked
+        ("first_late", np.int32),  # of these, the first of the window's second half, if any as far as was looked
         ("early", np.int32),  # samples before it, …
         ("late", np.int32),  # … from it on, …
         ("early_s", np.float64),  # … and their sums, but for rounding

@@ -28,7 +28,7 @@ def inherit(tree: Tree, lower: int) -> None:
     upper, link = int(tree.rows[lower].parent), lower
     while link != NONE:
         old = tree.rows[link]
-        if old.serves and old.first_sample != NONE:
+        if old.serves and old.early + old.late > 0:
             new = tree.rows[find_link(tree, upper, int(old.gpu))]
             new.first_sample, new.last_sample, new.first_late = old.first_sample, old.last_sample, old.first_late
             new.early, new.late, new.early_s, new.late_s = old.early, old.late, old.early_s, old.late_s
@@ -74,7 +74,6 @@ def record(mine: Memory, view: View, node: int, leaf: int, request: int, now: fl
 @compiled
 def _clear(link: Any) -> None:
     """Forget all delays."""
-    link.first_sample = link.last_sample = link.first_late = NONE
     link.early = link.late = 0
     link.early_s = link.late_s = 0.0
 
@@ -85,12 +84,12 @@ def sample(mine: Memory, node: int, gpu: int, turn: int, ttft_s: float, now: flo
     routed, link = mine.routed, mine.tree.rows[find_link(mine.tree, node, gpu)]
     row = routed[turn]
     row.sample_time, row.sample_s, row.next_sample = now, ttft_s, NONE
-    if link.first_sample == NONE:
+    if link.early + link.late == 0:
         link.first_sample = turn
     else:
         routed[link.last_sample].next_sample = turn
     link.last_sample = turn
-    if link.first_late == NONE:
+    if link.late == 0:
         link.first_late = turn
     link.late += 1
     link.late_s += ttft_s
@@ -105,7 +104,7 @@ def sample(mine: Memory, node: int, gpu: int, turn: int, ttft_s: float, now: flo
 @compiled
 def _look(routed: Any, link: Any, now: float) -> None:
     """Count as early what is no longer late."""
-    while link.first_late != NONE and routed[link.first_late].sample_time < now - WINDOW_S / 2:
+    while link.late > 0 and routed[link.first_late].sample_time < now - WINDOW_S / 2:
         row = routed[link.first_late]
         link.late -= 1
         link.late_s -= row.sample_s

@@ -32,8 +32,12 @@ class Trie(NamedTuple):
     ids: int
     """segment ids"""
     holders: Any
-    """(2 · ids, words) GPUs, 64 a word: in row i those that were sent a prompt through segment i, and in row ids + i
-    one that ends with it"""
+    """(2 · ids,) who was sent a prompt through segment i, and at ids + i one that ends with it. 0: nobody; −g: GPU
+    g − 1 alone, as is so of nearly all; else all in that row of `several`"""
+    several: Any
+    """(rows, words) GPUs, 64 a word"""
+    used: Any
+    """(1,) rows of `several` in use, the first of which is of nobody"""
     asked: Any
     """(words,) the candidates of the decision in hand"""
 
@@ -76,14 +80,20 @@ class PrefixAware(Policy):
     def start(self, setup: Setup) -> Remembered:
         chunk, ids = max(1, round(CHUNK / self.characters_per_token)), setup.segment_ids
         words = -(-setup.gpus // 64)
-        trie = Trie(chunk, ids, np.zeros((2 * ids, words), np.int64), np.zeros(words, np.int64))
+        several, used = np.zeros((setup.gpus + 1, words), np.int64), np.ones(1, np.int64)
+        trie = Trie(chunk, ids, np.zeros(2 * ids, np.int32), several, used, np.zeros(words, np.int64))
         return Remembered(trie, arrivals.arrivals(setup, self.request_stats_window), generator(setup.seed))
 
     def lacks_room(self, mine: Any, view: View, request: int) -> int:
-        return arrivals.lacks_room(mine.arrivals)
+        return int(arrivals.lacks_room(mine.arrivals) != 0 or _free(mine.trie) < _rows(view, request))
 
     def with_more_room(self, mine: Any, view: View, request: int) -> Remembered:
         value: Remembered = getattr(mine, "value", mine)
+        if _free(value.trie) < _rows(view, request):
+            old = value.trie.several
+            more = np.zeros((2 * len(old) + _rows(view, request), old.shape[1]), np.int64)
+            more[: len(old)] = old
+            return value._replace(trie=value.trie._replace(several=more))
         return value._replace(arrivals=arrivals.with_more_room(value.arrivals))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
@@ -129,7 +139,41 @@ def longest(trie: Trie, view: View, request: int) -> tuple[int, int]:
 
 @compiled
 def holds(trie: Trie, row: int, gpu: int) -> bool:
-    return (trie.holders[row, gpu >> 6] >> (gpu & 63)) & 1 == 1
+    who = trie.holders[row]
+    if who <= 0:
+        return who == -1 - gpu
+    return (trie.several[who, gpu >> 6] >> (gpu & 63)) & 1 == 1
+
+
+@compiled
+def add(trie: Trie, row: int, gpu: int) -> None:
+    """The GPU is one of those in the row."""
+    who = int(trie.holders[row])
+    if who == 0:
+        trie.holders[row] = -1 - gpu
+    elif not holds(trie, row, gpu):
+        if who < 0:
+            trie.holders[row] = trie.used[0]
+            trie.used[0] += 1
+            _set(trie, row, -1 - who)
+        _set(trie, row, gpu)
+
+
+@compiled
+def _set(trie: Trie, row: int, gpu: int) -> None:
+    trie.several[trie.holders[row], gpu >> 6] |= np.int64(1) << np.int64(gpu & 63)
+
+
+@compiled
+def _free(trie: Trie) -> int:
+    """Rows for segments that several were sent."""
+    return len(trie.several) - int(trie.used[0])
+
+
+@compiled
+def _rows(view: View, request: int) -> int:
+    """Of these, how many routing the request takes at most."""
+    return int(view.requests[request].segments) + 1
 
 
 @compiled
@@ -152,19 +196,21 @@ def any_holder(trie: Trie, row: int, draws: Any, view: View) -> int:
 def insert(trie: Trie, view: View, request: int, gpu: int) -> None:
     """The prompt is sent to the GPU."""
     prompt, ids = view.requests[request], view.prompts.ids
-    word, bit = gpu >> 6, np.int64(1) << np.int64(gpu & 63)
     at = int(prompt.first_segment + prompt.segments) - 1
-    trie.holders[trie.ids + ids[at], word] |= bit
+    add(trie, trie.ids + ids[at], gpu)
     while at >= prompt.first_segment and not holds(trie, ids[at], gpu):  # those before are held, if one is
         view.work[SEGMENTS] += 1
-        trie.holders[ids[at], word] |= bit
+        add(trie, ids[at], gpu)
         at -= 1
 
 
 @compiled
 def _any(trie: Trie, row: int) -> bool:
     """Whether a candidate is in the row."""
+    who = int(trie.holders[row])
+    if who <= 0:
+        return who < 0 and (trie.asked[(-1 - who) >> 6] >> ((-1 - who) & 63)) & 1 == 1
     for word in range(len(trie.asked)):  # noqa: SIM110
-        if trie.holders[row, word] & trie.asked[word] != 0:
+        if trie.several[who, word] & trie.asked[word] != 0:
             return True
     return False

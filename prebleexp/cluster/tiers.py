@@ -1,0 +1,97 @@
+"""What KV is kept in behind the GPUs' own caches (spec: clusters.md, section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prebleexp.checks import is_integer, is_number, one_of, positive, require
+from prebleexp.cluster.link import SHARING
+from prebleexp.sources import Part
+
+CHOICES = ("always", "threshold", "cheaper")
+"""in the order of `prebleexp.sim.tiers`"""
+
+
+@dataclass(frozen=True)
+class Tier(Part):
+    """Memory that keeps copies of full blocks of KV, each as soon as it has been computed; full, it drops those that
+    were used longest ago. What a waiting request lacks in its GPU's cache, and finds here without a gap, is loaded
+    before it is admitted.
+
+    Raises InvalidInput for other values.
+    """
+
+    gb: float = 0.0
+    """of memory for KV, in 10^9 bytes; 0: there is none"""
+    load_gb_s: float = 50.0
+    """to each GPU"""
+    store_gb_s: float = 50.0
+    """from each GPU"""
+    latency_us: float = 10.0
+    """of each load and of each store, before its bytes move"""
+    choose: str = "always"
+    """always: whatever is there is loaded; threshold: where that is least_tokens or more; cheaper: where to wait for
+    the link, and to load, takes less than to compute it, by the cost model, alone and in one step"""
+    least_tokens: int = 256
+    """with choose=threshold"""
+
+    def __post_init__(self) -> None:
+        for name, unit in (("gb", "GB"), ("latency_us", "microseconds")):
+            value = getattr(self, name)
+            require(is_number(value) and value >= 0, self._called(name), value, f"a number of {unit} >= 0")
+        for name in ("load_gb_s", "store_gb_s"):
+            positive(self._called(name), getattr(self, name), "a number of GB/s > 0")
+        one_of(self._called("choose"), self.choose, CHOICES)
+        valid = is_integer(self.least_tokens, 0)
+        require(valid, self._called("least_tokens"), self.least_tokens, "an integer >= 0")
+
+    def _called(self, name: str) -> str:
+        return f"cluster.{NAMES[type(self).__name__]}.{name}"
+
+    def simulated(self) -> Any:
+        """A `prebleexp.sim.tiering.Tier`; None if there is no memory."""
+        if self.gb == 0:
+            return None
+        from prebleexp.sim import tiering  # numba: nothing that is cached needs it
+
+        rates = (self.load_gb_s * 1e9, self.store_gb_s * 1e9, self.latency_us / 1e6)
+        return tiering.Tier(self.gb * 1e9, *rates, CHOICES.index(self.choose), self.least_tokens, **self._links())
+
+    def _links(self) -> dict[str, Any]:
+        """What more is said of its links; as it is, each GPU has its own, in order of request in each direction."""
+        return {}
+
+
+@dataclass(frozen=True)
+class HostTier(Tier):
+    """The host memory of each GPU, or of each group of GPUs that serves one copy of the model: what it computes itself
+    is kept there. The default rates are those of PCIe 5 x16, assumed and not measured."""
+
+
+@dataclass(frozen=True)
+class SharedTier(Tier):
+    """One store for the cluster: what any GPU computes, all find there. The default rates are those of one 400 Gb/s
+    adapter a GPU, as of `cluster.link`."""
+
+    load_gb_s: float = 36.0
+    store_gb_s: float = 36.0
+    latency_us: float = 20.0
+    total_gb_s: float | None = None
+    """that all loads take together at most, and all stores; null: as much as the GPUs can, as where the store is the
+    memory of all their hosts"""
+    sharing: str = "fair"
+    """fair, fifo or infinite, as of `cluster.link`"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.total_gb_s is not None:
+            positive(self._called("total_gb_s"), self.total_gb_s, "null or a number of GB/s > 0")
+        one_of(self._called("sharing"), self.sharing, SHARING)
+
+    def _links(self) -> dict[str, Any]:
+        total = {} if self.total_gb_s is None else {"total_rate": self.total_gb_s * 1e9}
+        return {"sharing": SHARING.index(self.sharing), **total}
+
+
+NAMES = {"Tier": "tier", "HostTier": "host", "SharedTier": "shared"}

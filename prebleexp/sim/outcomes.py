@@ -1,0 +1,92 @@
+"""What comes out of a run: equal-length arrays, one element a request, or a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.sim.arrays import Floats, Ints, Longs
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of every request (arrays of shape (n,)) and of every GPU (`gpu_…`, of shape (gpus,)).
+
+    A column is declared here and nowhere else: kept requests and docs/tables.md are made from these lines.
+    """
+
+    gpu: Ints
+    """where it was sent; -1: nowhere, since it was refused or the run ended first"""
+    decode_gpu: Ints
+    """where its output was generated: the same, unless prompts and outputs have GPUs of their own"""
+    state: npt.NDArray[np.int8]
+    """a `State`"""
+    due_s: Floats
+    """when it was due, in seconds from the start of the run (see `Workload`); NaN if the run ended first"""
+    told_output: Floats
+    """output tokens that the policy was told to expect; NaN if it does not read that, or there was no decision"""
+    overhead_s: Floats
+    """what its routing decision took; NaN if that is not counted, or if there was none"""
+    router_wait_s: Floats
+    """from when it was due until the router took it up; NaN likewise"""
+    ttft_s: Floats
+    """first token − due; NaN if there was none"""
+    latency_s: Floats
+    """last token − due; for unfinished requests as of their last report; NaN if there was none"""
+    finish_s: Floats
+    """when the last token came, in seconds from the start of the run; NaN if unfinished"""
+    output_seen: Ints
+    """output tokens as of the last report"""
+    hit_tokens: Ints
+    """prompt tokens found in the GPU's prefix cache at its last admission, or its first if the real engine says so"""
+    prefilled_tokens: Ints
+    """prompt tokens computed then; 0 if it was never admitted"""
+    prefill_end_s: Floats
+    """end of its prompt's computation − due: where one GPU does all, its first token; NaN if there was none"""
+    transferred_tokens: Ints
+    """of its prompt, read over a link by the GPU where its output was generated, in whole blocks"""
+    host_tokens: Ints
+    """prompt tokens loaded from the host memory of its GPU, at the admission of which `hit_tokens` is"""
+    shared_tokens: Ints
+    """prompt tokens loaded from the cluster's shared store, likewise"""
+    losses: Ints
+    """how often it was lost with its GPU; it is routed again as often, unless it ended so"""
+    refused_by: Ints
+    """what of the gateway refused it: 1 its limit, 2 its full queue, 3 the token bucket, 4 saturation, 5 a predicted
+    time to first token; 0: nothing of it"""
+    retries: Ints
+    """attempts after its first that the gateway allowed it"""
+    gpu_hit_tokens: Longs
+    """prompt tokens found in the prefix cache, over all prefills"""
+    gpu_host_tokens: Longs
+    """prompt tokens loaded from its host memory, over all prefills"""
+    gpu_shared_tokens: Longs
+    """prompt tokens loaded from the cluster's shared store, over all prefills"""
+    gpu_prefilled_tokens: Longs
+    """prompt tokens computed, over all prefills"""
+    gpu_forwarded_tokens: Longs
+    """tokens computed: prefills and decode"""
+    gpu_recomputed_tokens: Longs
+    """prompt tokens of requests sent back to the queue for want of memory"""
+    gpu_requests: Longs
+    """requests routed to it"""
+    gpu_evicted_tokens: Longs
+    gpu_retracted: Longs
+    """how often a request was sent back to the queue for want of memory"""
+    gpu_peak_kv_tokens: Longs
+    """most KV in use at any time"""
+    gpu_lost_s: Floats
+    """when it first went down, in seconds from the start of the run; NaN: never"""
+    gpu_down_s: Floats
+    """seconds, until the run ended, in which it was down"""
+    end_s: float
+    """when the run ended, in seconds from its start"""
+
+    def __len__(self) -> int:
+        return len(self.gpu)
+
+
+OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_")))
+"""the columns of an outcome with an element a request"""

@@ -1,0 +1,103 @@
+"""What a run with tiers of KV is given: their sizes, their links, and when KV is loaded from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from prebleexp.sim import links
+from prebleexp.sim.children import slots
+from prebleexp.sim.records import NONE
+from prebleexp.sim.tiers import ALWAYS, COPY, FETCH, HOST, PLACE, STOCK, STORE, TIER, TIERS, Tiers
+from prebleexp.sim.types import records
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One tier, as a run is given it."""
+
+    bytes: float
+    """of each place"""
+    load_rate: float
+    """bytes a second to each GPU"""
+    store_rate: float
+    """… and from each"""
+    latency_s: float
+    choose: int = ALWAYS
+    least_tokens: int = 0
+    sharing: int = links.FIFO
+    """of its links (see `prebleexp.sim.links`)"""
+    total_rate: float = float("inf")
+    """bytes a second of all loads together, and of all stores"""
+
+
+@dataclass(frozen=True)
+class Tiering:
+    """What a run with tiers is given."""
+
+    kv_bytes: float
+    """of a token"""
+    host: Tier | None = None
+    """of each GPU"""
+    shared: Tier | None = None
+    """of all"""
+
+    def both(self) -> list[Tier]:
+        return [one or NO_TIER for one in (self.host, self.shared)]
+
+    def tiers(self, gpus: int, block_tokens: int, context_blocks: Any) -> Tiers:
+        """Empty ones. `context_blocks`: (n,) full blocks that each request has at most."""
+        n, block_bytes = len(context_blocks), self.kv_bytes * block_tokens
+        all_blocks = int(context_blocks.sum())
+        control, tiers = records(1, STOCK), records(TIERS, TIER)
+        control.free_copy = control.free_store = NONE
+        control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
+        copies = 0
+        for kind, one in enumerate(self.both()):
+            tiers[kind].blocks = min(int(one.bytes // block_bytes), 2**40)
+            tiers[kind].rule, tiers[kind].least_tokens = one.choose, one.least_tokens
+            tiers[kind].first = kind * _places(gpus)
+            copies += min(int(tiers[kind].blocks) * (gpus if kind == HOST else 1), all_blocks)
+        places, fetches = records(gpus + 1, PLACE), records(n, FETCH)
+        places.oldest = places.newest = fetches.next = NONE
+        slot_keys, slot_nodes = slots(max(1, copies))
+        return Tiers(
+            control=control,
+            tiers=tiers,
+            places=places,
+            copies=np.empty(copies, COPY).view(np.recarray),
+            slot_keys=slot_keys,
+            slot_nodes=slot_nodes,
+            stores=np.empty(self._most_stores(all_blocks), STORE).view(np.recarray),
+            fetches=fetches,
+            loading=np.full(gpus, NONE),
+            tried=np.zeros((TIERS, n), np.int32),
+            tokens=np.zeros((TIERS, n), np.int32),
+            totals=np.zeros((TIERS, gpus), np.int64),
+            looked=np.zeros(gpus, np.int64),
+        )
+
+    def links(self, gpus: int, context_blocks: Any) -> links.Links:
+        """Of loads, subject tier · n + request, and of stores, subject `TIERS` · n + its number."""
+        at_once = TIERS * len(context_blocks) + self._most_stores(int(context_blocks.sum()))
+        made = links.made_links(at_once, TIERS * _places(gpus), links.FIFO, np.inf, 0.0)
+        for kind, one in enumerate(self.both()):
+            for side in (0, TIERS * _places(gpus)):
+                ports = made.ports[side + kind * _places(gpus) :][: _places(gpus)]
+                ports.sharing, ports.latency_s = one.sharing, one.latency_s
+                ports.rate[:gpus], ports.rate[gpus : 2 * gpus] = one.load_rate, one.store_rate
+                ports.rate[2 * gpus :] = one.total_rate
+        return made
+
+    def _most_stores(self, all_blocks: int) -> int:
+        """At once: of each block one to a tier."""
+        return TIERS * all_blocks + 1
+
+
+NO_TIER = Tier(bytes=0.0, load_rate=1.0, store_rate=1.0, latency_s=0.0)
+
+
+def _places(gpus: int) -> int:
+    return 2 * gpus + 1

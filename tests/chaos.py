@@ -1,0 +1,146 @@
+"""Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
+
+All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
+patience, overheads, stale reports; gateways; and faults, pools or tiers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from prebleexp.engines.base import Engine
+from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.sglang.engine import SGLang
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.gateway.base import ORDERS, Gateway
+from prebleexp.launch import configure
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.base import Policy
+from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.tiering import Tier, Tiering
+from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
+from prebleexp.sim.types import Workload
+from tests.fast.test_oracle import conversations
+from tests.linear_cost import LinearCost
+from tests.recordings import ROOT
+from tests.sessions import after_those
+from tests.timelines import timeline
+
+ENGINES: list[Engine] = [
+    VLLM(max_num_batched_tokens=64, max_num_seqs=4, block_size=8),
+    VLLM(max_num_batched_tokens=256, max_num_seqs=32, block_size=4, async_scheduling=False),
+    VLLM(max_num_batched_tokens=2048, max_num_seqs=64, scheduling_policy="priority"),
+    SGLang(chunked_prefill_size=64),
+    Continuous(),
+    Continuous(queue="priority_groups", prefill="chunked", chunk_tokens=48, block_tokens=16),
+]
+NAMES = sorted(file.stem for file in (ROOT / "conf" / "policy").glob("*.yaml") if file.stem != "replay")
+POLICIES: list[Policy] = [configure.cells([f"policy={name}"])[0].policy for name in NAMES]
+COST = LinearCost(step_s=0.0013, token_s=0.0001, context_token_s=1e-6, kv_tokens=1, gpu_memory_gib=48)
+SHARING = [INFINITE, FIFO, FAIR]
+MOST = 40
+"""requests"""
+
+
+def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
+    """A stream, and what `simulate` is given besides."""
+    rng = np.random.default_rng(number)
+    counts = rng.integers(1, 4, rng.integers(1, 4)).tolist()
+    fronts = (0.0, 0.0), (0.003, 0.0007)
+    costs = [
+        replace(COST, kv_tokens=int(rng.choice([240, 600, 4000])), frontend_s=fronts[rng.integers(2)]) for _ in counts
+    ]
+    cluster: dict[str, Any] = {
+        "gpus": sum(counts),
+        "kinds": list(zip(counts, costs, strict=True)),
+        "hardware": costs[0],
+        "engine": ENGINES[rng.integers(len(ENGINES))],
+        "policy": POLICIES[rng.integers(len(POLICIES))],
+        "duration_s": float(rng.choice([0.5, 4.0])),
+        "horizon": str(rng.choice(["stop", "drain"])),
+        "seed": int(rng.integers(4)),
+        "overhead": [Overhead(), Overhead("serial", decision_s=0.002), Overhead("recorded")][rng.integers(3)],
+        "reports_ms": float(rng.choice([0.0, 50.0, 500.0])),
+    }
+    workload = _linked(rng, _stream(rng))
+    kind = rng.choice(["pools", "tiers", "faults", "faults"])
+    if kind == "pools" and len(counts) > 1:
+        cluster["engine"] = ENGINES[rng.integers(2)]
+        return workload, cluster | {"pools": _pools(rng, len(counts)), "kinds": _alike(cluster["kinds"])}
+    if rng.random() < 0.5:
+        workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
+        cluster["gateway"] = _gateway(rng)
+    if kind == "tiers":
+        return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
+    if rng.random() < 0.5:
+        patience = np.where(rng.random(len(workload)) < 0.5, np.nan, rng.exponential(0.3, len(workload)))
+        workload = replace(workload, patience_s=patience)
+    happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
+    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(["retry", "fail"]))}
+    return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
+
+
+def _stream(rng: np.random.Generator) -> Workload:
+    n, deep = int(rng.integers(1, MOST + 1)), int(rng.integers(1, 6))
+    times = rng.exponential(rng.choice([0.001, 0.02, 0.1]), n).cumsum()
+    if rng.random() < 0.3:
+        times = np.round(4 * times) / 4  # many at once
+    longest = int(rng.choice([12, 60, 200]))
+    kinds = rng.choice(["anonymous", "named", "longer", "turn"], n).tolist()
+    paths = [tuple(rng.integers(0, 3, rng.integers(1, deep + 1)).tolist()) for _ in range(n)]
+    outputs, most = rng.integers(1, longest + 1, n).tolist(), rng.choice([1, longest // 2, longest], n).tolist()
+    workload = conversations(list(zip(paths, outputs, most, kinds, strict=True)), times.tolist())
+    return replace(workload, session=np.append(rng.integers(-1, 4, n - 1), 0))
+
+
+def _linked(rng: np.random.Generator, workload: Workload) -> Workload:
+    """Half of the streams: turns that wait for those before them, and sub-agents for whom turns wait."""
+    n = len(workload)
+    if rng.random() < 0.5:
+        return workload
+    session = workload.session
+    parent = np.where((session >= 0) & (session % 2 == 1), session - 1, -1)
+    after = []
+    for i in range(n):
+        related = [j for j in range(i) if session[i] >= 0 and session[j] >= 0 and session[j] // 2 == session[i] // 2]
+        after.append(sorted(set(related[len(related) - int(rng.integers(0, 3)) :])))
+    workload = replace(workload, parent_session=parent, priority=rng.integers(0, 3, n))
+    return after_those(workload, after, delay_s=rng.choice([0.0, 0.25, 1.0], n), goes_on=rng.integers(0, 2, n))
+
+
+def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
+    roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
+    link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
+    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link)
+
+
+def _gateway(rng: np.random.Generator) -> Gateway:
+    most = [1, 2, 8], [1, 4, 12], [1, 3, 8], [0.01, 0.25, 2.0]
+    limits = [rng.choice(np.array([None, None, *one])) for one in most]
+    return Gateway(str(rng.choice(ORDERS)), "client", 1.0, 2.0, *limits)
+
+
+def _tiers(rng: np.random.Generator) -> Tiering:
+    host, shared = [_tier(rng) if rng.random() < 0.7 else None for _ in range(2)]
+    return Tiering(1000.0, host, shared)
+
+
+def _tier(rng: np.random.Generator) -> Tier:
+    size, rate, latency_s = rng.choice([0.0, 4e4, 4e5, 1e9]), rng.choice([1e5, 1e6, 1e9]), rng.choice([0.0, 0.01])
+    rule = int(rng.choice([ALWAYS, THRESHOLD, CHEAPER]))
+    return Tier(size, rate, rate, latency_s, rule, least_tokens=8, sharing=int(rng.choice(SHARING)))
+
+
+def _alike(kinds: list[tuple[int, LinearCost]]) -> list[tuple[int, LinearCost]]:
+    """Pools' GPUs have room for any prompt, as a cluster's configuration makes sure of."""
+    return [(count, replace(cost, kv_tokens=max(600, cost.kv_tokens))) for count, cost in kinds]
+
+
+def _happens(rng: np.random.Generator, events: int) -> tuple[Any, ...]:
+    times = rng.choice([0.5, 2.0, 6.0]) * rng.random(events)
+    factors = rng.choice([0.25, 0.5, 2.0], events)
+    return times.tolist(), rng.integers(0, 8, events).tolist(), rng.integers(0, 6, events).tolist(), factors.tolist()

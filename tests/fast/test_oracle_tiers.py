@@ -1,0 +1,97 @@
+"""Tiers against `tests.oracle_tiers`: the same bytes on random streams, clusters, policies and tiers."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.lengths.known import Max
+from prebleexp.overhead.model import Overhead
+from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.tiering import Tier, Tiering
+from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
+from prebleexp.sim.types import Outcome, Workload
+from tests import oracle_tiers
+from tests.fast.test_engines import stream
+from tests.fast.test_oracle_pools import COST, HEARD, POLICIES, VLLMS, streams
+from tests.sampled import examples
+
+TIERS = st.builds(
+    Tier,
+    bytes=st.sampled_from([1e9, 4e5, 2e5, 5e4, 0.0]),
+    load_rate=st.sampled_from([1e9, 1e7, 1e6, 1e30]),
+    store_rate=st.sampled_from([1e9, 1e7, 1e6, 1e30]),
+    latency_s=st.sampled_from([0.0, 0.001, 0.02]),
+    choose=st.sampled_from([ALWAYS, ALWAYS, THRESHOLD, CHEAPER]),
+    least_tokens=st.sampled_from([0, 40]),
+)
+SHARED = st.builds(
+    replace,
+    TIERS,
+    sharing=st.sampled_from([INFINITE, FIFO, FAIR]),
+    total_rate=st.sampled_from([5e4, 2e6, float("inf")]),
+)
+CLUSTERS = st.fixed_dictionaries(
+    {
+        "engine": VLLMS.map(lambda engine: replace(engine, enable_prefix_caching=True)),
+        "policy": POLICIES,
+        "gpus": st.integers(1, 3),
+        "kv": st.sampled_from([200, 240, 300, 600]),
+        "frontend": st.sampled_from([(0.0, 0.0), (0.003, 0.0007)]),
+        "host": st.none() | TIERS,
+        "shared": st.none() | SHARED,
+        "horizon": st.sampled_from(["stop", "drain"]),
+        "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
+        "reports_ms": st.sampled_from([0.0, 50.0]),
+    }
+)
+
+
+def few() -> st.SearchStrategy[Workload]:
+    """A few prompts that come again and again, as a whole or their first part, more of them than a GPU's cache has."""
+    one = st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from([0, 1, 20, 60]), st.integers(1, 30))
+    return st.lists(one, min_size=6, max_size=40).map(_of_few)
+
+
+def _of_few(rows: list[tuple[int, bool, int, int]]) -> Workload:
+    prompts = [[(2 * i, 40 + 9 * i), *([(2 * i + 1, 48)] if whole else [])] for i, whole, *_ in rows]
+    arrivals = np.cumsum([gap / 1000 for *_, gap, _ in rows]).tolist()
+    return stream(prompts, arrivals, [output for *_, output in rows])
+
+
+def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
+    hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
+    given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
+    given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0}
+    given["tiers"] = Tiering(1000.0, cluster["host"], cluster["shared"])
+    HEARD.clear()
+    made = simulate(workload, lengths=Max(), **given)
+    heard = list(HEARD)
+    HEARD.clear()
+    expected = oracle_tiers.simulate(workload, **given)
+    for one in fields(Outcome):
+        ours, theirs = getattr(made, one.name), getattr(expected, one.name)
+        np.testing.assert_array_equal(ours, theirs, err_msg=one.name, strict=True)
+    for ours, theirs in zip(heard, HEARD[-len(heard) :] if heard else [], strict=True):
+        np.testing.assert_array_equal(ours, theirs, err_msg="what a policy heard")
+    return made
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(few() | streams(), CLUSTERS)
+def test_tiers_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(few() | streams(), CLUSTERS)
+def test_tiers_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)

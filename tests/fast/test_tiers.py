@@ -1,0 +1,328 @@
+"""Tiers of KV behind the GPUs' caches: examples to check on paper, and what holds of every run."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.errors import InvalidInput
+from prebleexp.lengths.known import Max
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.policies.round_robin import RoundRobin
+from prebleexp.sim.changes import DOWN, TIMELINE
+from prebleexp.sim.records import NONE
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.tiering import Tier, Tiering
+from prebleexp.sim.tiers import ALWAYS, CHEAPER, HOST, SHARED, THRESHOLD, TIERS
+from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload, records
+from tests.fast.test_engines import own, stream
+from tests.fast.test_laws import workloads
+from tests.fast.test_oracle_tiers import CLUSTERS, COST
+from tests.fast.test_pools import split
+from tests.linear_cost import LinearCost
+from tests.sampled import examples
+from tests.sessions import in_order, linked
+
+STEP = LinearCost(step_s=0.1, token_s=0.0, context_token_s=0.0, kv_tokens=16 * 81, gpu_memory_gib=48)
+"""A step takes 100 ms, whatever it computes; 80 blocks can be held."""
+MS = replace(STEP, step_s=0.0, token_s=0.0001)
+"""A token takes 0.1 ms."""
+VLLM_ALONE = VLLM(async_scheduling=False, host_s=0.0)
+KV_BYTES = 100_000.0
+BLOCK = 16 * KV_BYTES
+
+
+def tier(blocks: int, gb_s: float = 1.0, **more: Any) -> Tier:
+    """At 1 GB/s a token takes 0.1 ms."""
+    return Tier(**{"bytes": blocks * BLOCK, "load_rate": gb_s * 1e9, "store_rate": gb_s * 1e9, "latency_s": 0.0} | more)
+
+
+def host(blocks: int, gb_s: float = 1.0, **more: Any) -> Tiering:
+    return Tiering(KV_BYTES, host=tier(blocks, gb_s, **more))
+
+
+def serve(workload: Workload, tiers: Tiering | None, **given: Any) -> Outcome:
+    usual: dict[str, Any] = {"policy": LeastOutstanding(), "engine": VLLM_ALONE, "lengths": Max(), "seed": 0}
+    usual |= {"overhead": Overhead(), "duration_s": 100.0, "horizon": "drain", "hardware": STEP, "gpus": 1}
+    return simulate(workload, tiers=tiers, **usual | given)
+
+
+def tokens_ms(workload: Workload, made: Outcome) -> list[float]:
+    """When each first token came."""
+    return ((workload.arrival_s + made.ttft_s) * 1e3).round(9).tolist()  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- by hand (spec: clusters.md, section 3)
+XYXYZX = stream([own("XYZ".index(one), 1000) for one in "XYXYZX"], [0.3 * i for i in range(6)], [1] * 6)
+"""prompts of 63 blocks, of which 62 can be found"""
+
+
+@pytest.mark.parametrize(
+    ("blocks", "loaded", "ms"),
+    [
+        (0, [0, 0, 0, 0, 0, 0], [100, 400, 700, 1000, 1300, 1600]),
+        (500, [0, 0, 720, 720, 0, 992], [100, 400, 772, 1072, 1300, 1699.2]),
+        (130, [0, 0, 720, 720, 0, 0], [100, 400, 772, 1072, 1300, 1600]),
+        (63, [0, 0, 0, 0, 0, 0], [100, 400, 700, 1000, 1300, 1600]),
+    ],
+)
+def test_three_prompts_take_turns_on_80_blocks(blocks: int, loaded: list[int], ms: list[float]) -> None:
+    """The third finds 17 blocks of its own on the GPU, and 45 in the host, if there is one: 72 ms. The fifth pushes out
+    of 130 what the first two left when the GPU still had it, so that the sixth finds nothing from its beginning on."""
+    made = serve(XYXYZX, host(blocks) if blocks else None)
+    assert made.hit_tokens.tolist() == [0, 0, 272, 272, 0, 0]
+    assert made.host_tokens.tolist() == loaded
+    assert tokens_ms(XYXYZX, made) == ms
+    np.testing.assert_array_equal(made.hit_tokens + made.host_tokens + made.prefilled_tokens, 1000)
+    assert made.gpu_host_tokens.tolist() == [sum(loaded)]
+
+
+@pytest.mark.parametrize(("gb_s", "ms"), [(1.0, 299.2), (0.2, 696.0)])
+def test_blocks_that_are_stored_are_held_until_then(gb_s: float, ms: float) -> None:
+    """70 blocks: X is stored from 100 ms on, 99.2 ms or 496; Y, which comes at 110 ms, has no room until then."""
+    two = stream([own(0, 1000), own(1, 1000)], [0.0, 0.11], [1, 1])
+    made = serve(two, host(500, gb_s), hardware=replace(STEP, kv_tokens=16 * 71))
+    assert tokens_ms(two, made) == [100, ms]
+
+
+def test_loads_are_one_after_the_other() -> None:
+    """912 and 896 tokens at 0.5 GB/s, asked for at 1500 and 1501 ms: they are there at 1682.4 and 1861.6, each request
+    computes its last token in the next step."""
+    prompts = [own(0, 913), own(1, 897), own(2, 1900), own(0, 913), own(1, 897)]
+    five = stream(prompts, [0.0, 0.2, 1.1, 1.5, 1.501], [1] * 5)
+    made = serve(five, host(500, 0.5, store_rate=1e12), hardware=replace(STEP, kv_tokens=16 * 121))
+    assert made.host_tokens.tolist() == [0, 0, 0, 912, 896]
+    assert tokens_ms(five, made)[3:] == [1782.4, 1961.6]
+
+
+def test_others_go_on_while_one_loads() -> None:
+    """As the third of `XYXYZX`, with Z behind it, which is computed meanwhile: 4 blocks are free."""
+    four = stream([own(0, 1000), own(1, 1000), own(0, 1000), own(2, 60)], [0.0, 0.3, 0.6, 0.601], [1] * 4)
+    made = serve(four, host(500))
+    assert made.host_tokens.tolist() == [0, 0, 720, 0]
+    assert tokens_ms(four, made) == [100, 400, 801, 701]  # its step begins when Z's is over
+
+
+def test_what_is_on_its_way_to_the_tier_is_waited_for() -> None:
+    """70 blocks: X is stored from 100 to 199.2 ms, Y from 299.2 on, by the same link that X's copy is loaded from at
+    300 ms; Y again, at 310, would find all of its blocks, of which none is there."""
+    four = stream([own(0, 1000), own(1, 1000), own(1, 1000)], [0.0, 0.11, 0.31], [1] * 3)
+    made = serve(four, host(500, store_rate=1e7), hardware=replace(STEP, kv_tokens=16 * 131))
+    assert made.host_tokens.tolist() == [0, 0, 0]  # the GPU has them itself
+    shared = Tiering(KV_BYTES, shared=tier(500, store_rate=1e9))
+    two = stream([own(0, 1000), own(0, 1000)], [0.0, 0.15], [1] * 2)
+    made = serve(two, shared, gpus=2, policy=RoundRobin())
+    assert made.shared_tokens.tolist() == [0, 992]
+    assert tokens_ms(two, made) == [100, 398.4]  # stored at 199.2, loaded at 298.4
+
+
+def test_one_store_for_all_is_found_by_all() -> None:
+    """X is computed by one GPU, and loaded by two others together at 1 s: each alone takes 99.2 ms, both over 1 GB/s
+    for all of them twice as long; of its own host a GPU that never computed it finds nothing."""
+    three = stream([own(0, 1000)] * 3, [0.0, 1.0, 1.0], [1] * 3)
+    at = {"gpus": 3, "policy": RoundRobin()}
+    for total, ms in ((np.inf, 1199.2), (1e9, 1298.4)):
+        made = serve(three, Tiering(KV_BYTES, shared=tier(500, total_rate=total, sharing=2)), **at)
+        assert made.shared_tokens.tolist() == [0, 992, 992]
+        assert tokens_ms(three, made) == [100, ms, ms]
+    in_order_of_request = serve(three, Tiering(KV_BYTES, shared=tier(500, total_rate=1e9)), **at)
+    assert tokens_ms(three, in_order_of_request) == [100, 1199.2, 1298.4]
+    assert serve(three, host(500), **at).host_tokens.tolist() == [0, 0, 0]
+
+
+def test_what_neither_gpu_nor_host_has_comes_from_the_store() -> None:
+    """17 blocks on the GPU; the host, of 20, has none of those behind; so the store's are loaded."""
+    made = serve(XYXYZX, Tiering(KV_BYTES, host=tier(20), shared=tier(500)))
+    assert made.host_tokens.tolist() == [0] * 6  # 62 blocks at once find no room in 20
+    assert made.shared_tokens.tolist() == [0, 0, 720, 720, 0, 992]
+
+
+@pytest.mark.parametrize(("least", "loaded"), [(720, 720), (721, 0)])
+def test_a_threshold_is_of_tokens(least: int, loaded: int) -> None:
+    made = serve(XYXYZX, host(500, choose=THRESHOLD, least_tokens=least))
+    assert made.host_tokens.tolist() == [0, 0, loaded, loaded if least == 720 else 0, 0, 992]
+
+
+@pytest.mark.parametrize(("gb_s", "loaded"), [(1.01, 992), (0.99, 0)])
+def test_loads_are_cheaper_above_the_break_even_rate(gb_s: float, loaded: int) -> None:
+    """KV bytes a token times tokens a second: 100,000 · 10,000 is 1 GB/s."""
+    three = stream([own(0, 1000), own(1, 1000), own(0, 1000)], [0.0, 1.0, 2.0], [1] * 3)
+    hardware = replace(MS, kv_tokens=16 * 64)
+    assert serve(three, host(500, gb_s, choose=CHEAPER), hardware=hardware).host_tokens.tolist() == [0, 0, loaded]
+
+
+def test_a_link_that_is_taken_is_waited_for_only_if_that_is_cheaper() -> None:
+    """Two that were computed on either GPU come back at once, to one GPU: at 1.5 times the break-even rate the first
+    loads, the second would wait too long."""
+    five = stream([own(i, 1000) for i in (0, 1, 2, 0, 1)], [0.0, 0.2, 0.4, 1.0, 1.0], [1] * 5)
+    hardware = replace(MS, kv_tokens=16 * 131)
+    made = serve(five, host(500, 1.5, choose=CHEAPER), hardware=hardware, engine=replace(VLLM_ALONE, block_size=16))
+    assert made.host_tokens[3] > 0
+    assert made.host_tokens[4] == 0
+    assert serve(five, host(500, 3.0, choose=CHEAPER), hardware=hardware).host_tokens[4] > 0
+
+
+# ---------------------------------------------------------------- laws
+class Counted:
+    """Looks at the cluster after every event: every request is in one place, and blocks add up in every tier."""
+
+    def __init__(self, tiers: Tiering) -> None:
+        self.tiers, self.events = tiers, 0
+
+    def __call__(self, world: Any) -> None:
+        self.events += 1
+        of, gpus, n = world.tiers, len(world.live), len(world.jobs)
+        for seen in world.live:
+            assert seen.kv_free >= 0
+            assert seen.evictable >= 0
+            assert seen.kv_free + seen.evictable <= seen.kv_tokens
+        reserved = np.flatnonzero(world.jobs.state == State.RESERVED).tolist()
+        loading = []
+        for g in range(gpus):
+            one = int(of.loading[g])
+            while one != NONE:
+                assert world.seen.requests[one].gpu == g
+                loading.append(one)
+                one = int(of.fetches[one].next)
+        assert sorted(loading) == reserved
+        pins = dict[int, int]()
+        for at in range(gpus + 1) if self.events % 5 == 0 else ():  # it takes a while
+            kind, place = HOST if at < gpus else SHARED, of.places[at]
+            assert 0 <= place.pinned <= place.used <= of.tiers[kind].blocks
+            copies, copy = [], int(place.oldest)
+            while copy != NONE:
+                copies.append(copy)
+                copy = int(of.copies[copy].newer)
+            assert len(copies) == place.used
+            assert all(of.copies[one].place == at for one in copies)
+            keys = {(int(of.copies[one].key), int(of.copies[one].number)) for one in copies}
+            assert len(keys) == len(copies)
+            assert sum(int(of.copies[one].pins) > 0 for one in copies) == place.pinned
+            pins |= {one: int(of.copies[one].pins) - (of.copies[one].store != NONE) for one in copies}
+        assert (of.tokens[0] + of.tokens[1] + world.jobs.hit_tokens <= world.seen.requests.prompt_tokens).all()
+        expected = sum(int(of.fetches[one].high - of.fetches[one].low) for one in reserved)
+        assert sum(pins.values()) <= expected
+        assert TIERS * n >= len(reserved)
+
+
+def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
+    hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
+    names = ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")
+    rest = {name: cluster[name] for name in names} | {"duration_s": 2.5, "hardware": hardware}
+    return serve(workload, given.pop("tiers", Tiering(1000.0, cluster["host"], cluster["shared"])), **rest | given)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
+def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
+    made = run(workload, cluster, on_event=Counted(Tiering(1000.0, cluster["host"], cluster["shared"])))
+    again = run(workload, cluster)
+    for one in fields(Outcome):  # watching changes nothing
+        np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
+    in_order(workload, made)
+    finished = made.state == State.FINISHED
+    if cluster["horizon"] == "drain":
+        assert np.isin(made.state, (State.FINISHED, State.REFUSED, State.CANCELLED, State.NOT_DUE)).all()
+    found = made.hit_tokens + made.host_tokens + made.shared_tokens + made.prefilled_tokens
+    np.testing.assert_array_equal(found[finished], workload.prompt_tokens[finished])
+    if made.gpu_retracted.sum() == 0 and finished.all():  # each prompt is admitted once
+        totals = made.gpu_hit_tokens + made.gpu_host_tokens + made.gpu_shared_tokens + made.gpu_prefilled_tokens
+        of_gpus = np.zeros(cluster["gpus"], np.int64)
+        np.add.at(of_gpus, made.gpu, workload.prompt_tokens)
+        np.testing.assert_array_equal(totals, of_gpus)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
+def test_a_tier_of_no_blocks_is_none(workload: Workload, cluster: dict[str, Any]) -> None:
+    """By another path: steps are scheduled request by request, and tiers are asked."""
+    empty = Tier(bytes=0.0, load_rate=1.0, store_rate=1.0, latency_s=1.0)
+    made, none = run(workload, cluster, tiers=Tiering(1000.0, empty, empty)), run(workload, cluster, tiers=None)
+    for one in fields(Outcome):
+        np.testing.assert_array_equal(getattr(made, one.name), getattr(none, one.name), err_msg=one.name)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(workloads(), st.sampled_from([240, 400, 100_000]), st.sampled_from([ALWAYS, CHEAPER]))
+def test_a_tier_that_costs_nothing_makes_no_request_later_that_is_alone(
+    workload: Workload, kv: int, choose: int
+) -> None:
+    """Where others are, one that loads lets those behind it go first."""
+    apart = replace(workload, arrival_s=[20.0 * i for i in range(len(workload))])
+    hardware, free = replace(MS, kv_tokens=kv), tier(10**6, 1e30, choose=choose)
+    made, none = (serve(apart, tiers, hardware=hardware) for tiers in (Tiering(KV_BYTES, free, free), None))
+    assert (made.state == none.state).all()
+    served = made.state == State.FINISHED
+    assert (made.ttft_s[served] <= none.ttft_s[served] + 1e-9).all()
+    assert (made.prefilled_tokens <= none.prefilled_tokens).all()
+
+
+@pytest.mark.parametrize("blocks", [40, 100])
+def test_gpu_and_host_together_find_what_the_larger_would_find_alone(blocks: int) -> None:
+    """Independent references to 300 prompts of one full block, by Zipf's law: least recently used of 80 blocks on the
+    GPU, and of those of the host, which has copies. Che's approximation for the larger."""
+    rng, n, prompts = np.random.default_rng(4), 20_000, 300
+    weights = 1 / np.arange(1, prompts + 1)
+    asked = rng.choice(prompts, n, p=weights / weights.sum())
+    workload = stream([own(int(one), 17) for one in asked], [0.01 * i for i in range(n)], [1] * n)
+    hardware = replace(MS, kv_tokens=16 * 82, step_s=0.001)
+    made = serve(workload, host(blocks, 1e6), hardware=hardware, duration_s=1e3)
+    found = ((made.hit_tokens + made.host_tokens) > 0)[n // 4 :].mean()
+    assert found == pytest.approx(_che(weights / weights.sum(), max(80, blocks)), abs=0.02)
+
+
+def _che(popularity: Any, size: int) -> float:
+    """The hit ratio of least recently used: what is asked for again within the time in which so many others are."""
+    low, high = 0.0, 1e9
+    for _ in range(200):
+        time = (low + high) / 2
+        low, high = (time, high) if (1 - np.exp(-popularity * time)).sum() < size else (low, time)
+    return float((popularity * (1 - np.exp(-popularity * low))).sum())
+
+
+def test_every_column_of_requests_is_the_same_on_groups_of_one_kind() -> None:
+    both = Tiering(KV_BYTES, tier(100), tier(500))
+    rng = np.random.default_rng(1)
+    many = stream([own(int(i), 500) for i in rng.integers(0, 6, 60)], np.arange(60) * 0.15, [3] * 60)
+    made = serve(many, both, gpus=3)
+    grouped = serve(many, both, gpus=3, kinds=[(1, STEP), (2, STEP)])
+    assert made.host_tokens.sum() > 0
+    assert made.shared_tokens.sum() > 0
+    for name in OF_REQUESTS:
+        np.testing.assert_array_equal(getattr(made, name), getattr(grouped, name), err_msg=name)
+
+
+# ---------------------------------------------------------------- what is not modelled
+class Lost:
+    """A GPU that is lost at once."""
+
+    retries = True
+
+    def timeline(self, gpus: int, duration_s: float, seed: int) -> Any:
+        made = records(1, TIMELINE)
+        made.event = DOWN
+        return made
+
+
+def test_what_does_not_go_with_tiers_is_one_line() -> None:
+    one = stream([own(0, 100)], [0.0], [1])
+    with pytest.raises(InvalidInput, match="engine Continuous has no fetch, offload and landed, and there are tiers"):
+        serve(one, host(10), engine=Continuous())
+    with pytest.raises(InvalidInput, match="requests have patience_s, and there are tiers; only one of the two"):
+        serve(replace(one, patience_s=[1.0]), host(10))
+    with pytest.raises(InvalidInput, match="GPUs have faults, and there are tiers; only one of the two"):
+        serve(one, host(10), faults=Lost())
+    with pytest.raises(InvalidInput, match="GPUs have roles, and there are tiers; only one of the two"):
+        serve(one, host(10), gpus=2, kinds=[(1, STEP), (1, STEP)], pools=split())
+    with pytest.raises(InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where"):
+        serve(one, host(10), engine=replace(VLLM_ALONE, scheduling_policy="priority"))
+    with pytest.raises(InvalidInput, match=r"engine\.enable_prefix_caching=False is not valid; it must be true where"):
+        serve(one, host(10), engine=replace(VLLM_ALONE, enable_prefix_caching=False))

@@ -1,0 +1,81 @@
+"""Host tiers against the recordings of Dynamo's replay (ai-dynamo 1.6.1), which has one as vLLM has it: one worker with
+a host that holds a hundred blocks, three hundred, and all that there are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.lengths.known import Max
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.tiering import Tier, Tiering
+from prebleexp.sim.types import Outcome, Workload
+from tests.phase_cost import PhaseCost
+from tests.splitwise_recordings import FOLDER
+
+CASES = {"dynamo_host_1w_2000_slow": (0, 2), "dynamo_host_1w_100": (9, 7), "dynamo_host_1w_300": (22, 43)}
+"""how many requests find another number of tokens, and get their first token at another time: none where all that was
+computed is in the host. Where that is full, what the replay drops first is not known"""
+
+
+def workload_of(recorded: dict[str, Any]) -> Workload:
+    """A block is a segment; equal ones have equal pasts."""
+    columns, blocks = recorded["columns"], recorded["blocks"]
+    known: dict[tuple[tuple[int, ...], int], int] = {}
+    ids, tokens = [], []
+    for row, length in zip(blocks, columns["input_length"], strict=True):
+        for at in range(len(row)):
+            tokens.append(min(16, length - 16 * at))
+            ids.append(known.setdefault((tuple(row[: at + 1]), tokens[-1]), len(known)))
+    outputs = np.array(columns["output_length"])
+    return Workload(
+        arrival_s=np.array(columns["arrival_time_ms"]) / 1e3,
+        prompt_tokens=np.array(columns["input_length"]),
+        output_tokens=outputs,
+        max_new_tokens=outputs,
+        prefix_group=np.full(len(outputs), -1),
+        segment_offsets=np.cumsum([0, *map(len, blocks)]),
+        segment_ids=np.array(ids),
+        segment_tokens=np.array(tokens),
+    )
+
+
+def rerun(recorded: dict[str, Any]) -> Outcome:
+    engine = recorded["engine"]
+    host, kv_bytes = engine["native_host_offload"], float(engine["kv_cache_bytes_per_token"])
+    rates = (host["h2d_bandwidth_gbps"] * 1e9, host["d2h_bandwidth_gbps"] * 1e9)
+    times = engine["timing_model"]
+    hardware = PhaseCost(times["prefill_ms"] / 1e3, times["decode_ms"] / 1e3, 16 * (engine["num_gpu_blocks"] + 1))
+    seats = {name: engine[name] for name in ("max_num_seqs", "max_num_batched_tokens")}
+    return simulate(
+        workload_of(recorded),
+        gpus=1,
+        policy=LeastOutstanding(),
+        hardware=hardware,
+        engine=VLLM(async_scheduling=False, host_s=0.0, **seats),
+        lengths=Max(),
+        overhead=Overhead(),
+        duration_s=1.0,
+        horizon="drain",
+        seed=0,
+        tiers=Tiering(kv_bytes, Tier(host["num_host_blocks"] * 16 * kv_bytes, *rates, 0.0)),
+    )
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if (FOLDER / f"{case}.json").exists()])
+def test_what_is_found_and_when_is_nearly_that_of_dynamos_replay(case: str) -> None:
+    recorded = json.loads((FOLDER / f"{case}.json").read_text(encoding="utf-8"))
+    columns, made = recorded["columns"], rerun(recorded)
+    found = made.hit_tokens + made.host_tokens
+    first_ms = (np.array(columns["arrival_time_ms"]) / 1e3 + made.ttft_s) * 1e3
+    other = (
+        int((found != columns["reused_input_tokens"]).sum()),
+        int((abs(first_ms - columns["first_token_ms"]) > 1e-5).sum()),
+    )
+    assert other == CASES[case]

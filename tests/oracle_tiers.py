@@ -1,0 +1,394 @@
+"""The second simulator with tiers of KV behind the caches of vLLM, written from docs/core.md in plain Python.
+
+GPUs are `tests.reference_vllm`'s scheduler, with what its offloading connector adds to it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, OrderedDict
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from prebleexp.sim.links import FAIR, FIFO
+from prebleexp.sim.pools import BOTH
+from prebleexp.sim.tiering import Tier, Tiering
+from prebleexp.sim.tiers import ALWAYS, THRESHOLD
+from prebleexp.sim.types import Outcome, State, Workload
+from tests import oracle
+from tests.oracle import ARRIVED, START
+from tests.oracle_pools import Puller, VllmGpu
+from tests.reference_vllm import Request
+
+NAMES = ("host", "shared")
+
+
+class Place:
+    """Copies of blocks by key, that used longest ago first."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self.copies: OrderedDict[Any, Any] = OrderedDict()
+
+    def make_room(self, copies: int) -> bool:
+        idle = [key for key, copy in self.copies.items() if not copy.pins]
+        excess = max(0, len(self.copies) + copies - self.blocks)
+        if excess > len(idle):
+            return False
+        for key in idle[:excess]:
+            del self.copies[key]
+        return True
+
+
+class Ways:
+    """The links of one tier: to and from each GPU, and all loads and all stores together."""
+
+    def __init__(self, of: Tier, heap: list[Any]) -> None:
+        self.of, self.heap = of, heap
+        self.rates = {"load": of.load_rate, "store": of.store_rate}
+        self.free_s: dict[Any, float] = {}
+        self.coming: dict[int, Any] = {}
+        self.moving: dict[int, Any] = {}
+        self.changed_s = 0.0
+
+    def _begins_s(self, ports: Any, now: float) -> float:
+        free_s = [self.free_s.get(port, 0.0) for port in ports]
+        return max([now + self.of.latency_s, *(free_s if self.of.sharing == FIFO else [])])
+
+    def _rate(self, port: Any) -> float:
+        return self.of.total_rate if port[1] == "all" else self.rates[port[0]]
+
+    def takes(self, way: str, g: int, size: float, now: float) -> float:
+        ports = [(way, "all"), (way, g)]
+        return self._begins_s(ports, now) - now + size / min(map(self._rate, ports))
+
+    def ask(self, subject: int, way: str, g: int, size: float, now: float) -> None:
+        ports: list[Any] = [(way, "all"), (way, g)]
+        begins_s = self._begins_s(ports, now)
+        if self.of.sharing == FAIR:
+            self.coming[subject] = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
+            if begins_s == now:
+                self.begin(subject, now)
+            else:
+                heapq.heappush(self.heap, (begins_s, ARRIVED, subject))
+            return
+        ends_s = begins_s + size / min(map(self._rate, ports))
+        self.free_s |= {port: ends_s for port in ports if self._rate(port) < math.inf}
+        heapq.heappush(self.heap, (ends_s, ARRIVED, subject))
+
+    def begin(self, subject: int, now: float) -> None:
+        self._advance(now)
+        self.moving[subject] = self.coming.pop(subject)
+        self._share(now)
+
+    def arrives(self, subject: int, now: float) -> bool:
+        if subject in self.coming:
+            self.begin(subject, now)
+            return False
+        if subject in self.moving:
+            self._advance(now)
+            del self.moving[subject]
+            self._share(now)
+        return True
+
+    def _advance(self, now: float) -> None:
+        for flow in self.moving.values():
+            flow.left = 0.0 if flow.ends_s <= now else max(0.0, flow.left - flow.rate * (now - self.changed_s))
+        self.changed_s = now
+
+    def _share(self, now: float) -> None:
+        """Max-min. Of ports that have the same for each, any may be first."""
+        without = list(self.moving.values())
+        ports = sorted({port for flow in without for port in flow.ports}, key=str)
+        room = {port: self._rate(port) for port in ports}
+        while without:
+            users = {port: [flow for flow in without if port in flow.ports] for port in ports}
+            narrow = min((port for port in ports if users[port]), key=lambda port: room[port] / len(users[port]))
+            share = room[narrow] / len(users[narrow])
+            for flow in users[narrow]:
+                flow.rate, flow.ends_s = share, now + flow.left / share
+                for port in flow.ports:
+                    room[port] -= share
+                without.remove(flow)
+        mine = set(self.moving)
+        self.heap[:] = [one for one in self.heap if one[1] != ARRIVED or one[2] not in mine]
+        self.heap += [(flow.ends_s, ARRIVED, subject) for subject, flow in self.moving.items()]
+        heapq.heapify(self.heap)
+
+
+class Fetcher(Puller):
+    """Beside what the reference does: requests whose KV is loaded before they are admitted."""
+
+    def __init__(self, config: dict[str, Any], gpu: TieredGpu) -> None:
+        super().__init__(config, BOTH)
+        self.gpu = gpu
+        self.loads: dict[Request, list[tuple[int, int]]] = {}  # of those in `skipped`, by tier
+        self.coming: dict[Request, int] = {}  # transfers under way
+        self.found = 0
+
+    def busy(self) -> bool:
+        return bool(set(self.skipped) - set(self.coming)) or super().busy()
+
+    def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
+        admitted: dict[Request, int] = {}
+        passed: list[Request] = []
+        while budget > 0 and len(self.running) < self.config["max_num_seqs"]:
+            there = [r for r in self.skipped if r not in self.coming]
+            headroom = self.kept_free if self.running else 0
+            if there:
+                request = there[0]
+                if headroom > len(self.pool.free):
+                    break
+                self.skipped.remove(request)
+                new = min(request.tokens - request.computed, cap or budget, budget)
+                self._remember(request, request.computed + new)
+                admitted[request] = -1
+            elif not self.waiting:
+                break
+            else:
+                request = self.waiting[0]
+                fate = "deferred" if request.stale else self._fetch(request)
+                if fate == "deferred":
+                    self.waiting.remove(request)
+                    passed.append(request)
+                    continue
+                if fate == "loads":
+                    continue
+                hits = self._hits(request)
+                new = min(request.tokens - len(hits) * self.block, cap or budget, budget)
+                whole = self.config["reserve_full_isl"]
+                if fate == "no room" or self._place(request, new, hits, headroom, whole) is None:
+                    break
+                self.waiting.remove(request)
+                request.computed = len(hits) * self.block
+                admitted[request] = request.computed
+            self.running.append(request)
+            request.running = True
+            chosen[request] = new
+            budget -= new
+        self.waiting.extendleft(reversed(passed))
+        return admitted
+
+    def _fetch(self, request: Request) -> str:
+        hits = self._hits(request)
+        most, at = (request.tokens - 1) // self.block, len(hits)
+        keys = [request.key(end * self.block) for end in range(1, most + 1)]
+        parts = []
+        for tier in range(2):
+            place, until = self.gpu.place(tier), at
+            while until < most and keys[until] in place.copies:
+                until += 1
+            if until > at and not self._worth(request, tier, at, until):
+                break
+            parts.append((at, until))
+            at = until
+        parts += [(at, at)] * (2 - len(parts))
+        if at == len(hits):
+            return "go on"
+        for tier, (low, high) in enumerate(parts):
+            if any(self.gpu.place(tier).copies[key].store is not None for key in keys[low:high]):
+                return "deferred"
+        mine = set(keys[len(hits) : at])
+        for other in self.coming:
+            (low, _), (_, high) = self.loads[other]
+            if mine & {other.key(end * self.block) for end in range(low + 1, high + 1)}:
+                return "deferred"
+        need = -(-request.tokens // self.block) - len(hits)
+        spent = sum(self.pool.holders[b] == 0 for b in hits) + (self.kept_free if self.running else 0)
+        if need + spent + self._promised() > len(self.pool.free):
+            return "no room"
+        self.waiting.remove(request)
+        self.pool.share(hits)
+        request.blocks, request.keyed = hits + self.pool.take(need), len(hits)
+        self.skipped.append(request)
+        self.loads[request] = parts
+        self.coming[request] = 0
+        self.gpu.load(request, keys, parts)
+        return "loads"
+
+    def _worth(self, request: Request, tier: int, low: int, until: int) -> bool:
+        of, gpu, tokens = self.gpu.world.tiers[tier], self.gpu, (until - low) * self.block
+        if of.choose in (ALWAYS, THRESHOLD):
+            return of.choose == ALWAYS or tokens >= of.least_tokens
+        world = gpu.world
+        load_s = world.ways[tier].takes("load", gpu.number, (until - low) * world.block_bytes, world.now)
+        new = request.tokens - low * self.block
+        return load_s + gpu.prefill_s(new - tokens, request.tokens) < gpu.prefill_s(new, request.tokens)
+
+
+class TieredGpu(VllmGpu):
+    fresh: list[Request]
+
+    def _scheduler(self, config: dict[str, Any]) -> Puller:
+        self.fresh = []
+        return Fetcher(config, self)
+
+    def prefill_s(self, new: int, length: int) -> float:
+        return self.cost.step_s + self.cost.token_s * new + self.cost.context_token_s * length
+
+    def place(self, tier: int) -> Place:
+        return self.world.places[tier][self.number if tier == 0 else 0]
+
+    def _may_wait(self) -> bool:
+        return True
+
+    def publish(self) -> None:
+        super().publish()
+        loads = getattr(self.of, "loads", {})
+        self.seen.waiting_tokens += sum(r.tokens - loads[r][1][1] * self.block for r in self.of.skipped)
+
+    def begin(self, now: float) -> float | None:
+        for request in self.fresh:
+            if request.running or request.done:
+                computed = min(request.computed - request.under_way, request.tokens)
+                for tier in range(2):
+                    self._store(tier, request, (request.tokens - 1 if request.done else computed) // self.block, now)
+        self.fresh = []
+        return super().begin(now)
+
+    def end(self, now: float) -> None:
+        super().end(now)
+        self.fresh = [request for request, *_ in self.step["chosen"]]
+
+    def _schedule(self, now: float) -> tuple[Any, float]:
+        self.of.found = 0
+        made = super()._schedule(now)
+        self.flight[-1][2]["hit"] += self.of.found
+        return made
+
+    def _admitted(self, request: Request, cached: int, resumed: bool, counts: Counter[str]) -> None:
+        if cached >= 0:
+            super()._admitted(request, cached, resumed, counts)
+        elif request.tokens > request.prompt:
+            self.world.jobs[request.index].state = State.RUNNING
+
+    def load(self, request: Request, keys: list[Any], parts: list[tuple[int, int]]) -> None:
+        world, job = self.world, self.world.jobs[request.index]
+        job.state = State.RESERVED
+        here, *found = (min(request.prompt, at * self.block) for at in (parts[0][0], parts[0][1], parts[1][1]))
+        self.of.found += here
+        loaded = (found[0] - here, found[1] - found[0])
+        self.totals.update(dict(zip(NAMES, loaded, strict=True)))
+        if not request.preemptions:
+            job.hit_tokens, job.prefilled_tokens = here, request.prompt - found[1]
+            world.loaded[request.index] = loaded
+            self.of.looked.append((here, request.prompt))
+        for tier, (low, high) in enumerate(parts):
+            if high > low:
+                place = self.place(tier)
+                for key in reversed(keys[low:high]):
+                    place.copies[key].pins += 1
+                    place.copies.move_to_end(key)
+                self.of.coming[request] += 1
+                subject = tier * len(world.jobs) + request.index
+                world.ways[tier].ask(subject, "load", self.number, (high - low) * world.block_bytes, world.now)
+
+    def loaded(self, tier: int, request: Request) -> None:
+        of = self.of
+        low, high = of.loads[request][tier]
+        for end in range(low + 1, high + 1):
+            self.place(tier).copies[request.key(end * self.block)].pins -= 1
+        of.coming[request] -= 1
+        if not of.coming[request]:
+            del of.coming[request]
+            request.computed = of.loads[request][1][1] * self.block
+            of._remember(request, request.computed)
+            self.world.jobs[request.index].state = State.QUEUED
+
+    def _store(self, tier: int, request: Request, full: int, now: float) -> None:
+        world, pool, place = self.world, self.of.pool, self.place(tier)
+        tried = world.tried[tier].get(request.index, 0)
+        keys = [request.key(end * self.block) for end in range(1, full + 1)]
+        there = next((at for at, key in enumerate(keys) if key not in pool.cached), full)
+        if there <= tried or not place.blocks:
+            return
+        world.tried[tier][request.index] = there
+        keys = keys[tried:there]
+        had = [place.copies[key] for key in keys if key in place.copies]
+        missing = [key for key in keys if key not in place.copies]
+        for copy in had:
+            copy.pins += 1
+        room = place.make_room(len(missing))
+        for copy in had:
+            copy.pins -= 1
+        if room and missing:
+            number = world.free_stores.pop() if world.free_stores else len(world.stores)
+            blocks = [next(iter(pool.cached[key])) for key in missing]
+            pool.share(blocks)
+            for key in reversed(missing):
+                place.copies[key] = SimpleNamespace(pins=1, store=number)
+            world.stores[number] = (self, tier, missing, blocks)
+            subject = 2 * len(world.jobs) + number
+            world.ways[tier].ask(subject, "store", self.number, len(missing) * world.block_bytes, now)
+
+
+class TiersOracle(oracle.Oracle):
+    def __init__(self, workload: Workload, of: Any) -> None:
+        tiering: Tiering = of.tiers
+        self.rows, self.tiers = workload, tiering.both()
+        self.block_bytes = tiering.kv_bytes * of.engine.block_size
+        blocks = [int(one.bytes // self.block_bytes) for one in self.tiers]
+        self.places = [[Place(blocks[0]) for _ in range(of.gpus)], [Place(blocks[1])]]
+        self.tried: list[dict[int, int]] = [{}, {}]
+        self.stores: dict[int, Any] = {}
+        self.free_stores: list[int] = []
+        self.loaded = [(0, 0)] * len(workload)
+        self.now = 0.0
+        super().__init__(workload, of, False)
+        self.ways = [Ways(one, self.heap) for one in self.tiers]
+
+    def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
+        return TieredGpu(g, BOTH, engine, hardware, self.rows, self)
+
+    def _wake(self, gpu: Any, now: float) -> None:
+        if not gpu.awake:
+            gpu.awake = True
+            heapq.heappush(self.heap, (now, START, gpu.number))
+
+    def _happens(self, kind: int, subject: int, now: float) -> None:
+        self.now = now
+        if kind != ARRIVED:
+            super()._happens(kind, subject, now)
+            if kind == START and not self.gpus[subject].stepping:
+                self._tell(subject, now)
+            return
+        n = len(self.jobs)
+        tier, index = divmod(subject, n)
+        if subject < 2 * n:
+            gpu = self.gpus[self.jobs[index].gpu]
+            if self.ways[tier].arrives(subject, now):
+                request = gpu.requests[index]
+                gpu.loaded(tier, request)
+                if request not in gpu.of.coming:
+                    self._tell(gpu.number, now)
+                    self._wake(gpu, now)
+            return
+        gpu, tier, keys, blocks = self.stores[subject - 2 * n]
+        if not self.ways[tier].arrives(subject, now):
+            return
+        for key in keys:
+            copy = gpu.place(tier).copies[key]
+            copy.pins, copy.store = copy.pins - 1, None
+        gpu.of.pool.release(blocks)
+        self.free_stores.append(subject - 2 * n)
+        self._tell(gpu.number, now)
+        self._wake(gpu, now)
+        for other in self.gpus if tier == 1 else []:
+            if other.seen.queued > 0:
+                self._wake(other, now)
+
+    def _outcome(self, end_s: float) -> Outcome:
+        made = super()._outcome(end_s)
+        loaded = np.array(self.loaded, np.int32).reshape(-1, 2)
+        return replace(made, host_tokens=loaded[:, 0].copy(), shared_tokens=loaded[:, 1].copy())
+
+
+def simulate(workload: Workload, **given: Any) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate` with tiers and `engine=vllm`, of lengths Max."""
+    return TiersOracle(
+        workload, SimpleNamespace(**{"reports_ms": 0.0, "kinds": (), "faults": None, "pools": None, **given})
+    ).run()

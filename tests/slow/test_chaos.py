@@ -1,0 +1,63 @@
+"""Ten thousand random clusters to which anything happens: no crash, no hang, every request accounted for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prebleexp.lengths.known import Max
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.types import Outcome, State, Workload
+from tests.chaos import chaos
+from tests.fast.test_gpu_faults import accounted
+from tests.sessions import in_order
+
+pytestmark = pytest.mark.slow
+
+CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 2_500
+LATER, NIGHTLY = range(IN_CI, CLUSTERS, AT_ONCE), pytest.mark.nightly
+ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.NOT_DUE]
+
+
+@pytest.mark.parametrize("first", [*range(0, IN_CI, AT_ONCE), *(pytest.param(one, marks=NIGHTLY) for one in LATER)])
+def test_every_request_of_random_clusters_is_accounted_for(first: int) -> None:
+    for number in range(first, first + AT_ONCE):
+        workload, cluster = chaos(number)
+        try:
+            made = simulate(workload, lengths=Max(), **cluster)
+            holds(workload, made, cluster)
+        except Exception as error:
+            raise AssertionError(f"tests.chaos.chaos({number})") from error
+
+
+def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
+    split, faults = "pools" in cluster, cluster.get("faults")
+    if not split:
+        accounted(workload, made)
+    if faults is None or not faults.happen:
+        assert not made.losses.any()
+        in_order(workload, made)
+        if cluster["horizon"] == "drain":
+            assert np.isin(made.state, ENDED).all()
+    finished = made.state == State.FINISHED
+    assert (np.isfinite(made.finish_s) == finished).all()
+    assert (made.output_seen[finished] == np.minimum(workload.output_tokens, workload.max_new_tokens)[finished]).all()
+    served = finished & (made.decode_gpu != made.gpu)
+    assert (made.prefill_end_s[served] <= made.ttft_s[served]).all()
+    assert split or not served.any()
+    assert (made.hit_tokens + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()
+
+
+def test_much_happens() -> None:
+    """Else nothing would be shown by what holds."""
+    states, kinds = np.zeros(len(State), np.int64), np.zeros(5, np.int64)
+    for number in range(300):
+        workload, cluster = chaos(number)
+        made = simulate(workload, lengths=Max(), **cluster)
+        states += np.bincount(made.state, minlength=len(State))
+        loaded = made.host_tokens.any() or made.shared_tokens.any()
+        kinds += ["pools" in cluster, made.losses.any(), len(workload.after_ids) > 0, loaded, made.refused_by.any()]
+    assert (states > 0).all(), {state.name: int(states[state]) for state in State}
+    assert (kinds > 20).all(), kinds

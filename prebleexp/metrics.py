@@ -209,6 +209,8 @@ _METRICS = (
            "no room for it (only where prompts have GPUs of their own)."),
     _count(State.RESERVED, LOWER, "Requests whose KV was under way between GPUs when the run ended (likewise)."),
     _count(State.EXPIRED, LOWER, "Requests that waited too long in the gateway's queue (gateway.ttl_queue_s)."),
+    Metric("retries", "retries", lambda run: int(run.made.retries.sum()), "times", LOWER,
+           "Attempts after requests' first that the gateway allowed (gateway.retries)."),
     Metric("refused_admission", "requests not admitted",
            lambda run: int(np.isin(run.made.refused_by, (1, 3, 4, 5)).sum()), "requests", LOWER,
            "Of the refused requests those that the gateway did not let in, but for a full queue."),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from prebleexp.gateway.base import ORDERS, Gateway
+from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.sim.types import Workload
 
 GATEWAYS = st.builds(
@@ -26,6 +26,14 @@ GATEWAYS = st.builds(
     saturated_queue=st.sampled_from([1.0, 2.0, 5.0]),
     saturated_kv=st.sampled_from([0.1, 0.8]),
     slo_ttft_s=st.sampled_from([None, None, 0.02, 0.1, 1.0]),
+    retries=st.sampled_from([0, 0, 1, 2, 5]),
+    retry_initial_s=st.sampled_from([0.01, 0.5]),
+    retry_max_s=st.sampled_from([0.5, 2.0]),
+    retry_budget=st.sampled_from(BUDGETS),
+    budget_ratio=st.sampled_from([0.1, 0.2, 0.5]),
+    budget_least=st.sampled_from([0.0, 1.0, 3.0]),
+    budget_window_s=st.sampled_from([0.5, 3.0]),
+    budget_tokens=st.sampled_from([2.0, 4.5]),
 )
 
 

@@ -32,6 +32,11 @@ class GatewayOracle(Oracle):
         self.charged = dict[Job, int]()
         self.turn, self.emptied = -1, None
         self.level, self.filled_s = float(self.gateway.bucket_tokens or 0), 0.0
+        self.tries, self.away = np.zeros(len(workload), np.int32), dict[Job, float]()
+        self.retrying, self.came, self.tried = set[Job](), list[float](), list[float]()
+        self.tokens = float(self.gateway.budget_tokens)
+        sizes = (len(workload), self.gateway.retries)
+        self.draws = np.random.default_rng([of.seed, len(workload)]).random(sizes)
         super().__init__(workload, of, tell_at_start)
         self.up = set(range(len(self.gpus)))
 
@@ -47,13 +52,48 @@ class GatewayOracle(Oracle):
         if self._never(job):
             self._failed(job, State.REFUSED, now)
             return
-        self.refused_by[job.index] = self._refused(job, now)
-        if self.refused_by[job.index]:
+        self.came.append(now)
+        if not self._attempt(job, now):
             self._failed(job, State.REFUSED, now)
-            return
-        self._join(job, now)
-        if not math.isnan(job.patience_s):
+        elif not math.isnan(job.patience_s):
             heapq.heappush(self.heap, (max(now, job.due_s + job.patience_s), EXPIRE, job.index))
+
+    def _attempt(self, job: Job, now: float) -> bool:
+        """Whether it waits now, or comes again."""
+        why = self._refused(job, now)
+        if not why:
+            self._join(job, now)
+            return True
+        again = self._fails(job, now)
+        self.refused_by[job.index] = 0 if again else why
+        return again
+
+    def _fails(self, job: Job, now: float) -> bool:
+        """An attempt has failed: whether there will be another."""
+        of, k = self.gateway, int(self.tries[job.index])
+        self.retrying.discard(job)
+        if of.retry_budget == "tokens":
+            self.tokens = max(0.0, self.tokens - 1)
+        if k >= of.retries or not self._may(job, now):
+            return False
+        longest = min(of.retry_max_s, of.retry_initial_s * of.retry_multiplier**k)
+        self.away[job] = now + float(self.draws[job.index, k]) * longest
+        self.tries[job.index] += 1
+        self.retrying.add(job)
+        self.tried.append(now)
+        heapq.heappush(self.heap, (self.away[job], EXPIRE, job.index))
+        return True
+
+    def _may(self, job: Job, now: float) -> bool:
+        of = self.gateway
+        if of.retry_budget == "ratio":
+            return len(self.retrying) < max(of.budget_least, of.budget_ratio * self._present(job))
+        if of.retry_budget == "tokens":
+            return self.tokens > of.budget_tokens / 2
+        if of.retry_budget == "window":
+            came, tried = (sum(at > now - of.budget_window_s for at in times) for times in (self.came, self.tried))
+            return tried + 1 <= of.budget_least * of.budget_window_s + of.budget_ratio * came
+        return True
 
     def _refused(self, job: Job, now: float) -> int:
         of = self.gateway
@@ -93,10 +133,11 @@ class GatewayOracle(Oracle):
             found.append(alone_s + alone_s / tokens * ahead)
         return min(found)
 
-    def _present(self) -> int:
-        """Requests that have come and not ended, the one that comes with them."""
+    def _present(self, but: Job | None = None) -> int:
+        """Requests that have come and not ended, the one that comes with them, and are not away."""
         over = (State.FINISHED, State.REFUSED, State.CANCELLED, State.EXPIRED)
-        return sum(job.number >= 0 and job.state not in over and not self._is_lost(job) for job in self.jobs)
+        there = [job for job in self.jobs if job.number >= 0 and job.state not in over and not self._is_lost(job)]
+        return sum(job not in self.away and job is not but for job in there)
 
     def _is_lost(self, job: Job) -> bool:
         return job.state == State.LOST and not job.unnoticed
@@ -128,9 +169,11 @@ class GatewayOracle(Oracle):
             self.emptied = self.client[job.index]
 
     def _carry_out(self, job: Job, answer: int, now: float) -> None:
-        if answer == HOLD:
+        if answer == HOLD or job not in self.queue:
             return
         self._leave(job)
+        if answer == REFUSE and self._fails(job, now):
+            return
         if answer != REFUSE:
             self.given[self.client[job.index]] += self.gateway.input_weight * len(job.prompt)
             self.charged[job] = 0
@@ -138,12 +181,19 @@ class GatewayOracle(Oracle):
         super()._carry_out(job, answer, now)
 
     def _expire(self, job: Job, now: float) -> None:
-        if job in self.queue and self.until_s.get(job, math.inf) <= now:
+        if self.away.get(job) == now:
+            del self.away[job]
+            if not self._attempt(job, now):
+                self._failed(job, State.REFUSED, now)
+        elif job in self.queue and self.until_s.get(job, math.inf) <= now:
             self._leave(job)
-            self._failed(job, State.EXPIRED, now)
+            if not self._fails(job, now):
+                self._failed(job, State.EXPIRED, now)
         elif job.due_s + job.patience_s <= now:
-            if job in self.queue and math.isnan(job.ttft_s):
-                self._leave(job)
+            if math.isnan(job.ttft_s):
+                self._leave(job) if job in self.queue else None
+                if self.away.pop(job, None) is not None or job.gpu < 0:
+                    self.retrying.discard(job)
             super()._expire(job, now)
 
     def _tell(self, g: int, now: float) -> None:
@@ -151,13 +201,20 @@ class GatewayOracle(Oracle):
             if kind in ("finished", "cancelled", "lost"):
                 self._charge(self.jobs[i])
                 self.in_flight.remove(self.jobs[i])
+                self.retrying.discard(self.jobs[i])
+            if kind == "finished":
+                self.tokens = min(self.gateway.budget_tokens, self.tokens + self.gateway.budget_ratio)
         super()._tell(g, now)
 
     def _go_on(self, job: Job, now: float) -> None:
+        if self.retries and self.gateway.retries and not self._fails(job, now):
+            job.unnoticed = False
+            self._failed(job, State.LOST, now)
+            return
         super()._go_on(job, now)
         if self.retries:
             self.queue.remove(job)
-            self._join(job, now)
+            self._join(job, now) if not self.gateway.retries else None
 
     # ---------------------------------------------------------------- tokens
     def _count_tokens(self) -> None:
@@ -213,7 +270,7 @@ class GatewayOracle(Oracle):
         return ranks.get(self.gateway.order, 0)
 
     def _outcome(self, end_s: float) -> Outcome:
-        return replace(super()._outcome(end_s), refused_by=self.refused_by)
+        return replace(super()._outcome(end_s), refused_by=self.refused_by, retries=self.tries)
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

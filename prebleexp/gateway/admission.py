@@ -15,7 +15,7 @@ def refused(mine: Books, world: World, request: int, now: float) -> int:
     """By what, as in `Outcome.refused_by`; 0: it is let in, and has taken its tokens of the bucket. It is among those
     present already."""
     terms = mine.terms
-    if 0 < terms.limit < world.control.present:
+    if 0 < terms.limit < world.control.present - mine.control.away:
         return BY_LIMIT
     if terms.shed and world.seen.requests[request].priority > 0 and saturation(mine, world) >= 1.0:
         return BY_SATURATION

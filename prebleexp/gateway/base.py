@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from prebleexp.checks import flag, is_integer, is_number, one_of, positive, require
+from prebleexp.checks import flag, integer, is_integer, is_number, one_of, positive, require
 from prebleexp.sources import Part
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc")
 """in the order of `prebleexp.gateway.books`"""
+BUDGETS = ("none", "ratio", "window", "tokens")
+"""likewise"""
+MOST_RETRIES = 100
 CLIENTS = ("client", "session", "prefix_group")
 
 
@@ -64,6 +67,30 @@ class Gateway(Part):
     """refuse a request if no GPU is predicted to give it its first token within so long (Mooncake): by the prompt
     tokens that wait on the GPU, its share of those that wait here, and the whole prompt; null: no matter"""
 
+    retries: int = 0
+    """attempts of a request after its first, if that was refused (but not since no GPU could hold it), expired, or was
+    lost with its GPU (faults.on_loss=retry); 0: none, and who was lost joins the queue at once"""
+    retry_initial_s: float = 0.025
+    """the k-th wait for an attempt is uniform from 0 to
+    min(retry_max_s, retry_initial_s · retry_multiplier ** (k - 1))"""
+    retry_max_s: float = 0.25
+    """the longest wait"""
+    retry_multiplier: float = 2.0
+    """by which the longest that a wait can be grows from one attempt to the next"""
+    retry_budget: str = "none"
+    """who may try again: none: everybody; ratio (Envoy): while fewer retries are under way than the greater of
+    budget_least and budget_ratio of the other requests in the system; window (Finagle): no more in budget_window_s than
+    budget_least a second and budget_ratio of the requests that came in it; tokens (gRPC): of budget_tokens at most, a
+    failure takes 1 and a success brings budget_ratio, while more than half are left"""
+    budget_ratio: float = 0.2
+    """retries a request (ratio and window), or tokens a success (tokens)"""
+    budget_least: float = 3.0
+    """retries that are allowed anyway: at a time (ratio), or a second (window: Finagle has 10)"""
+    budget_window_s: float = 10.0
+    """over which window counts"""
+    budget_tokens: float = 10.0
+    """that there are at most, and at the beginning (tokens)"""
+
     def __post_init__(self) -> None:
         one_of("gateway.order", self.order, ORDERS)
         one_of("gateway.client", self.client, CLIENTS)
@@ -77,7 +104,6 @@ class Gateway(Part):
         ttl_s = self.ttl_queue_s
         valid = ttl_s is None or (is_number(ttl_s) and ttl_s > 0)
         require(valid, "gateway.ttl_queue_s", ttl_s, "a number of seconds > 0, or null: never")
-
         if self.bucket_tokens is not None:
             valid = is_integer(self.bucket_tokens, 1)
             require(valid, "gateway.bucket_tokens", self.bucket_tokens, "an integer >= 1, or null: there is no bucket")
@@ -86,18 +112,33 @@ class Gateway(Part):
         flag("gateway.shed", self.shed)
         if self.slo_ttft_s is not None:
             positive("gateway.slo_ttft_s", self.slo_ttft_s, "a number of seconds > 0, or null: no matter")
+        self._check_retries()
+
+    def _check_retries(self) -> None:
+        integer("gateway.retries", self.retries, 0, MOST_RETRIES)
+        for name in ("retry_initial_s", "retry_max_s", "retry_multiplier", "budget_window_s", "budget_tokens"):
+            positive(f"gateway.{name}", getattr(self, name))
+        for name in ("budget_ratio", "budget_least"):
+            value = getattr(self, name)
+            require(is_number(value) and value >= 0, f"gateway.{name}", value, "a number >= 0")
+        one_of("gateway.retry_budget", self.retry_budget, BUDGETS)
 
     @property
     def changes_nothing(self) -> bool:
         """Whether a run is the same without it: nobody is refused, and nobody waits unless the router holds them."""
         limits = (self.max_in_flight, self.limit, self.queue_limit, self.ttl_queue_s)
         rules = (*limits, self.bucket_tokens, self.slo_ttft_s)
-        return self.order == "fcfs" and not self.shed and rules == (None,) * len(rules)
+        return self.order == "fcfs" and not self.shed and self.retries == 0 and rules == (None,) * len(rules)
 
     @property
     def most_in_flight(self) -> int:
         """`max_in_flight`, or 0."""
         return self.max_in_flight or 0
+
+    @property
+    def timers(self) -> int:
+        """Of a request, under way at a time: for its time in the queue, and for its next attempt."""
+        return 1 + int(self.retries > 0)
 
     def kernels(self) -> Any:
         from prebleexp.gateway import kernels
@@ -106,7 +147,7 @@ class Gateway(Part):
 
     def start(self, setup: Setup) -> Any:
         """Its books: `prebleexp.gateway.books.Books`."""
-        from prebleexp.gateway.books import Terms, made_books
+        from prebleexp.gateway.books import RetryTerms, Terms, made_again, made_books
 
         terms = Terms(
             order=ORDERS.index(self.order),
@@ -122,11 +163,23 @@ class Gateway(Part):
             saturated_kv=float(self.saturated_kv),
             slo_ttft_s=math.inf if self.slo_ttft_s is None else float(self.slo_ttft_s),
         )
-        return made_books(terms, setup.workload, getattr(setup.workload, self.client))
+        retries = RetryTerms(
+            retries=self.retries,
+            initial_s=float(self.retry_initial_s),
+            max_s=float(self.retry_max_s),
+            multiplier=float(self.retry_multiplier),
+            budget=BUDGETS.index(self.retry_budget),
+            ratio=float(self.budget_ratio),
+            least=float(self.budget_least),
+            window_s=float(self.budget_window_s),
+            most_tokens=float(self.budget_tokens),
+        )
+        again = made_again(retries, len(setup.workload), setup.seed)
+        return made_books(terms, again, setup.workload, getattr(setup.workload, self.client))
 
     def known(self, mine: Any) -> dict[str, Any]:
         """Columns of the outcome, by its books at the end of a run."""
-        return {"refused_by": mine.requests.refused_by}
+        return {"refused_by": mine.requests.refused_by, "retries": mine.requests.retries}
 
 
 OPEN = Gateway()

@@ -16,6 +16,7 @@ from prebleexp.sim.types import Floats, Workload, records
 FCFS, EDF, PRIORITY, ROUND_ROBIN, VTC = range(5)
 BY_LIMIT, BY_FULL_QUEUE, BY_BUCKET, BY_SATURATION, BY_PROMISE = range(1, 6)
 """`Outcome.refused_by`"""
+NO_BUDGET, RATIO, WINDOW, TOKENS = range(4)
 
 GATE = np.dtype(
     [
@@ -28,6 +29,13 @@ GATE = np.dtype(
         ("waiting_tokens", np.int64),  # of the prompts in its queue
         ("level", np.float64),  # tokens in the bucket …
         ("filled_s", np.float64),  # … at this time
+        ("away", np.int64),  # requests that wait for their next attempt
+        ("retrying", np.int64),  # these, and those whose attempt in hand is not their first
+        ("tokens", np.float64),  # gRPC's, of the budget of retries
+        ("came", np.int64),  # rows of Again.came in use, …
+        ("came_before", np.int64),  # … and how many of them are older than the window
+        ("tried", np.int64),  # likewise of Again.tried
+        ("tried_before", np.int64),
     ],
     align=True,
 )
@@ -56,6 +64,10 @@ TICKET = np.dtype(
         ("until_s", np.float64),  # when its time in the queue is over, …
         ("rings_s", np.float64),  # … and when its timer rings; NaN: there is none
         ("refused_by", np.int64),
+        ("retries", np.int64),  # so far
+        ("retrying", np.int64),  # whether the attempt in hand, or that to come, is one of them
+        ("away", np.int64),  # whether it waits for its next attempt, …
+        ("again_s", np.float64),  # … which is made then; NaN: there is no timer
     ],
     align=True,
 )
@@ -84,8 +96,42 @@ class Terms(NamedTuple):
     """infinite: none is looked at"""
 
 
+class RetryTerms(NamedTuple):
+    retries: int
+    """of a request at most"""
+    initial_s: float
+    max_s: float
+    multiplier: float
+    budget: int
+    """`NO_BUDGET`, `RATIO`, `WINDOW` or `TOKENS`"""
+    ratio: float
+    least: float
+    window_s: float
+    most_tokens: float
+
+
+class Again(NamedTuple):
+    """Of retries."""
+
+    terms: RetryTerms
+    draws: Any
+    """(n, retries) uniform from 0 to 1"""
+    came: Any
+    """(n,) when requests were due; (0,) where no window is looked at"""
+    tried: Any
+    """(n · retries,) when retries were allowed; (0,) likewise"""
+
+
+def made_again(terms: RetryTerms, requests: int, seed: int) -> Again:
+    """At time 0."""
+    draws, n = np.random.default_rng([seed, requests]).random((requests, terms.retries)), requests
+    windowed = int(terms.budget == WINDOW)
+    return Again(terms, draws, np.zeros(n * windowed), np.zeros(n * terms.retries * windowed))
+
+
 class Books(NamedTuple):
     terms: Terms
+    again: Again
     control: Any
     """`GATE`"""
     lanes: Any
@@ -94,7 +140,7 @@ class Books(NamedTuple):
     """(n,) `TICKET`"""
 
 
-def made_books(terms: Terms, workload: Workload, client: Any) -> Books:
+def made_books(terms: Terms, again: Again, workload: Workload, client: Any) -> Books:
     """At time 0. `client`: (n,) whose each request is."""
     keys: Floats = np.zeros(len(workload))
     if terms.order == EDF:
@@ -106,10 +152,10 @@ def made_books(terms: Terms, workload: Workload, client: Any) -> Books:
     values, lane = np.unique(keys, return_inverse=True)
     control, lanes = records(1, GATE)[0], records(len(values) + 1, LANE)
     control.turn = control.emptied = NONE
-    control.level = terms.bucket_tokens
+    control.level, control.tokens = terms.bucket_tokens, again.terms.most_tokens
     lanes.head = lanes.tail = lanes.upcoming = NONE
     if terms.order == EDF:
         lanes.score[:-1] = values
     requests = records(len(workload), TICKET)
-    requests.lane, requests.asked, requests.rings_s = lane, NONE, np.nan
-    return Books(terms, control, lanes, requests)
+    requests.lane, requests.asked, requests.rings_s, requests.again_s = lane, NONE, np.nan, np.nan
+    return Books(terms, again, control, lanes, requests)

@@ -2,10 +2,10 @@
 
 | function | when it is called |
 | --- | --- |
-| `arrive` | a request is due; whether it is let in |
-| `join` | it was lost with its GPU, and waits again |
+| `arrive` | a request is due; whether it is let in, or comes again |
+| `join` | it was lost with its GPU, of which routers have heard; whether it waits or comes again |
 | `offer` | the router is free and a GPU may get somebody: whom shall it be asked about? |
-| `leave` | a request leaves the queue: for a GPU, or for good |
+| `leave` | the router has answered about a request, or it gave up; whether it was refused and comes again |
 | `release` | something has ended, so that the router may be asked about everybody again |
 | `expire` | a timer rings |
 | `hear` | a request that was sent is finished, cancelled or lost |
@@ -20,28 +20,46 @@ import numpy as np
 from prebleexp.gateway.admission import refused
 from prebleexp.gateway.books import EDF, VTC, Books
 from prebleexp.gateway.lanes import begin_round, chosen, insert, pass_by, take_out
+from prebleexp.gateway.retries import begin, comes_again, comes_back, over, succeeds
 from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
+from prebleexp.sim.answers import REFUSE
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import EXPIRE, key, push
-from prebleexp.sim.records import NONE, World
+from prebleexp.sim.records import FINISHED, NONE, World
 from prebleexp.sim.sessions import failed, look_ahead
 from prebleexp.sim.types import State
 
-EXPIRED = int(State.EXPIRED)
+EXPIRED, REFUSED = int(State.EXPIRED), int(State.REFUSED)
 
 
 @compiled
 def arrive(self: Any, mine: Books, world: World, request: int, now: float) -> int:
+    begin(mine, now)
+    return _attempt(mine, world, request, now)
+
+
+@compiled
+def _attempt(mine: Books, world: World, request: int, now: float) -> int:
+    """0: it is refused, and comes no more."""
     why = refused(mine, world, request, now)
-    mine.requests[request].refused_by = why
-    if why != 0:
-        return 0
-    join(self, mine, world, request, now)
+    if why == 0:
+        _queue(mine, world, request, now)
+        return 1
+    again = comes_again(mine, world, request, now)
+    mine.requests[request].refused_by = 0 if again != 0 else why
+    return again
+
+
+@compiled
+def join(self: Any, mine: Books, world: World, request: int, now: float) -> int:
+    if mine.again.terms.retries > 0:
+        return comes_again(mine, world, request, now)
+    _queue(mine, world, request, now)
     return 1
 
 
 @compiled
-def join(self: Any, mine: Books, world: World, request: int, now: float) -> None:
+def _queue(mine: Books, world: World, request: int, now: float) -> None:
     gate, one = mine.control, mine.requests[request]
     lane = mine.lanes[one.lane]
     if mine.terms.order == VTC and lane.length == 0:
@@ -77,7 +95,26 @@ def offer(self: Any, mine: Books, world: World, now: float) -> int:
 
 
 @compiled
-def leave(self: Any, mine: Books, world: World, request: int, g: int) -> None:
+def leave(self: Any, mine: Books, world: World, request: int, answer: int) -> int:
+    """`answer`: the GPU it is for, REFUSE, or NONE: it gave up. 1: nothing comes of that, since it comes again: it was
+    refused, or expired while the router decided."""
+    if mine.requests[request].waits != 0:
+        _take_out(mine, world, request)
+    elif answer != NONE:
+        return 1
+    if answer == REFUSE:
+        return comes_again(mine, world, request, world.control.now)
+    if answer == NONE:
+        over(mine, request)
+        comes_back(mine, request)
+    elif mine.terms.order == VTC:
+        pay(mine, world, request)
+    return 0
+
+
+@compiled
+def _take_out(mine: Books, world: World, request: int) -> None:
+    """Out of the queue."""
     gate, one = mine.control, mine.requests[request]
     lane = mine.lanes[one.lane]
     if lane.upcoming == request:
@@ -90,8 +127,6 @@ def leave(self: Any, mine: Books, world: World, request: int, g: int) -> None:
     gate.waiting_tokens -= world.seen.requests[request].prompt_tokens
     if lane.length == 0:
         gate.emptied = one.lane
-    if mine.terms.order == VTC and g >= 0:
-        pay(mine, world, request)
 
 
 @compiled
@@ -104,22 +139,35 @@ def release(self: Any, mine: Books, world: World, now: float) -> None:
 
 @compiled
 def expire(self: Any, mine: Books, world: World, request: int, now: float) -> int:
-    """1: it was the timer of its time in the queue that rang."""
-    one, control = mine.requests[request], world.control
-    if one.rings_s != now:
-        return 0
-    one.rings_s = np.nan
-    if one.waits == 0:
+    """0: its patience is over. 1: a timer of the gateway rang, or none that matters any more."""
+    one, patience_s = mine.requests[request], world.sessions.patience_s
+    if one.again_s == now:
+        one.again_s = np.nan
+        if one.away != 0:
+            comes_back(mine, request)
+            if _attempt(mine, world, request, now) == 0:
+                _end(mine, world, request, REFUSED)
         return 1
-    if one.until_s > now:  # it has joined again since
-        _ring(mine, world, request)
+    if one.rings_s == now:
+        one.rings_s = np.nan
+        if one.waits != 0 and one.until_s > now:  # it has joined again since
+            _ring(mine, world, request)
+        elif one.waits != 0:
+            _take_out(mine, world, request)
+            if comes_again(mine, world, request, now) == 0:
+                _end(mine, world, request, EXPIRED)
         return 1
-    leave(self, mine, world, request, NONE)
-    world.jobs[request].state = EXPIRED
-    control.unfinished -= 1
-    control.present -= 1
+    is_over = len(patience_s) > 0 and world.seen.requests[request].arrival_s + patience_s[request] <= now
+    return int(not is_over)
+
+
+@compiled
+def _end(mine: Books, world: World, request: int, state: int) -> None:
+    """Its last attempt has failed."""
+    world.jobs[request].state = state
+    world.control.unfinished -= 1
+    world.control.present -= 1
     failed(world, request)
-    return 1
 
 
 @compiled
@@ -134,3 +182,6 @@ def _ring(mine: Books, world: World, request: int) -> None:
 def hear(self: Any, mine: Books, world: World, kind: int, request: int) -> None:
     if mine.terms.order == VTC:
         settle_up(mine, world, request)
+    over(mine, request)
+    if kind == FINISHED:
+        succeeds(mine)

@@ -61,7 +61,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     if len(firsts):
         control.time, control.key = workload.arrival_s[firsts[0]] + rules.submit_s, SUBMIT << KIND_BITS | int(firsts[0])
     patience_s = workload.patience_s if np.isfinite(workload.patience_s).any() else np.zeros(0)
-    room = int((waits > 0).sum()) + len(patience_s) + len(rows) * int(rules.gated)
+    room = int((waits > 0).sum()) + len(patience_s) + len(rows) * rules.timers
     return Sessions(
         control=control,
         firsts=firsts,

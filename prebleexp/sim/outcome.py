@@ -67,6 +67,7 @@ def outcome(left: Ended) -> Outcome:
         "told_output": np.where(requests.gpu >= 0, requests.expected_output, np.nan),
         "prefill_end_s": jobs.ttft_s,
         "refused_by": np.zeros(len(jobs)),
+        "retries": np.zeros(len(jobs)),
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
         **dict.fromkeys(("host_tokens", "shared_tokens"), np.zeros(len(jobs))),

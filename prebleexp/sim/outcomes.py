@@ -56,6 +56,8 @@ class Outcome:
     refused_by: Ints
     """what of the gateway refused it: 1 its limit, 2 its full queue, 3 the token bucket, 4 saturation, 5 a predicted
     time to first token; 0: nothing of it"""
+    retries: Ints
+    """attempts after its first that the gateway allowed it"""
     gpu_hit_tokens: Longs
     """prompt tokens found in the prefix cache, over all prefills"""
     gpu_host_tokens: Longs

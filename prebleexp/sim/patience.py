@@ -10,7 +10,7 @@ import numpy as np
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.plug import call_int
 from prebleexp.sim.records import CANCELLED, NONE, World
 from prebleexp.sim.sessions import failed
 from prebleexp.sim.types import State
@@ -32,7 +32,7 @@ def expire(world: World, request: int) -> None:
     job.state = GONE
     if g == NONE:  # the router passes over it when it comes to it
         if world.rules.gated:
-            call_none(gateway.leave, gateway.own, world, request, NONE)
+            call_int(gateway.leave, gateway.own, world, request, NONE)
         control.unfinished -= 1
         control.present -= 1
         failed(world, request)

@@ -171,7 +171,8 @@ def _carry_out(world: World, request: int, answer: int) -> None:
     if world.rules.gated:
         if answer == HOLD:  # it has never left the gateway's queue
             return
-        call_none(gateway.leave, gateway.own, world, request, answer)
+        if call_int(gateway.leave, gateway.own, world, request, answer) != 0:  # it comes again
+            return
     if answer == HOLD:
         hold(world, request)
     elif answer == REFUSE:
@@ -241,16 +242,22 @@ def _is_lost(world: World, request: int) -> None:
     """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
     control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
     job.reached = 0
-    if world.rules.retry:
+    if world.rules.retry and _joins_again(world, request):
         job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
-        if world.rules.gated:
-            call_none(world.gateway.join, world.gateway.own, world, request, control.now)
-        else:
-            join(world, request)
     else:
         control.unfinished -= 1
         control.present -= 1
         failed(world, request)
+
+
+@compiled
+def _joins_again(world: World, request: int) -> bool:
+    """Whether a lost request has another attempt."""
+    gateway = world.gateway
+    if world.rules.gated:
+        return call_int(gateway.join, gateway.own, world, request, world.control.now) != 0
+    join(world, request)
+    return True
 
 
 # ---------------------------------------------------------------- routing a second time

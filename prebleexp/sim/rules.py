@@ -36,6 +36,8 @@ class Rules(NamedTuple):
     """… each unit of what `View.work` counts"""
     gated: bool
     """whether requests pass a gateway before the router"""
+    timers: int
+    """of a request, that the gateway may have under way at a time"""
     max_in_flight: int
     """of whom a GPU that has so many outstanding is no candidate; 0: GPUs are not limited"""
     watched: bool

@@ -54,9 +54,9 @@ LINK: Signatures = {
 }
 GATEWAY: Signatures = {
     "arrive": (int64, (WORLD, *_SUBJECT)),
-    "join": (types.none, (WORLD, *_SUBJECT)),
+    "join": (int64, (WORLD, *_SUBJECT)),
     "offer": (int64, (WORLD, float64)),
-    "leave": (types.none, (WORLD, int64, int64)),
+    "leave": (int64, (WORLD, int64, int64)),
     "release": (types.none, (WORLD, float64)),
     "expire": (int64, (WORLD, *_SUBJECT)),
     "hear": (types.none, (WORLD, int64, int64)),
@@ -162,6 +162,7 @@ class _Run:
             decision_s=float(overhead.decision_s),
             unit_s=np.array(overhead.unit_s),
             gated=given.gateway is not None,
+            timers=0 if given.gateway is None else given.gateway.timers,
             max_in_flight=0 if given.gateway is None else given.gateway.most_in_flight,
             watched=pause == 1,
         )

@@ -56,6 +56,7 @@ def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
         latency_s=ones,
         losses=zeros,
         refused_by=zeros,
+        retries=zeros,
         finish_s=workload.arrival_s + 1,
         output_seen=np.minimum(workload.output_tokens, workload.max_new_tokens),
         hit_tokens=zeros,

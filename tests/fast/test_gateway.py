@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,13 +13,20 @@ from hypothesis import strategies as st
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.key import key
+from prebleexp.faults.base import Event
+from prebleexp.faults.timeline import Timeline
+from prebleexp.gateway import retries as retries_module
 from prebleexp.gateway.base import ORDERS, Gateway
 from prebleexp.launch.configure import cells
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
+from prebleexp.policies.base import REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.sim.handles import Block
+from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
-from prebleexp.sim.types import Outcome, State, Workload
+from prebleexp.sim.types import Outcome, Setup, State, Workload
+from prebleexp.sim.world import EXAMPLE
 from tests import oracle_gateway
 from tests.fast.test_engines import own, stream
 from tests.fast.test_oracle import CLUSTERS, KEPT, workloads
@@ -87,7 +94,7 @@ def test_limits_are_kept(workload: Workload, cluster: dict[str, Any]) -> None:
         outstanding.append(int(world.seen.sent.outstanding.max()))
 
     made = simulate(workload, lengths=Max(), **cluster, on_event=look)
-    assert gateway.limit is None or max(present) <= gateway.limit
+    assert gateway.limit is None or gateway.retries > 0 or max(present) <= gateway.limit
     assert gateway.max_in_flight is None or max(outstanding) <= gateway.max_in_flight
     assert ((made.refused_by > 0) <= (made.state == State.REFUSED)).all()
     there = (gateway.limit, gateway.queue_limit, gateway.bucket_tokens, gateway.shed or None, gateway.slo_ttft_s)
@@ -277,6 +284,10 @@ def test_what_changes_nothing_is_no_part_of_the_key() -> None:
         ("gateway.refill_tokens_s=0", "gateway.refill_tokens_s=0 is not valid; it must be a number > 0"),
         ("gateway.shed=1", "gateway.shed=1 is not valid; it must be true or false"),
         ("gateway.slo_ttft_s=-1", "gateway.slo_ttft_s=-1 is not valid; it must be a number of seconds > 0, or null"),
+        ("gateway.retries=-1", "gateway.retries=-1 is not valid; it must be an integer from 0 to 100"),
+        ("gateway.retry_max_s=0", "gateway.retry_max_s=0 is not valid; it must be a number > 0"),
+        ("gateway.retry_budget=all", "gateway.retry_budget=all is not valid; it must be one of none, ratio"),
+        ("gateway.budget_ratio=-1", "gateway.budget_ratio=-1 is not valid; it must be a number >= 0"),
         ("gateway.input_weight=-1", "gateway.input_weight=-1 is not valid; it must be a number >= 0"),
         ("gateway.size=3", "unknown key 'gateway.size'"),
     ],
@@ -293,3 +304,119 @@ def test_engines_with_loops_of_their_own_and_pools_have_none() -> None:
         cells(["engine=released", "hardware=a6000_mistral_7b", "gateway.limit=3"])
     with pytest.raises(InvalidInput, match="gateway= is not valid where"):
         cells(["cluster=disaggregated", "gateway.limit=3"])
+
+
+# ---------------------------------------------------------------- retries
+@dataclass(frozen=True)
+class Fails(Policy):
+    """Refuses each attempt with a probability."""
+
+    p: float = 0.5
+
+    compiled: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> Any:
+        return np.random.default_rng(1)
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return REFUSE if mine.random() < self.p else 0
+
+
+MANY = 20_000
+
+
+def failing(p: float, **given: Any) -> Outcome:
+    """Requests a hundredth of a second apart, none of which takes long."""
+    workload = of([(1, 1)] * MANY, [0] * MANY, (np.arange(MANY) / 100).tolist())
+    fast = replace(TOKEN, token_s=1e-6)
+    return serve(workload, Gateway(retry_initial_s=0.01, **given), policy=Fails(p), hardware=fast)
+
+
+@pytest.mark.parametrize(("p", "load", "lost"), [(0.5, 1.875, 0.0625), (0.9, 3.439, 0.6561)])
+def test_retries_add_to_the_load(p: float, load: float, lost: float) -> None:
+    """(1 - p^(R + 1)) / (1 - p) attempts of each, p^(R + 1) lost: 99 % intervals."""
+    made = failing(p, retries=3)
+    for found, expected in ((1 + made.retries, load), (made.state == State.REFUSED, lost)):
+        assert abs(found.mean() - expected) < 2.58 * found.std() / np.sqrt(MANY)
+
+
+def test_a_budget_bounds_what_they_add() -> None:
+    """A fifth of the requests of the last 10 s."""
+    made = failing(0.9, retries=3, retry_budget="window", budget_least=0.0)
+    assert 1.15 < (1 + made.retries).mean() <= 1.2
+    few = failing(0.9, retries=3, retry_budget="window", budget_ratio=0.0, budget_least=2.0)
+    assert few.retries.sum() == pytest.approx(2.0 * MANY / 100, rel=0.06), "two a second"
+
+
+@pytest.mark.parametrize(("active", "allowed"), [(40, 8), (10, 3)])
+def test_no_more_retries_are_under_way_than_a_share_of_the_requests(active: int, allowed: int) -> None:
+    """Envoy: 40 in the system, 8 at once; of 10 not 2 but 3. All others are refused for good."""
+    workload = of([(1024, 1)] * (active + 20), [0] * (active + 20), [0.0] * active + [0.125] * 20)
+    gateway = Gateway(limit=active, retries=1, retry_initial_s=0.0625, retry_budget="ratio")
+    made = serve(workload, gateway)
+    assert made.retries[active:].tolist() == [1] * allowed + [0] * (20 - allowed)
+    arrivals = [*[0.0] * active, *(np.arange(1, 21) / 32).tolist()]
+    apart = serve(replace(workload, arrival_s=np.array(arrivals)), gateway)
+    assert apart.retries[active:].all(), "each has failed again when the next one comes"
+
+
+def test_a_bucket_of_retries_is_filled_by_successes() -> None:
+    """gRPC, of 10 at most: each failure takes 1, and its retry needs more than 5 then: of five in a row the last has
+    none. Ten successes bring 1."""
+    times = [0.0] * 5 + [1.0 + i / 10 for i in range(20)] + [9.0] * 2
+    workload = of([(1, 1)] * 27, [0] * 27, times)
+    policy = Chosen((*range(5), 25, 26))
+    gateway = Gateway(retries=1, retry_budget="tokens", budget_ratio=0.1, retry_initial_s=1e-3)
+    made = serve(workload, gateway, policy=policy)
+    assert made.retries.tolist() == [1, 1, 1, 1, 0] + [0] * 20 + [1, 1]
+
+
+@dataclass(frozen=True)
+class Chosen(Policy):
+    """Refuses the first attempt of some requests."""
+
+    some: tuple[int, ...] = ()
+
+    compiled: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> Any:
+        return set()
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        refused = request in self.some and request not in mine
+        mine.add(request)
+        return REFUSE if refused else 0
+
+
+@pytest.mark.parametrize(("level", "may"), [(5.0, False), (5.1, True)])
+def test_more_than_half_of_the_tokens_must_be_left(level: float, may: bool) -> None:
+    workload = of([(1, 1)], [0])
+    gateway = Gateway(retries=1, retry_budget="tokens", budget_ratio=0.1)
+    books = gateway.start(Setup(1, 0, 1, 100, 100, workload))
+    books.control.tokens = level
+    assert retries_module.lasts(Block(books).handle, EXAMPLE.handle, 0.0) == may
+
+
+def test_the_clock_of_a_promise_goes_on_over_attempts() -> None:
+    """Refused at 0.5 since one is in the system until 1, it comes again within 2 s, as drawn."""
+    workload = of([(1024, 1)] * 2, [0] * 2, [0.0, 0.5])
+    gateway = Gateway(limit=1, retries=9, retry_initial_s=2.0, retry_max_s=2.0, retry_multiplier=1.0)
+    made = serve(workload, gateway)
+    waits = 2.0 * np.random.default_rng([0, 2]).random((2, 9))[1]
+    came = 0.5 + np.cumsum(waits)
+    k = int(np.flatnonzero(came >= 1.0)[0])
+    assert made.retries.tolist() == [0, k + 1]
+    assert made.ttft_s[1] == pytest.approx(came[k] + 1.0 - 0.5)
+    assert made.due_s[1] == 0.5
+
+
+def test_who_expired_or_was_lost_comes_again() -> None:
+    """The second expires at 0.25 twice; the first is lost with its GPU at 0.5, and again without a retry left."""
+    workload = of([(1024, 1)] * 2, [0] * 2, [0.0, 0.0])
+    gateway = Gateway(max_in_flight=1, ttl_queue_s=0.25, retries=1, retry_initial_s=1e-3)
+    events = ((0.5, 0, "down"), (0.5625, 0, "up"), (1.0, 0, "down"), (1.0625, 0, "up"))
+    faults = Timeline(0.0, "retry", tuple(Event(*one) for one in events))
+    made = serve(workload, gateway, faults=faults)
+    assert made.losses.tolist() == [2, 0]
+    assert made.retries.tolist() == [1, 1]
+    assert made.state.tolist() == [State.LOST, State.EXPIRED]

@@ -259,6 +259,7 @@ def test_kept_requests_have_what_was_declared() -> None:
             "shared_tokens",
             "losses",
             "refused_by",
+            "retries",
             "tpot_s",
             "norm_latency_s",
         ),

@@ -47,6 +47,7 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         shared_tokens=np.zeros(n, np.int32),
         losses=np.zeros(n, np.int32),
         refused_by=np.zeros(n, np.int32),
+        retries=np.zeros(n, np.int32),
         output_seen=requests.generated.astype(np.int32),
         hit_tokens=requests.reused_input_tokens.astype(np.int32),
         prefilled_tokens=np.where(admitted, requests.prompt - requests.reused_input_tokens, 0).astype(np.int32),

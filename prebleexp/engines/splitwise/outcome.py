@@ -47,6 +47,7 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         shared_tokens=np.zeros(n, np.int32),
         losses=np.zeros(n, np.int32),
         refused_by=np.zeros(n, np.int32),
+        retries=np.zeros(n, np.int32),
         gpu_hit_tokens=none,
         gpu_host_tokens=none,
         gpu_shared_tokens=none,

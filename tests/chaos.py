@@ -15,7 +15,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.gateway.base import ORDERS, Gateway
+from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
@@ -119,9 +119,22 @@ def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:
-    most = [1, 2, 8], [1, 4, 12], [1, 3, 8], [0.01, 0.25, 2.0]
-    limits = [rng.choice(np.array([None, None, *one])) for one in most]
-    return Gateway(str(rng.choice(ORDERS)), "client", 1.0, 2.0, *limits)
+    def one(*of: Any) -> Any:
+        return of[int(rng.integers(len(of)))]
+
+    return Gateway(
+        order=one(*ORDERS),
+        max_in_flight=one(None, None, 1, 2, 8),
+        limit=one(None, None, 1, 4, 12),
+        queue_limit=one(None, None, 1, 3, 8),
+        ttl_queue_s=one(None, None, 0.01, 0.25, 2.0),
+        bucket_tokens=one(None, None, 60, 300),
+        refill_tokens_s=one(7.3, 100.0),
+        shed=one(False, True),
+        slo_ttft_s=one(None, None, 0.02, 0.1),
+        retries=one(0, 0, 1, 5),
+        retry_budget=one(*BUDGETS),
+    )
 
 
 def _tiers(rng: np.random.Generator) -> Tiering:

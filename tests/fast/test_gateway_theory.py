@@ -84,7 +84,12 @@ def check(found: list[float], expected: float, what: str) -> None:
     assert abs(mean - expected) < half < 0.12 * expected
 
 
-@pytest.mark.parametrize("system", sampled(SYSTEMS, 4))
+LONG = "M/M/1/5, overloaded", "M/M/1 + D, overloaded"
+QUICK = sampled((one for one in SYSTEMS if one not in LONG), 4)
+NIGHTLY = [pytest.param(one, marks=[pytest.mark.slow, pytest.mark.nightly]) for one in LONG]
+
+
+@pytest.mark.parametrize("system", QUICK + NIGHTLY)
 def test_gateways_are_those_of_theory(system: str) -> None:
     rate, servers, gateway, fixed, known = SYSTEMS[system]
     runs = [served(rate, servers, gateway, seed, fixed) for seed in range(SEEDS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -115,11 +116,16 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
     given["kinds"] = [(count, hardware) for count in cluster["counts"]]
     given["pools"] = Disaggregation(tuple(cluster["roles"]), cluster["second"], 1000.0, **link)
+    return same(workload, given, oracle_pools.simulate)
+
+
+def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcome]) -> Outcome:
+    """What becomes of it, which the oracle says too, and whatever policies hear."""
     HEARD.clear()
     made = simulate(workload, lengths=Max(), **given)
     heard = list(HEARD)
     HEARD.clear()
-    expected = oracle_pools.simulate(workload, **given)
+    expected = oracle(workload, **given)
     for one in fields(Outcome):
         ours, theirs = getattr(made, one.name), getattr(expected, one.name)
         np.testing.assert_array_equal(ours, theirs, err_msg=one.name, strict=True)

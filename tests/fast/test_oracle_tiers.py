@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
 from prebleexp.sim.types import Outcome, Workload
 from tests import oracle_tiers
 from tests.fast.test_engines import stream
-from tests.fast.test_oracle_pools import COST, HEARD, POLICIES, VLLMS, streams
+from tests.fast.test_oracle_pools import COST, POLICIES, VLLMS, same, streams
 from tests.sampled import examples
 
 TIERS = st.builds(
@@ -70,17 +68,7 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
     given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0}
     given["tiers"] = Tiering(1000.0, cluster["host"], cluster["shared"])
-    HEARD.clear()
-    made = simulate(workload, lengths=Max(), **given)
-    heard = list(HEARD)
-    HEARD.clear()
-    expected = oracle_tiers.simulate(workload, **given)
-    for one in fields(Outcome):
-        ours, theirs = getattr(made, one.name), getattr(expected, one.name)
-        np.testing.assert_array_equal(ours, theirs, err_msg=one.name, strict=True)
-    for ours, theirs in zip(heard, HEARD[-len(heard) :] if heard else [], strict=True):
-        np.testing.assert_array_equal(ours, theirs, err_msg="what a policy heard")
-    return made
+    return same(workload, given, oracle_tiers.simulate)
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -14,25 +14,39 @@ from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.records import PULLED, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pulling import pull
-from prebleexp.sim.records import World
+from prebleexp.sim.records import NONE, World
 
 FIRST = -(1 << 40)
 """rank before all that wait, and before those that were put in front of them"""
 
 
 @compiled
-def reserve(mine: Engines, world: World, g: int, request: int) -> tuple[bool, int]:
-    """Take blocks for all of a prompt, and ask for what of it is not cached here; whether there are enough, and how
-    many of those taken were cached.
+def pull_all(mine: Engines, world: World, g: int, request: int) -> tuple[bool, int]:
+    """Ask for what of a prompt is not cached here; whether there are blocks for all of it, and how many of those taken
+    were cached.
 
     A transfer cannot be preempted: what prompts that are computed again still need is left to them."""
-    gpu, job, size = mine.gpus[g], mine.jobs[request], mine.settings.block_size
+    gpu, size = mine.gpus[g], mine.settings.block_size
     hits, idle = cached(mine, world, g, request)
+    again = promised(mine, g) if gpu.put_back != 0 else 0  # nobody was ever preempted, and computes again
+    evicted = reserve(mine, world, g, request, hits, idle + again, PULLED)
+    if evicted == NONE:
+        return False, 0
+    known = int(mine.jobs[request].known)
+    note(mine.recent, gpu, g, hits * size, known)
+    pull(world, request, (blocks_of(mine, known) - hits) * size)
+    return True, evicted
+
+
+@compiled
+def reserve(mine: Engines, world: World, g: int, request: int, hits: int, others: int, filling: int) -> int:
+    """The first of a queue leaves it with blocks for its whole context, of which `hits` are cached here; how many of
+    those taken were cached. -1: there are not enough, since `others` are to be left."""
+    gpu, job = mine.gpus[g], mine.jobs[request]
     need = blocks_of(mine, int(job.known)) - hits
     kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
-    again = promised(mine, g) if gpu.put_back != 0 else 0  # nobody was ever preempted, and computes again
-    if need + idle + kept + again > gpu.free:
-        return False, 0
+    if need + others + kept > gpu.free:
+        return NONE
     queue.pop(mine, g)
     gpu.queued -= 1
     gpu.reserved += 1
@@ -40,10 +54,8 @@ def reserve(mine: Engines, world: World, g: int, request: int) -> tuple[bool, in
     hold(mine, world, g, request)
     evicted = take(mine, world, g, need)
     job.blocks += need
-    job.filling, job.heap_key = PULLED, FIRST + gpu.reservations
-    note(mine.recent, gpu, g, hits * size, int(job.known))
-    pull(world, request, need * size)
-    return True, evicted
+    job.filling, job.heap_key = filling, FIRST + gpu.reservations
+    return int(evicted)
 
 
 @compiled
@@ -58,11 +70,11 @@ def promised(mine: Engines, g: int) -> int:
 
 
 @compiled
-def arrive(mine: Engines, world: World, g: int, request: int) -> None:
-    """All of a prompt is there: it is found by others from now on, but the last token is computed again."""
+def arrive(mine: Engines, world: World, g: int, request: int, computed: int) -> None:
+    """So many tokens of what was reserved are there: others find them from now on, and the request waits again."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     gpu.reserved -= 1
     gpu.queued += 1
-    job.computed = job.known - 1
-    remember(mine, world, g, request, int(job.computed))
+    job.computed = computed
+    remember(mine, world, g, request, computed)
     queue.push(mine, g, request)

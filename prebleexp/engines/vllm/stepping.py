@@ -131,7 +131,7 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     """The KV of a prompt is there."""
     g = int(world.seen.requests[request].gpu)
-    pulling.arrive(mine, world, g, request)
+    pulling.arrive(mine, world, g, request, int(mine.jobs[request].known) - 1)  # the last token is computed again
     world.jobs[request].state = QUEUED
     publish(mine, world, g)
 

@@ -11,21 +11,16 @@ from typing import Any
 
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import QUEUED
-from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.blocks import (
     cached,
     found_until,
     give_back,
-    hold,
     hold_between,
     key_of,
     most_of,
-    remember,
-    take,
 )
-from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.publishing import publish
-from prebleexp.engines.vllm.pulling import FIRST, promised
+from prebleexp.engines.vllm.pulling import arrive, promised, reserve
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
@@ -60,7 +55,7 @@ from prebleexp.sim.waking import wake
 def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
     """The first of a queue is to be admitted: whether KV of it comes from tiers before that."""
     g = int(world.seen.requests[request].gpu)
-    gpu, job, one = mine.gpus[g], mine.jobs[request], world.tiers.fetches[request]
+    gpu, one = mine.gpus[g], world.tiers.fetches[request]
     hits, idle = cached(mine, world, g, request)
     one.low = hits
     one.middle = _worth(mine, world, HOST, request, hits, now)
@@ -71,19 +66,11 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
         return GO_ON
     if _is_under_way(mine, world, g, request):
         return DEFERRED
-    need = blocks_of(mine, int(job.known)) - hits
-    kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
-    if need + idle + kept + promised(mine, g) > gpu.free:
+    evicted = reserve(mine, world, g, request, hits, idle + promised(mine, g), LOADED)
+    if evicted == NONE:
         return NO_ROOM
-    queue.pop(mine, g)
-    gpu.queued -= 1
-    gpu.reserved += 1
-    gpu.reservations += 1
-    hold(mine, world, g, request)
     step = mine.steps[g, gpu.scheduled % STEPS]
-    step.evicted += take(mine, world, g, need)
-    job.blocks += need
-    job.filling, job.heap_key = LOADED, FIRST + gpu.reservations
+    step.evicted += evicted
     _note(mine, world, g, request, step)
     one.left = 0
     one.next, world.tiers.loading[g] = world.tiers.loading[g], request
@@ -168,10 +155,18 @@ def _note(mine: Engines, world: World, g: int, request: int, step: Any) -> None:
 
 
 @compiled
+def _part(one: Any, tier: int) -> tuple[int, int]:
+    """The blocks that come from a tier: from where on, and until where."""
+    if tier == HOST:
+        return int(one.low), int(one.middle)
+    return int(one.middle), int(one.high)
+
+
+@compiled
 def _load(mine: Engines, world: World, tier: int, request: int, now: float) -> None:
     """Ask for a tier's part."""
     tiers, one, link = world.tiers, world.tiers.fetches[request], world.links.calls
-    low, high = int(one.low if tier == HOST else one.middle), int(one.middle if tier == HOST else one.high)
+    low, high = _part(one, tier)
     if high == low:
         return
     for block in range(high - 1, low - 1, -1):
@@ -263,19 +258,14 @@ def landed(self: Any, mine: Engines, world: World, subject: int, now: float) -> 
 @compiled
 def _loaded(mine: Engines, world: World, tier: int, request: int) -> None:
     tiers, one, g = world.tiers, world.tiers.fetches[request], int(world.seen.requests[request].gpu)
-    low, high = int(one.low if tier == HOST else one.middle), int(one.middle if tier == HOST else one.high)
+    low, high = _part(one, tier)
     for block in range(low, high):
         unpin(tiers, copy_at(mine, world, tier, request, block))
     one.left -= 1
     if one.left > 0:
         return
     _not_loading(world, g, request)
-    gpu, job = mine.gpus[g], mine.jobs[request]
-    gpu.reserved -= 1
-    gpu.queued += 1
-    job.computed = one.high * mine.settings.block_size
-    remember(mine, world, g, request, int(job.computed))
-    queue.push(mine, g, request)
+    arrive(mine, world, g, request, int(one.high) * mine.settings.block_size)
     world.jobs[request].state = QUEUED
     publish(mine, world, g)
     wake(world, g)

@@ -30,9 +30,10 @@ class Engine(Part):
     - `cancel(self, mine, world, request, now) -> int`, needed only where requests give up: a request without its first
       token, which `submit` was told of, leaves its queue, or what is part-way; what is computed of it stays cached.
       0: it is in the step in hand. Then it is asked again when that is over, before `end`
-    - `arrive(self, mine, world, request, now)` and `let_go(self, mine, world, leg, now)`, needed only where prompts
-      have GPUs of their own: the KV that the engine asked for by `prebleexp.sim.pulling.pull` is there; and, where a
-      prompt was computed, its KV was read, so that nobody needs it any more
+    - `pull(self, mine, world, request, now) -> int`, `arrive(self, mine, world, request, now)` and
+      `let_go(self, mine, world, leg, now)`, needed only where prompts have GPUs of their own: a waiting request's KV is
+      asked for by `prebleexp.sim.pulling.read` (1), or there is no room for it (0), called by the engine; it is there;
+      and, where the prompt was computed, it was read, so that nobody needs it there any more
     - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)` and
       `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
       request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
@@ -55,7 +56,7 @@ class Engine(Part):
     """whether it has `lose`, without which its GPUs can have no faults"""
 
     pulls: ClassVar[bool] = False
-    """whether it has `arrive` and `let_go`, without which prompts and outputs cannot have GPUs of their own"""
+    """whether it has `pull`, `arrive` and `let_go`, without which prompts and outputs cannot have GPUs of their own"""
 
     fetches: ClassVar[bool] = False
     """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""

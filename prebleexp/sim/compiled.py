@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 from numba import config, njit, types
@@ -24,6 +25,8 @@ INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
 """whether all of it runs as plain Python (NUMBA_DISABLE_JIT)"""
 
 OPTIONS: Any = {"nogil": True, "_nrt": False}
+LEAN: Any = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""… of what Python never calls: to be callable from there is a tenth of what a function takes to compile"""
 
 
 def compiled(function: F) -> F:
@@ -32,7 +35,7 @@ def compiled(function: F) -> F:
     One that is not the package's may allocate; it is checked, and kept, with the plug that calls it."""
     if not sources.is_own(function.__code__.co_filename):
         return njit(nogil=True)(function)  # type: ignore[return-value]
-    return _wide(kept(function))
+    return _lean_for_compiled(kept(function), function)
 
 
 def compiled_for(signature: Any) -> Callable[[F], F]:
@@ -61,12 +64,13 @@ def undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-def kept(function: Any, file: str | None = None) -> Any:
-    """One of the package's, with machine code on disk, for the source file that it is of."""
-    dispatcher: Any = njit(**OPTIONS)(function)
+def kept(function: Any, file: str | None = None, lean: bool = False) -> Any:
+    """One of the package's, with machine code on disk, for the source file that it is of. `lean`: Python must not call
+    it, which would crash."""
+    dispatcher: Any = njit(**(LEAN if lean else OPTIONS))(function)
     if not INTERPRETED:
         with machine_code.folder(file or function.__code__.co_filename):
-            dispatcher._cache = _Kept(function)
+            dispatcher._cache = (_KeptLean if lean else _Kept)(function)
     return dispatcher
 
 
@@ -78,13 +82,24 @@ class _Kept(FunctionCache):
         return self._load_overload(sig, target_context)
 
 
-def _wide(dispatcher: Any) -> Any:
-    """Let all integers be of 64 bits: fields of records are narrower here and there, and numba would compile the
-    function, and all that it calls, once for each."""
+class _KeptLean(_Kept):
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return (*super()._index_key(sig, codegen), "lean")
+
+
+def _lean_for_compiled(dispatcher: Any, function: F) -> F:
+    """Let compiled code call another that Python cannot call, with all integers of 64 bits: fields of records are
+    narrower here and there, and numba would compile the function, and all that it calls, once for each."""
     if INTERPRETED:
-        return dispatcher
-    template = dispatcher.get_call_template
-    dispatcher.get_call_template = lambda arguments, named: template(
-        tuple(types.int64 if isinstance(one, types.Integer) else one for one in arguments), named
-    )
+        return function
+
+    @cache
+    def lean() -> Any:
+        return kept(function, lean=True)
+
+    def template(arguments: Any, named: Any) -> Any:
+        wide = tuple(types.int64 if isinstance(one, types.Integer) else one for one in arguments)
+        return lean().get_call_template(wide, named)
+
+    dispatcher.get_call_template, dispatcher.get_overload = template, lambda signature: lean().get_overload(signature)
     return dispatcher

@@ -43,6 +43,11 @@ class Given:
         return self.kinds[0][1]
 
     @cached_property
+    def impatient(self) -> bool:
+        """Whether requests may give up."""
+        return bool(np.isfinite(self.workload.patience_s).any())
+
+    @cached_property
     def rows(self) -> Workload:
         """What routers are asked about."""
         return self.workload if self.pools is None else with_legs(self.workload, self.pools.whole)
@@ -69,13 +74,12 @@ def check_together(given: Given) -> None:
     """Raises InvalidInput for what the engine cannot do, and for what is not modelled at once."""
     engine, name = given.engine, type(given.engine).__name__
     faults, roles = len(given.timeline) > 0, given.pools is not None
-    impatient = bool(np.isfinite(given.workload.patience_s).any())
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
-    others = {"GPUs have faults": faults, "requests have patience_s": impatient}
+    others = {"GPUs have faults": faults, "requests have patience_s": given.impatient}
     if given.pools is not None:
         if not engine.pulls:
-            raise InvalidInput(f"engine {name} has no arrive and let_go, and GPUs have roles")
+            raise InvalidInput(f"engine {name} has no pull, arrive and let_go, and GPUs have roles")
         engine.check_roles()
         _refuse_beside("GPUs have roles", others | {"requests pass a gateway": given.gateway is not None})
     if given.tiers is not None:

@@ -210,7 +210,8 @@ def _adapter(function: Any, signature: Any, name: str, qualified: str, check: bo
     options: dict[str, Any] = OPTIONS if own else {"nogil": True, "boundscheck": check}
     if not own:
         _let_check(python, check, set())
-    inner = function if own and function is not python else njit(**options)(python)
+    # One's own is compiled as a part of the adapter alone: both would be optimised, with all that they call.
+    inner = njit(inline="always", **options)(python) if own else njit(**options)(python)
     returned = _whole if isinstance(signature.return_type, types.Integer) else _as_it_is
     made = FunctionType(
         _ADAPTERS[len(signature.args) - 1].__code__,
@@ -219,7 +220,7 @@ def _adapter(function: Any, signature: Any, name: str, qualified: str, check: bo
     )
     made.__qualname__ = qualified
     if own:
-        dispatcher = kept(made, file)
+        dispatcher = kept(made, file, lean=True)
         dispatcher.compile(signature)
     else:
         cached = Path(file).is_file() and "<locals>" not in qualified and not python.__closure__

@@ -1,6 +1,6 @@
 """KV goes from the GPU that computed a prompt to the one that makes its output, which reads it.
 
-Engines with pools have `arrive` and `let_go` (see `prebleexp.engines.base`), and call `pull`.
+Engines with pools have `pull`, which calls `read`, `arrive` and `let_go` (see `prebleexp.engines.base`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESERVED = int(State.RESERVED)
 
 
 @compiled
-def pull(world: World, request: int, tokens: int) -> None:
+def read(world: World, request: int, tokens: int) -> None:
     """A request's GPU has room for so many tokens of its prompt, and reads them from where they were computed."""
     job, requests = world.jobs[request], world.seen.requests
     job.state, job.transferred_tokens = RESERVED, tokens

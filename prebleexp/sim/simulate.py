@@ -37,10 +37,15 @@ ENGINE: Signatures = {
     "end": (types.none, (WORLD, *_SUBJECT)),
     "settle": (types.none, (WORLD, *_SUBJECT)),
     "lacks_room": (int64, (WORLD, *_SUBJECT)),
-    "cancel": (int64, (WORLD, *_SUBJECT)),
 }
-PULLING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
-"""what an engine needs besides where KV goes from one GPU to another: it takes a while to compile"""
+CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
+"""what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
+PULLING: Signatures = {
+    "pull": (int64, (WORLD, *_SUBJECT)),
+    "arrive": (types.none, (WORLD, *_SUBJECT)),
+    "let_go": (types.none, (WORLD, *_SUBJECT)),
+}
+"""… where KV goes from one GPU to another"""
 TIERING: Signatures = {
     "fetch": (int64, (WORLD, *_SUBJECT)),
     "offload": (types.none, (WORLD, *_SUBJECT)),
@@ -126,7 +131,9 @@ class _Kind:
     def __init__(self, given: Given, kind: int) -> None:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
-        functions = {**ENGINE, **(PULLING if given.pools else {}), **(TIERING if given.tiers else {})}
+        functions = dict(ENGINE)
+        for some, there in ((CANCELLING, given.impatient), (PULLING, given.pools), (TIERING, given.tiers)):
+            functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
         self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
@@ -170,7 +177,7 @@ class _Run:
         self.routers = [Routing(one, given.setup(), given.check) for one in policies]
         self.kinds = [_Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
-        if np.isfinite(given.workload.patience_s).any() and not self.kinds[0].engine.record.cancel:
+        if given.impatient and not self.kinds[0].engine.record.cancel:
             raise InvalidInput(f"engine {type(engine).__name__} has no cancel, and requests have patience_s")
         engines, costs = map(joined, zip(*map(_Kind.records, self.kinds), strict=True))
         refused = np.any([given.refused(i, kind.setup) for i, kind in enumerate(self.kinds)], axis=0)

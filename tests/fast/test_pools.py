@@ -369,7 +369,7 @@ def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload
 # ---------------------------------------------------------------- what is not modelled
 def test_what_does_not_go_with_pools_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
-    with pytest.raises(InvalidInput, match="engine Continuous has no arrive and let_go, and GPUs have roles"):
+    with pytest.raises(InvalidInput, match="engine Continuous has no pull, arrive and let_go, and GPUs have roles"):
         serve(one, split(), engine=Continuous())
     with pytest.raises(InvalidInput, match="requests have patience_s, and GPUs have roles; only one"):
         serve(replace(one, patience_s=[1.0]), split())

@@ -9,7 +9,6 @@ from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.blocks import cached, hold, remember, take
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose
-from prebleexp.engines.vllm.pulling import pull_all
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int
@@ -31,9 +30,8 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
                 job.heap_left, passed = passed, request
             continue
         if job.filling == PULLS:
-            reserved, evicted = pull_all(mine, world, g, request)
-            step.evicted += evicted
-            if not reserved:
+            engine = world.engines[g]
+            if call_int(engine.pull, engine.own, world, request, step.scheduled_s) == 0:
                 break
             continue
         fetched = _fetched(mine, world, g, request, step.scheduled_s)

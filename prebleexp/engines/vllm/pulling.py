@@ -7,13 +7,15 @@ no queue until then, and come before the others: in `engines.vllm.queue`, by ran
 
 from __future__ import annotations
 
+from typing import Any
+
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.blocks import cached, hold, remember, take
 from prebleexp.engines.vllm.choosing import blocks_of
-from prebleexp.engines.vllm.records import PULLED, Engines
+from prebleexp.engines.vllm.records import PULLED, STEPS, Engines
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.pulling import pull
+from prebleexp.sim.pulling import read
 from prebleexp.sim.records import NONE, World
 
 FIRST = -(1 << 40)
@@ -21,21 +23,22 @@ FIRST = -(1 << 40)
 
 
 @compiled
-def pull_all(mine: Engines, world: World, g: int, request: int) -> tuple[bool, int]:
-    """Ask for what of a prompt is not cached here; whether there are blocks for all of it, and how many of those taken
-    were cached.
+def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
+    """The first of a queue asks for what of its prompt is not cached here; whether there are blocks for all of it.
 
     A transfer cannot be preempted: what prompts that are computed again still need is left to them."""
-    gpu, size = mine.gpus[g], mine.settings.block_size
+    g, size = int(world.seen.requests[request].gpu), mine.settings.block_size
+    gpu = mine.gpus[g]
     hits, idle = cached(mine, world, g, request)
     again = promised(mine, g) if gpu.put_back != 0 else 0  # nobody was ever preempted, and computes again
     evicted = reserve(mine, world, g, request, hits, idle + again, PULLED)
     if evicted == NONE:
-        return False, 0
+        return 0
+    mine.steps[g, gpu.scheduled % STEPS].evicted += evicted
     known = int(mine.jobs[request].known)
     note(mine.recent, gpu, g, hits * size, known)
-    pull(world, request, (blocks_of(mine, known) - hits) * size)
-    return True, evicted
+    read(world, request, (blocks_of(mine, known) - hits) * size)
+    return 1
 
 
 @compiled

@@ -10,6 +10,7 @@ from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, queue
 from prebleexp.engines.vllm.blocks import release, remember
 from prebleexp.engines.vllm.publishing import publish
+from prebleexp.engines.vllm.pulling import pull as pull
 from prebleexp.engines.vllm.records import PULLS, STEPS, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of

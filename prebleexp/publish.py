@@ -161,9 +161,12 @@ def _asks(made: Planner) -> str:
     from prebleexp.report.wording import condition
 
     first = made.found[0].contender
+    do = "does" if first.cell.gpus == 1 else "do"
     if first.searched == "gpus":
-        return f"How many GPUs do {condition('rps', first.cell.rps)} take?"
-    return f"How large a load do {condition('gpus', first.cell.gpus)} bear?"
+        return f"How many GPUs do {condition(first.load_key, first.load)} take?"
+    if first.searched != "rps":
+        return f"How many users {do} {condition('gpus', first.cell.gpus)} bear?"
+    return f"How large a load {do} {condition('gpus', first.cell.gpus)} bear?"
 
 
 def subject(session: Session) -> str:

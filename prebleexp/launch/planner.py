@@ -24,7 +24,7 @@ from prebleexp.launch.parts import key_of
 from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session, runs_of
 from prebleexp.launch.survey import duration, expected_s, known_of
-from prebleexp.planning.contender import SEARCHED, Contender, question
+from prebleexp.planning.contender import GPUS, RPS, USERS, Contender, question
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Question, Sample, Trial
@@ -35,6 +35,9 @@ MOST_NAMED = 8
 USUAL_RUNS = 60
 """of a search, as coverage was measured (docs/validation.md)"""
 
+
+POPULATION = "workload.load=population"
+"""the load is users then, and not a rate"""
 
 REFUSED = {
     **dict.fromkeys(
@@ -68,11 +71,15 @@ def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
     for key in keys:
         if key in REFUSED:
             raise InvalidInput(f"{key}: {REFUSED[key]}")
-    free = [key for key in SEARCHED if key not in keys]
+    load = USERS if POPULATION in overrides else RPS
+    if load == USERS and RPS in keys:
+        raise InvalidInput(f"rps: the load of {POPULATION} is users: {USERS}")
+    free = [key for key in (load, GPUS) if key not in keys]
     if len(free) != 1:
         said = "both" if not free else "neither"
+        many = "plan rps=64" if load == RPS else "workload.lanes=200"
         raise InvalidInput(
-            f"gpus and rps: {said} given; plan gpus=8 finds the greatest load, plan rps=64 the fewest GPUs"
+            f"gpus and {load}: {said} given; plan gpus=8 finds the greatest load, {many} the fewest GPUs"
         )
     price = values["price_per_gpu_hour"]
     if price is not None:

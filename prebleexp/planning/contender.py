@@ -15,7 +15,8 @@ from prebleexp.planning.load import Search
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.trials import Question, Sample, Trial
 
-RPS, GPUS = SEARCHED = ("rps", "gpus")
+RPS, USERS, GPUS = "rps", "workload.lanes", "gpus"
+"""what may be searched for, by the key that has it"""
 BURST_S = 1.0
 """in which all requests of the first look come"""
 SESSIONS_S = 60.0
@@ -29,6 +30,8 @@ MOST_BURST = 16_384
 """in all"""
 LOOK_GPUS = 4
 """of the first look, where their number is searched for"""
+LOOK_USERS = 32
+"""of a GPU, where the load is users: in the first look, and where the search begins"""
 BELOW = 0.7
 """of the rate at which a burst is served, a load is tried first"""
 LEAST_REQUESTS = 4_000
@@ -43,11 +46,14 @@ class Contender:
     searched: str
 
     def __post_init__(self) -> None:
-        if not {RPS, "seed"} <= {*self.cell.workload.obeys}:
-            name = self.cell.names.get("workload", type(self.cell.workload).__name__)
+        workload = self.cell.workload
+        if "seed" not in workload.obeys or (RPS not in workload.obeys and workload.users is None):
+            name = self.cell.names.get("workload", type(workload).__name__)
             raise InvalidInput(
                 f"workload={name} is one stream at one rate as it is; a plan needs one that obeys rps and seed"
             )
+        if self.searched == (RPS if self.load_key == USERS else USERS):
+            raise InvalidInput(f"{self.searched}: the load of this workload is {self.load_key}")
         ToKeep.of(self.cell.slo)
 
     @property
@@ -57,15 +63,26 @@ class Contender:
         return self.cell.workload.nested
 
     @property
+    def load_key(self) -> str:
+        return RPS if self.cell.workload.users is None else USERS
+
+    @property
+    def load(self) -> float:
+        """Of `cell`: requests a second, or users."""
+        return self.cell.rps if self.cell.workload.users is None else self.cell.workload.users
+
+    @property
     def to_keep(self) -> ToKeep:
         return ToKeep.of(self.cell.slo)
 
     def first_look(self) -> Cell:
-        """How fast a burst is served tells where to begin."""
-        count = self.cell.gpus if self.searched == RPS else LOOK_GPUS
+        """How fast a burst is served tells where to begin; of users, who are no burst, whether any is served."""
+        count = LOOK_GPUS if self.searched == GPUS else self.cell.gpus
         requests = min(BURST * count, MOST_BURST)
         burst_s = min(SESSIONS_S, self.cell.duration_s) if self.is_nested else BURST_S
         burst: dict[str, Any] = {"gpus": count, "rps": requests / burst_s, "duration_s": burst_s}
+        if self.load_key == USERS:
+            burst["workload"] = self.cell.workload.with_users(LOOK_USERS * count)
         horizon = "stop" if self.is_nested else "drain"
         return replace(self.cell, horizon=horizon, slo=replace(self.cell.slo, warmup_s=0.0), **burst)
 
@@ -79,14 +96,20 @@ class Contender:
                 f"{look['n_refused']:,}, so there is nothing to plan with"
             )
         self.to_keep.kept(look)  # whether anything is promised
+        if self.searched == USERS:
+            guess = float(LOOK_USERS * self.cell.gpus)
+            return load.largest(replace(question, whole=True), guess, guess)  # one is idle
         if self.searched == RPS:
             return load.largest(question, BELOW * rate, SESSIONS_IDLE if self.is_nested else load.IDLE)
-        return gpus.fewest(question, math.ceil(self.cell.rps / (BELOW * rate / LOOK_GPUS)))
+        a_gpu = BELOW * rate / LOOK_GPUS if self.load_key == RPS else LOOK_USERS
+        return gpus.fewest(question, math.ceil(self.load / a_gpu))
 
     def cell_of(self, trial: Trial) -> Cell:
         """Its stream has so many requests, and at every load and number of GPUs the same ones. Of sessions, it is as
         long at every load, and a greater one has what a smaller one has."""
         size: dict[str, Any] = {self.searched: int(trial.size) if self.searched == GPUS else trial.size}
+        if self.searched == USERS:
+            size = {"workload": self.cell.workload.with_users(int(trial.size))}
         rps = size.get(RPS, self.cell.rps)
         return replace(
             self.cell, seed=self.cell.seed + trial.seed, duration_s=self.duration_s(trial.requests, rps), **size

@@ -1,4 +1,4 @@
-"""The greatest load that keeps a promise, with an interval (spec: workloads, 4).
+"""The greatest load that keeps a promise, a rate or a number of users, with an interval (spec: workloads, 4).
 
 A seed's stream is the same at every load, only quicker, so its share falls as the load grows. A bracket is halved until
 it is narrow; in it the mean share over the seeds is straight in the logarithm of the load. What the seeds differ by at
@@ -23,8 +23,6 @@ IDLE = 10_000.0
 MOST_STEPS = 24
 STRAIGHT = 5.0
 """a bracket narrower than the tolerance over this is straight enough"""
-DIGITS = 4
-"""of a load: the same cells are found again by whoever comes near"""
 
 Search = Generator[list[Trial], list[Sample], Answer]
 Ends = Generator[list[Trial], list[Sample], tuple[float | None, float | None]]
@@ -35,9 +33,9 @@ def largest(question: Question, guess: float, idle: float = IDLE) -> Search:
     """Search from a guess; a load so many times less is taken for idle."""
     table, target, tolerance = Table(question), question.target, question.tolerance
     step = 1 + 2 * tolerance
-    low, high = yield from _closed(table, _rounded(guess), STEP, idle)
+    low, high = yield from _closed(table, table.rounded(guess), STEP, idle)
     while low is not None and high is not None:
-        while (middle := _between(low, high, step)) is not None:
+        while (middle := _between(table, low, high, step)) is not None:
             if (yield from table.is_met(middle)):
                 low = middle
             else:
@@ -46,12 +44,12 @@ def largest(question: Question, guess: float, idle: float = IDLE) -> Search:
         crossing, half = bracket.estimate(target, table.around(low, high, 1 + tolerance))
         if table.lengthen(low) or table.add_seeds(half):
             low, high = yield from _kept_closed(table, low, high, 1 + 2 * tolerance, idle)
-        elif _between(low, high, narrow := 1 + max(2 * half, tolerance / STRAIGHT)) is not None:
+        elif _between(table, low, high, narrow := 1 + max(2 * half, tolerance / STRAIGHT)) is not None:
             step = narrow
         else:
-            size, precise = math.exp(crossing), half <= tolerance
-            ends = (math.exp(crossing - half), math.exp(crossing + half))
-            return Answer.of(table, Verdict.FOUND, size, interval=ends, at=low, bracket=bracket, precise=precise)
+            size, *ends = (table.down(math.exp(at)) for at in (crossing, crossing - half, crossing + half))
+            found, precise = (ends[0], ends[1]), half <= tolerance
+            return Answer.of(table, Verdict.FOUND, size, interval=found, at=low, bracket=bracket, precise=precise)
     if low is not None:
         return Answer.of(table, Verdict.AT_LEAST, low, at=low)
     if high is not None and high <= guess / idle * STEP:
@@ -59,9 +57,9 @@ def largest(question: Question, guess: float, idle: float = IDLE) -> Search:
     return Answer.of(table, Verdict.AT_MOST, high)
 
 
-def _between(low: float, high: float, step: float) -> float | None:
+def _between(table: Table, low: float, high: float, step: float) -> float | None:
     """The middle of a bracket that is wider than a step."""
-    middle = _rounded(math.sqrt(low * high))
+    middle = table.rounded(math.sqrt(low * high))
     return middle if high / low > step and low < middle < high else None
 
 
@@ -73,7 +71,7 @@ def _closed(table: Table, start: float, step: float, idle: float) -> Ends:
 
 def _upwards(table: Table, low: float, step: float) -> Ends:
     for _ in range(MOST_STEPS):
-        high = _rounded(low * step)
+        high = table.above(low, step)
         if not (yield from table.is_met(high)):
             return low, high
         low = high
@@ -81,11 +79,13 @@ def _upwards(table: Table, low: float, step: float) -> Ends:
 
 
 def _downwards(table: Table, high: float, step: float, idle: float) -> Ends:
-    least = _rounded(high / idle)
+    least = table.rounded(high / idle)
     for i in range(MOST_STEPS):
         if i == FAR and not (yield from table.is_met(least)):
             return None, least
-        low = _rounded(high / step)
+        low = table.below(high, step)
+        if low == 0:  # not even one
+            break
         if (yield from table.is_met(low)):
             return low, high
         high = low
@@ -100,7 +100,3 @@ def _kept_closed(table: Table, low: float, high: float, step: float, idle: float
     if table.mean(high) >= table.question.target:
         return (yield from _upwards(table, high, step))
     return low, high
-
-
-def _rounded(load: float) -> float:
-    return float(f"{load:.{DIGITS}g}")

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from prebleexp.planning.answer import Answer, Verdict
-from prebleexp.planning.contender import GPUS, RPS, Contender
+from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
 from prebleexp.planning.trials import ratio
 
+NAMES = {RPS: RPS, USERS: "users", GPUS: GPUS}
+"""of columns"""
 MILLION = 1e6
 HOUR_S = 3600.0
 
@@ -27,36 +29,37 @@ class Planned:
     """of an hour of one of `gpus`"""
 
     @property
-    def rps(self) -> float | None:
-        """That is borne."""
-        return self.answer.size if self.contender.searched == RPS else self.contender.cell.rps
+    def load(self) -> float | None:
+        """That is borne: requests a second, or users."""
+        return self.contender.load if self.contender.searched == GPUS else self.answer.size
 
     @property
     def gpus(self) -> int | None:
         """That it takes."""
-        if self.contender.searched == RPS:
-            return self.contender.cell.gpus
-        return None if self.answer.size is None else int(self.answer.size)
+        if self.contender.searched == GPUS:
+            return None if self.answer.size is None else int(self.answer.size)
+        return self.contender.cell.gpus
 
     @property
     def gpu_hours(self) -> float | None:
-        """For a million requests."""
-        if not self.rps or not self.gpus or self.answer.verdict is Verdict.NEVER:
+        """For a million requests; users are not known to make so many."""
+        if self.contender.load_key == USERS or not self.load or not self.gpus or self.answer.verdict is Verdict.NEVER:
             return None
-        return self.gpus / self.rps * MILLION / HOUR_S
+        return self.gpus / self.load * MILLION / HOUR_S
 
     def row(self) -> dict[str, Any]:
         """Flat, with all digits: its axes, the answer with its interval, how it was found, what it costs."""
         answer, cell = self.answer, self.contender.cell
+        load = NAMES[self.contender.load_key]
         if self.contender.searched == GPUS:
             likely = None if answer.likely is None else int(answer.likely)
-            found = {"rps": cell.rps, "gpus": self.gpus, "gpus_likely": likely}
+            found = {load: self.load, "gpus": self.gpus, "gpus_likely": likely}
         else:
-            found = {"gpus": cell.gpus, "rps": answer.size, "rps_low": answer.low, "rps_high": answer.high}
+            found = {"gpus": cell.gpus, load: answer.size, f"{load}_low": answer.low, f"{load}_high": answer.high}
         ends = {
             f"{side}_{name}": value
             for side, size, kept in self._ends()
-            for name, value in ((self.contender.searched, size), ("kept", kept))
+            for name, value in ((NAMES[self.contender.searched], size), ("kept", kept))
         }
         hours = self.gpu_hours
         return {
@@ -69,7 +72,7 @@ class Planned:
             "seeds": answer.seeds,
             "runs": answer.runs,
             "requests_of_run": answer.counted,
-            "duration_s": self.contender.duration_s(answer.requests, self.rps) if self.rps else None,
+            "duration_s": self.contender.duration_s(answer.requests, self.load) if self.load else None,
             "warmup_s": cell.slo.warmup_s,
             "rise": answer.rise,
             "in_system_growth": answer.grows,
@@ -107,11 +110,11 @@ def best_first(found: Sequence[Planned]) -> list[Planned]:
 
     def rank(one: Planned) -> float:
         bracket = one.answer.bracket
-        if one.answer.verdict is Verdict.NEVER or one.gpu_hours is None:
+        if one.answer.verdict is Verdict.NEVER or not one.load or not one.gpus:
             return math.inf
         if one.contender.searched == GPUS and bracket is not None:
-            return math.exp(bracket.crossing(one.answer.target)) / one.contender.cell.rps
-        return one.gpu_hours
+            return math.exp(bracket.crossing(one.answer.target)) / one.load
+        return one.gpus / one.load
 
     return sorted(found, key=rank)
 

@@ -16,6 +16,8 @@ ROSE = 0.02
 """of a seed's share, where it should fall: from here on it is said"""
 ENOUGH_MISSES = 100
 """of a run: with fewer, shares are too skewed for the interval"""
+DIGITS = 4
+"""of a load"""
 MOST_AT_ONCE = 4.0
 """times as many requests or seeds as before"""
 
@@ -59,6 +61,8 @@ class Question:
     requests: int = 12_000
     """of a run, at first"""
     most_requests: int = 200_000
+    whole: bool = False
+    """whether sizes are whole numbers, as of users"""
 
 
 @dataclass
@@ -76,6 +80,22 @@ class Table:
 
     def __post_init__(self) -> None:
         self.requests, self.seeds = self.question.requests, self.question.seeds
+
+    def rounded(self, size: float) -> float:
+        """To a size that may be asked for: the same cells are found again by whoever comes near."""
+        return float(max(1, round(size))) if self.question.whole else float(f"{size:.{DIGITS}g}")
+
+    def above(self, size: float, step: float) -> float:
+        """The size a step above; the next one at least."""
+        return max(self.rounded(size * step), size + 1) if self.question.whole else self.rounded(size * step)
+
+    def below(self, size: float, step: float) -> float:
+        """The size a step below; of whole ones the next one at most, 0 below 1."""
+        return min(self.rounded(size / step), size - 1) if self.question.whole else self.rounded(size / step)
+
+    def down(self, size: float) -> float:
+        """The greatest size that is no greater."""
+        return float(math.floor(size)) if self.question.whole else size
 
     def measure(self, *sizes: float) -> Asking:
         """Have all seeds of these sizes."""

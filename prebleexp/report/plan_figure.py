@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from prebleexp.planning.answer import Spot
 from prebleexp.planning.contender import GPUS
-from prebleexp.planning.planned import Planned, best_first
+from prebleexp.planning.planned import NAMES, Planned, best_first
 from prebleexp.report import draw, planned
 from prebleexp.report.answer import Answer
 from prebleexp.report.canvas import POINTS
@@ -17,12 +17,14 @@ from prebleexp.report.palette import styles
 from prebleexp.report.wording import axis_label
 
 NAME = "attainment"
+AGAINST = {"rps": "request rate", "workload.lanes": "users", "gpus": "GPUs"}
 DEEP = 5.0
 """times as far below the target as all is above it, y goes"""
 MEANINGS = {
     "requests/s": "The greatest load that keeps the promise on average over request streams.",
     "95 % interval": "Of the load, over seeds: Student's t at the estimate, through the slope of the share in the "
     "logarithm of the load.",
+    "users": "The most who keep the promise on average over request streams, each playing one session after the other.",
     "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
     "on average": "The fewest of which the mean share over seeds meets it.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
@@ -65,7 +67,7 @@ def figure(found: Sequence[Planned]) -> Figure:
     return Figure(
         name=NAME,
         number="",
-        title=f"What is kept against {'GPUs' if first.searched == GPUS else 'request rate'}",
+        title=f"What is kept against {AGAINST[first.searched]}",
         command="",
         x=x,
         y=to_keep.label,
@@ -124,5 +126,5 @@ def _data(order: Sequence[Planned]) -> Data:
     def row(one: Planned, spot: Spot) -> tuple[str | float | int | None, ...]:
         return one.name, spot.size, spot.kept, spot.half_width, spot.seeds, one.answer.counted
 
-    columns = ("contender", order[0].contender.searched, "kept", "half_width_95", "seeds", "requests_of_run")
+    columns = ("contender", NAMES[order[0].contender.searched], "kept", "half_width_95", "seeds", "requests_of_run")
     return Data(columns, tuple(row(one, spot) for one in order for spot in one.answer.curve))

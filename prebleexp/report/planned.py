@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prebleexp.planning.answer import Answer, Verdict
-from prebleexp.planning.contender import GPUS, Contender
+from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
-from prebleexp.report.wording import NOTHING, number, percent
+from prebleexp.report.wording import NOTHING, condition, number, percent
 
 MOST_NAMED = 3
 """contenders of a sentence"""
@@ -18,8 +18,9 @@ def sentence(found: Sequence[Planned]) -> str:
     order = best_first(found)
     first = order[0].contender
     many = first.searched == GPUS
-    subject = f"{first.cell.rps:g} requests/s need" if many else f"{_gpus(first.cell.gpus)} bear"
-    if many and len({one.contender.cell.rps for one in found}) > 1:
+    bear = "bears" if first.cell.gpus == 1 else "bear"
+    subject = f"{condition(first.load_key, first.load)} need" if many else f"{_gpus(first.cell.gpus)} {bear}"
+    if many and len({one.contender.load for one in found}) > 1:
         subject = "The load needs"
     if not many and len({one.contender.cell.gpus for one in found}) > 1:
         subject = "The clusters bear"
@@ -39,18 +40,22 @@ def promised(of: Contender) -> str:
     return of.to_keep.words if count <= MOST_NAMED else f"all {count} limits of slo={of.cell.names['slo']}"
 
 
+def unit(of: Contender) -> str:
+    """Of loads."""
+    return "users" if of.load_key == USERS else "requests/s"
+
+
 def carried(one: Planned) -> str:
     """ "carries 38.2 (36.9 to 39.6) requests/s" """
     answer = one.answer
     if answer.verdict is Verdict.NEVER:
         return "carries nothing: the limits are too tight even for idle GPUs"
     how = "" if answer.verdict is Verdict.FOUND else f"{answer.verdict.value} "
-    return f"carries {how}{level(answer)} requests/s"
+    return f"carries {how}{level(answer)} {unit(one.contender)}"
 
 
 def _clause(one: Planned) -> str:
-    answer = one.answer
-    unit = "requests/s"
+    answer, of = one.answer, unit(one.contender)
     if answer.verdict is Verdict.NEVER:
         return f"no number with {one.name}: the limits are too tight even for idle GPUs"
     if one.contender.searched == GPUS:
@@ -60,9 +65,9 @@ def _clause(one: Planned) -> str:
         average = f" ({int(answer.likely or 0)} on average over request streams)" if likely else ""
         return f"{_gpus(int(answer.size or 0))} with {one.name}{average}"
     if answer.verdict is Verdict.FOUND:
-        return f"{level(answer)} {unit} with {one.name}"
+        return f"{level(answer)} {of} with {one.name}"
     how = "at least" if answer.verdict is Verdict.AT_LEAST else "at most"
-    return f"{how} {number(answer.size)} {unit} with {one.name}"
+    return f"{how} {number(answer.size)} {of} with {one.name}"
 
 
 def level(answer: Answer) -> str:
@@ -113,17 +118,23 @@ def warnings(found: Sequence[Planned]) -> list[str]:
 def heads(found: Sequence[Planned]) -> list[str]:
     """Of the columns of `lines`."""
     axes = list(dict.fromkeys(name for one in found for name in one.at))
-    searched = found[0].contender.searched
-    sizes = ["GPUs", "on average"] if searched == GPUS else ["requests/s", "95 % interval"]
-    cost = ["cost of 1M"] if any(one.price is not None for one in found) else []
-    return [*axes, *sizes, "of the first", "GPU-hours of 1M", *cost, "seeds", "runs", "of requests", "verdict"]
+    first = found[0].contender
+    sizes = ["GPUs", "on average"] if first.searched == GPUS else [unit(first), "95 % interval"]
+    return [*axes, *sizes, "of the first", *costs(found), "seeds", "runs", "of requests", "verdict"]
+
+
+def costs(found: Sequence[Planned]) -> list[str]:
+    """What is said of costs: of users, who have no rate, nothing."""
+    if found[0].contender.load_key == USERS:
+        return []
+    return ["GPU-hours of 1M", *(["cost of 1M"] if any(one.price is not None for one in found) else [])]
 
 
 def lines(found: Sequence[Planned]) -> list[list[str]]:
     """Of text, a line for each contender, the best first."""
     axes = list(dict.fromkeys(name for one in found for name in one.at))
     of_first = {one.other: one for one in ratios(found)}
-    priced = any(one.price is not None for one in found)
+    said = costs(found)
     made = []
     for one in best_first(found):
         answer, row = one.answer, one.row()
@@ -134,13 +145,12 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
             sizes = [number(answer.size), f"{number(answer.low)} to {number(answer.high)}" if ends else NOTHING]
         ratio = of_first.get(one.name)
         relative = NOTHING if ratio is None else times(Ratio(ratio.other, ratio.one, *_inverse(ratio)))
-        cost = [number(row["cost_per_million"])] if priced else []
+        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_million")][: len(said)]
         made.append(
             [
                 *(str(one.at.get(axis, "")) for axis in axes),
                 *sizes,
                 relative,
-                number(row["gpu_hours_per_million"]),
                 *cost,
                 str(answer.seeds),
                 f"{answer.runs:,}",

@@ -13,6 +13,7 @@ NAMES_ENOUGH = ("variant", "policy", "load", "line", "told", "cluster", "rank", 
 """axes whose values need not be said what they are"""
 AXIS_LABELS = {
     "gpus": "GPUs",
+    "workload.lanes": "Users",
     "rps": "Request rate (requests/s)",
     "output_length_variance": "Variance of output lengths asked for (tokens²)",
 }
@@ -96,6 +97,8 @@ def condition(axis: str, value: Value) -> str:
     """An axis and its value in a sentence: "128 requests/s", "8 GPUs", "duration_s = 30"."""
     if axis == "rps":
         return f"{plain(value)} request{'' if value == 1 else 's'}/s"
+    if axis == "workload.lanes":
+        return f"{plain(value)} user{'' if value == 1 else 's'}"
     if axis == "gpus":
         return f"{plain(value)} GPU{'' if value == 1 else 's'}"
     if axis == "output_length_variance":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from prebleexp.sim.types import Workload
 from prebleexp.sources import Part
@@ -27,6 +27,15 @@ class WorkloadSource(Part, ABC):
 
     block_tokens: ClassVar[int] = 1
     """of which its prompts are made"""
+
+    @property
+    def users(self) -> int | None:
+        """Who play at a time, where these are the load and not a rate."""
+        return None
+
+    def with_users(self, users: int) -> Self:
+        """The same stream's kind with so many, where they are the load."""
+        raise AssertionError(f"{type(self).__name__} has no users")
 
     @property
     def obeys(self) -> tuple[str, ...]:

@@ -11,17 +11,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from prebleexp.checks import integer, is_number, require
 from prebleexp.sim.types import Floats, Longs
 from prebleexp.workloads.few_shot import random
 from prebleexp.workloads.rescale import Choice, Lanes
 from prebleexp.workloads.trace import Trace
 
+MOST_LANES = 1_000_000
 GAPS, ORDER, MIDDLES = 10, 11, 12
 """random streams"""
 MIDDLE = (0.25, 0.75)
 """in which part of a session's turns lanes begin (AgentX)"""
 FASTEST_S = 0.001
 """no answer is generated faster a token, so that lanes do not run out of sessions"""
+
+
+def check(lanes: int, between_s: float) -> None:
+    """Raises InvalidInput for settings of a population that are not valid."""
+    integer("workload.lanes", lanes, 1, MOST_LANES)
+    valid = is_number(between_s) and between_s >= 0
+    require(valid, "workload.between_s", between_s, "a number of seconds >= 0")
 
 
 class Families(NamedTuple):

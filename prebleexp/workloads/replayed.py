@@ -6,11 +6,11 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from prebleexp.checks import integer, is_integer, is_number, one_of, require
+from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Workload
 from prebleexp.workloads import files, plays, rescale
@@ -31,7 +31,6 @@ OF_LANES = {"lanes", "between_s"}
 OF_CLOSED = {"gap_cap_s", "recorder_ttft_s", "recorder_tpot_s"}
 UNREAD = {"load", "mode", "compress", "limit", *OF_LANES, *OF_CLOSED}
 """what the reading of a file does not depend on"""
-MOST_LANES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,7 @@ class Replayed(WorkloadSource):
             value = getattr(self, name)
             valid = value is None or (is_number(value) and value >= 0)
             require(valid, f"workload.{name}", value, "null or a number of seconds >= 0")
-        integer("workload.lanes", self.lanes, 1, MOST_LANES)
-        valid = is_number(self.between_s) and self.between_s >= 0
-        require(valid, "workload.between_s", self.between_s, "a number of seconds >= 0")
+        plays.check(self.lanes, self.between_s)
 
     @abstractmethod
     def read(self) -> Trace:
@@ -103,6 +100,13 @@ class Replayed(WorkloadSource):
     def starts(self, trace: Trace, seed: int) -> Floats:
         """(n,) when its requests start, before `compress`: as recorded, unless a trace needs something else."""
         return trace.start_s
+
+    @property
+    def users(self) -> int | None:
+        return self.lanes if self.load == "population" else None
+
+    def with_users(self, users: int) -> Self:
+        return replace(self, lanes=users)
 
     @property
     def obeys(self) -> tuple[str, ...]:

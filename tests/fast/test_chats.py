@@ -9,6 +9,7 @@ import pytest
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
+from prebleexp.experiment.key import key
 from prebleexp.launch import configure
 from prebleexp.sim.types import State, Workload
 from prebleexp.workloads.chats import Chats
@@ -105,3 +106,41 @@ def test_what_is_not_valid_is_named(settings: dict[str, Any], says: str) -> None
 def test_too_many_requests_are_refused() -> None:
     with pytest.raises(InvalidInput, match="100,000,000 requests"):
         drawn(rps=1e9)
+
+
+# ---------------------------------------------------------------- users
+def test_a_population_plays_one_session_after_the_other() -> None:
+    """So many requests are in the system at most, and think times are between a session's turns alone."""
+    settings = ["workload=chats", "workload.load=population", "workload.lanes=7", "gpus=2", "duration_s=120"]
+    cell = configure.cells([*settings, "policy=lor", "horizon=stop"])[0]
+    workload = runs.draw(cell)
+    outcome = runs.simulate_cell(cell, workload)
+    served = outcome.state == State.FINISHED
+    assert served.sum() > 50
+    due, end = outcome.due_s[served], outcome.finish_s[served]
+    lane = workload.session[served]
+    assert len(np.unique(lane)) == 7
+    for one in range(7):
+        order = np.argsort(due[lane == one], kind="stable")
+        assert (due[lane == one][order][1:] >= end[lane == one][order][:-1] - 1e-9).all(), "one request at a time"
+    for seed in (1, 2):
+        assert len(drawn(seed=seed, load="population", lanes=7)) > 0
+
+
+def test_who_plays_a_session_again_shares_the_system_prompt_alone() -> None:
+    workload = drawn(load="population", lanes=300, turns=2.0, duration_s=4000.0, apps=2)
+    heads = {prompt(workload, request)[0] for request in range(len(workload))}
+    assert len(heads) == 2
+    first = np.flatnonzero(workload.turn == 0)
+    own = [one for request in first for one, _ in prompt(workload, int(request))[1:]]
+    assert len(workload) > 20_000, "more than the sessions that are drawn, so that some are played again"
+    assert len(own) == len(set(own))
+
+
+def test_the_rate_does_not_matter_to_a_population() -> None:
+    one, other = (configure.cells(["workload=chats", "workload.load=population", f"rps={rps}"])[0] for rps in (1, 2))
+    assert key(one) == key(other)
+    with pytest.raises(InvalidInput, match=r"workload\.lanes=0"):
+        drawn(load="population", lanes=0)
+    with pytest.raises(InvalidInput, match=r"workload\.load=users"):
+        drawn(load="users")

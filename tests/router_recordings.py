@@ -83,8 +83,8 @@ def workload_of(
 class Driven:
     """A policy in the place of a router."""
 
-    def __init__(self, policy: Any, workload: Workload, gpus: int) -> None:
-        setup = Setup(gpus, 0, len(workload), ALL_OF_IT, 32_768, workload)
+    def __init__(self, policy: Any, workload: Workload, gpus: int, **more: Any) -> None:
+        setup = Setup(gpus, 0, len(workload), ALL_OF_IT, 32_768, workload, **more)
         cache = made_cache(setup, 8)
         made = made_view(cache.requests, cache.prompts, records(gpus, of.REPORT), records(gpus, addresses.COST))
         self.view, self.routing, self._draws = Block(made), Routing(policy, setup, check=False), 0

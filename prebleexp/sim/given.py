@@ -59,7 +59,8 @@ class Given:
             rows = with_legs(self.workload, False)
         sizes = (len(rows), of.kv_tokens, of.context_length)
         both = (self.pools is not None, self.tiers is not None)
-        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *both)
+        store = () if self.tiers is None else (self.tiers.store_s,)
+        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *both, *store)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""

@@ -44,6 +44,13 @@ class Tiering:
     shared: Tier | None = None
     """of all"""
 
+    @property
+    def store_s(self) -> tuple[float, float]:
+        """Seconds that a load from the shared store takes, and a token of it; infinite without one."""
+        if self.shared is None:
+            return np.inf, np.inf
+        return self.shared.latency_s, self.kv_bytes / min(self.shared.load_rate, self.shared.total_rate)
+
     def both(self) -> list[Tier]:
         return [one or NO_TIER for one in (self.host, self.shared)]
 

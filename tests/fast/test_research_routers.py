@@ -36,9 +36,9 @@ HARDWARE = cost_of_a_token(MS_A_TOKEN)
 KV = 1000
 
 
-def driven(policy: Policy, prompts: Sequence[Path_], gpus: int) -> Driven:
+def driven(policy: Policy, prompts: Sequence[Path_], gpus: int, **setup: Any) -> Driven:
     """On GPUs that take `MS_A_TOKEN` for each token of a prefill."""
-    made = Driven(policy, workload_of(prompts), gpus)
+    made = Driven(policy, workload_of(prompts), gpus, **setup)
     made.plug = Plug(HARDWARE, HARDWARE.kernels(), HARDWARE.start(), COST, COSTS)  # type: ignore[attr-defined]
     made.view.value.costs[:] = made.plug.repeated(gpus)  # type: ignore[attr-defined]
     return made
@@ -402,6 +402,58 @@ def test_mooncake_refuses_what_would_come_too_late() -> None:
     assert router.decide(2, 0.0) == REFUSE
     router.first_token(0, 0.0)
     assert sends(router, 2) == 0, "what was refused is in no book"
+
+
+FETCHED: list[Path_] = [[(0, 1000)], [(0, 1000), (1, 100)], [(0, 1000), (2, 100)], [(3, 5)]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "load_s", "token_s", "gpu", "booked_ms"),
+    [
+        (Mooncake(balancing_threshold=1.0), 0.05, 0.0001, 1, 250),  # 1: 50 + 1,000 · .1 + 100; 0: 300 + 100
+        (Mooncake(balancing_threshold=1.0), 0.05, 0.0003, 0, 100),  # 1: 50 + 300 + 100, longer than 400
+        (Mooncake(), 0.05, 0.0001, 0, 100),  # it knows of no store: 1 takes 1,100
+        (Mooncake(balancing_threshold=1.0), math.inf, math.inf, 0, 100),  # there is none
+    ],
+)
+def test_mooncake_fetches_what_a_store_has_where_that_is_sooner(
+    policy: Mooncake, load_s: float, token_s: float, gpu: int, booked_ms: int
+) -> None:
+    router = driven(policy, FETCHED, 2, store_s=(load_s, token_s))
+    assert sends(router, 0) == 0
+    router.first_token(0, 0.0)
+    router.stored(0, 0, 1000, 0.0)
+    router.mine.queued[0] += 300_000_000
+    assert sends(router, 1) == gpu
+    assert router.mine.booked[1] == booked_ms * 1_000_000
+
+
+def test_mooncake_fetches_from_a_threshold_on() -> None:
+    """GPU 1 has 500 of 1,000 tokens: twice as many are not more than three times as many."""
+    for threshold, gpu in ((2.0, 1), (3.0, 0)):
+        router = driven(Mooncake(balancing_threshold=threshold), FETCHED, 2, store_s=(0.0, 0.0))
+        assert sends(router, 0) == 0
+        router.first_token(0, 0.0)
+        router.stored(0, 0, 1000, 0.0)
+        router.stored(0, 1, 500, 0.0)
+        router.mine.queued[0] += 300_000_000
+        assert sends(router, 1) == gpu, "100 ms with what is fetched, 600 without, 400 at GPU 0"
+
+
+def test_a_store_keeps_what_gpus_drop() -> None:
+    router = driven(Mooncake(balancing_threshold=1.0), FETCHED, 2, store_s=(0.0, 0.0))
+    assert sends(router, 0) == 0
+    router.first_token(0, 0.0)
+    router.stored(0, 0, 1000, 0.0)
+    router.evicted(0, 0, 0, 0.0)
+    assert sends(router, 1) == 0
+    assert router.mine.booked[1] == 100_000_000, "the first of equals, with all that the store has"
+
+
+@pytest.mark.parametrize("threshold", [0.5, float("nan"), "1"])
+def test_mooncake_refuses_a_bad_threshold(threshold: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"policy\.balancing_threshold"):
+        Mooncake(balancing_threshold=threshold)
 
 
 def test_dualmap_leaves_the_cache_when_it_would_be_late() -> None:

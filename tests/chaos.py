@@ -138,8 +138,8 @@ def _gateway(rng: np.random.Generator) -> Gateway:
 
 
 def _tiers(rng: np.random.Generator) -> Tiering:
-    host, shared = [_tier(rng) if rng.random() < 0.7 else None for _ in range(2)]
-    return Tiering(1000.0, host, shared)
+    host, shared, disk = [_tier(rng) if rng.random() < 0.7 else None for _ in range(3)]
+    return Tiering(1000.0, host, shared, disk)
 
 
 def _tier(rng: np.random.Generator) -> Tier:

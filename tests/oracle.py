@@ -723,7 +723,7 @@ class Oracle:
         columns["gpu_lost_s"] = np.array([gpu.lost_s for gpu in self.gpus])
         columns["gpu_down_s"] = np.array(down_s, np.float64)
         columns["decode_gpu"], columns["prefill_end_s"] = columns["gpu"], columns["ttft_s"]
-        for name in ("transferred_tokens", "host_tokens", "shared_tokens", "refused_by", "retries"):
+        for name in ("transferred_tokens", "host_tokens", "disk_tokens", "shared_tokens", "refused_by", "retries"):
             columns[name] = np.zeros(len(self.jobs), np.int32)
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
         return Outcome(end_s=end_s, **columns)

@@ -24,7 +24,8 @@ from tests.oracle import ARRIVED, START
 from tests.oracle_pools import Puller, VllmGpu
 from tests.reference_vllm import Request
 
-NAMES = ("host", "shared")
+NAMES = ("host", "disk", "shared")
+SHARED = 2
 
 
 class Place:
@@ -178,7 +179,7 @@ class Fetcher(Puller):
         most, at = (request.tokens - 1) // self.block, len(hits)
         keys = [request.key(end * self.block) for end in range(1, most + 1)]
         parts = []
-        for tier in range(2):
+        for tier in range(3):
             place, until = self.gpu.place(tier), at
             while until < most and keys[until] in place.copies:
                 until += 1
@@ -186,7 +187,7 @@ class Fetcher(Puller):
                 break
             parts.append((at, until))
             at = until
-        parts += [(at, at)] * (2 - len(parts))
+        parts += [(at, at)] * (3 - len(parts))
         if at == len(hits):
             return "go on"
         for tier, (low, high) in enumerate(parts):
@@ -194,7 +195,7 @@ class Fetcher(Puller):
                 return "deferred"
         mine = set(keys[len(hits) : at])
         for other in self.coming:
-            (low, _), (_, high) = self.loads[other]
+            low, high = self.loads[other][0][0], self.loads[other][-1][1]
             if mine & {other.key(end * self.block) for end in range(low + 1, high + 1)}:
                 return "deferred"
         need = -(-request.tokens // self.block) - len(hits)
@@ -231,7 +232,7 @@ class TieredGpu(VllmGpu):
         return self.cost.step_s + self.cost.token_s * new + self.cost.context_token_s * length
 
     def place(self, tier: int) -> Place:
-        return self.world.places[tier][self.number if tier == 0 else 0]
+        return self.world.places[tier][0 if tier == SHARED else self.number]
 
     def _may_wait(self) -> bool:
         return True
@@ -239,13 +240,13 @@ class TieredGpu(VllmGpu):
     def publish(self) -> None:
         super().publish()
         loads = getattr(self.of, "loads", {})
-        self.seen.waiting_tokens += sum(r.tokens - loads[r][1][1] * self.block for r in self.of.skipped)
+        self.seen.waiting_tokens += sum(r.tokens - loads[r][-1][1] * self.block for r in self.of.skipped)
 
     def begin(self, now: float) -> float | None:
         for request in self.fresh:
             if request.running or request.done:
                 computed = min(request.computed - request.under_way, request.tokens)
-                for tier in range(2):
+                for tier in range(3):
                     self._store(tier, request, (request.tokens - 1 if request.done else computed) // self.block, now)
         self.fresh = []
         return super().begin(now)
@@ -269,12 +270,12 @@ class TieredGpu(VllmGpu):
     def load(self, request: Request, keys: list[Any], parts: list[tuple[int, int]]) -> None:
         world, job = self.world, self.world.jobs[request.index]
         job.state = State.RESERVED
-        here, *found = (min(request.prompt, at * self.block) for at in (parts[0][0], parts[0][1], parts[1][1]))
+        here, *found = (min(request.prompt, at * self.block) for at in (parts[0][0], *(part[1] for part in parts)))
         self.of.found += here
-        loaded = (found[0] - here, found[1] - found[0])
+        loaded = tuple(until - before for until, before in zip(found, (here, *found), strict=False))
         self.totals.update(dict(zip(NAMES, loaded, strict=True)))
         if not request.preemptions:
-            job.hit_tokens, job.prefilled_tokens = here, request.prompt - found[1]
+            job.hit_tokens, job.prefilled_tokens = here, request.prompt - found[-1]
             world.loaded[request.index] = loaded
             self.of.looked.append((here, request.prompt))
         for tier, (low, high) in enumerate(parts):
@@ -295,7 +296,7 @@ class TieredGpu(VllmGpu):
         of.coming[request] -= 1
         if not of.coming[request]:
             del of.coming[request]
-            request.computed = of.loads[request][1][1] * self.block
+            request.computed = of.loads[request][-1][1] * self.block
             of._remember(request, request.computed)
             self.world.jobs[request.index].state = State.QUEUED
 
@@ -322,21 +323,22 @@ class TieredGpu(VllmGpu):
             for key in reversed(missing):
                 place.copies[key] = SimpleNamespace(pins=1, store=number)
             world.stores[number] = (self, tier, missing, blocks)
-            subject = 2 * len(world.jobs) + number
+            subject = 3 * len(world.jobs) + number
             world.ways[tier].ask(subject, "store", self.number, len(missing) * world.block_bytes, now)
 
 
 class TiersOracle(oracle.Oracle):
     def __init__(self, workload: Workload, of: Any) -> None:
         tiering: Tiering = of.tiers
-        self.rows, self.tiers = workload, tiering.both()
+        self.rows, self.tiers = workload, tiering.each()
         self.block_bytes = tiering.kv_bytes * of.engine.block_size
         blocks = [int(one.bytes // self.block_bytes) for one in self.tiers]
-        self.places = [[Place(blocks[0]) for _ in range(of.gpus)], [Place(blocks[1])]]
-        self.tried: list[dict[int, int]] = [{}, {}]
+        counts = (of.gpus, of.gpus, 1)
+        self.places = [[Place(size) for _ in range(count)] for size, count in zip(blocks, counts, strict=True)]
+        self.tried: list[dict[int, int]] = [{}, {}, {}]
         self.stores: dict[int, Any] = {}
         self.free_stores: list[int] = []
-        self.loaded = [(0, 0)] * len(workload)
+        self.loaded: list[tuple[int, ...]] = [(0, 0, 0)] * len(workload)
         self.now = 0.0
         super().__init__(workload, of, False)
         self.ways = [Ways(one, self.heap) for one in self.tiers]
@@ -358,7 +360,7 @@ class TiersOracle(oracle.Oracle):
             return
         n = len(self.jobs)
         tier, index = divmod(subject, n)
-        if subject < 2 * n:
+        if subject < 3 * n:
             gpu = self.gpus[self.jobs[index].gpu]
             if self.ways[tier].arrives(subject, now):
                 request = gpu.requests[index]
@@ -367,24 +369,24 @@ class TiersOracle(oracle.Oracle):
                     self._tell(gpu.number, now)
                     self._wake(gpu, now)
             return
-        gpu, tier, keys, blocks = self.stores[subject - 2 * n]
+        gpu, tier, keys, blocks = self.stores[subject - 3 * n]
         if not self.ways[tier].arrives(subject, now):
             return
         for key in keys:
             copy = gpu.place(tier).copies[key]
             copy.pins, copy.store = copy.pins - 1, None
         gpu.of.pool.release(blocks)
-        self.free_stores.append(subject - 2 * n)
+        self.free_stores.append(subject - 3 * n)
         self._tell(gpu.number, now)
         self._wake(gpu, now)
-        for other in self.gpus if tier == 1 else []:
+        for other in self.gpus if tier == SHARED else []:
             if other.seen.queued > 0:
                 self._wake(other, now)
 
     def _outcome(self, end_s: float) -> Outcome:
         made = super()._outcome(end_s)
-        loaded = np.array(self.loaded, np.int32).reshape(-1, 2)
-        return replace(made, host_tokens=loaded[:, 0].copy(), shared_tokens=loaded[:, 1].copy())
+        loaded = np.array(self.loaded, np.int32).reshape(-1, 3)
+        return replace(made, **{f"{name}_tokens": loaded[:, tier].copy() for tier, name in enumerate(NAMES)})
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

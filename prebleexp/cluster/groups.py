@@ -7,7 +7,7 @@ from typing import Any
 
 from prebleexp.checks import integer, one_of
 from prebleexp.cluster.link import SHARING, Link
-from prebleexp.cluster.tiers import HostTier, SharedTier
+from prebleexp.cluster.tiers import DiskTier, HostTier, SharedTier
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.base import Hardware
 from prebleexp.policies.base import Policy
@@ -16,7 +16,7 @@ from prebleexp.sources import Part
 MOST_GPUS = 4096
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
-TIERS = ("host", "shared")
+TIERS = ("host", "disk", "shared")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Cluster(Part):
     policy, with a memory of its own"""
     host: HostTier = field(default_factory=HostTier)
     """of each GPU, for KV that leaves its cache"""
+    disk: DiskTier = field(default_factory=DiskTier)
+    """of each GPU, behind the host"""
     shared: SharedTier = field(default_factory=SharedTier)
     """of all, likewise"""
 
@@ -87,7 +89,7 @@ class Cluster(Part):
 
     @property
     def has_tiers(self) -> bool:
-        return self.host.gb > 0 or self.shared.gb > 0
+        return any(getattr(self, name).gb > 0 for name in TIERS)
 
     def columns(self) -> dict[str, Any]:
         """What tables show, such as "8 x gpt-oss-120b in bf16 on h200, vllm"."""
@@ -111,7 +113,7 @@ class Cluster(Part):
             return None
         from prebleexp.sim.tiering import Tiering  # numba: nothing that is cached needs it
 
-        return Tiering(kv_bytes, self.host.simulated(), self.shared.simulated())
+        return Tiering(kv_bytes, **{name: getattr(self, name).simulated() for name in TIERS})
 
     def pools(self, policy: Policy) -> Any:
         """What the simulator is told of roles: a `prebleexp.sim.pools.Disaggregation`, or None without them. `policy`

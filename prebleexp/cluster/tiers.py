@@ -70,6 +70,17 @@ class HostTier(Tier):
 
 
 @dataclass(frozen=True)
+class DiskTier(Tier):
+    """A disk of each GPU, or of each group of GPUs that serves one copy of the model, behind the host: what that has
+    not is looked for here. What is loaded is stored in the host again, as all that a step had. The default rates are
+    those of one NVMe disk on PCIe 4 x4, assumed and not measured."""
+
+    load_gb_s: float = 7.0
+    store_gb_s: float = 5.0
+    latency_us: float = 100.0
+
+
+@dataclass(frozen=True)
 class SharedTier(Tier):
     """One store for the cluster: what any GPU computes, all find there. The default rates are those of one 400 Gb/s
     adapter a GPU, as of `cluster.link`."""
@@ -94,4 +105,4 @@ class SharedTier(Tier):
         return {"sharing": SHARING.index(self.sharing), **total}
 
 
-NAMES = {"Tier": "tier", "HostTier": "host", "SharedTier": "shared"}
+NAMES = {"Tier": "tier", "HostTier": "host", "DiskTier": "disk", "SharedTier": "shared"}

@@ -43,7 +43,9 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
             fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
             made += [f"{spec}={option}", *(f"++{path}={_flow(value)}" for path, value in _leaves(spec, fields))]
     if isinstance(cluster, Mapping):
-        option, none = ("disaggregated", {}) if "link" in cluster else ("tiered", {"host.gb": 0, "shared.gb": 0})
+        option, none = (
+            ("disaggregated", {}) if "link" in cluster else ("tiered", {"host.gb": 0, "disk.gb": 0, "shared.gb": 0})
+        )
         fields = {name: one for name, one in none.items() if name.partition(".")[0] not in cluster} | dict(cluster)
         return [*made, f"cluster={option}", *(f"cluster.{name}={_flow(one)}" for name, one in fields.items())]
     return [*made, f"cluster.groups={_flow(cluster)}"] if cluster else made

@@ -10,7 +10,7 @@ import numpy as np
 
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.tiers import HOST, SHARED
+from prebleexp.sim.tiers import DISK, HOST, SHARED
 from prebleexp.sim.types import Outcome, State
 
 KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Outcome).items() if hint is not float}
@@ -49,7 +49,7 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
 
 def _from_tiers(world: World) -> dict[str, Any]:
     """Columns of what was loaded."""
-    tiers = ((HOST, "host"), (SHARED, "shared")) if len(world.tiers.tiers) else ()
+    tiers = ((HOST, "host"), (DISK, "disk"), (SHARED, "shared")) if len(world.tiers.tiers) else ()
     made = {f"{name}_tokens": world.tiers.tokens[tier] for tier, name in tiers}
     return made | {f"gpu_{name}_tokens": world.tiers.totals[tier] for tier, name in tiers}
 
@@ -70,8 +70,8 @@ def outcome(left: Ended) -> Outcome:
         "retries": np.zeros(len(jobs)),
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
-        **dict.fromkeys(("host_tokens", "shared_tokens"), np.zeros(len(jobs))),
-        **dict.fromkeys(("gpu_host_tokens", "gpu_shared_tokens"), np.zeros(len(totals))),
+        **dict.fromkeys(("host_tokens", "disk_tokens", "shared_tokens"), np.zeros(len(jobs))),
+        **dict.fromkeys(("gpu_host_tokens", "gpu_disk_tokens", "gpu_shared_tokens"), np.zeros(len(totals))),
         **known,
     }
     for name in KINDS.keys() - made.keys():

@@ -49,6 +49,8 @@ class Outcome:
     """of its prompt, read over a link by the GPU where its output was generated, in whole blocks"""
     host_tokens: Ints
     """prompt tokens loaded from the host memory of its GPU, at the admission of which `hit_tokens` is"""
+    disk_tokens: Ints
+    """prompt tokens loaded from the disk of its GPU, likewise"""
     shared_tokens: Ints
     """prompt tokens loaded from the cluster's shared store, likewise"""
     losses: Ints
@@ -62,6 +64,8 @@ class Outcome:
     """prompt tokens found in the prefix cache, over all prefills"""
     gpu_host_tokens: Longs
     """prompt tokens loaded from its host memory, over all prefills"""
+    gpu_disk_tokens: Longs
+    """prompt tokens loaded from its disk, over all prefills"""
     gpu_shared_tokens: Longs
     """prompt tokens loaded from the cluster's shared store, over all prefills"""
     gpu_prefilled_tokens: Longs

@@ -10,7 +10,7 @@ import numpy as np
 from prebleexp.sim import links
 from prebleexp.sim.children import slots
 from prebleexp.sim.records import NONE
-from prebleexp.sim.tiers import ALWAYS, COPY, FETCH, HOST, PLACE, STOCK, STORE, TIER, TIERS, Tiers
+from prebleexp.sim.tiers import ALWAYS, COPY, FETCH, PLACE, SHARED, STOCK, STORE, TIER, TIERS, Tiers
 from prebleexp.sim.types import records
 
 
@@ -43,6 +43,8 @@ class Tiering:
     """of each GPU"""
     shared: Tier | None = None
     """of all"""
+    disk: Tier | None = None
+    """of each GPU, behind the host"""
 
     @property
     def store_s(self) -> tuple[float, float]:
@@ -51,8 +53,9 @@ class Tiering:
             return np.inf, np.inf
         return self.shared.latency_s, self.kv_bytes / min(self.shared.load_rate, self.shared.total_rate)
 
-    def both(self) -> list[Tier]:
-        return [one or NO_TIER for one in (self.host, self.shared)]
+    def each(self) -> list[Tier]:
+        """In the order of `prebleexp.sim.tiers`."""
+        return [one or NO_TIER for one in (self.host, self.disk, self.shared)]
 
     def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int) -> Tiers:
         """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs."""
@@ -62,12 +65,12 @@ class Tiering:
         control.free_copy = control.free_store = NONE
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
         copies = 0
-        for kind, one in enumerate(self.both()):
+        for kind, one in enumerate(self.each()):
             tiers[kind].blocks = min(int(one.bytes // block_bytes), 2**40)
             tiers[kind].rule, tiers[kind].least_tokens = one.choose, one.least_tokens
             tiers[kind].first = kind * _places(gpus)
-            copies += min(int(tiers[kind].blocks) * (gpus if kind == HOST else 1), all_blocks)
-        places, fetches = records(gpus + 1, PLACE), records(n, FETCH)
+            copies += min(int(tiers[kind].blocks) * (1 if kind == SHARED else gpus), all_blocks)
+        places, fetches = records((TIERS - 1) * gpus + 1, PLACE), records(n, FETCH)
         places.oldest = places.newest = fetches.next = NONE
         slot_keys, slot_nodes = slots(max(1, copies))
         return Tiers(
@@ -79,6 +82,7 @@ class Tiering:
             slot_nodes=slot_nodes,
             stores=np.empty(TIERS * min(all_blocks, held), STORE).view(np.recarray),  # each holds a block
             fetches=fetches,
+            ends=np.zeros((TIERS, n), np.int32),
             loading=np.full(gpus, NONE),
             tried=np.zeros((TIERS, n), np.int32),
             tokens=np.zeros((TIERS, n), np.int32),
@@ -90,7 +94,7 @@ class Tiering:
         """Of loads, subject tier · n + request, and of so many stores at once, subject `TIERS` · n + its number."""
         at_once = TIERS * requests + stores
         made = links.made_links(at_once, TIERS * _places(gpus), links.FIFO, np.inf, 0.0)
-        for kind, one in enumerate(self.both()):
+        for kind, one in enumerate(self.each()):
             for side in (0, TIERS * _places(gpus)):
                 ports = made.ports[side + kind * _places(gpus) :][: _places(gpus)]
                 ports.sharing, ports.latency_s = one.sharing, one.latency_s

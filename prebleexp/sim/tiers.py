@@ -1,9 +1,9 @@
 """KV tiers behind the caches of GPUs: what a run knows of them (spec: clusters.md, section 3).
 
-A tier holds copies of full blocks, by the key that their engine knows them by: the host memory of each GPU has those of
-that GPU, one store for the cluster has everybody's. What leaves a GPU's cache stays in a tier. Full, a tier drops the
-copy that was used longest ago; of those that were used at once, one prompt's later blocks go first. A copy that is on
-its way to a tier, or from it to a GPU, is pinned.
+A tier holds copies of full blocks, by the key that their engine knows them by: the host memory and the disk of each GPU
+have those of that GPU, one store for the cluster has everybody's. What leaves a GPU's cache stays in a tier. Full, a
+tier drops the copy that was used longest ago; of those that were used at once, one prompt's later blocks go first. A
+copy that is on its way to a tier, or from it to a GPU, is pinned.
 
 Engines with tiers have `fetch`, `offload` and `landed` (see `prebleexp.engines.base`), and call what is here.
 """
@@ -19,8 +19,9 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import records
 
-HOST, SHARED = range(2)
-TIERS = 2
+HOST, DISK, SHARED = range(3)
+"""in the order in which they are looked at"""
+TIERS = 3
 ALWAYS, THRESHOLD, CHEAPER = range(3)
 """when KV is loaded: whenever it is there, from so many tokens on, or where that is sooner than to compute it"""
 
@@ -68,9 +69,7 @@ STORE = np.dtype(
 
 FETCH = np.dtype(
     [
-        ("low", np.int32),  # blocks low … middle − 1 come from HOST, …
-        ("middle", np.int32),  # … and middle … high − 1 from SHARED
-        ("high", np.int32),
+        ("low", np.int32),  # the first block that comes from a tier: `Tiers.ends` has where each tier's part ends
         ("left", np.int32),  # transfers under way
         ("next", np.int32),  # request whose KV is under way to the same GPU
     ],
@@ -99,7 +98,7 @@ class Tiers(NamedTuple):
     tiers: Any
     """(`TIERS`,) `TIER`"""
     places: Any
-    """(GPUs + 1,) `PLACE`: hosts, then the shared one"""
+    """(2 GPUs + 1,) `PLACE`: hosts, disks, then the shared one"""
     copies: Any
     slot_keys: Any
     """copies by (key, place and number): see `prebleexp.sim.children`"""
@@ -108,6 +107,8 @@ class Tiers(NamedTuple):
     """transfers to tiers, by number"""
     fetches: Any
     """(n,) `FETCH`"""
+    ends: Any
+    """(`TIERS`, n) the block behind the last one that comes from each tier: where the next one's part begins"""
     loading: Any
     """(GPUs,) the first of the requests whose KV is under way to each"""
     tried: Any
@@ -132,6 +133,7 @@ def nothing() -> Tiers:
         slot_nodes=np.zeros(0, np.int32),
         stores=records(0, STORE),
         fetches=records(0, FETCH),
+        ends=none,
         loading=ints,
         tried=none,
         tokens=none,
@@ -151,7 +153,7 @@ def gpu_of(world: World, subject: int) -> int:
 
 @compiled
 def place_of(tiers: Tiers, tier: int, g: int) -> int:
-    return g if tier == HOST else len(tiers.places) - 1
+    return len(tiers.places) - 1 if tier == SHARED else tier * (len(tiers.places) // 2) + g
 
 
 @compiled

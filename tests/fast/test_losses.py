@@ -256,6 +256,7 @@ def test_kept_requests_have_what_was_declared() -> None:
             "prefill_end_s",
             "transferred_tokens",
             "host_tokens",
+            "disk_tokens",
             "shared_tokens",
             "losses",
             "refused_by",

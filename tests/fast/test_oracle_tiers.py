@@ -43,6 +43,7 @@ CLUSTERS = st.fixed_dictionaries(
         "kv": st.sampled_from([200, 240, 300, 600]),
         "frontend": st.sampled_from([(0.0, 0.0), (0.003, 0.0007)]),
         "host": st.none() | TIERS,
+        "disk": st.none() | TIERS,
         "shared": st.none() | SHARED,
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
@@ -67,7 +68,7 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
     given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0}
-    given["tiers"] = Tiering(1000.0, cluster["host"], cluster["shared"])
+    given["tiers"] = Tiering(1000.0, cluster["host"], cluster["shared"], cluster["disk"])
     return same(workload, given, oracle_tiers.simulate)
 
 

@@ -21,7 +21,7 @@ from prebleexp.sim.changes import DOWN, TIMELINE
 from prebleexp.sim.records import NONE
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tier, Tiering
-from prebleexp.sim.tiers import ALWAYS, CHEAPER, HOST, SHARED, THRESHOLD, TIERS
+from prebleexp.sim.tiers import ALWAYS, CHEAPER, SHARED, THRESHOLD, TIERS
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload, records
 from tests.fast.test_engines import own, stream
 from tests.fast.test_laws import workloads
@@ -138,6 +138,29 @@ def test_one_store_for_all_is_found_by_all() -> None:
     assert serve(three, host(500), **at).host_tokens.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("in_host", "gb_s", "loaded", "from_disk", "ms"),
+    [
+        (0, 1.0, [0, 0, 0, 0, 0, 0], [0, 0, 720, 720, 0, 992], [100, 400, 772, 1072, 1300, 1699.2]),
+        (500, 0.5, [0, 0, 720, 720, 0, 992], [0, 0, 0, 0, 0, 0], [100, 400, 772, 1072, 1300, 1699.2]),
+        (130, 0.5, [0, 0, 720, 720, 0, 0], [0, 0, 0, 0, 0, 992], [100, 400, 772, 1072, 1300, 1798.4]),
+        (63, 0.5, [0, 0, 0, 0, 0, 0], [0, 0, 720, 720, 0, 992], [100, 400, 844, 1185.6, 1383.2, 1880]),
+    ],
+)
+def test_a_disk_has_what_the_host_has_dropped(
+    in_host: int, gb_s: float, loaded: list[int], from_disk: list[int], ms: list[float]
+) -> None:
+    """A disk alone is as a host alone, and one behind a host of 500 blocks is not read. One behind 130 has what these
+    have dropped: the sixth loads 992 tokens at .2 ms. Behind 63 the third waits 144 ms for 720 tokens; what it had is
+    stored in the host anew, all but the one block that this still has, 97.6 ms until 941.6, and its blocks are held so
+    long: the fourth begins to load then."""
+    tiers = Tiering(KV_BYTES, host=tier(in_host) if in_host else None, disk=tier(500, gb_s))
+    made = serve(XYXYZX, tiers)
+    assert made.host_tokens.tolist() == loaded
+    assert made.disk_tokens.tolist() == from_disk
+    assert tokens_ms(XYXYZX, made) == ms
+
+
 def test_what_neither_gpu_nor_host_has_comes_from_the_store() -> None:
     """17 blocks on the GPU; the host, of 20, has none of those behind; so the store's are loaded."""
     made = serve(XYXYZX, Tiering(KV_BYTES, host=tier(20), shared=tier(500)))
@@ -194,8 +217,8 @@ class Counted:
                 one = int(of.fetches[one].next)
         assert sorted(loading) == reserved
         pins = dict[int, int]()
-        for at in range(gpus + 1) if self.events % 5 == 0 else ():  # it takes a while
-            kind, place = HOST if at < gpus else SHARED, of.places[at]
+        for at in range(2 * gpus + 1) if self.events % 5 == 0 else ():  # it takes a while
+            kind, place = min(at // gpus, SHARED), of.places[at]
             assert 0 <= place.pinned <= place.used <= of.tiers[kind].blocks
             copies, copy = [], int(place.oldest)
             while copy != NONE:
@@ -207,8 +230,8 @@ class Counted:
             assert len(keys) == len(copies)
             assert sum(int(of.copies[one].pins) > 0 for one in copies) == place.pinned
             pins |= {one: int(of.copies[one].pins) - (of.copies[one].store != NONE) for one in copies}
-        assert (of.tokens[0] + of.tokens[1] + world.jobs.hit_tokens <= world.seen.requests.prompt_tokens).all()
-        expected = sum(int(of.fetches[one].high - of.fetches[one].low) for one in reserved)
+        assert (of.tokens.sum(axis=0) + world.jobs.hit_tokens <= world.seen.requests.prompt_tokens).all()
+        expected = sum(int(of.ends[-1, one] - of.fetches[one].low) for one in reserved)
         assert sum(pins.values()) <= expected
         assert TIERS * n >= len(reserved)
 
@@ -217,13 +240,19 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     names = ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")
     rest = {name: cluster[name] for name in names} | {"duration_s": 2.5, "hardware": hardware}
-    return serve(workload, given.pop("tiers", Tiering(1000.0, cluster["host"], cluster["shared"])), **rest | given)
+    return serve(
+        workload,
+        given.pop("tiers", Tiering(1000.0, cluster["host"], cluster["shared"], cluster["disk"])),
+        **rest | given,
+    )
 
 
 @settings(max_examples=examples(20), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
-    made = run(workload, cluster, on_event=Counted(Tiering(1000.0, cluster["host"], cluster["shared"])))
+    made = run(
+        workload, cluster, on_event=Counted(Tiering(1000.0, cluster["host"], cluster["shared"], cluster["disk"]))
+    )
     again = run(workload, cluster)
     for one in fields(Outcome):  # watching changes nothing
         np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
@@ -231,10 +260,11 @@ def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str
     finished = made.state == State.FINISHED
     if cluster["horizon"] == "drain":
         assert np.isin(made.state, (State.FINISHED, State.REFUSED, State.CANCELLED, State.NOT_DUE)).all()
-    found = made.hit_tokens + made.host_tokens + made.shared_tokens + made.prefilled_tokens
+    found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens + made.prefilled_tokens
     np.testing.assert_array_equal(found[finished], workload.prompt_tokens[finished])
     if made.gpu_retracted.sum() == 0 and finished.all():  # each prompt is admitted once
-        totals = made.gpu_hit_tokens + made.gpu_host_tokens + made.gpu_shared_tokens + made.gpu_prefilled_tokens
+        totals = made.gpu_hit_tokens + made.gpu_prefilled_tokens
+        totals = totals + made.gpu_host_tokens + made.gpu_disk_tokens + made.gpu_shared_tokens
         of_gpus = np.zeros(cluster["gpus"], np.int64)
         np.add.at(of_gpus, made.gpu, workload.prompt_tokens)
         np.testing.assert_array_equal(totals, of_gpus)

@@ -47,7 +47,7 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     served = finished & (made.decode_gpu != made.gpu)
     assert (made.prefill_end_s[served] <= made.ttft_s[served]).all()
     assert split or not served.any()
-    found = made.hit_tokens + made.host_tokens + made.shared_tokens
+    found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens
     assert (found + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()
 
 
@@ -58,7 +58,7 @@ def test_much_happens() -> None:
         workload, cluster = chaos(number)
         made = simulate(workload, lengths=Max(), **cluster)
         states += np.bincount(made.state, minlength=len(State))
-        loaded = made.host_tokens.any() or made.shared_tokens.any()
+        loaded = made.host_tokens.any() or made.disk_tokens.any() or made.shared_tokens.any()
         gated = made.refused_by.any(), made.retries.any()
         kinds += ["pools" in cluster, made.losses.any(), len(workload.after_ids) > 0, loaded, *gated]
     assert (states > 0).all(), {state.name: int(states[state]) for state in State}

@@ -32,11 +32,11 @@ from prebleexp.sim.tiers import (
     DEFERRED,
     FETCHING,
     GO_ON,
-    HOST,
     NO_ROOM,
     SHARED,
     THRESHOLD,
     TIERS,
+    Tiers,
     add,
     copy_of,
     end_store,
@@ -57,12 +57,14 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
     g = int(world.seen.requests[request].gpu)
     gpu, one = mine.gpus[g], world.tiers.fetches[request]
     hits, idle = cached(mine, world, g, request)
-    one.low = hits
-    one.middle = _worth(mine, world, HOST, request, hits, now)
-    one.high = one.middle
-    if one.middle > hits or copy_at(mine, world, HOST, request, hits) == NONE:  # else it was not worth while
-        one.high = _worth(mine, world, SHARED, request, int(one.middle), now)
-    if one.high == hits:
+    one.low, at, goes_on = hits, hits, True
+    for tier in range(TIERS):
+        low = at
+        if goes_on:
+            at = _worth(mine, world, tier, request, low, now)
+            goes_on = at > low or copy_at(mine, world, tier, request, low) == NONE  # else it was not worth while
+        world.tiers.ends[tier, request] = at
+    if at == hits:
         return GO_ON
     if _is_under_way(mine, world, g, request):
         return DEFERRED
@@ -121,16 +123,17 @@ def _ways(world: World, tier: int, g: int) -> tuple[int, int]:
 @compiled
 def _is_under_way(mine: Engines, world: World, g: int, request: int) -> bool:
     """Whether some of it is on its way to its tier, or from there to this GPU for another request."""
-    tiers, one = world.tiers, world.tiers.fetches[request]
-    for block in range(one.low, one.high):
-        tier = HOST if block < one.middle else SHARED
-        if tiers.copies[copy_at(mine, world, tier, request, block)].store != NONE:
-            return True
+    tiers, one, end = world.tiers, world.tiers.fetches[request], int(world.tiers.ends[TIERS - 1, request])
+    for tier in range(TIERS):
+        low, high = _part(tiers, tier, request)
+        for block in range(low, high):
+            if tiers.copies[copy_at(mine, world, tier, request, block)].store != NONE:
+                return True
     other = int(tiers.loading[g])
     while other != NONE:
         theirs = tiers.fetches[other]
         block = max(int(one.low), int(theirs.low))
-        both = block < min(int(one.high), int(theirs.high))
+        both = block < min(end, int(tiers.ends[TIERS - 1, other]))
         if both and key_of(mine, world, request, block) == key_of(mine, world, other, block):
             return True  # wherever two contexts agree, they have agreed before
         other = int(theirs.next)
@@ -141,32 +144,35 @@ def _is_under_way(mine: Engines, world: World, g: int, request: int) -> bool:
 def _note(mine: Engines, world: World, g: int, request: int, step: Any) -> None:
     """What of a prompt was found, and where."""
     gpu, one, made, size = mine.gpus[g], world.tiers.fetches[request], world.jobs[request], mine.settings.block_size
-    prompt = int(world.seen.requests[request].prompt_tokens)
-    here, in_host, found = min(prompt, one.low * size), min(prompt, one.middle * size), min(prompt, one.high * size)
-    gpu.waiting_tokens -= one.high * size
+    prompt, ends = int(world.seen.requests[request].prompt_tokens), world.tiers.ends
+    here = min(prompt, one.low * size)
+    gpu.waiting_tokens -= ends[TIERS - 1, request] * size
     step.hits += here
-    world.tiers.totals[HOST, g] += in_host - here
-    world.tiers.totals[SHARED, g] += found - in_host
+    found = here
+    for tier in range(TIERS):
+        until = min(prompt, ends[tier, request] * size)
+        world.tiers.totals[tier, g] += until - found
+        if mine.preemptions[request] == 0:
+            world.tiers.tokens[tier, request] = until - found
+        found = until
     made.state = RESERVED
     if mine.preemptions[request] == 0:
         made.hit_tokens, made.prefilled_tokens = here, prompt - found
-        world.tiers.tokens[HOST, request], world.tiers.tokens[SHARED, request] = in_host - here, found - in_host
         note(mine.recent, gpu, g, here, prompt)
 
 
 @compiled
-def _part(one: Any, tier: int) -> tuple[int, int]:
+def _part(tiers: Tiers, tier: int, request: int) -> tuple[int, int]:
     """The blocks that come from a tier: from where on, and until where."""
-    if tier == HOST:
-        return int(one.low), int(one.middle)
-    return int(one.middle), int(one.high)
+    low = tiers.fetches[request].low if tier == 0 else tiers.ends[tier - 1, request]
+    return int(low), int(tiers.ends[tier, request])
 
 
 @compiled
 def _load(mine: Engines, world: World, tier: int, request: int, now: float) -> None:
     """Ask for a tier's part."""
     tiers, one, link = world.tiers, world.tiers.fetches[request], world.links.calls
-    low, high = _part(one, tier)
+    low, high = _part(tiers, tier, request)
     if high == low:
         return
     for block in range(high - 1, low - 1, -1):
@@ -258,14 +264,14 @@ def landed(self: Any, mine: Engines, world: World, subject: int, now: float) -> 
 @compiled
 def _loaded(mine: Engines, world: World, tier: int, request: int) -> None:
     tiers, one, g = world.tiers, world.tiers.fetches[request], int(world.seen.requests[request].gpu)
-    low, high = _part(one, tier)
+    low, high = _part(tiers, tier, request)
     for block in range(low, high):
         unpin(tiers, copy_at(mine, world, tier, request, block))
     one.left -= 1
     if one.left > 0:
         return
     _not_loading(world, g, request)
-    arrive(mine, world, g, request, int(one.high) * mine.settings.block_size)
+    arrive(mine, world, g, request, int(tiers.ends[TIERS - 1, request]) * mine.settings.block_size)
     world.jobs[request].state = QUEUED
     publish(mine, world, g)
     wake(world, g)

@@ -82,6 +82,8 @@ class Cell:
             self._check_groups()
             groups = (replace(one, hardware=one.hardware.served_by(self.engine.project)) for one in self.cluster.groups)
             object.__setattr__(self, "cluster", replace(self.cluster, groups=tuple(groups)))
+        if self.slo.alone_on is not None:
+            object.__setattr__(self, "slo", replace(self.slo, alone_on=self.alone_on.served_by(self.engine.project)))
         if self.cluster.has_roles:
             self._check_roles()
         if self.cluster.has_tiers:
@@ -96,6 +98,9 @@ class Cell:
         for group, usual in self.engine.brings.items():
             given, engine = self.names.get(group, usual), self.names.get("engine", type(self.engine).__name__)
             require(given == usual, group, given, f"{usual} with engine={engine}, which has its own")
+        if self.slo.alone_on is not None and "hardware" in self.engine.brings:
+            engine = self.names.get("engine", type(self.engine).__name__)
+            raise InvalidInput(f"slo.alone_on is not valid with engine={engine}, which has its own; it must be null")
         if self.reads_lengths:
             self.lengths.check(self.workload.predictors)
 
@@ -149,6 +154,14 @@ class Cell:
         return self.policy.reads_lengths or (second is not None and second.reads_lengths)
 
     @property
+    def alone_on(self) -> Hardware:
+        """What slowdowns are against."""
+        found = self.slo.alone_on or self.kinds[0].hardware
+        if not isinstance(found, Hardware):
+            raise InvalidInput(f"slo.alone_on={found} is not valid; it must be hardware, as {{hardware/gpu: a100}}")
+        return found
+
+    @property
     def kinds(self) -> tuple[Group, ...]:
         """The GPUs in order, those of one kind together."""
         return self.cluster.groups or (Group(self.gpus, self.hardware),)
@@ -164,6 +177,8 @@ class Cell:
         found = {name: getattr(self, name) for name in (*SPECS, "faults", "gateway")}
         if self.cluster.decode_policy is not None:
             found["cluster.decode_policy"] = self.cluster.decode_policy
+        if self.slo.alone_on is not None:
+            found["slo.alone_on"] = self.slo.alone_on
         return found | {f"cluster.groups[{i}]": one.hardware for i, one in enumerate(self.cluster.groups)}
 
     @property

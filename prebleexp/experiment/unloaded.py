@@ -1,4 +1,5 @@
-"""How requests do alone: each on an idle GPU with an empty prefix cache, by the engine and the costs of their run."""
+"""How requests do alone: each on an idle GPU with an empty prefix cache, by the engine and the costs of their run,
+or by those of the hardware that the service level names."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def unloaded(cell: Cell, workload: Workload) -> Unloaded:
     lengths = np.minimum(workload.output_tokens, workload.max_new_tokens)
     sizes = np.column_stack([workload.prompt_tokens, lengths, workload.max_new_tokens])
     kinds, of = np.unique(sizes, axis=0, return_inverse=True)
-    alone = _of_kinds(kinds.tobytes(), cell.engine, cell.hardware)
+    alone = _of_kinds(kinds.tobytes(), cell.engine, cell.alone_on)
     return Unloaded(alone.ttft_s[of], alone.tpot_s[of], alone.latency_s[of])
 
 

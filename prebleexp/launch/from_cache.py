@@ -37,6 +37,8 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
         options.option(key, "hardware", one["hardware"])
     if isinstance(cluster, Mapping) and "decode_policy" in cluster:
         options.option(key, "policy", cluster["decode_policy"])
+    if "alone_on" in content.get("slo", ()):
+        options.option(key, "hardware", content["slo"]["alone_on"])
     for spec in (*SPECS, *UNLESS_DEFAULT):
         if spec in content:
             option = options.option(key, spec, content[spec])
@@ -143,7 +145,8 @@ class Options:
     def _of_spec(self, spec: str, content: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: value for name, value in content.items() if name != "_target_"}
         option = self.nearest(spec, content)
-        if option is None:
+        alone_on = content.get("alone_on") if spec == "slo" else None
+        if option is None or (alone_on is not None and self.nearest("hardware", alone_on) is None):  # is not imported
             return spec_columns(spec, content["_target_"].rpartition(".")[2], fields)
         given, config = {name: value for name, value in fields.items() if name != HASH}, self.configs(spec)[option]
         for name, value in given.items():  # in a key's text 180.0 is 180

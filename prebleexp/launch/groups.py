@@ -16,8 +16,12 @@ def made_whole(
 ) -> None:
     """Put in place of each group one with the `hardware` that the overrides and its own words make together.
 
-    Likewise the router of outputs, if it has words. Raises InvalidInput, naming the group, for what is no group.
+    Likewise the router of outputs, if it has words, and the hardware that slowdowns are against. Raises InvalidInput,
+    naming the group, for what is no group.
     """
+    slo = values.get("slo")
+    if isinstance(slo, Mapping) and slo.get("alone_on") is not None:
+        values["slo"] = {**slo, "alone_on": _alone_on(slo["alone_on"], overrides, of)}
     cluster = values.get("cluster")
     if isinstance(cluster, Mapping) and cluster.get("decode_policy") is not None:
         cluster = {**cluster, "decode_policy": _policy(cluster["decode_policy"], overrides, of)}
@@ -43,6 +47,14 @@ def _hardware(
         return words["hardware"]
     others = [line for line in overrides if key_of(line) not in words and not _is_of(line, "cluster")]
     return of("hardware", [*others, *(f"{key}={_text(value)}" for key, value in words.items())])
+
+
+def _alone_on(given: object, overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> Any:
+    if isinstance(given, Mapping) and "_target_" in given:  # as it is in the cache: whole
+        return given
+    if not isinstance(given, Mapping) or not given or not all(_is_of(str(key), "hardware") for key in given):
+        raise InvalidInput(f"slo.alone_on={given} is not valid; it must be hardware, as {{hardware/gpu: a100}}")
+    return _hardware({str(key): value for key, value in given.items()}, overrides, of)
 
 
 def _policy(given: object, overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> Any:

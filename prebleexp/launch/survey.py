@@ -122,7 +122,7 @@ def known_of(runs: Sequence[Result], cache: Cache) -> Iterator[Known]:
     if not done:
         for key in islice(cache.keys(), SAMPLE):
             entry = cache.get(key)
-            if entry is not None:
+            if entry is not None and "policy" in entry.content["cell"]:  # some engines route by themselves
                 target = str(entry.content["cell"]["policy"]["_target_"])
                 yield target, float(entry.metrics["n_requests"] or 0), float(entry.provenance["seconds"])
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from prebleexp.metrics import HIGHER
+from prebleexp.planning.answer import Verdict
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratio_of
 from prebleexp.report import planned
 from prebleexp.report.answer import Answer, Cell, Tone
@@ -23,6 +24,8 @@ NAME = "capacity"
 Workloads = Mapping[str, Sequence[Planned]]
 """the answers on each workload, of which `name` is the line"""
 TITLE = "Workload by workload"
+NEVER = Cell(Verdict.NEVER.value, Tone.BAD, "")
+"""of a line whose limits are too tight even for idle GPUs"""
 NOTE = (
     "A line's load is the greatest that keeps the promise on average over request streams. Ratios are over the same "
     "streams, with 95 % jackknife intervals over seeds; each is for one comparison."
@@ -68,7 +71,11 @@ def sentence(workload: str, found: Sequence[Planned], base: str) -> str:
 def answer(found: Workloads, base: str) -> Answer:
     """A sentence for each workload, with the ratios in a table of words."""
     of = {workload: ratios(each, base) for workload, each in found.items()}
-    rows = tuple((line, tuple(_cell(of[workload].get(line)) for workload in found)) for line in _lines(of))
+    never = {(name, one.name) for name, each in found.items() for one in each if one.answer.verdict is Verdict.NEVER}
+    rows = tuple(
+        (line, tuple(NEVER if (name, line) in never else _cell(of[name].get(line)) for name in found))
+        for line in _lines(of)
+    )
     said = " ".join(sentence(workload, each, base) for workload, each in found.items())
     return Answer(said, f"Load against {base}'s", tuple(found), rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from prebleexp.checks import is_number, not_valid, require
@@ -59,6 +59,9 @@ class ServiceLevel(Part):
     """requests due before this are served as all others and not counted: not in averages over requests either"""
     slowdown: bool = False
     """whether slowdowns are measured where they have no limit, too: it takes a run of all requests one by one"""
+    alone_on: Part | None = None
+    """the hardware of that idle GPU, as a `prebleexp.hardware.base.Hardware`, in YAML in what it differs from
+    `hardware`, as {hardware/gpu: a100}; None: the run's own, of several kinds the first"""
     source: str = field(default="", metadata={"key": False})
     """where the numbers are from"""
 
@@ -70,6 +73,20 @@ class ServiceLevel(Part):
         require(valid, "slo.target", target, "a share of the requests, between 0 and 1, or null")
         require(is_number(warmup) and warmup >= 0, "slo.warmup_s", warmup, "a number of seconds >= 0")
         require(isinstance(self.slowdown, bool), "slo.slowdown", self.slowdown, "true or false")
+
+    def identity(self) -> dict[str, object]:
+        """Its fields, with all of the hardware that it names, if it does."""
+        own = _kept(self)
+        one = own.pop("alone_on")
+        if one is None:
+            return own
+        kept = one.identity() if hasattr(one, "identity") else _kept(one)
+        return own | {"alone_on": {"_target_": f"{type(one).__module__}.{type(one).__qualname__}", **kept}}
+
+    def columns(self) -> dict[str, Any]:
+        """What tables show: of hardware its title."""
+        title = getattr(self.alone_on, "title", "")
+        return _kept(self) | {"alone_on": title or (self.alone_on and type(self.alone_on).__name__)}
 
     @property
     def changes_nothing(self) -> bool:
@@ -105,6 +122,11 @@ class ServiceLevel(Part):
             if limit is not None:
                 found[name] = limit if isinstance(limit, float) else max(most for _, most in limit)
         return found
+
+
+def _kept(spec: Any) -> dict[str, Any]:
+    """The fields that a key knows."""
+    return {one.name: getattr(spec, one.name) for one in fields(spec) if one.metadata.get("key", True)}
 
 
 def _limit(name: str, value: Any) -> Limit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,15 @@ def test_the_figure_has_a_row_for_each_router(contender: Contender) -> None:
     assert [cell.word for _, (cell,) in made.answer.rows] == ["more", "as much", "less"]
     assert made.headline.startswith("On chats, where LOR carries 10.0")
     assert "far" in made.panels[0].svg
+
+
+def test_who_cannot_keep_the_promise_on_a_workload_is_told_apart_from_who_was_not_there(contender: Contender) -> None:
+    tight = replace(planned(contender, "far", 15.0, verdict=Verdict.NEVER), at={"variant": "tight", "line": "far"})
+    base = replace(planned(contender, "LOR", 10.0), at={"variant": "tight", "line": "LOR"})
+    made = capacity.answer(answers(contender) | capacity.by_workload([base, tight]), "LOR")
+    words = {line: [cell.word for cell in cells] for line, cells in made.rows}
+    assert words["far"] == ["more", "cannot be met"]
+    assert words["slow"] == ["less", "not measured"]
 
 
 def test_nobody_is_compared_with_a_line_that_has_no_answer(contender: Contender) -> None:

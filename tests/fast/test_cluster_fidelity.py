@@ -58,8 +58,10 @@ def slowdowns(run: dict[str, Any]) -> dict[str, Floats]:
 
 @pytest.mark.parametrize("run", full_size(), ids=lambda run: f"{run['tag']}_{run['kind']}_{run['rate']}")
 def test_at_full_size_the_same_clusters_meet_the_nine_limits(run: dict[str, Any]) -> None:
-    """At which rate each does; and medians are near those that were recorded."""
+    """At which rate each does; and medians are near those that were recorded, as is the 90 % quantile of the time
+    between tokens: of code, of which one recording has lengths, less so."""
     made = slowdowns(run)
+    assert made["tbt"][1] == pytest.approx(run["slowdown"]["tbt"][1], rel=0.03 if run["kind"] == "conv" else 0.15)
     assert all((made[name] <= limits).all() for name, limits in LIMITS.items()) == run["meets_all_nine"]
     for name in LIMITS:
         assert made[name][0] == pytest.approx(run["slowdown"][name][0], rel=0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from prebleexp.experiment import results, runs
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.unloaded import unloaded
-from prebleexp.launch import configs, configure
+from prebleexp.launch import configs, configure, from_cache
 from prebleexp.metrics import measure
 from prebleexp.service.attainment import Attained, Unloaded
 from prebleexp.service.in_system import slope
@@ -221,6 +222,59 @@ def test_slowdown_is_against_the_same_request_alone(engine: str) -> None:
     assert runs.run(cell(f"engine={engine}"), stream).metrics["latency_slowdown_p90"] is None
 
 
+ON_A100 = "slo.alone_on={hardware/gpu: a100}"
+
+
+def test_slowdown_is_against_the_hardware_that_is_named() -> None:
+    """Which is otherwise as the run's: the same model, on as many GPUs."""
+    model = (
+        "engine=vllm",
+        "hardware=composed",
+        "hardware/model=llama_3_1_8b",
+        "hardware.tensor_parallel=2",
+        "rps=12",
+        "duration_s=4",
+    )
+    named = cell(*model, "hardware/gpu=h100", ON_A100, "slo.slowdown=true")
+    on_a100, on_h100 = (cell(*model, f"hardware/gpu={gpu}", "slo.slowdown=true") for gpu in ("a100", "h100"))
+    assert named.slo.alone_on == on_a100.hardware
+    stream = runs.draw(named)
+    alone, a100, h100 = (unloaded(one, stream) for one in (named, on_a100, on_h100))
+    np.testing.assert_array_equal(alone.latency_s, a100.latency_s)
+    assert (alone.latency_s > h100.latency_s).all()
+    assert (
+        runs.run(named, stream).metrics["latency_slowdown_p50"]
+        < runs.run(on_h100, stream).metrics["latency_slowdown_p50"]
+    )
+    of_groups = cell(*model, ON_A100, "cluster.groups=[{gpus: 2, hardware/gpu: h200}]", "slo.slowdown=true")
+    assert of_groups.slo.alone_on == on_a100.hardware
+    assert named.columns()["slo.alone_on"] == "llama-3.1-8b in bf16 on 2 a100, vllm"
+
+
+def test_an_engine_with_hardware_of_its_own_takes_no_other() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        configure.cells(["engine=splitwise", "slo=splitwise", ON_A100])
+    assert str(caught.value) == "slo.alone_on is not valid with engine=splitwise, which has its own; it must be null"
+
+
+def test_the_hardware_that_is_named_is_in_the_key_and_none_is_not() -> None:
+    usual = ("engine=vllm", "hardware=composed", "slo.slowdown=true")
+    plain, named = cell(*usual), cell(*usual, ON_A100)
+    assert "alone_on" not in plain.identity()["slo"]  # type: ignore[operator]
+    known = keys.content(named)["cell"]
+    assert isinstance(known, dict)
+    assert known["slo"]["alone_on"]["gpu"]["name"] == "a100"
+    loader = configs.loader()
+    again = cell(*from_cache.overrides_of(keys.key(named), known, loader))
+    assert keys.key(again) == keys.key(named) != keys.key(plain)
+    assert from_cache.Options(loader).columns(known)["slo.alone_on"] == named.columns()["slo.alone_on"]
+    strange = {**known, "slo": {**known["slo"], "alone_on": {"_target_": "antigravity.Hardware"}}}
+    with pytest.raises(InvalidInput, match=r"run ab: no option of conf/hardware/ is a antigravity\.Hardware"):
+        from_cache.overrides_of("ab", strange, loader)
+    assert from_cache.Options(loader).columns(strange)["slo"] == "ServiceLevel"
+    assert "antigravity" not in sys.modules
+
+
 def test_a_limit_on_slowdown_is_a_limit_on_the_ratio() -> None:
     alone = Unloaded(np.array([0.1, 0.1]), np.array([0.01, NAN]), np.array([1.0, 0.1]))
     made = attained(
@@ -341,6 +395,9 @@ def test_presets_have_their_sources_numbers() -> None:
         ("slo.warmup_s=-1", "slo.warmup_s=-1 is not valid; it must be a number of seconds >= 0"),
         ("slo.slowdown=1", "slo.slowdown=1 is not valid; it must be true or false"),
         ("slo.ttft=1", "unknown key 'slo.ttft'"),
+        ("slo.alone_on=a100", "slo.alone_on=a100 is not valid; it must be hardware, as {hardware/gpu: a100}"),
+        ("slo.alone_on={gpus: 3}", "slo.alone_on={'gpus': 3} is not valid; it must be hardware"),
+        ("slo.alone_on={hardware: a7}", "unknown hardware 'a7'; valid: "),
         ("slo=chat", "guidellm_chat"),
     ],
 )

@@ -12,7 +12,7 @@ from prebleexp.__main__ import main
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.results import look_up
 from prebleexp.launch import configure, tables
-from prebleexp.launch.survey import expected_s
+from prebleexp.launch.survey import expected_s, known_of
 from tests.fast.test_cli import served
 
 SWEEP = ("-m", "gpus=4,13", "rps=2,4", "policy=lor", "duration_s=5", "replications=2", "report=none")
@@ -116,6 +116,15 @@ def test_bad_limits_and_backends_are_one_line(capsys: pytest.CaptureFixture[str]
         _, err = said(capsys, setting, code=2)
         assert err.startswith(f"prebleexp: {says}"), err
         assert err.count("\n") == 1
+
+
+def test_runs_that_had_no_policy_tell_nothing_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an engine that routes by itself, and of which the cache has the only run."""
+    places = [f"cache_dir={tmp_path}", f"reports_dir={tmp_path}", "report=none"]
+    said(capsys, "engine=splitwise", "gpus=3", "rps=2", "duration_s=2", *places)
+    assert list(known_of([], Cache(tmp_path))) == []
+    _, says = said(capsys, "-m", "policy=lor,random", "--dry", *places)
+    assert "how long that takes is not known before the first" in says
 
 
 def test_time_is_judged_by_runs_of_the_same_policy(tmp_path: Path) -> None:

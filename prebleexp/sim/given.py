@@ -11,6 +11,7 @@ import numpy as np
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Forecast, Router
+from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
 
@@ -37,6 +38,7 @@ class Given:
     pools: Disaggregation | None
     gateway: Entrance | None
     tiers: Tiering | None
+    replicas: Replication | None
 
     @property
     def hardware(self) -> Accelerator:
@@ -91,6 +93,10 @@ def check_together(given: Given) -> None:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
         _refuse_beside("there are tiers", others | {"GPUs have roles": roles})
+    if given.replicas is not None:
+        takes_time, gated = given.overhead.mode == "serial", given.gateway is not None
+        others = {"GPUs have roles": roles, "requests pass a gateway": gated, "decisions take time": takes_time}
+        _refuse_beside("the router has replicas", others)
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

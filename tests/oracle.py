@@ -598,15 +598,18 @@ class Oracle:
         elif answer == REFUSE:
             self._failed(job, State.REFUSED, now)
         else:
-            gpu, sent, self.view.requests[job.index].gpu = self.gpus[answer], self.view.sent[answer], answer
-            job.state, job.gpu = State.QUEUED, answer
+            sent, self.view.requests[job.index].gpu, job.gpu = self.view.sent[answer], answer, answer
             sent.outstanding, sent.tokens = sent.outstanding + 1, sent.tokens + len(job.prompt)
-            sent.requests = gpu.totals["requests"] = sent.requests + 1
-            seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
-            if seconds > 0 and job is self._first_of(job):
-                heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
-            else:
-                self._reach(job, now)
+            sent.requests = self.gpus[answer].totals["requests"] = sent.requests + 1
+            self._send(job, now)
+
+    def _send(self, job: Job, now: float) -> None:
+        gpu, job.state = self.gpus[job.gpu], State.QUEUED
+        seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
+        if seconds > 0 and job is self._first_of(job):
+            heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
+        else:
+            self._reach(job, now)
 
     def _reach(self, job: Job, now: float) -> None:
         if job.state == State.CANCELLED:

@@ -121,7 +121,7 @@ def _linked(rng: np.random.Generator, workload: Workload) -> Workload:
 def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
-    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link)
+    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link, int(rng.integers(2)))
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:

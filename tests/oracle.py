@@ -609,15 +609,18 @@ class Oracle:
         elif answer == REFUSE:
             self._failed(job, State.REFUSED, now)
         else:
-            gpu, self.view.requests[job.index].gpu = self.gpus[answer], answer
-            job.state, job.gpu = State.QUEUED, answer
+            self.view.requests[job.index].gpu, job.gpu = answer, answer
             self._write(job, answer, 1, now)
-            gpu.totals["requests"] = self.view.sent[answer].requests
-            seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
-            if seconds > 0 and job is self._first_of(job):
-                heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
-            else:
-                self._reach(job, now)
+            self.gpus[answer].totals["requests"] = self.view.sent[answer].requests
+            self._send(job, now)
+
+    def _send(self, job: Job, now: float) -> None:
+        gpu, job.state = self.gpus[job.gpu], State.QUEUED
+        seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
+        if seconds > 0 and job is self._first_of(job):
+            heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
+        else:
+            self._reach(job, now)
 
     def _reach(self, job: Job, now: float) -> None:
         if job.state == State.CANCELLED:

@@ -126,8 +126,12 @@ class Cell:
 
     def _check_roles(self) -> None:
         engine = self.names.get("engine", type(self.engine).__name__)
-        if not self.engine.pulls:
+        known = self.engine.protocols
+        if not known:
             raise InvalidInput(f"engine={engine} takes no groups with roles; take engine=vllm, or groups without roles")
+        protocol = self.cluster.protocol or known[0]
+        require(protocol in known, "cluster.protocol", protocol, f"{' or '.join(known)} with engine={engine}")
+        object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol))
         self.engine.check_roles()
         if not self.faults.changes_nothing:
             raise InvalidInput("faults= is not valid where cluster.groups have roles; take faults=none")
@@ -232,7 +236,8 @@ class Cell:
             return groups
         second = self.cluster.decode_policy
         policy = {} if second is None else {"decode_policy": of(second)}
-        return {"groups": groups, "link": of(self.cluster.link), **policy}
+        link = {"link": of(self.cluster.link), "protocol": self.cluster.protocol}
+        return {"groups": groups, **link, **policy}
 
     def columns(self) -> dict[str, int | float | str | bool | None]:
         """The configuration as a table's columns: numbers, names of specs, and their fields as "policy.seed"."""

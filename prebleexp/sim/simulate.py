@@ -10,13 +10,21 @@ import numpy as np
 from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, links, loop, outcome, records, router, world
+from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, world
 from prebleexp.sim.changes import NOTHING, Changes
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug, Signatures, joined
-from prebleexp.sim.pools import Disaggregation, decodes, is_routed_again, refined_of_legs, told_of_legs
+from prebleexp.sim.pools import (
+    PULL,
+    PUSH_AT_END,
+    Disaggregation,
+    decodes,
+    is_routed_again,
+    refined_of_legs,
+    told_of_legs,
+)
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.replicated import Replicated, Replication
@@ -41,12 +49,12 @@ ENGINE: Signatures = {
 }
 CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
 """what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
-PULLING: Signatures = {
-    "pull": (int64, (WORLD, *_SUBJECT)),
-    "arrive": (types.none, (WORLD, *_SUBJECT)),
-    "let_go": (types.none, (WORLD, *_SUBJECT)),
+_MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
+MOVING: dict[int, Signatures] = {
+    PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
+    PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
 }
-"""… where KV goes from one GPU to another"""
+"""… where KV goes from one GPU to another, by protocol"""
 TIERING: Signatures = {
     "fetch": (int64, (WORLD, *_SUBJECT)),
     "offload": (types.none, (WORLD, *_SUBJECT)),
@@ -135,7 +143,8 @@ class _Kind:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
         functions = dict(ENGINE)
-        for some, there in ((CANCELLING, given.impatient), (PULLING, given.pools), (TIERING, given.tiers)):
+        functions |= {} if given.pools is None else MOVING[given.pools.protocol]
+        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers)):
             functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
@@ -302,8 +311,8 @@ class _Run:
         handle = self.world.handle
         for news in state.news[: state.control.news]:
             kind, request, g = int(news.kind), int(news.request), int(news.gpu)
-            router.hear(handle, kind, request)
+            hearing.hear(handle, kind, request)
             routing, view = self._of(decodes(handle, g))
             routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
-            router.go_on(handle, kind, request)
+            hearing.go_on(handle, kind, request)
         state.control.news = 0

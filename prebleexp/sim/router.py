@@ -239,10 +239,11 @@ def lose(world: World, request: int) -> None:
 
 @compiled
 def _is_lost(world: World, request: int) -> None:
-    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
+    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end. One
+    that was given back is not lost, and routed again whatever the rules."""
     control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
     job.reached = 0
-    if world.rules.retry and _joins_again(world, request):
+    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, request):
         job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
     else:
         control.unfinished -= 1

@@ -1,7 +1,7 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways; and faults, pools or tiers.
+patience, overheads, stale reports; gateways or replicas of the router; and faults, pools or tiers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
 from prebleexp.sim.types import Workload
@@ -75,6 +76,9 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     if rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
+    elif cluster["overhead"].mode != "serial" and number % 2:
+        gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
+        cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if kind == "tiers":
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
     if rng.random() < 0.5:
@@ -119,7 +123,7 @@ def _linked(rng: np.random.Generator, workload: Workload) -> Workload:
 def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
-    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link)
+    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link, int(rng.integers(2)))
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:

@@ -426,7 +426,8 @@ class Oracle:
         self.jobs = [Job(workload, i) for i in range(len(workload))]
         self.view = _view(workload, self.gpus)
         kv_tokens, context_length = hardware[0].kv_tokens, hardware[0].context_length
-        self.mine = of.policy.start(Setup(of.gpus, of.seed, len(workload), kv_tokens, context_length, workload))
+        self.setup = Setup(of.gpus, of.seed, len(workload), kv_tokens, context_length, workload)
+        self.mine = of.policy.start(self.setup)
         self.queue, self.held = list[Job](), list[Job]()
         self.deciding, self.missed = dict[int, int](), False
         self.arrived, self.heap = itertools.count(), [(0.0, REPORT, 0)] if self.reports_s else []
@@ -572,6 +573,16 @@ class Oracle:
         """The same of who hears of a GPU."""
         return self.policy, self.mine, self.view
 
+    def _hearers(self, kind: str, i: int, g: int, now: float) -> list[tuple[Any, Any, Any]]:
+        """All who are told of something."""
+        return [self._told(g)]
+
+    def _write(self, job: Job, g: int, sign: int, now: float) -> None:
+        """Into the router's book: sent (1), or outstanding no more (-1)."""
+        sent = self.view.sent[g]
+        sent.outstanding, sent.tokens = sent.outstanding + sign, sent.tokens + sign * len(job.prompt)
+        sent.requests += int(sign > 0)
+
     def _release(self) -> None:
         self.queue[:0], self.held, self.missed = self.held, [], bool(self.deciding)
 
@@ -605,15 +616,18 @@ class Oracle:
         elif answer == REFUSE:
             self._failed(job, State.REFUSED, now)
         else:
-            gpu, sent, self.view.requests[job.index].gpu = self.gpus[answer], self.view.sent[answer], answer
-            job.state, job.gpu = State.QUEUED, answer
-            sent.outstanding, sent.tokens = sent.outstanding + 1, sent.tokens + len(job.prompt)
-            sent.requests = gpu.totals["requests"] = sent.requests + 1
-            seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
-            if seconds > 0 and job is self._first_of(job):
-                heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
-            else:
-                self._reach(job, now)
+            self.view.requests[job.index].gpu, job.gpu = answer, answer
+            self._write(job, answer, 1, now)
+            self.gpus[answer].totals["requests"] = self.view.sent[answer].requests
+            self._send(job, now)
+
+    def _send(self, job: Job, now: float) -> None:
+        gpu, job.state = self.gpus[job.gpu], State.QUEUED
+        seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
+        if seconds > 0 and job is self._first_of(job):
+            heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
+        else:
+            self._reach(job, now)
 
     def _reach(self, job: Job, now: float) -> None:
         if job.state == State.CANCELLED:
@@ -744,17 +758,16 @@ class Oracle:
                 seen.latency_s = job.latency_s if job.state == State.FINISHED else math.nan
         for kind, i, g, tokens in self.news:
             if kind in ("finished", "cancelled", "lost"):
-                self.view.sent[g].outstanding -= 1
-                self.view.sent[g].tokens -= len(self.jobs[i].prompt)
+                self._write(self.jobs[i], g, -1, now)
             if kind == "finished":
                 self._finished(self.jobs[i], now)
             elif kind == "cancelled":
                 self._failed(self.jobs[i], State.CANCELLED, now)
             heard = "finished" if kind in ("cancelled", "lost") else kind
-            policy, mine, view = self._told(g)
-            if hasattr(policy, heard):
-                about = {"stored": (i, g, tokens), "evicted": (i, g, tokens), "changed": (g,)}.get(kind, (i,))
-                getattr(policy, heard)(mine, view, *about, now)
+            about = {"stored": (i, g, tokens), "evicted": (i, g, tokens), "changed": (g,)}.get(kind, (i,))
+            for policy, mine, view in self._hearers(kind, i, g, now):
+                if hasattr(policy, heard):
+                    getattr(policy, heard)(mine, view, *about, now)
             if kind == "lost":
                 self._go_on(self.jobs[i], now)
             elif kind == "finished":

@@ -11,6 +11,7 @@ from prebleexp.checks import flag, integer, is_integer, is_number, one_of, posit
 from prebleexp.sources import Part
 
 if TYPE_CHECKING:
+    from prebleexp.sim.replicated import Replication
     from prebleexp.sim.types import Setup
 
 ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc")
@@ -19,6 +20,9 @@ BUDGETS = ("none", "ratio", "window", "tokens")
 """likewise"""
 MOST_RETRIES = 100
 CLIENTS = ("client", "session", "prefix_group")
+SPREADS = ("round_robin", "random", "session")
+"""in the order of `prebleexp.sim.replicated`"""
+MOST_REPLICAS = 256
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,15 @@ class Gateway(Part):
     budget_tokens: float = 10.0
     """that there are at most, and at the beginning (tokens)"""
 
+    replicas: int = 1
+    """routers side by side, each with a policy's memory of its own, and of the requests that were sent only what it
+    sent itself, and what the others tell; more than one only where the gateway does nothing else"""
+    spread: str = "round_robin"
+    """to which of them a request comes: round_robin, random, or session: all of a session to one, at random"""
+    gossip_ms: float | None = None
+    """how old what they know is of what the others sent and what of that is finished; 0: all know at once;
+    null: nobody ever does"""
+
     def __post_init__(self) -> None:
         one_of("gateway.order", self.order, ORDERS)
         one_of("gateway.client", self.client, CLIENTS)
@@ -113,6 +126,7 @@ class Gateway(Part):
         if self.slo_ttft_s is not None:
             positive("gateway.slo_ttft_s", self.slo_ttft_s, "a number of seconds > 0, or null: no matter")
         self._check_retries()
+        self._check_replicas()
 
     def _check_retries(self) -> None:
         integer("gateway.retries", self.retries, 0, MOST_RETRIES)
@@ -123,9 +137,32 @@ class Gateway(Part):
             require(is_number(value) and value >= 0, f"gateway.{name}", value, "a number >= 0")
         one_of("gateway.retry_budget", self.retry_budget, BUDGETS)
 
+    def _check_replicas(self) -> None:
+        integer("gateway.replicas", self.replicas, 1, MOST_REPLICAS)
+        one_of("gateway.spread", self.spread, SPREADS)
+        valid = self.gossip_ms is None or (is_number(self.gossip_ms) and self.gossip_ms >= 0)
+        require(valid, "gateway.gossip_ms", self.gossip_ms, "a number of milliseconds >= 0, or null: never")
+        valid = self.replicas == 1 or self.lets_all_pass
+        require(valid, "gateway.replicas", self.replicas, "1 where the gateway has an order, limits or retries")
+
     @property
     def changes_nothing(self) -> bool:
-        """Whether a run is the same without it: nobody is refused, and nobody waits unless the router holds them."""
+        """Whether a run is the same without it."""
+        return self.lets_all_pass and self.replicas == 1
+
+    @property
+    def replication(self) -> Replication | None:
+        """What a run with replicas is given."""
+        if self.replicas == 1:
+            return None
+        from prebleexp.sim.replicated import Replication
+
+        gossip_s = math.inf if self.gossip_ms is None else self.gossip_ms / 1e3
+        return Replication(self.replicas, SPREADS.index(self.spread), gossip_s)
+
+    @property
+    def lets_all_pass(self) -> bool:
+        """Whether nobody is refused, and nobody waits unless the router holds them."""
         limits = (self.max_in_flight, self.limit, self.queue_limit, self.ttl_queue_s)
         rules = (*limits, self.bucket_tokens, self.slo_ttft_s)
         return self.order == "fcfs" and not self.shed and self.retries == 0 and rules == (None,) * len(rules)

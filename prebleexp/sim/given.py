@@ -11,8 +11,9 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.changes import Terms
-from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation, with_legs
+from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
+from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
 
@@ -38,6 +39,7 @@ class Given:
     pools: Disaggregation | None
     gateway: Entrance | None
     tiers: Tiering | None
+    replicas: Replication | None
 
     @property
     def hardware(self) -> Accelerator:
@@ -101,8 +103,9 @@ def check_together(given: Given) -> None:
         raise InvalidInput(f"engine {name} has no resumes, and requests that are lost go on behind what was shown")
     others = {"GPUs have faults": faults, "requests have patience_s": given.impatient}
     if given.pools is not None:
-        if not engine.pulls:
-            raise InvalidInput(f"engine {name} has no pull, arrive and let_go, and GPUs have roles")
+        protocol = PROTOCOLS[given.pools.protocol]
+        if protocol not in engine.protocols:
+            raise InvalidInput(f"engine {name} has no protocol {protocol}, and GPUs have roles")
         engine.check_roles()
         _refuse_beside("GPUs have roles", others | {"requests pass a gateway": given.gateway is not None})
     if given.tiers is not None:
@@ -110,6 +113,10 @@ def check_together(given: Given) -> None:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
         _refuse_beside("there are tiers", others | {"GPUs have roles": roles})
+    if given.replicas is not None:
+        takes_time, gated = given.overhead.mode == "serial", given.gateway is not None
+        others = {"GPUs have roles": roles, "requests pass a gateway": gated, "decisions take time": takes_time}
+        _refuse_beside("the router has replicas", others)
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

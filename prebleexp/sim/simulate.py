@@ -10,15 +10,24 @@ import numpy as np
 from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, links, loop, outcome, records, router, world
+from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, world
 from prebleexp.sim.changes import NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug, Signatures, joined
-from prebleexp.sim.pools import Disaggregation, decodes, is_routed_again, refined_of_legs, told_of_legs
+from prebleexp.sim.pools import (
+    PULL,
+    PUSH_AT_END,
+    Disaggregation,
+    decodes,
+    is_routed_again,
+    refined_of_legs,
+    told_of_legs,
+)
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.tiering import Tiering
@@ -40,12 +49,12 @@ ENGINE: Signatures = {
 }
 CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
 """what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
-PULLING: Signatures = {
-    "pull": (int64, (WORLD, *_SUBJECT)),
-    "arrive": (types.none, (WORLD, *_SUBJECT)),
-    "let_go": (types.none, (WORLD, *_SUBJECT)),
+_MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
+MOVING: dict[int, Signatures] = {
+    PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
+    PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
 }
-"""… where KV goes from one GPU to another"""
+"""… where KV goes from one GPU to another, by protocol"""
 TIERING: Signatures = {
     "fetch": (int64, (WORLD, *_SUBJECT)),
     "offload": (types.none, (WORLD, *_SUBJECT)),
@@ -91,6 +100,7 @@ def simulate(
     pools: Disaggregation | None = None,
     gateway: Entrance | None = None,
     tiers: Tiering | None = None,
+    replicas: Replication | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -102,14 +112,14 @@ def simulate(
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
-    the router; `tiers`, what KV is kept in behind the GPUs' caches. `seed` is that of policies, lengths
-    and faults; the workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is
-    called at least once a second, and when Python is needed anyway; it may end the run by raising. `on_event` is called
-    after every event, which takes a hundred times as long.
+    the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are. `seed` is
+    that of policies, lengths and faults; the workload has its own. `check`: plugs that are not the package's look at
+    every index. `on_pause` is called at least once a second, and when Python is needed anyway; it may end the run by
+    raising. `on_event` is called after every event, which takes a hundred times as long.
 
-    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools or tiers, and
-    PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its name,
-    file and line.
+    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools, tiers or replicas,
+    and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
+    name, file and line.
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
@@ -131,6 +141,7 @@ def simulate(
         pools=pools,
         gateway=gateway,
         tiers=tiers,
+        replicas=replicas,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -147,7 +158,8 @@ class _Kind:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
         functions = dict(ENGINE)
-        for some, there in ((CANCELLING, given.impatient), (PULLING, given.pools), (TIERING, given.tiers)):
+        functions |= {} if given.pools is None else MOVING[given.pools.protocol]
+        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers)):
             functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
@@ -191,7 +203,12 @@ class _Run:
             watched=pause == 1,
         )
         self.batcher = engine
-        self.routers = [Routing(one, given.setup(), given.check) for one in policies]
+        self.replicated: Replicated | None = None
+        if given.replicas is not None:
+            self.replicated = Replicated(policy, given.setup(), given.replicas, given.check)
+        self.routers: list[Routing | Replicated] = [
+            self.replicated or Routing(one, given.setup(), given.check) for one in policies
+        ]
         self.kinds = [_Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
         if given.impatient and not self.kinds[0].engine.record.cancel:
@@ -221,6 +238,8 @@ class _Run:
         seams = (timeline, split, gateway, behind)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
+        if self.replicated is not None:
+            self.replicated.look(made.seen)
         self.changes = Changes(given.gpus, terms)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
@@ -278,13 +297,15 @@ class _Run:
             found = found & (state.seen.sent.outstanding < most)
         state.control.stale = 0
         self.world.put(("seen", "candidates"), np.flatnonzero(found))
+        if self.replicated is not None:
+            self.replicated.look(self.world.value.seen)
 
-    def _of(self, outputs: bool) -> tuple[Routing, Any]:
+    def _of(self, outputs: bool) -> tuple[Routing | Replicated, Any]:
         """The router of outputs on GPUs of their own, or the other one, and what it sees."""
         seen = self.world.value if INTERPRETED else self.world
         return (self.routers[-1], seen.decode_seen) if outputs else (self.routers[0], seen.seen)
 
-    def _asked(self, row: int) -> tuple[Routing, Any]:
+    def _asked(self, row: int) -> tuple[Routing | Replicated, Any]:
         """Who is asked about a request, or a leg of one."""
         return self._of(is_routed_again(self.world.handle, row))
 
@@ -315,8 +336,8 @@ class _Run:
         handle = self.world.handle
         for news in state.news[: state.control.news]:
             kind, request, g = int(news.kind), int(news.request), int(news.gpu)
-            router.hear(handle, kind, request)
+            hearing.hear(handle, kind, request)
             routing, view = self._of(decodes(handle, g))
             routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
-            router.go_on(handle, kind, request)
+            hearing.go_on(handle, kind, request)
         state.control.news = 0

@@ -39,7 +39,7 @@ class VLLM(Engine):
     project: ClassVar[str] = "vllm"
     loses: ClassVar[bool] = True
     resumes: ClassVar[bool] = True
-    pulls: ClassVar[bool] = True
+    protocols: ClassVar[tuple[str, ...]] = ("pull", "push_at_end")
     fetches: ClassVar[bool] = True
 
     max_num_batched_tokens: int | None = None

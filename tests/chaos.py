@@ -15,7 +15,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.faults.base import ON_LOSS
+from prebleexp.faults.base import DRAINS, ON_LOSS
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
@@ -86,7 +86,9 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, patience_s=patience)
     happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
-    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    given: dict[str, Any] = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    given |= {"drain": str(rng.choice(DRAINS)), "drain_s": [None, 0.01, 0.5][rng.integers(3)]}
+    given |= {"init_s": float(rng.choice([0.0, 0.5]))}
     return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
 
 

@@ -45,6 +45,9 @@ class Gateway(Part):
     are one client's"""
     input_weight: float = 1.0
     """of a prompt's token in what a client was given (vtc): counted when it is sent, cached or not …"""
+    cached_weight: float | None = None
+    """… of one that was found in a cache, which is known with the first token; null: input_weight, as in the paper; 0:
+    only what is computed counts …"""
     output_weight: float = 2.0
     """… and of an answer's: counted as it is made"""
     max_in_flight: int | None = None
@@ -110,6 +113,9 @@ class Gateway(Part):
         for name in ("input_weight", "output_weight"):
             value = getattr(self, name)
             require(is_number(value) and value >= 0, f"gateway.{name}", value, "a number >= 0")
+        cached = self.cached_weight
+        valid = cached is None or (is_number(cached) and cached >= 0)
+        require(valid, "gateway.cached_weight", cached, "a number >= 0, or null: as gateway.input_weight")
         for name in ("max_in_flight", "limit", "queue_limit"):
             value = getattr(self, name)
             valid = value is None or is_integer(value, 1)
@@ -192,6 +198,7 @@ class Gateway(Part):
             queue_limit=self.queue_limit or 0,
             ttl_s=math.inf if self.ttl_queue_s is None else float(self.ttl_queue_s),
             input_weight=float(self.input_weight),
+            cached_weight=float(self.input_weight if self.cached_weight is None else self.cached_weight),
             output_weight=float(self.output_weight),
             bucket_tokens=self.bucket_tokens or 0,
             refill_tokens_s=float(self.refill_tokens_s),

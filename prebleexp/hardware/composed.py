@@ -134,6 +134,10 @@ class Composed(Hardware):
         """Of a token, over all GPUs that share it."""
         return self.model.kv_elements * KV_BYTES[str(self.kv_precision)]
 
+    @property
+    def layers(self) -> int:
+        return self.model.layers
+
     def _take_parameters(self, engine: str) -> None:
         """What ships for this combination, and how well it is known, where nothing else is given."""
         what = (self.gpu.name, engine, self.model.name, self.precision, self.model.experts > 0, self.tensor_parallel)

@@ -10,7 +10,7 @@ import numpy as np
 from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, world
+from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, sending, world
 from prebleexp.sim.changes import NOTHING, Changes
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
@@ -19,6 +19,7 @@ from prebleexp.sim.plug import Plug, Signatures, joined
 from prebleexp.sim.pools import (
     PULL,
     PUSH_AT_END,
+    RESERVE_FIRST,
     Disaggregation,
     decodes,
     is_routed_again,
@@ -51,6 +52,7 @@ CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
 _MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
 MOVING: dict[int, Signatures] = {
     PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
+    RESERVE_FIRST: {**_MOVING, "reserve": (types.none, (WORLD, *_SUBJECT))},
     PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
 }
 """… where KV goes from one GPU to another, by protocol"""
@@ -65,6 +67,12 @@ LINK: Signatures = {
     "happens": (int64, (int64, float64)),
     "takes": (float64, (int64, int64, float64, float64)),
 }
+SENDING: Signatures = {
+    "open_for": (types.none, (int64, int64, int64, float64)),
+    "more": (types.none, (int64, float64, int64, float64, int64, float64)),
+    "happens": (int64, (int64, float64)),
+}
+"""… and one over which KV goes part by part"""
 GATEWAY: Signatures = {
     "arrive": (int64, (WORLD, *_SUBJECT)),
     "join": (int64, (WORLD, *_SUBJECT)),
@@ -216,7 +224,8 @@ class _Run:
         self.changes = Changes(given.gpus)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
-        self.links = Plug(None, links, made, addresses.LINK, LINK)
+        parts = made.sendings is not None
+        self.links = Plug(None, sending if parts else links, made, addresses.LINK, SENDING if parts else LINK)
         return links.UnderWay(made.control, self.links.record)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:

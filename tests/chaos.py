@@ -1,7 +1,7 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways; and faults, pools or tiers.
+patience, overheads, stale reports; gateways or replicas of the router; and faults, pools or tiers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.faults.base import ON_LOSS
+from prebleexp.faults.base import DRAINS, ON_LOSS
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
@@ -33,6 +33,7 @@ from prebleexp.sim.pools import (
     RESERVE_FIRST,
     Disaggregation,
 )
+from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
 from prebleexp.sim.types import Workload
@@ -92,6 +93,9 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     if rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
+    elif cluster["overhead"].mode != "serial" and number % 2:
+        gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
+        cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if kind == "tiers":
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
     if rng.random() < 0.5:
@@ -99,7 +103,9 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, patience_s=patience)
     happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
-    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    given: dict[str, Any] = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    given |= {"drain": str(rng.choice(DRAINS)), "drain_s": [None, 0.01, 0.5][rng.integers(3)]}
+    given |= {"init_s": float(rng.choice([0.0, 0.5]))}
     return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
 
 

@@ -139,14 +139,8 @@ class VllmGpu:
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
         self.lost_s = math.nan
-        self.up, self.gone, self.speed, self.ends_s, self.down_s, self.down_since_s = (
-            True,
-            False,
-            1.0,
-            math.nan,
-            0.0,
-            0.0,
-        )
+        self.up, self.gone, self.down_s, self.speed = True, False, 0.0, 1.0
+        self.ends_s = self.down_since_s = math.nan
         self.publish()
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:

@@ -58,7 +58,7 @@ class Engine(Part):
     """whether requests pass a frontend before its queue, and take the time that hardware has for that"""
 
     loses: ClassVar[bool] = False
-    """whether it has `lose`, without which its GPUs can have no faults"""
+    """whether it has `lose` and `give_back`, without which its GPUs can have no faults"""
 
     resumes: ClassVar[bool] = False
     """whether requests that it lost can go on behind the tokens that were shown, which are as of their prompt then"""
@@ -105,6 +105,11 @@ class Engine(Part):
         """GPU g is as nobody had used it, and these requests, which were there, as if they had never come; totals stay.
         If `world.rules.resume`, they go on behind `world.jobs.output_seen` tokens when they come again. Nobody is told.
         `mine` and `world` are also what compiled functions of them can be given. Only called if `loses`."""
+        raise NotImplementedError
+
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        """Take out of GPU g's queue the requests that hold nothing and have no token of this attempt, and return them;
+        they are as if they had never come, and the GPU tells of itself what it is then. Only called if `loses`."""
         raise NotImplementedError
 
     def check(self, gpus: int) -> None:

@@ -113,6 +113,9 @@ class Cell:
             raise InvalidInput(f"engine={name} takes no gateway; take another engine, or gateway=open")
         if self.cluster.has_roles:
             raise InvalidInput("gateway= is not valid where cluster.groups have roles; take gateway=open")
+        if self.overhead.mode == "serial" and self.gateway.replicas > 1:
+            valid = "1 with overhead=serial; or take overhead=recorded or none"
+            require(False, "gateway.replicas", self.gateway.replicas, valid)
 
     def _check_groups(self) -> None:
         valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"

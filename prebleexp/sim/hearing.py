@@ -25,15 +25,16 @@ from prebleexp.sim.running_mean import learn
 from prebleexp.sim.sessions import ended, failed
 from prebleexp.sim.types import State
 
-UNROUTED, KEPT = int(State.UNROUTED), int(State.HELD)
+UNROUTED, KEPT, GONE_WITH_IT = int(State.UNROUTED), int(State.HELD), int(State.LOST)
 
 
 @compiled
 def _is_lost(world: World, request: int) -> None:
-    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
+    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end. One
+    that was given back is not lost, and routed again whatever the rules."""
     control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
     job.reached = 0
-    if world.rules.retry and _joins_again(world, request):
+    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, request):
         job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
     else:
         control.unfinished -= 1

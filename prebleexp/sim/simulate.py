@@ -11,7 +11,7 @@ from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, sending, world
-from prebleexp.sim.changes import NOTHING, Changes
+from prebleexp.sim.changes import NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
@@ -28,6 +28,7 @@ from prebleexp.sim.pools import (
 )
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.tiering import Tiering
@@ -107,6 +108,7 @@ def simulate(
     pools: Disaggregation | None = None,
     gateway: Entrance | None = None,
     tiers: Tiering | None = None,
+    replicas: Replication | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -118,21 +120,36 @@ def simulate(
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
-    the router; `tiers`, what KV is kept in behind the GPUs' caches. `seed` is that of policies, lengths
-    and faults; the workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is
-    called at least once a second, and when Python is needed anyway; it may end the run by raising. `on_event` is called
-    after every event, which takes a hundred times as long.
+    the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are. `seed` is
+    that of policies, lengths and faults; the workload has its own. `check`: plugs that are not the package's look at
+    every index. `on_pause` is called at least once a second, and when Python is needed anyway; it may end the run by
+    raising. `on_event` is called after every event, which takes a hundred times as long.
 
-    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools or tiers, and
-    PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its name,
-    file and line.
+    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools, tiers or replicas,
+    and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
+    name, file and line.
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
-    after_loss = (False, False) if faults is None else (faults.retries, faults.resumes)
-    changes = (timeline, *after_loss, pools, gateway, tiers)
     given = Given(
-        workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
+        workload=workload,
+        gpus=gpus,
+        policy=policy,
+        kinds=kinds,
+        engine=engine,
+        lengths=lengths,
+        overhead=overhead,
+        duration_s=duration_s,
+        horizon=horizon,
+        seed=seed,
+        reports_ms=reports_ms,
+        check=check,
+        timeline=timeline,
+        faults=faults,
+        pools=pools,
+        gateway=gateway,
+        tiers=tiers,
+        replicas=replicas,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -184,6 +201,7 @@ class _Run:
             prediction_s=float(overhead.prediction_s),
             retry=given.retries,
             resume=given.resumes,
+            changes=len(given.timeline),
             submit_s=float(overhead.prediction_s) if overhead.mode == "serial" else 0.0,
             decision_s=float(overhead.decision_s),
             unit_s=np.array(overhead.unit_s),
@@ -193,7 +211,12 @@ class _Run:
             watched=pause == 1,
         )
         self.batcher = engine
-        self.routers = [Routing(one, given.setup(), given.check) for one in policies]
+        self.replicated: Replicated | None = None
+        if given.replicas is not None:
+            self.replicated = Replicated(policy, given.setup(), given.replicas, given.check)
+        self.routers: list[Routing | Replicated] = [
+            self.replicated or Routing(one, given.setup(), given.check) for one in policies
+        ]
         self.kinds = [_Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
         if given.impatient and not self.kinds[0].engine.record.cancel:
@@ -218,10 +241,14 @@ class _Run:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
             self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
             gateway = self.gateway.record
-        seams = (given.timeline, split, gateway, behind)
+        terms = given.terms
+        timeline = given.timeline if terms.changes_nothing else with_spare(given.timeline, given.gpus)
+        seams = (timeline, split, gateway, behind)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
-        self.changes = Changes(given.gpus)
+        if self.replicated is not None:
+            self.replicated.look(made.seen)
+        self.changes = Changes(given.gpus, terms)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
         parts = made.sendings is not None
@@ -260,7 +287,7 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
-                self.changes.happen(state, self._lose)
+                self.changes.happen(self.world, self)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)
@@ -279,13 +306,15 @@ class _Run:
             found = found & (state.seen.sent.outstanding < most)
         state.control.stale = 0
         self.world.put(("seen", "candidates"), np.flatnonzero(found))
+        if self.replicated is not None:
+            self.replicated.look(self.world.value.seen)
 
-    def _of(self, outputs: bool) -> tuple[Routing, Any]:
+    def _of(self, outputs: bool) -> tuple[Routing | Replicated, Any]:
         """The router of outputs on GPUs of their own, or the other one, and what it sees."""
         seen = self.world.value if INTERPRETED else self.world
         return (self.routers[-1], seen.decode_seen) if outputs else (self.routers[0], seen.seen)
 
-    def _asked(self, row: int) -> tuple[Routing, Any]:
+    def _asked(self, row: int) -> tuple[Routing | Replicated, Any]:
         """Who is asked about a request, or a leg of one."""
         return self._of(is_routed_again(self.world.handle, row))
 
@@ -299,10 +328,17 @@ class _Run:
         mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
         return routing.explained(error, view, request, mine, float(state.control.now))
 
-    def _lose(self, g: int, requests: Longs) -> None:
+    def lose(self, g: int, requests: Longs) -> None:
         """Let a GPU's engine lose all that it has."""
+        self.batcher.lose(self._mine(g), self.world.handle, g, requests)
+
+    def give_back(self, g: int) -> Longs:
+        """Let a GPU's engine give back what waits there."""
+        return self.batcher.give_back(self._mine(g), self.world.handle, g)
+
+    def _mine(self, g: int) -> Any:
         engine = self.kind_of[g].engine
-        self.batcher.lose(engine.mine if INTERPRETED else engine.block.mine, self.world.handle, g, requests)
+        return engine.mine if INTERPRETED else engine.block.mine
 
     def _tell(self, state: World) -> None:
         """Let routers hear what has happened, of which one is plain Python."""

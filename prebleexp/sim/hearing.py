@@ -8,7 +8,7 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, prefills, request_of
+from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -61,7 +61,7 @@ def _hand_over(world: World, leg: int) -> None:
     if world.pools.protocol == RESERVE_FIRST:
         return  # it is on its way
     world.jobs[request].state = KEPT
-    if world.pools.protocol != PULL:
+    if both_at_arrival(world):
         push(world.events, world.control, world.control.now, key(REACHED, request))
         return
     world.arrivals[request] = world.control.now

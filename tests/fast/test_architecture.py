@@ -32,6 +32,7 @@ LEVELS = {
     "lengths": 3,
     "overhead": 3,
     "described": 3,
+    "autoscalers": 3,
     "faults": 3,
     "gateway": 3,
     "recovery": 3,

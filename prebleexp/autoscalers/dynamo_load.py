@@ -23,9 +23,13 @@ class DynamoLoad(Rule):
 
     interval_s: float = 5.0
     queued_up: float = 1.0
+    """prompt tokens that wait on a GPU, over the context: one more above, …"""
     queued_down: float = 0.1
+    """… one less below"""
     kv_up: float = 1.0
+    """share of KV memory in use: one more above, …"""
     kv_down: float = 0.6
+    """… one less below"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

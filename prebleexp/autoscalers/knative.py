@@ -36,8 +36,11 @@ class Knative(Rule):
     utilisation: float = 0.7
     """… and the share of them that it is to have"""
     stable_s: float = 60.0
+    """seconds of which the mean counts, and that a panic lasts"""
     panic_s: float = 6.0
+    """seconds of the mean by which it panics"""
     panic_threshold: float = 2.0
+    """times the GPUs there are, that this mean needs"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -127,7 +127,7 @@ def memory(setup: Setup, quirks: Quirks) -> Memory:
     rows, base = prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     base.rows.expected_output[0] = np.nan
     made = (prefix_records.made(rows, kind) for kind in (DELAYS, PREFIX))
-    tree = Tree(*base, *made, np.zeros(rows, np.int64), np.zeros(rows))
+    tree = Tree(*base, *made, np.zeros(rows, np.int64), np.zeros(rows))  # type: ignore[call-arg]
     return Memory(  # type: ignore[call-arg]
         quirks,
         tree,

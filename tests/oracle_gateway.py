@@ -208,14 +208,15 @@ class GatewayOracle(Oracle):
         super()._tell(g, now)
 
     def _go_on(self, job: Job, now: float) -> None:
-        if self.retries and self.gateway.retries and not self._fails(job, now):
+        lost = job.state == State.LOST
+        if lost and self.retries and self.gateway.retries and not self._fails(job, now):
             job.unnoticed = False
             self._failed(job, State.LOST, now)
             return
         super()._go_on(job, now)
-        if self.retries:
+        if self.retries or not lost:
             self.queue.remove(job)
-            self._join(job, now) if not self.gateway.retries else None
+            self._join(job, now) if not lost or not self.gateway.retries else None
 
     # ---------------------------------------------------------------- tokens
     def _count_tokens(self) -> None:

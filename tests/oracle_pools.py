@@ -139,14 +139,8 @@ class VllmGpu:
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
         self.lost_s = math.nan
-        self.up, self.gone, self.speed, self.ends_s, self.down_s, self.down_since_s = (
-            True,
-            False,
-            1.0,
-            math.nan,
-            0.0,
-            0.0,
-        )
+        self.up, self.gone, self.down_s, self.speed = True, False, 0.0, 1.0
+        self.ends_s = self.down_since_s = math.nan
         self.publish()
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:
@@ -441,9 +435,13 @@ class PoolsOracle(oracle.Oracle):
                 for port in flow.ports:
                     room[port] -= share
                 without.remove(flow)
-        self.heap = [one for one in self.heap if one[1] != ARRIVED or one[2] in self.coming]
+        self.heap = [one for one in self.heap if one[1] != ARRIVED or self._is_timer(one[2])]
         self.heap += [(flow.ends_s, ARRIVED, index) for index, flow in self.moving.items()]
         heapq.heapify(self.heap)
+
+    def _is_timer(self, subject: int) -> bool:
+        """Whether an event of a transfer is not that its bytes have moved."""
+        return subject in self.coming
 
     def _arrives(self, index: int, now: float) -> bool:
         """Whether all of it is there: else it begins to move."""

@@ -36,6 +36,9 @@ class Engine(Part):
       and, where the prompt was computed, it was read, so that nobody needs it there any more
     - `push(self, mine, world, request, now)`, in place of `pull` with protocol push_at_end: a prompt is computed, and
       its first token is known; called by the engine, now and whenever it has asked to be told of the request again
+    - `reserve(self, mine, world, g, now)`, with reserve_first: who gets room before a step where outputs are made,
+      which `prebleexp.sim.pulling.reserve` is told; called by the engine, who tells `computes` and `computed` there
+      what is computed of prompts
     - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)` and
       `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
       request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
@@ -55,14 +58,14 @@ class Engine(Part):
     """whether requests pass a frontend before its queue, and take the time that hardware has for that"""
 
     loses: ClassVar[bool] = False
-    """whether it has `lose`, without which its GPUs can have no faults"""
+    """whether it has `lose` and `give_back`, without which its GPUs can have no faults"""
 
     resumes: ClassVar[bool] = False
     """whether requests that it lost can go on behind the tokens that were shown, which are as of their prompt then"""
 
     protocols: ClassVar[tuple[str, ...]] = ()
-    """how KV may go from GPUs for prompts to those for outputs, the usual one first: pull (it has `pull`, `arrive` and
-    `let_go`) or push_at_end (`push`, `arrive` and `let_go`)"""
+    """how KV may go from GPUs for prompts to those for outputs, the usual one first: pull, reserve_first, push_at_end.
+    It has `arrive`, `let_go`, and `pull`, `reserve` or `push`"""
 
     fetches: ClassVar[bool] = False
     """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""
@@ -102,6 +105,11 @@ class Engine(Part):
         """GPU g is as nobody had used it, and these requests, which were there, as if they had never come; totals stay.
         If `world.rules.resume`, they go on behind `world.jobs.output_seen` tokens when they come again. Nobody is told.
         `mine` and `world` are also what compiled functions of them can be given. Only called if `loses`."""
+        raise NotImplementedError
+
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        """Take out of GPU g's queue the requests that hold nothing and have no token of this attempt, and return them;
+        they are as if they had never come, and the GPU tells of itself what it is then. Only called if `loses`."""
         raise NotImplementedError
 
     def check(self, gpus: int) -> None:

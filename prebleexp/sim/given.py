@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput
+from prebleexp.sim.changes import Terms
 from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, Disaggregation, with_legs
-from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Forecast, Router
+from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
@@ -33,8 +35,7 @@ class Given:
     reports_ms: float
     check: bool
     timeline: Any
-    retries: bool
-    resumes: bool
+    faults: Faulty | None
     pools: Disaggregation | None
     gateway: Entrance | None
     tiers: Tiering | None
@@ -44,6 +45,24 @@ class Given:
     def hardware(self) -> Accelerator:
         """Of the first GPU."""
         return self.kinds[0][1]
+
+    @property
+    def retries(self) -> bool:
+        """Whether requests that are lost are routed again …"""
+        return self.faults is not None and self.faults.retries
+
+    @property
+    def resumes(self) -> bool:
+        """… and go on behind what was shown."""
+        return self.faults is not None and self.faults.resumes
+
+    @property
+    def terms(self) -> Terms:
+        """On which GPUs come and go."""
+        if self.faults is None:
+            return Terms((0.0,) * self.gpus, False, math.inf)
+        start_s = [self.faults.start_s(hardware) for count, hardware in self.kinds for _ in range(count)]
+        return Terms(tuple(start_s), self.faults.requeues, self.faults.limit_s)
 
     @cached_property
     def impatient(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, decodes, prefills, request_of
+from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -27,15 +27,16 @@ from prebleexp.sim.running_mean import learn
 from prebleexp.sim.sessions import ended, failed
 from prebleexp.sim.types import State
 
-UNROUTED, KEPT = int(State.UNROUTED), int(State.HELD)
+UNROUTED, KEPT, GONE_WITH_IT = int(State.UNROUTED), int(State.HELD), int(State.LOST)
 
 
 @compiled
 def _is_lost(world: World, request: int) -> None:
-    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
+    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end. One
+    that was given back is not lost, and routed again whatever the rules."""
     control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
     job.reached = 0
-    if world.rules.retry and _joins_again(world, request):
+    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, request):
         job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
     else:
         control.unfinished -= 1
@@ -59,6 +60,8 @@ def _hand_over(world: World, leg: int) -> None:
     """A prompt is computed, and the router has heard of it: its KV is held. Who makes the output is asked for or, if
     it was chosen before, told of it."""
     request = request_of(world, leg)
+    if world.pools.protocol == RESERVE_FIRST:
+        return  # it is on its way
     world.jobs[request].state = KEPT
     if world.pools.protocol != PULL:
         push(world.events, world.control, world.control.now, key(REACHED, request))

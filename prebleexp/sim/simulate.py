@@ -7,18 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, world
-from prebleexp.sim.changes import NOTHING, Changes
+from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, sending, world
+from prebleexp.sim.changes import NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
-from prebleexp.sim.plug import Plug, Signatures, joined
+from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
-    PULL,
-    PUSH_AT_END,
     Disaggregation,
     decodes,
     is_routed_again,
@@ -30,56 +27,13 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
+from prebleexp.sim.signatures import CANCELLING, COST, ENGINE, GATEWAY, LINK, MOVING, SENDING, TIERING, WORLD
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Longs, Outcome, Workload
-from prebleexp.sim.world import EXAMPLE
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
 """events between two looks at signals: some milliseconds"""
-
-WORLD = EXAMPLE.type
-_SUBJECT = (int64, float64)
-ENGINE: Signatures = {
-    "submit": (types.none, (WORLD, *_SUBJECT)),
-    "begin": (float64, (WORLD, *_SUBJECT)),
-    "end": (types.none, (WORLD, *_SUBJECT)),
-    "settle": (types.none, (WORLD, *_SUBJECT)),
-    "lacks_room": (int64, (WORLD, *_SUBJECT)),
-}
-CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
-"""what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
-_MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
-MOVING: dict[int, Signatures] = {
-    PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
-    PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
-}
-"""… where KV goes from one GPU to another, by protocol"""
-TIERING: Signatures = {
-    "fetch": (int64, (WORLD, *_SUBJECT)),
-    "offload": (types.none, (WORLD, *_SUBJECT)),
-    "landed": (types.none, (WORLD, *_SUBJECT)),
-}
-"""… and where KV comes from tiers"""
-LINK: Signatures = {
-    "ask": (types.none, (int64, int64, int64, float64, float64)),
-    "happens": (int64, (int64, float64)),
-    "takes": (float64, (int64, int64, float64, float64)),
-}
-GATEWAY: Signatures = {
-    "arrive": (int64, (WORLD, *_SUBJECT)),
-    "join": (int64, (WORLD, *_SUBJECT)),
-    "offer": (int64, (WORLD, float64)),
-    "leave": (int64, (WORLD, int64, int64)),
-    "release": (types.none, (WORLD, float64)),
-    "expire": (int64, (WORLD, *_SUBJECT)),
-    "hear": (types.none, (WORLD, int64, int64)),
-}
-COST: Signatures = {
-    "request_ms": (float64, (int64, int64)),
-    "step_s": (float64, (int64, int64, int64, int64, int64, int64, float64)),
-    "decode_s": (float64, (int64, int64, int64, int64)),
-}
 
 
 def simulate(
@@ -123,10 +77,25 @@ def simulate(
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
-    after_loss = (False, False) if faults is None else (faults.retries, faults.resumes)
-    changes = (timeline, *after_loss, pools, gateway, tiers, replicas)
     given = Given(
-        workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
+        workload=workload,
+        gpus=gpus,
+        policy=policy,
+        kinds=kinds,
+        engine=engine,
+        lengths=lengths,
+        overhead=overhead,
+        duration_s=duration_s,
+        horizon=horizon,
+        seed=seed,
+        reports_ms=reports_ms,
+        check=check,
+        timeline=timeline,
+        faults=faults,
+        pools=pools,
+        gateway=gateway,
+        tiers=tiers,
+        replicas=replicas,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -178,6 +147,7 @@ class _Run:
             prediction_s=float(overhead.prediction_s),
             retry=given.retries,
             resume=given.resumes,
+            changes=len(given.timeline),
             submit_s=float(overhead.prediction_s) if overhead.mode == "serial" else 0.0,
             decision_s=float(overhead.decision_s),
             unit_s=np.array(overhead.unit_s),
@@ -217,15 +187,18 @@ class _Run:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
             self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
             gateway = self.gateway.record
-        seams = (given.timeline, split, gateway, behind)
+        terms = given.terms
+        timeline = given.timeline if terms.changes_nothing else with_spare(given.timeline, given.gpus)
+        seams = (timeline, split, gateway, behind)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
             self.replicated.look(made.seen)
-        self.changes = Changes(given.gpus)
+        self.changes = Changes(given.gpus, terms)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
-        self.links = Plug(None, links, made, addresses.LINK, LINK)
+        parts = made.sendings is not None
+        self.links = Plug(None, sending if parts else links, made, addresses.LINK, SENDING if parts else LINK)
         return links.UnderWay(made.control, self.links.record)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
@@ -260,7 +233,7 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
-                self.changes.happen(state, self._lose)
+                self.changes.happen(self.world, self)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)
@@ -301,10 +274,17 @@ class _Run:
         mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
         return routing.explained(error, view, request, mine, float(state.control.now))
 
-    def _lose(self, g: int, requests: Longs) -> None:
+    def lose(self, g: int, requests: Longs) -> None:
         """Let a GPU's engine lose all that it has."""
+        self.batcher.lose(self._mine(g), self.world.handle, g, requests)
+
+    def give_back(self, g: int) -> Longs:
+        """Let a GPU's engine give back what waits there."""
+        return self.batcher.give_back(self._mine(g), self.world.handle, g)
+
+    def _mine(self, g: int) -> Any:
         engine = self.kind_of[g].engine
-        self.batcher.lose(engine.mine if INTERPRETED else engine.block.mine, self.world.handle, g, requests)
+        return engine.mine if INTERPRETED else engine.block.mine
 
     def _tell(self, state: World) -> None:
         """Let routers hear what has happened, of which one is plain Python."""

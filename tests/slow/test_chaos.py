@@ -35,7 +35,7 @@ def test_every_request_of_random_clusters_is_accounted_for(first: int) -> None:
 def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     split, faults = "pools" in cluster, cluster.get("faults")
     if not split:
-        accounted(workload, made)
+        accounted(workload, made, faults is not None and faults.requeues)
     if faults is None or not faults.happen:
         assert not made.losses.any()
         in_order(workload, made)

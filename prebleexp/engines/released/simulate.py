@@ -18,7 +18,8 @@ from prebleexp.sim.given import Given
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.routing import Routing
-from prebleexp.sim.simulate import COST, MODES, PAUSE
+from prebleexp.sim.signatures import COST
+from prebleexp.sim.simulate import MODES, PAUSE
 from prebleexp.sim.types import Outcome
 from prebleexp.sim.world import with_more_nodes
 
@@ -83,6 +84,7 @@ def _advance(
         request, now = int(control.request), float(control.now)
         if status == loop.DONE:
             sim.totals.peak_kv_tokens = sim.seen.gpus.kv_tokens - sim.gpus.least_kv_free
+            sim.totals.on_s = control.clock
             return outcome.outcome(
                 outcome.Ended(sim.seen.requests, sim.made, sim.totals, sim.seen.sent, float(control.clock), False)
             )

@@ -148,6 +148,11 @@ class VLLM(Engine):
 
         lose(mine, world, g, requests)
 
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        from prebleexp.engines.vllm.losing import give_back
+
+        return give_back(mine, world, g)
+
     def own_cache(self, setup: Setup) -> int | None:
         from prebleexp.engines.vllm.stepping import AT_ONCE
 

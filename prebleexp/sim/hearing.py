@@ -12,6 +12,8 @@ from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, prefill
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
+    COPIED,
+    DROPPED,
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
@@ -121,6 +123,10 @@ def tell_policy(world: World) -> None:
             call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == EVICTED and router.evicted != 0:
             call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == COPIED and router.copied != 0:
+            call_none(router.copied, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == DROPPED and router.dropped != 0:
+            call_none(router.dropped, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == CHANGED and router.changed != 0:
             call_none(router.changed, router.own, view, news.gpu, control.now)
         go_on(world, kind, request)

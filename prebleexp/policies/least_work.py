@@ -12,9 +12,10 @@ from prebleexp.policies.alike import find_first_alike
 from prebleexp.policies.backlog import Balancing
 from prebleexp.policies.candidates import nth
 from prebleexp.policies.prefix_records import OUTPUT_UNIT, Tree
+from prebleexp.policies.prefix_tree import held, insert
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, prefill_s
-from prebleexp.sim.records import NONE, View
+from prebleexp.sim.records import GPUS, NONE, View
 from prebleexp.sim.types import Setup, records
 
 NS = 1e-9
@@ -35,6 +36,10 @@ class Working(NamedTuple):
     """… (`SLOTS`,) `KNOWN` of prefills of so many tokens, at their remainder, …"""
     tokens: Any
     """… and of output tokens in batches of so many"""
+    queued: Any
+    """(GPUs,) GPU seconds of what each has still to prefill, …"""
+    to_come: Any
+    """… and its share of the steps for what is still to come of outputs, those of the request in hand among them"""
     kinds: Any
     """(GPUs,) the first GPU that is like each; -1: nobody has looked yet"""
 
@@ -51,43 +56,45 @@ class LeastWork(Balancing):
     follows_running: ClassVar[bool] = True
 
     def start(self, setup: Setup) -> Any:
-        return Working(*backlog.backlog(setup), records(SLOTS, KNOWN), records(SLOTS, KNOWN), np.full(setup.gpus, NONE))
+        known = records(SLOTS, KNOWN), records(SLOTS, KNOWN)
+        queued, to_come = np.zeros((2, setup.gpus))
+        return Working(*backlog.backlog(setup), *known, queued, to_come, np.full(setup.gpus, NONE))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         if mine.kinds[0] == NONE:
             find_first_alike(view.costs, mine.kinds)
-        leaf = backlog.take_up(mine, view, request)
-        best, least, best_prefill = view.candidates[0], -1.0, 0.0
+        leaf, _ = insert(mine.tree, view, request)
+        best = without_prefill(mine, view, request)
+        prefill = own_s(mine, view, leaf, best, request)
+        least = mine.queued[best] + prefill + mine.to_come[best]
         for i in range(len(view.candidates)):
             g = nth(view.candidates, len(view.sent), i)
-            load, to_come = queued_s(mine, view, g), to_come_s(mine, view, g, request)
-            if least >= 0.0 and load + to_come >= least:
+            if mine.queued[g] + mine.to_come[g] > least or g == best:
                 continue  # whatever it holds of the prompt
-            prefill = own_s(mine, view, g, request)
-            work = load + prefill + to_come
-            if least < 0.0 or work < least:
-                best, least, best_prefill = g, work, prefill
-        backlog.add(mine, view, leaf, request, best, round(best_prefill / NS))
+            own = own_s(mine, view, leaf, g, request)
+            work = mine.queued[g] + own + mine.to_come[g]
+            if work < least or (work == least and g < best):
+                best, least, prefill = g, work, own
+        view.work[GPUS] += len(view.candidates)
+        backlog.add(mine, view, leaf, request, best, round(prefill / NS))
         return best
 
 
 @compiled
-def queued_s(mine: Working, view: View, g: int) -> float:
-    """What GPU g has still to prefill."""
-    queued = view.gpus[g].queued
-    if queued == 0:
-        return 0.0
-    outstanding = view.sent[g].outstanding
-    waiting = queued / outstanding if outstanding > 0 else 0.0
-    return float(mine.prefill[g] * NS * waiting)
-
-
-@compiled
-def to_come_s(mine: Working, view: View, g: int, request: int) -> float:
-    """Its share of the steps for what is still to come of outputs, this request's among them."""
-    gpu = view.gpus[g]
-    left = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead)
-    return float((left + view.requests[request].expected_output) * token_s(mine, view, g, request))
+def without_prefill(mine: Working, view: View, request: int) -> int:
+    """The GPU that would have the least to do if it held all of the prompt. Writes what each would."""
+    expected, best, least = view.requests[request].expected_output, NONE, 0.0
+    for i in range(len(view.candidates)):
+        g = nth(view.candidates, len(view.sent), i)
+        gpu, outstanding = view.gpus[g], view.sent[g].outstanding
+        left = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead)
+        waiting = gpu.queued / outstanding if outstanding > 0 else 0.0
+        queued = mine.prefill[g] * NS * waiting
+        to_come = (left + expected) * token_s(mine, view, g, request)
+        mine.queued[g], mine.to_come[g] = queued, to_come
+        if best == NONE or queued + to_come < least:
+            best, least = g, queued + to_come
+    return best
 
 
 # ---------------------------------------------------------------- what the cost model says
@@ -95,9 +102,10 @@ def to_come_s(mine: Working, view: View, g: int, request: int) -> float:
 
 
 @compiled
-def own_s(mine: Any, view: View, g: int, request: int) -> float:
+def own_s(mine: Any, view: View, leaf: int, g: int, request: int) -> float:
     """The request's prefill on GPU g."""
-    missing, length = backlog.missing(mine, view, request, g), view.requests[request].prompt_tokens
+    length = view.requests[request].prompt_tokens
+    missing = max(1, length - held(mine.tree, leaf, g))
     if mine.kinds[g] != mine.kinds[view.candidates[0]]:
         return prefill_s(view.costs[g], missing, length)
     known = mine.prefills[missing % SLOTS]

@@ -74,7 +74,7 @@ class Tree(NamedTuple):
     """(segment ids,) the node whose edge begins with a segment; 0: none. An id stands for its path from the root, so
     that there is one at most, and it is a child of the node that the path before it ends with"""
     links: Any
-    """(`FOUND`,) where links were found of late (see `prefix_tree.find_link`)"""
+    """(`FOUND`,) where links were found of late, or that there were none (see `prefix_tree.find_link`)"""
 
 
 GROWS_WITH = {"rows": ("accounts", "recomputed", "delays"), "prefixes": ("order", "costs")}

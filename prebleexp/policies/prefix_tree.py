@@ -50,21 +50,31 @@ def give_back(tree: Any, row: int) -> None:
 
 @compiled
 def find_link(tree: Any, node: int, gpu: int) -> int:
-    """The node's link for `gpu`, or -1. A prefix that many share has a link for every GPU: where each was found last is
-    noted, which is looked at first, and is right if that is such a link still."""
+    """The node's link for `gpu`, or -1. A prefix that many share has a link for every GPU: where each was found last,
+    or that there is none, is noted, which is looked at first. A note of a link is right if that is such a link still;
+    that there is none holds until `link_to` makes one, which notes that."""
     rows, first = tree.rows, tree.rows[node]
     if first.gpu == gpu:
         return node
-    place = (node * SPREAD + gpu) & (FOUND - 1)
-    link = int(tree.links[place])
-    if rows[link].gpu == gpu and rows[link].segment == 0 and rows[link].parent == node:
-        return link
     link = int(first.next)
+    if link == NONE:
+        return NONE
+    place = (node * SPREAD + gpu) & (FOUND - 1)
+    noted = int(tree.links[place])
+    if noted == no_link(node):
+        return NONE
+    if noted > 0 and rows[noted].gpu == gpu and rows[noted].segment == 0 and rows[noted].parent == node:
+        return noted
     while link != NONE and rows[link].gpu != gpu:
         link = int(rows[link].next)
-    if link != NONE:
-        tree.links[place] = link
+    tree.links[place] = link if link != NONE else no_link(node)
     return link
+
+
+@compiled
+def no_link(node: int) -> int:
+    """How it is noted that a node has none: of which GPU, says the place."""
+    return NONE - 1 - node
 
 
 @compiled
@@ -253,6 +263,15 @@ def fill_held(tree: Any, held: Any, leaf: int) -> None:
                 held[one.gpu] = tokens
             link = int(one.next)
         node = int(tree.rows[node].parent)
+
+
+@compiled
+def held(tree: Any, leaf: int, gpu: int) -> int:
+    """How many leading tokens of the prompt that ends at `leaf` one GPU serves."""
+    node = leaf
+    while node != 0 and not serves(tree, node, gpu):
+        node = int(tree.rows[node].parent)
+    return int(tree.rows[node].tokens)
 
 
 @compiled

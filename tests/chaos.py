@@ -67,6 +67,9 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         "reports_ms": float(rng.choice([0.0, 50.0, 500.0])),
     }
     workload = _linked(rng, _stream(rng))
+    if rng.random() < 0.3:
+        patience = np.where(rng.random(len(workload)) < 0.5, np.nan, rng.exponential(0.3, len(workload)))
+        workload = replace(workload, patience_s=patience)
     kind = rng.choice(["pools", "tiers", "faults", "faults"])
     if kind == "pools" and len(counts) > 1:
         cluster["engine"] = ENGINES[rng.integers(2)]
@@ -75,10 +78,8 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
     if kind == "tiers":
+        workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
-    if rng.random() < 0.5:
-        patience = np.where(rng.random(len(workload)) < 0.5, np.nan, rng.exponential(0.3, len(workload)))
-        workload = replace(workload, patience_s=patience)
     happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
     given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(["retry", "fail"]))}
     return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}

@@ -49,6 +49,17 @@ class Puller(Scheduler):
         self.recomputed += min(request.computed, request.prompt)
         super()._preempt(request)
 
+    def leave(self, request: Request) -> None:
+        """It gave up."""
+        for places in (self.waiting, self.skipped, self.running):
+            if request in places:
+                self.flush = self.flush or places is self.running
+                places.remove(request)
+        self.arrived.discard(request)
+        self.pulls.discard(request)
+        super()._release(request)
+        request.done, request.running = True, False
+
     def let_go(self, request: Request) -> None:
         self.held.remove(request)
         request.done = False
@@ -129,6 +140,7 @@ class VllmGpu:
         self.step: Any = None
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
+        self.leaving: list[Job] = []
         self.lost_s = math.nan
         self.up, self.gone, self.speed, self.ends_s, self.down_s, self.down_since_s = (
             True,
@@ -170,6 +182,15 @@ class VllmGpu:
             job.state = State.HELD
             self.of.pulls.add(request)
         self.of.waiting.append(request)
+
+    def cancel(self, job: Job) -> None:
+        if job.index not in self.requests:
+            return  # it is on its way
+        request = self.requests[job.index]
+        if request in self.of.running and self.stepping:
+            self.leaving.insert(0, job)
+        else:
+            self.of.leave(request)
 
     def begin(self, now: float) -> float | None:
         waits = False
@@ -228,7 +249,9 @@ class VllmGpu:
             self.of.looked.append((found, request.prompt))
 
     def end(self, now: float) -> None:
-        self.stepping = False
+        self.stepping, leaving, self.leaving = False, self.leaving, []
+        for job in leaving:
+            self.cancel(job)
         served, finished = self.of.take_up(self.step)
         for request in served:
             job = self.world.jobs[request.index]
@@ -263,6 +286,7 @@ class PoolsOracle(oracle.Oracle):
         self.second_mine = pools.decode_policy.start(setup)
         self.transferred, self.held_s = [0] * self.n, [math.nan] * self.n
         self.free_s: dict[tuple[str, int], float] = {}
+        self.asked: dict[int, Any] = {}  # (begins, ends, ports) of each transfer, but with FAIR
         self.coming: dict[int, Any] = {}  # transfers whose bytes do not move yet
         self.moving: dict[int, Any] = {}  # … and those that do, in the order in which they began
         self.changed_s = 0.0
@@ -318,6 +342,27 @@ class PoolsOracle(oracle.Oracle):
         else:
             self._cancel_behind(request)
 
+    def _expire(self, request: Job, now: float) -> None:
+        job = self._leg(request) if request.state == State.UNROUTED else request
+        unread = job.state in (State.HELD, State.RESERVED)
+        waits = unread or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
+        if not waits or not (math.isnan(request.ttft_s) and math.isnan(job.ttft_s)):
+            return
+        if job.gpu < 0:
+            self._failed(job, State.CANCELLED, now)
+            self.queue = [one for one in self.queue if one is not job]
+            self.held = [one for one in self.held if one is not job]
+            return
+        gpu = self.gpus[job.gpu]
+        gpu.cancel(job)
+        if job.state == State.RESERVED:
+            self._drop(job, now)
+        if unread:
+            self._wake(gpu, now)
+            self._let_go(job, now)
+        self.news.append(("cancelled", job.index, job.gpu, 0))
+        self._tell(job.gpu, now)
+
     def is_held(self, request: Job) -> bool:
         leg = self._leg(request)
         gpu = self.gpus[leg.gpu]
@@ -353,7 +398,20 @@ class PoolsOracle(oracle.Oracle):
             begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
         ends_s = begins_s + size / of.rate
         self.free_s |= dict.fromkeys(ports, ends_s)
+        self.asked[request.index] = (begins_s, ends_s, ports)
         heapq.heappush(self.heap, (ends_s, ARRIVED, request.index))
+
+    def _drop(self, request: Job, now: float) -> None:
+        """Its transfer ends here. Not said: what was asked for last at a port gives that back."""
+        index = request.index
+        if index in self.moving:
+            self._arrives(index, now)
+        elif index not in self.coming:
+            begins_s, ends_s, ports = self.asked[index]
+            self.free_s |= {port: begins_s for port in ports if self.free_s[port] == ends_s}
+        self.coming.pop(index, None)
+        self.heap = [one for one in self.heap if one[1:] != (ARRIVED, index)]
+        heapq.heapify(self.heap)
 
     def _begin(self, index: int, now: float) -> None:
         self._advance(now)

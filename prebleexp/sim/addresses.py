@@ -11,7 +11,7 @@ _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel"
 _OF_TIERS = ("fetch", "offload", "landed")
 ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_TIERS)], align=True)
 
-LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens", "takes")], align=True)
+LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens", "takes", "drop")], align=True)
 
 _OF_GATEWAYS = ("own", "arrive", "join", "offer", "leave", "release", "expire", "hear")
 GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)

@@ -81,3 +81,18 @@ def pop(events: Events, control: Any) -> tuple[float, int]:
         child = 2 * position + 1
     events.times[position], events.keys[position] = moved_time, moved_key
     return time, a_key
+
+
+@compiled
+def remove(events: Events, control: Any, a_key: int) -> None:
+    """Take out the event with this key, if there is one."""
+    position = 0
+    while position < control.events and events.keys[position] != a_key:
+        position += 1
+    if position == control.events:
+        return
+    while position > 0:  # as if it were the first
+        parent = (position - 1) >> 1
+        events.times[position], events.keys[position] = events.times[parent], events.keys[parent]
+        position = parent
+    pop(events, control)

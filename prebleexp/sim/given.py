@@ -77,17 +77,19 @@ def check_together(given: Given) -> None:
     faults, roles = len(given.timeline) > 0, given.pools is not None
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
-    others = {"GPUs have faults": faults, "requests have patience_s": given.impatient}
+    broken = {"GPUs have faults": faults}
     if given.pools is not None:
         if not engine.pulls:
             raise InvalidInput(f"engine {name} has no pull, arrive and let_go, and GPUs have roles")
         engine.check_roles()
-        _refuse_beside("GPUs have roles", others | {"requests pass a gateway": given.gateway is not None})
+        _refuse_beside("GPUs have roles", broken | {"requests pass a gateway": given.gateway is not None})
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
-        _refuse_beside("there are tiers", others | {"GPUs have roles": roles})
+        _refuse_beside(
+            "there are tiers", broken | {"requests have patience_s": given.impatient, "GPUs have roles": roles}
+        )
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

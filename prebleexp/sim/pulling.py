@@ -8,7 +8,7 @@ from __future__ import annotations
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import leg_of
-from prebleexp.sim.records import World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import gpu_of
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
@@ -52,6 +52,19 @@ def _landed(world: World, subject: int) -> None:
     call_none(engine.landed, engine.own, world, subject, control.now)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
+
+
+@compiled
+def leave_kv(world: World, request: int) -> None:
+    """A request that has not got its KV will not get it any more: what is under way ends here, and whoever waits behind
+    it may go on."""
+    g = int(world.seen.requests[request].gpu)
+    if world.jobs[request].state == RESERVED:
+        link = world.links.calls
+        call_none(link.drop, link.own, request, world.control.now)
+    if g != NONE:
+        wake(world, g)
+    let_go(world, request)
 
 
 @compiled

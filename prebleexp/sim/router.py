@@ -283,7 +283,7 @@ def hear(world: World, kind: int, request: int) -> None:
             call_none(world.gateway.hear, world.gateway.own, world, kind, request)
             if sent.outstanding == world.rules.max_in_flight - 1:
                 world.control.stale = world.control.offering = 1
-        if kind == LOST or prefills(world, g):
+        if kind == LOST or (kind == FINISHED and prefills(world, g)):
             return
         request = request_of(world, request)
         world.control.unfinished -= 1

@@ -56,6 +56,7 @@ LINK: Signatures = {
     "ask": (types.none, (int64, int64, int64, float64, float64)),
     "happens": (int64, (int64, float64)),
     "takes": (float64, (int64, int64, float64, float64)),
+    "drop": (types.none, (int64, float64)),
 }
 GATEWAY: Signatures = {
     "arrive": (int64, (WORLD, *_SUBJECT)),

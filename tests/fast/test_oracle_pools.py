@@ -27,7 +27,7 @@ from tests.fast.test_laws import workloads
 from tests.fast.test_oracle import NOW_AND_THEN, PATHS, conversations
 from tests.linear_cost import LinearCost
 from tests.sampled import examples
-from tests.sessions import linked
+from tests.sessions import impatient, linked
 
 HEARD: list[Longs] = []
 """what policies of the last runs heard, as numbers that any difference changes"""
@@ -106,7 +106,7 @@ def streams() -> st.SearchStrategy[Workload]:
     request = st.tuples(PATHS, st.integers(1, 70), st.sampled_from([1, 30, 60]), st.sampled_from(["named", "turn"]))
     drawn = st.lists(st.tuples(request, NOW_AND_THEN), min_size=1, max_size=40)
     turns = drawn.map(lambda rows: conversations([row[0] for row in rows], [row[1] / 10 for row in rows]))
-    return st.one_of(workloads(), turns, linked(workloads()))
+    return st.one_of(workloads(), turns, linked(workloads()), impatient(linked(workloads())), impatient(turns))
 
 
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:

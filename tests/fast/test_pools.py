@@ -135,6 +135,41 @@ def test_a_run_that_stops_says_where_requests_are() -> None:
     assert np.isnan(made.ttft_s).all()
 
 
+@pytest.mark.parametrize(
+    ("patience_s", "state", "sent", "ms"),
+    [
+        (0.05, State.CANCELLED, 0, [200, 400.8]),  # in its prompt's step, which goes on until 100 ms
+        (0.15, State.CANCELLED, 1008, [250, 450.8]),  # on the link
+        (0.25, State.FINISHED, 1008, [300.8, 501.6]),  # it has had its token
+    ],
+)
+def test_whoever_gives_up_leaves_its_blocks_to_others(
+    patience_s: float, state: int, sent: int, ms: list[float]
+) -> None:
+    """Three prompts of 100 ms on GPUs that have room for one: the next one begins when the one before has been read, at
+    200.8 ms, or is given up, there and then. Each is read in 100.8 ms, and has its token 0.1 ms later."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [1] * 3)
+    prompts = replace(prompts, patience_s=np.array([patience_s, np.nan, np.nan]))
+    engine = replace(SYNCHRONOUS, max_num_batched_tokens=1008, max_num_seqs=1)
+    made = serve(prompts, split(), engine=engine, hardware=replace(MS, kv_tokens=16 * 66))
+    assert made.state.tolist() == [state, State.FINISHED, State.FINISHED]
+    assert made.transferred_tokens.tolist() == [sent, 1008, 1008]
+    assert made.prefill_end_s[1:] * 1e3 == pytest.approx(ms)
+    assert (made.latency_s - made.prefill_end_s)[1:] * 1e3 == pytest.approx([100.9] * 2)
+
+
+def test_whoever_is_held_and_gives_up_is_let_go() -> None:
+    """At 150 ms the second one's KV waits for room where outputs are made, whose blocks the first one has until
+    200.9 ms; whoever held it may compute the third."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [1] * 3)
+    prompts = replace(prompts, patience_s=np.array([np.nan, 0.15, np.nan]))
+    given: dict[str, Any] = {"policy": RoundRobin(), "hardware": replace(MS, kv_tokens=16 * 66)}
+    made = serve(prompts, split(), (2, 1), engine=replace(SYNCHRONOUS, max_num_seqs=1), **given)
+    assert made.state.tolist() == [State.FINISHED, State.CANCELLED, State.FINISHED]
+    assert made.decode_gpu.tolist() == [2, 2, 2]
+    assert made.transferred_tokens.tolist() == [1008, 0, 1008]
+
+
 @pytest.mark.parametrize("second", [LeastOutstanding(), RoundRobin()])
 def test_frontend_and_decisions_are_counted_once_and_twice(second: Policy) -> None:
     """HTTP and tokenising once; two decisions of 10 ms each."""
@@ -371,8 +406,6 @@ def test_what_does_not_go_with_pools_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
     with pytest.raises(InvalidInput, match="engine Continuous has no pull, arrive and let_go, and GPUs have roles"):
         serve(one, split(), engine=Continuous())
-    with pytest.raises(InvalidInput, match="requests have patience_s, and GPUs have roles; only one"):
-        serve(replace(one, patience_s=[1.0]), split())
     with pytest.raises(
         InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where groups have roles"
     ):

@@ -15,6 +15,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.faults.base import ON_LOSS
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
@@ -81,7 +82,8 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
     happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
-    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(["retry", "fail"]))}
+    after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
+    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
     return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
 
 

@@ -25,10 +25,10 @@ def timeline(drawn: list[tuple[float, int, int, float]], gpus: int, **given: obj
     return Timeline(happen=tuple(happen), **given)  # type: ignore[arg-type]
 
 
-def timelines(gpus: int) -> st.SearchStrategy[Faults]:
+def timelines(gpus: int, resumes: bool = False) -> st.SearchStrategy[Faults]:
     return st.builds(
         lambda drawn, detect_ms, on_loss: timeline(drawn, gpus, detect_ms=detect_ms, on_loss=on_loss),
         DRAWN,
         st.sampled_from([0.0, 0.0, 1.0, 100.0, 1500.0]),
-        st.sampled_from(["retry", "retry", "fail"]),
+        st.sampled_from(["retry", "retry", "resume", "fail"] if resumes else ["retry", "retry", "fail"]),
     )

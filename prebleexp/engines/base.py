@@ -55,6 +55,9 @@ class Engine(Part):
     loses: ClassVar[bool] = False
     """whether it has `lose`, without which its GPUs can have no faults"""
 
+    resumes: ClassVar[bool] = False
+    """whether requests that it lost can go on behind the tokens that were shown, which are as of their prompt then"""
+
     pulls: ClassVar[bool] = False
     """whether it has `pull`, `arrive` and `let_go`, without which prompts and outputs cannot have GPUs of their own"""
 
@@ -94,8 +97,8 @@ class Engine(Part):
 
     def lose(self, mine: Any, world: Any, g: int, requests: Longs) -> None:
         """GPU g is as nobody had used it, and these requests, which were there, as if they had never come; totals stay.
-        Nobody is told. `mine` and `world` are also what compiled functions of them can be given. Only called if
-        `loses`."""
+        If `world.rules.resume`, they go on behind `world.jobs.output_seen` tokens when they come again. Nobody is told.
+        `mine` and `world` are also what compiled functions of them can be given. Only called if `loses`."""
         raise NotImplementedError
 
     def check(self, gpus: int) -> None:

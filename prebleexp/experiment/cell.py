@@ -93,6 +93,9 @@ class Cell:
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no faults; take another engine, or faults=none")
+        if self.faults.resumes and not self.faults.changes_nothing and not self.engine.resumes:
+            name = self.names.get("engine", type(self.engine).__name__)
+            raise InvalidInput(f"faults.on_loss=resume is not valid with engine={name}; take retry or fail")
         if not self.gateway.changes_nothing:
             self._check_gateway()
         for group, usual in self.engine.brings.items():

@@ -11,7 +11,7 @@ import numpy as np
 from prebleexp.checks import is_number, one_of, require
 from prebleexp.sources import Part
 
-ON_LOSS = ("retry", "fail")
+ON_LOSS = ("retry", "resume", "fail")
 EVENTS = ("down", "noticed", "up", "slow", "drain")
 """in the order of `prebleexp.sim.changes`"""
 
@@ -39,7 +39,8 @@ class Faults(Part):
     """from when a GPU goes down until routers know"""
     on_loss: str = "retry"
     """retry: a request that is lost is routed again, its whole prompt, and its first token is the first that was shown;
-    fail: that was its end"""
+    resume: the same, with the tokens that were shown behind its prompt, so that only the rest is made; fail: that was
+    its end"""
 
     def __post_init__(self) -> None:
         valid = is_number(self.detect_ms) and self.detect_ms >= 0
@@ -53,7 +54,11 @@ class Faults(Part):
 
     @property
     def retries(self) -> bool:
-        return self.on_loss == "retry"
+        return self.on_loss != "fail"
+
+    @property
+    def resumes(self) -> bool:
+        return self.on_loss == "resume"
 
     def check(self, gpus: int) -> None:
         """Raises InvalidInput if that cannot happen to so many GPUs."""

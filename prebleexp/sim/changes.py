@@ -76,7 +76,7 @@ class Changes:
         lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING)))
         jobs.state[lost] = State.LOST
         jobs.losses[lost] += 1
-        world.seen.requests.output_seen[lost] = 0
+        world.seen.requests.output_seen[lost] = jobs.output_seen[lost] if world.rules.resume else 0
         lose(g, lost)
 
     def _notice(self, world: of.World, g: int) -> None:

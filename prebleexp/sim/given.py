@@ -33,6 +33,7 @@ class Given:
     check: bool
     timeline: Any
     retries: bool
+    resumes: bool
     pools: Disaggregation | None
     gateway: Entrance | None
     tiers: Tiering | None
@@ -77,6 +78,8 @@ def check_together(given: Given) -> None:
     faults, roles = len(given.timeline) > 0, given.pools is not None
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
+    if faults and given.resumes and not engine.resumes:
+        raise InvalidInput(f"engine {name} has no resumes, and requests that are lost go on behind what was shown")
     broken = {"GPUs have faults": faults}
     if given.pools is not None:
         if not engine.pulls:

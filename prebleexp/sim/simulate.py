@@ -114,7 +114,8 @@ def simulate(
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
-    changes = (timeline, faults is not None and faults.retries, pools, gateway, tiers)
+    after_loss = (False, False) if faults is None else (faults.retries, faults.resumes)
+    changes = (timeline, *after_loss, pools, gateway, tiers)
     given = Given(
         workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
     )
@@ -166,6 +167,7 @@ class _Run:
             overhead=MODES[overhead.mode],
             prediction_s=float(overhead.prediction_s),
             retry=given.retries,
+            resume=given.resumes,
             submit_s=float(overhead.prediction_s) if overhead.mode == "serial" else 0.0,
             decision_s=float(overhead.decision_s),
             unit_s=np.array(overhead.unit_s),

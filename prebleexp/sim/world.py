@@ -211,7 +211,7 @@ def _example() -> Block:
     one = np.ones(1, np.int32)
     workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
-    rules = Rules(1.0, 1.0, 0.0, 1, 0.0, False, False, 0, 0.0, False, 0.0, 0.0, np.zeros(4), False, 0, 0, False)
+    rules = Rules(1.0, 1.0, 0.0, 1, 0.0, False, False, 0, 0.0, False, False, 0.0, 0.0, np.zeros(4), False, 0, 0, False)
     router, engines, costs = records(1, addresses.ROUTER)[0], records(1, addresses.ENGINE), records(1, addresses.COST)
     return Block(
         allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, (router, router, engines, costs))

@@ -32,8 +32,12 @@ from prebleexp.policies.replay import Replay
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
+from tests import oracle_faults
 from tests.fast.test_laws import assert_same, interpreted
 from tests.fast.test_oracle import CLUSTERS, agree, alike, cluster_of, workload_of, workloads
+from tests.fast.test_oracle_pools import COST as VLLM_COST
+from tests.fast.test_oracle_pools import POLICIES as LOOKERS
+from tests.fast.test_oracle_pools import VLLMS, same
 from tests.linear_cost import LinearCost
 from tests.recordings import ROOT
 from tests.sampled import examples, sampled
@@ -69,6 +73,30 @@ def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dic
 @given(STREAMS, faulty())
 def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, agree(workload, cluster))
+
+
+@st.composite
+def faulty_vllm(draw: st.DrawFn) -> dict[str, Any]:
+    gpus = draw(st.integers(1, 3))
+    hardware = replace(VLLM_COST, kv_tokens=draw(st.sampled_from([300, 600, 4000])))
+    fixed = {"gpus": gpus, "hardware": hardware, "duration_s": 4.0, "seed": 0, "overhead": Overhead()}
+    drawn = {name: draw(one) for name, one in (("engine", VLLMS), ("policy", LOOKERS))}
+    drawn |= {"horizon": draw(st.sampled_from(["stop", "drain"])), "reports_ms": draw(st.sampled_from([0.0, 50.0]))}
+    return fixed | drawn | {"faults": draw(timelines(gpus, resumes=True))}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
+def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, same(workload, cluster, oracle_faults.simulate))
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None)
+@given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
+def test_vllm_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, same(workload, cluster, oracle_faults.simulate))
 
 
 # ---------------------------------------------------------------- laws
@@ -212,6 +240,12 @@ def test_a_gpu_that_is_lost_mid_decode() -> None:
     assert made.ttft_s.tolist() == [0.25]
     assert made.finish_s.tolist() == [0.5 + 5 * 0.125]
     assert made.output_seen.tolist() == [4]
+    resumed = run(alike([0.0], 32, 4), happens((0.4375, 0, "down"), detect_ms=62.5, on_loss="resume"))
+    assert resumed.ttft_s.tolist() == [0.25]
+    assert resumed.finish_s.tolist() == [0.5 + 4 * 0.125], "34 tokens take three steps and bring the third token"
+    assert resumed.output_seen.tolist() == [4]
+    assert resumed.gpu_prefilled_tokens.tolist() == [32, 32]
+    assert resumed.gpu_forwarded_tokens.tolist() == [32 + 2, 34 + 1], "one of them in the step that was lost"
     failed = run(alike([0.0], 32, 4), happens((0.4375, 0, "down"), detect_ms=62.5, on_loss="fail"))
     assert failed.state.tolist() == [LOST]
     assert failed.output_seen.tolist() == [2]
@@ -303,7 +337,7 @@ def test_what_cannot_happen_is_said_in_a_line(happen: str, said: str) -> None:
         ("faults.mttr_h=0", "faults.mttr_h=0 is not valid"),
         ("faults.crews=0", "faults.crews=0 is not valid; it must be an integer >= 1, or null: as many as it takes"),
         ("faults.detect_ms=-1", "faults.detect_ms=-1 is not valid; it must be a number of milliseconds >= 0"),
-        ("faults.on_loss=cry", "faults.on_loss=cry is not valid; it must be one of retry, fail"),
+        ("faults.on_loss=cry", "faults.on_loss=cry is not valid; it must be one of retry, resume, fail"),
     ],
 )
 def test_rates_that_cannot_be(override: str, said: str) -> None:
@@ -316,6 +350,13 @@ def test_rates_that_cannot_be(override: str, said: str) -> None:
 def test_an_engine_that_cannot_lose_a_gpu_says_so(engine: str) -> None:
     with pytest.raises(InvalidInput, match=f"engine={engine} takes no faults; take another engine, or faults=none"):
         cells([f"engine={engine}", "faults=timeline"])
+
+
+def test_an_engine_that_cannot_go_on_behind_what_was_shown_says_so() -> None:
+    with pytest.raises(InvalidInput, match=r"on_loss=resume is not valid with engine=preble; take retry or fail"):
+        cells(["engine=preble", "faults=timeline", "faults.on_loss=resume"])
+    with pytest.raises(InvalidInput, match="engine Continuous has no resumes"):
+        run(alike([0.0], 32, 4), happens((1, 0, "down"), on_loss="resume"), engine=Continuous())
 
 
 # ---------------------------------------------------------------- every router

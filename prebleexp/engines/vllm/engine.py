@@ -38,6 +38,7 @@ class VLLM(Engine):
     compiles: ClassVar[str] = "prebleexp.engines.vllm.stepping"
     project: ClassVar[str] = "vllm"
     loses: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     pulls: ClassVar[bool] = True
     fetches: ClassVar[bool] = True
 

@@ -12,12 +12,14 @@ from prebleexp.sim.types import Longs, records
 
 
 def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
-    """`requests` are as if they had never come. Nobody is told."""
+    """`requests` are as if they had never come, or know what was shown of them. Nobody is told."""
     _drop(mine, g)
     gpus, jobs, seen = records(1, GPU), records(len(requests), JOB), world.seen.requests[requests]
     begin_gpus(gpus, mine.settings)
     begin_jobs(jobs, seen.prompt_tokens, mine.jobs.limit[requests], seen.answer_segment)
-    mine.gpus[g], mine.jobs[requests] = gpus[0], jobs
+    if world.rules.resume:
+        jobs.known += world.jobs.output_seen[requests]
+    mine.gpus[g], mine.jobs[requests], mine.preemptions[requests] = gpus[0], jobs, 0
     mine.crossing[g] = mine.recent[g] = 0
 
 

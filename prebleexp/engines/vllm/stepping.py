@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, queue
 from prebleexp.engines.vllm.blocks import release, remember
@@ -178,8 +180,9 @@ def _serve(mine: Engines, world: World, g: int, request: int, stale: bool, now: 
         gpu.generated += 1
     else:
         gpu.waiting_tokens += 1
-    if job.known == prompt + 1:
+    if np.isnan(world.seen.requests[request].ttft_s):
         first_token(world, g, request, now)
+        world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.known - prompt
         if job.running != 0:
             world.jobs[request].state = RUNNING
     if not stale and job.expected > 0:

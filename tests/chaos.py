@@ -1,7 +1,7 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways; and faults, pools or tiers.
+patience, overheads, stale reports; gateways; tiers; faults, with pools or without.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.faults.base import ON_LOSS
+from prebleexp.faults.base import Faults
+from prebleexp.faults.timeline import Timeline
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
@@ -74,17 +76,18 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     kind = rng.choice(["pools", "tiers", "faults", "faults"])
     if kind == "pools" and len(counts) > 1:
         cluster["engine"] = ENGINES[rng.integers(2)]
-        return workload, cluster | {"pools": _pools(rng, len(counts)), "kinds": _alike(cluster["kinds"])}
+        cluster |= {"pools": _pools(rng, len(counts)), "kinds": _alike(cluster["kinds"])}
+        broken = rng.random() < 0.5
+        return workload, cluster | ({"faults": _faults(rng, sum(counts), ("retry", "fail"))} if broken else {})
     if rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
     if kind == "tiers":
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
-    happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
-    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
-    return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
+    given = _faults(rng, sum(counts), after_loss) if cluster["engine"].loses else Timeline()
+    return workload, cluster | {"faults": given}
 
 
 def _stream(rng: np.random.Generator) -> Workload:
@@ -156,7 +159,9 @@ def _alike(kinds: list[tuple[int, LinearCost]]) -> list[tuple[int, LinearCost]]:
     return [(count, replace(cost, kv_tokens=max(600, cost.kv_tokens))) for count, cost in kinds]
 
 
-def _happens(rng: np.random.Generator, events: int) -> tuple[Any, ...]:
-    times = rng.choice([0.5, 2.0, 6.0]) * rng.random(events)
-    factors = rng.choice([0.25, 0.5, 2.0], events)
-    return times.tolist(), rng.integers(0, 8, events).tolist(), rng.integers(0, 6, events).tolist(), factors.tolist()
+def _faults(rng: np.random.Generator, gpus: int, after_loss: tuple[str, ...]) -> Faults:
+    events = int(rng.integers(0, 13))
+    times, factors = rng.choice([0.5, 2.0, 6.0]) * rng.random(events), rng.choice([0.25, 0.5, 2.0], events)
+    which = rng.integers(0, 8, events).tolist(), rng.integers(0, 6, events).tolist()
+    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    return timeline(list(zip(times.tolist(), *which, factors.tolist(), strict=True)), gpus, **given)

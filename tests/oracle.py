@@ -18,7 +18,7 @@ import numpy as np
 
 from prebleexp.engines.continuous import Continuous
 from prebleexp.hardware.preble import PrebleFit
-from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
 from prebleexp.sim.changes import DOWN, NOTICED, SLOW, UP
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
@@ -525,7 +525,7 @@ class Oracle:
             self._expire(self.jobs[subject], now)
         elif kind == DECIDED:
             answer = self.deciding.pop(subject)
-            if self.jobs[subject].state not in (State.CANCELLED, State.EXPIRED):
+            if answer != WITHDRAWN and self.jobs[subject].state not in (State.CANCELLED, State.EXPIRED):
                 self._carry_out(self.jobs[subject], answer, now)
             self._release() if self.missed else None
         elif kind == REACHED:
@@ -627,23 +627,26 @@ class Oracle:
         job.state, job.unnoticed, job.losses = State.LOST, True, job.losses + 1
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
-        gpu, candidates = self.gpus[g], set(self.view.candidates.tolist())
+        gpu, before = self.gpus[g], self._candidates()
+        candidates = set(before)
         if event == DOWN:
             gpu.up, gpu.down_since_s = False, now
             gpu.lost_s = now if math.isnan(gpu.lost_s) else gpu.lost_s
+            for job in self._unread(g):
+                self._break_off(job, g, now)
             for job in gpu.lose():
                 if job.state != State.CANCELLED:
                     self._lose(job)
                     self.view.requests[job.index].output_seen = 0
         elif event == NOTICED:
-            lost = [job for job in self.jobs if job.unnoticed and job.gpu == g]
-            self.news += [("lost", job.index, g, 0) for job in sorted(lost, key=lambda job: job.number)]
+            for job in sorted(self._lost_with(g), key=self._number):
+                self._hears_of_loss(job, now)
             gpu.gone = not gpu.up
             candidates -= set() if gpu.up else {g}
         elif event == UP:
             if not gpu.up:
                 gpu.down_s, gpu.speed = gpu.down_s + (now - gpu.down_since_s), 1.0
-            elif not gpu.awake:  # it was drained
+            elif not gpu.awake and not self._unread(g):  # it was drained
                 gpu.lose()
             gpu.up, gpu.gone = True, False
             candidates |= {g}
@@ -651,10 +654,32 @@ class Oracle:
             gpu.speed = factor
         else:
             candidates -= {g}
-        self.news += [("changed", -1, g, 0)] if len(candidates) != len(self.view.candidates) else []
-        self.view = self.view._replace(candidates=self._room(candidates))
+        self.news += [("changed", -1, g, 0)] if candidates != before else []
+        self._let_be(candidates)
         self._tell(g, now)
         self._release()
+
+    def _candidates(self) -> set[int]:
+        return set(self.view.candidates.tolist())
+
+    def _let_be(self, candidates: set[int]) -> None:
+        self.view = self.view._replace(candidates=self._room(candidates))
+
+    def _unread(self, g: int) -> list[Job]:
+        """Requests whose KV is to go from or to a GPU."""
+        return []
+
+    def _break_off(self, job: Job, g: int, now: float) -> None:
+        """It will not, for GPU g is down."""
+
+    def _lost_with(self, g: int) -> list[Job]:
+        return [job for job in self.jobs if job.unnoticed and job.gpu == g]
+
+    def _number(self, job: Job) -> int:
+        return job.number
+
+    def _hears_of_loss(self, job: Job, now: float) -> None:
+        self.news.append(("lost", job.index, job.gpu, 0))
 
     def _room(self, up: set[int]) -> Any:
         """Candidates, of the GPUs that routers do not know to be down."""

@@ -256,8 +256,10 @@ class VllmGpu:
         for request in served:
             job = self.world.jobs[request.index]
             job.output_seen, job.latency_s = request.tokens - request.prompt, now - job.due_s
-            if request.tokens == request.prompt + 1:
-                job.ttft_s = job.attempt_s = job.latency_s
+            if math.isnan(job.ttft_s):
+                job.ttft_s = job.latency_s
+            if math.isnan(job.attempt_s):
+                job.attempt_s = job.latency_s
                 job.state = State.RUNNING if request.running else job.state
                 self.world.news.append(("first_token", request.index, self.number, 0))
             if request in finished:
@@ -344,24 +346,30 @@ class PoolsOracle(oracle.Oracle):
 
     def _expire(self, request: Job, now: float) -> None:
         job = self._leg(request) if request.state == State.UNROUTED else request
-        unread = job.state in (State.HELD, State.RESERVED)
-        waits = unread or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
+        unread, unnoticed = job.state in (State.HELD, State.RESERVED), job.unnoticed
+        waits = unread or unnoticed or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
         if not waits or not (math.isnan(request.ttft_s) and math.isnan(job.ttft_s)):
             return
+        job.unnoticed = False
         if job.gpu < 0:
             self._failed(job, State.CANCELLED, now)
             self.queue = [one for one in self.queue if one is not job]
             self.held = [one for one in self.held if one is not job]
             return
-        gpu = self.gpus[job.gpu]
-        gpu.cancel(job)
-        if job.state == State.RESERVED:
-            self._drop(job, now)
+        if not unnoticed:
+            self.gpus[job.gpu].cancel(job)
         if unread:
-            self._wake(gpu, now)
-            self._let_go(job, now)
+            self._leave_kv(job, now)
         self.news.append(("cancelled", job.index, job.gpu, 0))
         self._tell(job.gpu, now)
+
+    def _leave_kv(self, request: Job, now: float) -> None:
+        if request.state == State.RESERVED:
+            self._drop(request, now)
+        if request.gpu >= 0:
+            self._wake(self.gpus[request.gpu], now)
+        if self.is_held(request):
+            self._let_go(request, now)
 
     def is_held(self, request: Job) -> bool:
         leg = self._leg(request)

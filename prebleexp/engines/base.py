@@ -101,6 +101,15 @@ class Engine(Part):
         `mine` and `world` are also what compiled functions of them can be given. Only called if `loses`."""
         raise NotImplementedError
 
+    def withdraw(self, mine: Any, world: Any, g: int, request: int) -> None:
+        """A request that waits on GPU g for KV, or has taken blocks for that (`State.RESERVED`), was lost, and is as if
+        it had never come. As `lose`; only called if `pulls`, too."""
+        raise NotImplementedError
+
+    def forget(self, mine: Any, world: Any, request: int) -> None:
+        """A request with which a GPU is done is as if it had never come. Only called with `withdraw`."""
+        raise NotImplementedError
+
     def check(self, gpus: int) -> None:
         """Raises InvalidInput if it cannot be on so many GPUs."""
 

@@ -126,8 +126,8 @@ class Cell:
         if not self.engine.pulls:
             raise InvalidInput(f"engine={engine} takes no groups with roles; take engine=vllm, or groups without roles")
         self.engine.check_roles()
-        if not self.faults.changes_nothing:
-            raise InvalidInput("faults= is not valid where cluster.groups have roles; take faults=none")
+        if self.faults.resumes and not self.faults.changes_nothing:
+            raise InvalidInput("faults.on_loss=resume is not valid where cluster.groups have roles; take retry or fail")
         self._check_kv_bytes("where groups have roles")
 
     def _check_tiers(self) -> None:

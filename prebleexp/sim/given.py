@@ -80,19 +80,18 @@ def check_together(given: Given) -> None:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
     if faults and given.resumes and not engine.resumes:
         raise InvalidInput(f"engine {name} has no resumes, and requests that are lost go on behind what was shown")
-    broken = {"GPUs have faults": faults}
     if given.pools is not None:
         if not engine.pulls:
             raise InvalidInput(f"engine {name} has no pull, arrive and let_go, and GPUs have roles")
         engine.check_roles()
-        _refuse_beside("GPUs have roles", broken | {"requests pass a gateway": given.gateway is not None})
+        resumed = {"requests that are lost go on behind what was shown": faults and given.resumes}
+        _refuse_beside("GPUs have roles", resumed | {"requests pass a gateway": given.gateway is not None})
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
-        _refuse_beside(
-            "there are tiers", broken | {"requests have patience_s": given.impatient, "GPUs have roles": roles}
-        )
+        others = {"GPUs have faults": faults, "requests have patience_s": given.impatient, "GPUs have roles": roles}
+        _refuse_beside("there are tiers", others)
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

@@ -83,8 +83,9 @@ def _joined(world: World) -> tuple[Any, Any]:
     """Of each request its row or, while its prompt's leg says where it is, that of the leg."""
     n = world.pools.requests
     requests, jobs = world.seen.requests[:n].copy(), world.jobs[:n].copy()
-    by_leg = jobs.state == State.UNROUTED
+    by_leg, shown_s = jobs.state == State.UNROUTED, jobs.ttft_s.copy()
     jobs[by_leg] = world.jobs[n:][by_leg]
+    jobs.ttft_s = np.where(np.isnan(shown_s), jobs.ttft_s, shown_s)
     for name in ("gpu", "expected_output"):
         requests[name][by_leg] = world.seen.requests[n:][name][by_leg]
     return requests, jobs
@@ -98,6 +99,7 @@ def _of_legs(world: World) -> dict[str, Any]:
     served_whole = by_leg & (first != NONE) & (world.pools.roles[first] == BOTH)
     made = {name: legs[name] for name in ("hit_tokens", "prefilled_tokens")}
     made |= {"prefill_end_s": legs.ttft_s, "gpu": first, "transferred_tokens": requests.transferred_tokens}
+    made["losses"] = legs.losses + requests.losses
     made["decode_gpu"] = np.where(served_whole, first, world.seen.requests.gpu[:n])
     for name in ("overhead_s", "router_wait_s"):  # of both decisions, if there were two
         made[name] = legs[name] + np.where(np.isnan(requests[name]), 0.0, requests[name])

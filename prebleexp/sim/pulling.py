@@ -64,7 +64,8 @@ def leave_kv(world: World, request: int) -> None:
         call_none(link.drop, link.own, request, world.control.now)
     if g != NONE:
         wake(world, g)
-    let_go(world, request)
+    if world.jobs[leg_of(world, request)].reached != 0:
+        let_go(world, request)
 
 
 @compiled

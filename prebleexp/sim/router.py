@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import decodes, is_routed_again, leg_of, prefills, request_of
-from prebleexp.sim.pulling import let_go
+from prebleexp.sim.pulling import leave_kv, let_go
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -159,7 +159,7 @@ def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
 def decided(world: World, request: int) -> None:
     """The decision has taken its time."""
     world.control.deciding = 0
-    if world.jobs[request].state not in (GONE, EXPIRED):
+    if world.jobs[request].state not in (GONE, EXPIRED) and world.jobs[request].answer != WITHDRAWN:
         _carry_out(world, request, world.jobs[request].answer)
     if world.control.missed:
         release(world)
@@ -231,6 +231,8 @@ def reached(world: World, request: int) -> None:
 def lose(world: World, request: int) -> None:
     """A request has reached a GPU that is down. If routers know that, they hear of it; else when they do."""
     job, g = world.jobs[request], int(world.seen.requests[request].gpu)
+    if is_routed_again(world, request):
+        leave_kv(world, request)
     job.state = GONE_WITH_IT
     job.losses += 1
     if world.servers[g].gone != 0:
@@ -238,16 +240,26 @@ def lose(world: World, request: int) -> None:
 
 
 @compiled
-def _is_lost(world: World, request: int) -> None:
+def is_lost(world: World, row: int) -> None:
     """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
-    control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
-    job.reached = 0
-    if world.rules.retry and _joins_again(world, request):
-        job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
+    control, request = world.control, request_of(world, row)
+    first = leg_of(world, request)
+    world.jobs[row].reached = 0
+    if world.rules.retry and _joins_again(world, first):
+        _begin_anew(world, row)
+        if first != row:  # nobody saw what its prompt's leg brought
+            world.jobs[first].ttft_s = np.nan
+            _begin_anew(world, first)
     else:
         control.unfinished -= 1
         control.present -= 1
         failed(world, request)
+
+
+@compiled
+def _begin_anew(world: World, row: int) -> None:
+    job, seen = world.jobs[row], world.seen.requests[row]
+    job.state, job.reached, seen.gpu, seen.ttft_s = UNROUTED, 0, NONE, np.nan
 
 
 @compiled
@@ -300,7 +312,7 @@ def hear(world: World, kind: int, request: int) -> None:
 def go_on(world: World, kind: int, request: int) -> None:
     """The policy has heard of it: it may be asked about the request once more."""
     if kind == LOST:
-        _is_lost(world, request)
+        is_lost(world, request)
     elif kind == FINISHED and prefills(world, int(world.seen.requests[request].gpu)):
         _hand_over(world, request)
 

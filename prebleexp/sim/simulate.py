@@ -16,7 +16,7 @@ from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug, Signatures, joined
-from prebleexp.sim.pools import Disaggregation, decodes, is_routed_again, refined_of_legs, told_of_legs
+from prebleexp.sim.pools import DECODE, Disaggregation, decodes, is_routed_again, refined_of_legs, told_of_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.routing import Routing
@@ -243,7 +243,7 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
-                self.changes.happen(state, self._lose)
+                self.changes.happen(state, self)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)
@@ -261,7 +261,10 @@ class _Run:
         if most > 0:
             found = found & (state.seen.sent.outstanding < most)
         state.control.stale = 0
-        self.world.put(("seen", "candidates"), np.flatnonzero(found))
+        outputs = np.zeros(len(found), np.bool_) if len(state.pools.roles) == 0 else state.pools.roles == DECODE
+        self.world.put(("seen", "candidates"), np.flatnonzero(found & ~outputs))
+        if outputs.any():
+            self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))
 
     def _of(self, outputs: bool) -> tuple[Routing, Any]:
         """The router of outputs on GPUs of their own, or the other one, and what it sees."""
@@ -282,10 +285,23 @@ class _Run:
         mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
         return routing.explained(error, view, request, mine, float(state.control.now))
 
-    def _lose(self, g: int, requests: Longs) -> None:
-        """Let a GPU's engine lose all that it has."""
+    @property
+    def handle(self) -> Any:
+        """See `prebleexp.sim.changes.Engines`."""
+        return self.world.handle
+
+    def lose(self, g: int, requests: Longs) -> None:
+        self.batcher.lose(self._engine(g), self.world.handle, g, requests)
+
+    def withdraw(self, g: int, request: int) -> None:
+        self.batcher.withdraw(self._engine(g), self.world.handle, g, request)
+
+    def forget(self, g: int, request: int) -> None:
+        self.batcher.forget(self._engine(g), self.world.handle, request)
+
+    def _engine(self, g: int) -> Any:
         engine = self.kind_of[g].engine
-        self.batcher.lose(engine.mine if INTERPRETED else engine.block.mine, self.world.handle, g, requests)
+        return engine.mine if INTERPRETED else engine.block.mine
 
     def _tell(self, state: World) -> None:
         """Let routers hear what has happened, of which one is plain Python."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.faults.base import Faults
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import HOLD, REFUSE, Policy
@@ -22,12 +23,13 @@ from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, Workload
-from tests import oracle_pools
+from tests import oracle_pools, oracle_split_faults
 from tests.fast.test_laws import workloads
 from tests.fast.test_oracle import NOW_AND_THEN, PATHS, conversations
 from tests.linear_cost import LinearCost
 from tests.sampled import examples
 from tests.sessions import impatient, linked
+from tests.timelines import timelines
 
 HEARD: list[Longs] = []
 """what policies of the last runs heard, as numbers that any difference changes"""
@@ -109,13 +111,15 @@ def streams() -> st.SearchStrategy[Workload]:
     return st.one_of(workloads(), turns, linked(workloads()), impatient(linked(workloads())), impatient(turns))
 
 
-def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
+def agree(workload: Workload, cluster: dict[str, Any], faults: Faults | None = None) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     link = {name: cluster[name] for name in ("sharing", "latency_s", "rate")}
     given = {name: cluster[name] for name in ("engine", "policy", "horizon", "overhead", "reports_ms")}
     given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
     given["kinds"] = [(count, hardware) for count in cluster["counts"]]
     given["pools"] = Disaggregation(tuple(cluster["roles"]), cluster["second"], 1000.0, **link)
+    if faults is not None:
+        return same(workload, given | {"faults": faults}, oracle_split_faults.simulate)
     return same(workload, given, oracle_pools.simulate)
 
 
@@ -140,9 +144,29 @@ def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[st
     agree(workload, cluster)
 
 
+@st.composite
+def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
+    cluster = draw(CLUSTERS)
+    return cluster, draw(timelines(sum(cluster["counts"])))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(streams(), faulty())
+def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Faults]) -> None:
+    agree(workload, *of)
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(streams(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(streams(), faulty())
+def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle_on_many(workload: Workload, of: tuple[Any, Faults]) -> None:
+    agree(workload, *of)

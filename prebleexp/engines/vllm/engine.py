@@ -148,6 +148,16 @@ class VLLM(Engine):
 
         lose(mine, world, g, requests)
 
+    def withdraw(self, mine: Any, world: Any, g: int, request: int) -> None:
+        from prebleexp.engines.vllm.losing import withdraw
+
+        withdraw(mine, world, g, request)
+
+    def forget(self, mine: Any, world: Any, request: int) -> None:
+        from prebleexp.engines.vllm.losing import forget
+
+        forget(mine, world, np.array([request]))
+
     def own_cache(self, setup: Setup) -> int | None:
         from prebleexp.engines.vllm.stepping import AT_ONCE
 

@@ -16,7 +16,7 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
     """Whether it has left: 0, if it is in the step in hand."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     if job.running == 0:  # whoever is done is passed over when its turn comes
-        _stop_waiting(mine, world, g, request)
+        stop_waiting(mine, world, g, request)
         job.finished = 1
         return 1
     if world.servers[g].stage == STEPPING:
@@ -31,7 +31,8 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
 
 
 @compiled
-def _stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
+def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
+    """Whoever does not run is not counted any more, and has no blocks."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     if world.jobs[request].state == RESERVED:
         gpu.reserved -= 1

@@ -258,6 +258,9 @@ _METRICS = (
     Metric("availability", "availability of GPUs",
            lambda run: 1.0 - float(run.made.gpu_down_s.mean()) / run.made.end_s if run.made.end_s else None, "share",
            HIGHER, "The share of the run's time in which GPUs were not down, mean of all."),
+    Metric("gpu_hours", "GPU-hours", lambda run: float(run.made.gpu_on_s.sum()) / 3600, "hours", LOWER,
+           "Hours of all GPUs in which they were paid for: all of the run, but not while one was down, or drained and "
+           "empty. While a GPU was started it was paid for."),
     Metric("after_loss_ttft_p99_s", "p99 time to first token after a loss",
            lambda run: _statistics(after_loss(run.made))[-1], "s", LOWER,
            f"99th percentile, in seconds, of the time to first token of the requests that were due in the "

@@ -1,11 +1,12 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways; tiers; faults, with pools or without.
+patience, overheads, stale reports; gateways or replicas of the router; tiers; faults, with pools or without.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +16,15 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.faults.base import ON_LOSS
-from prebleexp.faults.base import Faults
+from prebleexp.faults.base import DRAINS, ON_LOSS, Faults
 from prebleexp.faults.timeline import Timeline
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, Disaggregation
+from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
 from prebleexp.sim.types import Workload
@@ -75,19 +76,23 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, patience_s=patience)
     kind = rng.choice(["pools", "tiers", "faults", "faults"])
     if kind == "pools" and len(counts) > 1:
-        cluster["engine"] = ENGINES[rng.integers(2)]
-        cluster |= {"pools": _pools(rng, len(counts)), "kinds": _alike(cluster["kinds"])}
-        broken = rng.random() < 0.5
-        return workload, cluster | ({"faults": _faults(rng, sum(counts), ("retry", "fail"))} if broken else {})
+        cluster |= {"engine": ENGINES[rng.integers(2)], "kinds": _alike(cluster["kinds"])}
+        cluster["pools"] = _pools(rng, len(counts))
+        if cluster["pools"].protocol != PULL:
+            return replace(workload, patience_s=np.full(len(workload), np.nan)), cluster
+        return workload, cluster | {"faults": _faults(rng, sum(counts), ("retry", "fail"), DRAINS[:1])}
     if rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
+    elif cluster["overhead"].mode != "serial" and number % 2:
+        gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
+        cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if kind == "tiers":
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
-    given = _faults(rng, sum(counts), after_loss) if cluster["engine"].loses else Timeline()
-    return workload, cluster | {"faults": given}
+    loses = cluster["engine"].loses
+    return workload, cluster | {"faults": _faults(rng, sum(counts), after_loss, DRAINS) if loses else Timeline()}
 
 
 def _stream(rng: np.random.Generator) -> Workload:
@@ -121,7 +126,7 @@ def _linked(rng: np.random.Generator, workload: Workload) -> Workload:
 def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
-    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link)
+    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link, int(rng.integers(2)))
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:
@@ -159,9 +164,11 @@ def _alike(kinds: list[tuple[int, LinearCost]]) -> list[tuple[int, LinearCost]]:
     return [(count, replace(cost, kv_tokens=max(600, cost.kv_tokens))) for count, cost in kinds]
 
 
-def _faults(rng: np.random.Generator, gpus: int, after_loss: tuple[str, ...]) -> Faults:
+def _faults(rng: np.random.Generator, gpus: int, after_loss: Sequence[str], drains: Sequence[str]) -> Faults:
     events = int(rng.integers(0, 13))
     times, factors = rng.choice([0.5, 2.0, 6.0]) * rng.random(events), rng.choice([0.25, 0.5, 2.0], events)
     which = rng.integers(0, 8, events).tolist(), rng.integers(0, 6, events).tolist()
-    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
-    return timeline(list(zip(times.tolist(), *which, factors.tolist(), strict=True)), gpus, **given)
+    happens = list(zip(times.tolist(), *which, factors.tolist(), strict=True))
+    given: dict[str, Any] = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    given |= {"drain": str(rng.choice(drains)), "drain_s": [None, 0.01, 0.5][rng.integers(3)]}
+    return timeline(happens, gpus, **given, init_s=float(rng.choice([0.0, 0.5])))

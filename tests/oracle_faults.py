@@ -5,6 +5,7 @@ GPUs are `tests.reference_vllm`'s scheduler, as in `tests.oracle_pools`.
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,19 +27,27 @@ class FaultyGpu(VllmGpu):
         self.awake = self.stepping = False
         return [self.world.jobs[request.index] for request in there]
 
+    def give_back(self) -> list[Job]:
+        """Those of the queue of which nothing is under way, without a token of this attempt."""
+        jobs, waiting = self.world.jobs, [request for request in self.of.waiting if not request.done]
+        given = [one for one in waiting if not one.under_way and math.isnan(jobs[one.index].attempt_s)]
+        for request in given:
+            self.of.waiting.remove(request)
+        return [jobs[request.index] for request in given]
+
     def publish(self) -> None:
         if self.up:
             super().publish()
 
     def submit(self, job: Job) -> None:
         super().submit(job)
-        if self.world.resumes:
+        if self.world.faults.resumes:
             self.requests[job.index].tokens += job.output_seen
 
 
 class FaultyOracle(oracle.Oracle):
     def __init__(self, workload: Workload, of: Any) -> None:
-        self.rows, self.resumes = workload, of.faults.resumes
+        self.rows = workload
         super().__init__(workload, of, False)
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:

@@ -18,8 +18,6 @@ from tests.oracle_pools import PoolsOracle
 
 
 class SplitOracle(PoolsOracle):
-    resumes = False
-
     def __init__(self, workload: Workload, of: Any) -> None:
         super().__init__(workload, of)
         self.lost_with: dict[int, list[Job]] = {}
@@ -63,7 +61,7 @@ class SplitOracle(PoolsOracle):
 
     def _reach(self, job: Job, now: float) -> None:
         if job.index < self.n and job.state != State.CANCELLED and not self.gpus[job.gpu].up and self.is_held(job):
-            self._let_go(job, now)
+            self.let_go(job, now)
         super()._reach(job, now)
 
     def _lost_with(self, g: int) -> list[Job]:
@@ -92,6 +90,8 @@ class SplitOracle(PoolsOracle):
         self.queue.append(leg)
 
     def _outcome(self, end_s: float) -> Outcome:
+        for g in range(len(self.gpus)):  # while there are legs
+            self._is_off(g, end_s)
         shown_s = [job.ttft_s for job in self.jobs[: self.n]]
         losses = [self.jobs[i].losses + self.jobs[self.n + i].losses for i in range(self.n)]
         made = super()._outcome(end_s)

@@ -16,6 +16,8 @@ from prebleexp.sources import Part
 MOST_GPUS = 4096
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
+PROTOCOLS = ("pull", "push_at_end")
+"""likewise"""
 TIERS = ("host", "disk", "shared")
 
 
@@ -52,6 +54,10 @@ class Cluster(Part):
     """how many GPUs of which kind, and with which role; none: one kind"""
     link: Link = field(default_factory=Link)
     """between GPUs; no matter where groups have no roles"""
+    protocol: str | None = None
+    """how KV goes from prompts to outputs. pull: who makes the output is chosen when the prompt is computed, and reads
+    it (vLLM); push_at_end: both are chosen at arrival, and it is sent when the prompt is computed (Splitwise). null:
+    the engine's own"""
     decode_policy: Policy | None = None
     """the router among GPUs that make outputs: a name, as of policy=, or {policy: random, policy.seed: 3}; null: as
     policy, with a memory of its own"""
@@ -64,6 +70,8 @@ class Cluster(Part):
 
     def __post_init__(self) -> None:
         roles = [group.role for group in self.groups]
+        if self.protocol is not None:
+            one_of("cluster.protocol", self.protocol, PROTOCOLS)
         if not self.has_roles:
             if self.decode_policy is not None:
                 raise InvalidInput("cluster.decode_policy has nothing to route: no group of cluster.groups has a role")
@@ -99,7 +107,7 @@ class Cluster(Part):
         texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
         second = None if self.decode_policy is None else type(self.decode_policy).__name__
         link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us")}
-        return {"groups": " + ".join(texts), **link, "decode_policy": second}
+        return {"groups": " + ".join(texts), "protocol": self.protocol, **link, "decode_policy": second}
 
     def _of_tiers(self) -> dict[str, Any]:
         """What tables show of those that there are."""
@@ -129,6 +137,7 @@ class Cluster(Part):
             sharing=SHARING.index(self.link.sharing),
             rate=self.link.gb_s * 1e9,
             latency_s=self.link.latency_us / 1e6,
+            protocol=PROTOCOLS.index(str(self.protocol)),
         )
 
 

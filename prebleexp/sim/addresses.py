@@ -7,7 +7,7 @@ import numpy as np
 _OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "changed", "lacks_room", "compiled")
 ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
 
-_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "pull", "arrive", "let_go")
+_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "pull", "push", "arrive", "let_go")
 _OF_TIERS = ("fetch", "offload", "landed")
 ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_TIERS)], align=True)
 

@@ -30,8 +30,8 @@ def unread(world: World, g: int) -> Longs:
 
 
 def break_off(world: World, handle: Any, request: int, withdraw: Any) -> None:
-    """One of them is lost. `handle`: the world as compiled functions are given it; `withdraw(g, request)`: it leaves its
-    GPU."""
+    """One of them is lost. `handle`: the world as compiled functions are given it; `withdraw(g, request)` lets it leave
+    its GPU."""
     job, g = world.jobs[request], int(world.seen.requests[request].gpu)
     if g == NONE:
         _leave_router(world, request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prebleexp.sim.changes import DOWN
+from prebleexp.sim.changes import DOWN, LIMIT
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import CHANGE, key, push
 from prebleexp.sim.plug import call_none
@@ -18,11 +18,11 @@ def change(world: World, row: int) -> None:
     `prebleexp.sim.changes`."""
     timeline, control = world.timeline, world.control
     g = int(timeline[row].gpu)
-    if timeline[row].event == DOWN:
+    if timeline[row].event in (DOWN, LIMIT):
         engine = world.engines[g]
         for request in range(len(world.jobs)):
             job = world.jobs[request]
             if world.seen.requests[request].gpu == g and job.reached != 0 and job.state in (QUEUED, RUNNING):
                 call_none(engine.settle, engine.own, world, request, control.now)
-    if row + 1 < len(timeline):
+    if row + 1 < world.rules.changes:  # others are put into the queue when it comes to them
         push(world.events, control, timeline[row + 1].at_s, key(CHANGE, row + 1))

@@ -30,6 +30,8 @@ class Rules(NamedTuple):
     """whether requests that are lost with their GPU are routed again"""
     resume: bool
     """… and go on behind what was shown of them"""
+    changes: int
+    """rows of `World.timeline` that follow each other"""
     submit_s: float
     """from when a request is due until the router can take it up"""
     decision_s: float

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
+from prebleexp.faults.base import Event
+from prebleexp.faults.timeline import Timeline
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, PUSH_AT_END, Disaggregation
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
@@ -170,6 +172,42 @@ def test_whoever_is_held_and_gives_up_is_let_go() -> None:
     assert made.transferred_tokens.tolist() == [1008, 0, 1008]
 
 
+@pytest.mark.parametrize(
+    ("counts", "down", "detect_ms", "losses", "first_ms", "last_ms"),
+    [
+        ((2, 1), (0.05, 0), 0, 1, 250.9, 350.8),  # its prompt is being computed: 100 ms more at the other GPU, …
+        ((2, 1), (0.15, 0), 0, 1, 350.9, 450.8),  # … so it is where its KV is on the link, …
+        ((2, 1), (0.15, 0), 20, 1, 370.9, 470.8),  # … as soon as the router knows
+        ((2, 1), (0.25, 0), 0, 0, 200.9, 300.8),  # nobody needs that GPU any more
+        ((1, 2), (0.15, 1), 0, 1, 251.7, 351.6),  # its KV is on the link: of its prompt 8 tokens are computed again
+        ((1, 2), (0.25, 1), 0, 1, 200.9, 451.6),  # its output is being made: the same, and all of it is made again
+    ],
+)
+def test_a_gpu_is_lost_while_a_request_needs_it(
+    counts: tuple[int, int], down: tuple[float, int], detect_ms: float, losses: int, first_ms: float, last_ms: float
+) -> None:
+    """1,000 tokens: computed at 100 ms, read at 200.8 ms, and 1,000 tokens of 0.1 ms each. Who computed the prompt has
+    62 of its blocks in its cache, wherever the rest of it goes."""
+    faults = Timeline(detect_ms, "retry", (Event(*down, "down"),))
+    made = serve(stream([own(0, 1000)], [0.0], [1000]), split(), counts, faults=faults)
+    assert made.state.tolist() == [State.FINISHED]
+    assert made.losses.tolist() == [losses]
+    assert made.ttft_s * 1e3 == pytest.approx([first_ms])
+    assert made.latency_s * 1e3 == pytest.approx([last_ms])
+    failed = serve(stream([own(0, 1000)], [0.0], [1000]), split(), counts, faults=replace(faults, on_loss="fail"))
+    assert failed.state.tolist() == [State.LOST if losses else State.FINISHED]
+
+
+def test_a_gpu_that_is_drained_is_not_empty_before_its_kv_was_read() -> None:
+    """It is drained at 120 ms and back at 150, and has its cache then: 62 blocks are found by the second request."""
+    happen = (Event(0.12, 0, "drain"), Event(0.15, 0, "up"))
+    made = serve(stream([own(0, 1000)] * 2, [0.0, 0.5], [1, 1]), split(), faults=Timeline(happen=happen))
+    assert made.ttft_s[0] * 1e3 == pytest.approx(200.9)
+    assert made.hit_tokens.tolist() == [0, 62 * 16]
+    later = Timeline(happen=(Event(0.12, 0, "drain"), Event(0.25, 0, "up")))
+    assert serve(stream([own(0, 1000)] * 2, [0.0, 0.5], [1, 1]), split(), faults=later).hit_tokens.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("second", [LeastOutstanding(), RoundRobin()])
 def test_frontend_and_decisions_are_counted_once_and_twice(second: Policy) -> None:
     """HTTP and tokenising once; two decisions of 10 ms each."""
@@ -206,6 +244,54 @@ def test_a_tandem_of_prompts_and_outputs_is_burkes() -> None:
     for spent_s in (made.prefill_end_s, made.latency_s - made.prefill_end_s):
         blocks = spent_s.reshape(20, -1).mean(axis=1)
         assert abs(blocks.mean() - 1 / 20) < 2.86 * blocks.std(ddof=1) / np.sqrt(20)
+
+
+# ---------------------------------------------------------------- push_at_end, by hand
+PUSH = {"protocol": PUSH_AT_END}
+
+
+def test_a_prompt_is_sent_when_it_is_computed_and_its_token_is_shown() -> None:
+    """1,000 tokens: 100 ms, the first token; 63 blocks of 16 over the link: 100.8 ms; then three tokens of 0.1 ms."""
+    made = serve(stream([own(0, 1000)], [0.0], [4]), split(**PUSH))
+    assert made.decode_gpu.tolist() == [1]
+    assert made.ttft_s.tolist() == made.prefill_end_s.tolist() == [0.1]
+    assert made.latency_s[0] == pytest.approx(0.1 + 0.1008 + 3 * 0.0001)
+    assert made.transferred_tokens.tolist() == [63 * 16]
+    assert made.gpu_forwarded_tokens.tolist() == [1000, 3]
+
+
+def test_one_token_needs_no_second_gpu() -> None:
+    """It is shown when the prompt is computed; the KV goes at once, so that a second prompt of 63 blocks finds room."""
+    made = serve(
+        stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [1, 1]), split(**PUSH), hardware=replace(MS, kv_tokens=16 * 66)
+    )
+    assert made.latency_s.tolist() == [0.1, 0.2]
+    assert not made.transferred_tokens.any()
+
+
+def test_room_for_all_of_the_output_is_taken_at_once_or_looked_for_a_second_later() -> None:
+    """70 blocks hold one prompt of 63 with 3 more for 49 tokens. Three end at 100 ms: the first is sent, and done at
+    100 + 100.8 + 4.8 ms; the others look again at 1.1 s, where one is sent, and at 2.1 s."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [49] * 3)
+    made = serve(prompts, split(**PUSH), (3, 1), hardware=replace(MS, kv_tokens=16 * 71))
+    assert made.ttft_s.tolist() == [0.1] * 3
+    assert made.latency_s == pytest.approx([0.1 + 0.1008 + 0.0048 + second for second in (0, 1, 2)])
+    assert made.gpu_retracted.sum() == 0
+
+
+def test_both_gpus_are_chosen_at_arrival() -> None:
+    """Outputs alternate by arrival. A router of outputs that holds a request keeps it from its prompt's GPU, too: here
+    the second, until the first has its tokens, at 100 + 100.8 + 0.1 ms; one that it refuses is computed nowhere."""
+    NOTES.clear()
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0, 0.001, 0.002], [2] * 3)
+    made = serve(prompts, split(decode_policy=RoundRobin(), **PUSH), (1, 2))
+    assert made.decode_gpu.tolist() == [1, 2, 1]
+    made = serve(prompts, split(decode_policy=Asked(), **PUSH), (2, 3), policy=RoundRobin())
+    assert made.state.tolist() == [State.FINISHED, State.FINISHED, State.REFUSED]
+    assert made.gpu_prefilled_tokens.tolist() == [1000, 1000, 0, 0, 0]
+    assert (made.due_s + made.ttft_s)[:2] == pytest.approx([0.1, 0.2009 + 0.1])
+    shown = [one for one in NOTES[-1] if one[0] == "first_token"]
+    assert shown == [("first_token", i, pytest.approx(made.due_s[i] + made.ttft_s[i])) for i in (0, 1)]
 
 
 # ---------------------------------------------------------------- who is asked, and told
@@ -283,6 +369,7 @@ CLUSTERS = st.fixed_dictionaries(
         "latency_s": st.sampled_from([0.0, 0.003]),
         "rate": st.sampled_from([1e5, 1e6, 1e9]),
         "policies": st.sampled_from([(LeastOutstanding(), LeastOutstanding()), (RoundRobin(), LeastOutstanding())]),
+        "protocol": st.sampled_from([PULL, PUSH_AT_END]),
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("serial", decision_s=0.002)]),
     }
@@ -292,8 +379,8 @@ CLUSTERS = st.fixed_dictionaries(
 class Counted:
     """Looks at the cluster after every event: every request is in one place, and every block is accounted for."""
 
-    def __init__(self, engine: VLLM, roles: Sequence[int], n: int) -> None:
-        self.engine, self.roles, self.n, self.events = engine, roles, n, 0
+    def __init__(self, protocol: int, roles: Sequence[int], n: int) -> None:
+        self.pulls, self.roles, self.n, self.events = protocol == PULL, roles, n, 0
         self.mines: list[Any] = []
 
     def __call__(self, world: Any) -> None:
@@ -305,9 +392,10 @@ class Counted:
         assert world.control.unfinished == n - ended.sum()
         under_way = np.isin(state, (State.HELD, State.RESERVED))
         assert (jobs.state[n:][under_way] == State.FINISHED).all()
-        assert np.isnan(jobs.ttft_s[:n][under_way]).all()
+        if self.pulls:
+            assert np.isnan(jobs.ttft_s[:n][under_way]).all()
         for g, role in enumerate(self.roles):
-            here = (requests.gpu[:n] == g) & ~ended & second
+            here = (requests.gpu[:n] == g) & ~ended & (second | (not self.pulls))
             seen = world.live[g]
             assert seen.kv_free >= 0
             assert seen.evictable >= 0
@@ -315,13 +403,13 @@ class Counted:
             if role == DECODE:
                 assert world.seen.sent[g].outstanding == here.sum()
             elif role == PREFILL:
-                waits = (requests.gpu[n:] == g) & np.isin(jobs.state[n:], (State.QUEUED, State.RUNNING))
-                assert world.seen.sent[g].outstanding == waits.sum()
+                waits = (requests.gpu[n:] == g) & np.isin(jobs.state[n:], (State.UNROUTED, State.QUEUED, State.RUNNING))
+                assert world.seen.sent[g].outstanding == (waits & ~ended).sum()
 
 
 def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     first, second = cluster["policies"]
-    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate")}
+    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate", "protocol")}
     pools = split(cluster["roles"], decode_policy=second, **link)
     hardware = replace(MS, step_s=0.0013, kv_tokens=cluster["kv"])
     names = ("engine", "horizon", "overhead")
@@ -333,7 +421,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_every_request_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
     roles = np.repeat(cluster["roles"], cluster["counts"]).tolist()
-    made = run(workload, cluster, on_event=Counted(cluster["engine"], roles, len(workload)))
+    made = run(workload, cluster, on_event=Counted(cluster["protocol"], roles, len(workload)))
     again = run(workload, cluster)
     for one in fields(Outcome):  # watching changes nothing
         np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
@@ -358,11 +446,16 @@ def check(workload: Workload, cluster: dict[str, Any], made: Outcome) -> None:
     blocks = made.transferred_tokens // block
     assert (made.transferred_tokens % block == 0).all()
     assert (blocks <= -(-workload.prompt_tokens // block)).all()
-    fresh = moved & (made.gpu_retracted.sum() == 0)
+    pulled = cluster["protocol"] == PULL
+    fresh = moved & (made.gpu_retracted.sum() == 0) & (pulled | (made.output_seen > 1))
     assert (blocks[fresh] >= 1).all()
     least = made.transferred_tokens * KV_BYTES / cluster["rate"] + np.where(blocks > 0, cluster["latency_s"], 0.0)
-    gaps = made.ttft_s - made.prefill_end_s
-    assert (gaps[moved] >= least[moved] - 1e-9).all()
+    if pulled:
+        assert ((made.ttft_s - made.prefill_end_s)[moved] >= least[moved] - 1e-9).all()
+    else:
+        assert (made.ttft_s[moved] == made.prefill_end_s[moved]).all()
+        assert ((made.latency_s - made.ttft_s)[moved] >= least[moved] - 1e-9).all()
+        assert not made.gpu_retracted[roles == DECODE].any()
     assert (made.ttft_s[finished] >= made.prefill_end_s[finished]).all()
     assert not made.transferred_tokens[whole].any()
     # tokens add up: each prompt is computed once where it was sent, but for what was thrown away
@@ -372,7 +465,7 @@ def check(workload: Workload, cluster: dict[str, Any], made: Outcome) -> None:
         np.add.at(first, made.gpu, workload.prompt_tokens)
         np.testing.assert_array_equal(prompts, first)
         outputs = np.zeros(len(roles), np.int64)
-        np.add.at(outputs, made.decode_gpu, made.output_seen)
+        np.add.at(outputs, made.decode_gpu, made.output_seen - int(not pulled))
         of_decode = roles == DECODE
         np.testing.assert_array_equal(made.gpu_forwarded_tokens[of_decode], outputs[of_decode])
 
@@ -404,7 +497,7 @@ def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload
 # ---------------------------------------------------------------- what is not modelled
 def test_what_does_not_go_with_pools_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
-    with pytest.raises(InvalidInput, match="engine Continuous has no pull, arrive and let_go, and GPUs have roles"):
+    with pytest.raises(InvalidInput, match="engine Continuous has no protocol pull, and GPUs have roles"):
         serve(one, split(), engine=Continuous())
     with pytest.raises(
         InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where groups have roles"

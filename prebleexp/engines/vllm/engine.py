@@ -39,7 +39,7 @@ class VLLM(Engine):
     project: ClassVar[str] = "vllm"
     loses: ClassVar[bool] = True
     resumes: ClassVar[bool] = True
-    pulls: ClassVar[bool] = True
+    protocols: ClassVar[tuple[str, ...]] = ("pull", "push_at_end")
     fetches: ClassVar[bool] = True
 
     max_num_batched_tokens: int | None = None
@@ -157,6 +157,11 @@ class VLLM(Engine):
         from prebleexp.engines.vllm.losing import forget
 
         forget(mine, world, np.array([request]))
+
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        from prebleexp.engines.vllm.losing import give_back
+
+        return give_back(mine, world, g)
 
     def own_cache(self, setup: Setup) -> int | None:
         from prebleexp.engines.vllm.stepping import AT_ONCE

@@ -1,11 +1,13 @@
-"""A GPU goes down: its queue, its batch and its blocks are gone. And of a request that waits for KV from another GPU,
-when that goes down: it leaves, and its blocks are free."""
+"""A GPU goes down: its queue, its batch and its blocks are gone. Or it gives back what waits there. And a request whose
+KV was to come from a GPU that is down leaves."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm import queue
+import numpy as np
+
+from prebleexp.engines.vllm import queue as waiting
 from prebleexp.engines.vllm.blocks import clear, release
 from prebleexp.engines.vllm.giving_up import stop_waiting
 from prebleexp.engines.vllm.publishing import publish
@@ -13,7 +15,7 @@ from prebleexp.engines.vllm.records import GPU, JOB, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_jobs
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pulling import RESERVED
-from prebleexp.sim.records import World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import Longs, records
 
 
@@ -30,10 +32,35 @@ def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
 def withdraw(mine: Any, world: Any, g: int, request: int) -> None:
     """One that waits for KV, or has blocks for it, leaves as if it had never come."""
     _leave(mine, world, g, request)
-    forget(mine, world, [request])
+    forget(mine, world, np.array([request]))
 
 
-def forget(mine: Any, world: Any, requests: Any) -> None:
+def give_back(mine: Any, world: Any, g: int) -> Longs:
+    """The requests of its queue that hold nothing, of which nothing is under way, and which have no token of this
+    attempt: they are taken out of it, and so is whoever gave up."""
+    gpu, live, queue = mine.gpus[g], world.live[g], _queue(mine, g)
+    jobs = mine.jobs[queue]
+    waits = (jobs.finished == 0) & (jobs.under_way == 0) & np.isnan(world.seen.requests.ttft_s[queue])
+    given, kept = queue[waits], queue[~waits & (jobs.finished == 0)]
+    gpu.queued -= len(given)
+    gpu.waiting_tokens -= jobs.known[waits].sum()
+    mine.jobs.heap_left[kept], mine.jobs.heap_right[kept] = np.append(kept[1:], NONE)[: len(kept)], NONE
+    gpu.queue = kept[0] if len(kept) else NONE
+    forget(mine, world, given)
+    live.queued, live.waiting_tokens = gpu.queued + gpu.reserved, gpu.waiting_tokens
+    return given
+
+
+def _queue(mine: Any, g: int) -> Longs:
+    """All that is in a GPU's heap, in order: what is in order is a heap."""
+    found = [int(mine.gpus[g].queue)] if mine.gpus[g].queue != NONE else []
+    for one in found:
+        found += [int(side) for side in (mine.jobs[one].heap_left, mine.jobs[one].heap_right) if side != NONE]
+    queue = np.array(found, np.int64)
+    return queue[np.argsort(mine.jobs.heap_key[queue])]
+
+
+def forget(mine: Any, world: Any, requests: Longs) -> None:
     """They are as if they had never come, or know what was shown of them."""
     jobs, seen = records(len(requests), JOB), world.seen.requests[requests]
     begin_jobs(jobs, seen.prompt_tokens, mine.jobs.limit[requests], seen.answer_segment)
@@ -55,6 +82,6 @@ def _drop(mine: Engines, g: int, requests: Any) -> None:
 @compiled
 def _leave(mine: Engines, world: World, g: int, request: int) -> None:
     if world.jobs[request].state != RESERVED:  # else it is in no queue
-        queue.take_out(mine, g, request)
+        waiting.take_out(mine, g, request)
     stop_waiting(mine, world, g, request)
     publish(mine, world, g)

@@ -12,18 +12,33 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.autoscalers.base import Rule
+from prebleexp.autoscalers.dynamo_load import DynamoLoad
+from prebleexp.autoscalers.hpa import HPA
+from prebleexp.autoscalers.keda import KEDA
+from prebleexp.autoscalers.knative import Knative
 from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.faults.base import DRAINS, ON_LOSS, Faults
-from prebleexp.faults.timeline import Timeline
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, Disaggregation
+from prebleexp.sim.pools import (
+    BOTH,
+    CHUNKS,
+    DECODE,
+    END,
+    LAYERS,
+    PREFILL,
+    PULL,
+    PUSH_AT_END,
+    RESERVE_FIRST,
+    Disaggregation,
+)
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
@@ -41,6 +56,10 @@ ENGINES: list[Engine] = [
     SGLang(chunked_prefill_size=64),
     Continuous(),
     Continuous(queue="priority_groups", prefill="chunked", chunk_tokens=48, block_tokens=16),
+]
+RESERVING = [
+    SGLang(chunked_prefill_size=64, num_reserved_decode_tokens=20),
+    SGLang(chunked_prefill_size=16, num_reserved_decode_tokens=1, disable_overlap_schedule=True),
 ]
 NAMES = sorted(file.stem for file in (ROOT / "conf" / "policy").glob("*.yaml") if file.stem != "replay")
 POLICIES: list[Policy] = [configure.cells([f"policy={name}"])[0].policy for name in NAMES]
@@ -76,9 +95,11 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, patience_s=patience)
     kind = rng.choice(["pools", "tiers", "faults", "faults"])
     if kind == "pools" and len(counts) > 1:
-        cluster |= {"engine": ENGINES[rng.integers(2)], "kinds": _alike(cluster["kinds"])}
-        cluster["pools"] = _pools(rng, len(counts))
-        if cluster["pools"].protocol != PULL:
+        protocol = int(rng.choice([PULL, PUSH_AT_END, RESERVE_FIRST]))
+        cluster["engine"] = RESERVING[rng.integers(2)] if protocol == RESERVE_FIRST else ENGINES[rng.integers(2)]
+        pools = _pools(rng, len(counts), protocol)
+        cluster |= {"pools": pools, "kinds": _alike(cluster["kinds"])}
+        if protocol != PULL:
             return replace(workload, patience_s=np.full(len(workload), np.nan)), cluster
         return workload, cluster | {"faults": _faults(rng, sum(counts), ("retry", "fail"), DRAINS[:1])}
     if rng.random() < 0.5:
@@ -91,8 +112,11 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
-    loses = cluster["engine"].loses
-    return workload, cluster | {"faults": _faults(rng, sum(counts), after_loss, DRAINS) if loses else Timeline()}
+    if not cluster["engine"].loses:
+        return workload, cluster
+    if rng.random() < 0.5:
+        cluster["autoscaler"] = _autoscaler(rng, sum(counts))
+    return workload, cluster | {"faults": _faults(rng, sum(counts), after_loss, DRAINS)}
 
 
 def _stream(rng: np.random.Generator) -> Workload:
@@ -123,10 +147,11 @@ def _linked(rng: np.random.Generator, workload: Workload) -> Workload:
     return after_those(workload, after, delay_s=rng.choice([0.0, 0.25, 1.0], n), goes_on=rng.integers(0, 2, n))
 
 
-def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
+def _pools(rng: np.random.Generator, kinds: int, protocol: int) -> Disaggregation:
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
-    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link, int(rng.integers(2)))
+    second, send = POLICIES[rng.integers(len(POLICIES))], int(rng.choice([END, LAYERS, CHUNKS]))
+    return Disaggregation(tuple(roles), second, 1000.0, *link, protocol, send, layers=int(rng.integers(1, 5)))
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:
@@ -146,6 +171,19 @@ def _gateway(rng: np.random.Generator) -> Gateway:
         retries=one(0, 0, 1, 5),
         retry_budget=one(*BUDGETS),
     )
+
+
+def _autoscaler(rng: np.random.Generator, gpus: int) -> Rule:
+    given = {"interval_s": float(rng.choice([0.01, 0.1, 1.0])), "initial": int(rng.integers(1, gpus + 1))}
+    load, target = ("kv_use", 0.3) if rng.random() < 0.3 else (str(rng.choice(["in_flight", "queued"])), 2.0)
+    window_s = float(rng.choice([0.0, 0.3]))
+    rules: list[Rule] = [
+        HPA(load=load, target=target, window_s=window_s, **given),
+        KEDA(load=load, target=target, window_s=window_s, cooldown_s=0.2, **given),
+        Knative(target=2.0, stable_s=0.4, panic_s=0.1, **given),
+        DynamoLoad(queued_up=1e-8, queued_down=1e-9, kv_up=0.5, kv_down=0.2, **given),
+    ]
+    return rules[rng.integers(len(rules))]
 
 
 def _tiers(rng: np.random.Generator) -> Tiering:

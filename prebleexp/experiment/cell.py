@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from prebleexp.autoscalers.base import FIXED, Autoscaler
 from prebleexp.checks import integer, is_integer, is_number, positive, require
 from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, TIERS, Cluster, Group
 from prebleexp.engines.base import Engine
@@ -25,7 +26,7 @@ from prebleexp.workloads.output_length import OutputLength
 
 HORIZONS = ("drain", "stop")
 SPECS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo")
-CHOSEN = (*SPECS, "cluster", "faults", "gateway")
+CHOSEN = (*SPECS, "cluster", "faults", "gateway", "autoscaler")
 """groups of which tables say which option was chosen"""
 NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "reports_ms")
 
@@ -62,6 +63,8 @@ class Cell:
     """what happens to GPUs; no matter where nothing does"""
     gateway: Gateway = OPEN
     """what requests pass before the router; no matter where it changes nothing"""
+    autoscaler: Autoscaler = FIXED
+    """how many GPUs there are to be, of `gpus`; no matter where all are always there"""
     reports_ms: float | None = None
     """how often routers hear of the GPUs' state; 0: they see that as it is; None becomes what the policy has"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -90,10 +93,12 @@ class Cell:
             self._check_tiers()
         self.engine.check(self.gpus)
         self.faults.check(self.gpus)
+        self.autoscaler.check(self.gpus)
+        self._check_autoscaler()
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no faults; take another engine, or faults=none")
-        if self.faults.resumes and not self.faults.changes_nothing and not self.engine.resumes:
+        if self.faults.resumes and self.gpus_change and not self.engine.resumes:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"faults.on_loss=resume is not valid with engine={name}; take retry or fail")
         if not self.gateway.changes_nothing:
@@ -106,6 +111,20 @@ class Cell:
             raise InvalidInput(f"slo.alone_on is not valid with engine={engine}, which has its own; it must be null")
         if self.reads_lengths:
             self.lengths.check(self.workload.predictors)
+
+    @property
+    def gpus_change(self) -> bool:
+        """Whether anything happens to GPUs, so that it matters on which terms."""
+        return not (self.faults.changes_nothing and self.autoscaler.changes_nothing)
+
+    def _check_autoscaler(self) -> None:
+        if self.autoscaler.changes_nothing:
+            return
+        engine = self.names.get("engine", type(self.engine).__name__)
+        if not self.engine.loses:
+            raise InvalidInput(f"engine={engine} takes no autoscaler; take another engine, or autoscaler=none")
+        if self.cluster.has_roles or self.cluster.has_tiers:
+            raise InvalidInput("autoscaler= is not valid where GPUs have roles or tiers; take autoscaler=none")
 
     def _check_gateway(self) -> None:
         if self.engine.own_loop() is not None:
@@ -128,10 +147,16 @@ class Cell:
         engine = self.names.get("engine", type(self.engine).__name__)
         known = self.engine.protocols
         if not known:
-            raise InvalidInput(f"engine={engine} takes no groups with roles; take engine=vllm, or groups without roles")
+            others = "take engine=vllm or engine=sglang, or groups without roles"
+            raise InvalidInput(f"engine={engine} takes no groups with roles; {others}")
         protocol = self.cluster.protocol or known[0]
         require(protocol in known, "cluster.protocol", protocol, f"{' or '.join(known)} with engine={engine}")
-        object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol))
+        send = self.cluster.link.send or ("chunks" if protocol == "reserve_first" else "end")
+        if protocol != "reserve_first":
+            valid = f"end with cluster.protocol={protocol}, which asks for KV when the prompt is computed"
+            require(send == "end", "cluster.link.send", send, valid)
+        link = replace(self.cluster.link, send=send)
+        object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol, link=link))
         self.engine.check_roles()
         if not self.faults.changes_nothing:
             self._check_faults_of_roles(protocol)
@@ -192,7 +217,7 @@ class Cell:
     @property
     def parts(self) -> dict[str, Any]:
         """Every spec, those of groups too."""
-        found = {name: getattr(self, name) for name in (*SPECS, "faults", "gateway")}
+        found = {name: getattr(self, name) for name in (*SPECS, "faults", "gateway", "autoscaler")}
         if self.cluster.decode_policy is not None:
             found["cluster.decode_policy"] = self.cluster.decode_policy
         if self.slo.alone_on is not None:
@@ -225,8 +250,10 @@ class Cell:
                 values[name] = of(getattr(self, name))
         if self.cluster.groups or self.cluster.has_tiers:
             values["cluster"] = self._identity_of_cluster(of)
-        if not self.faults.changes_nothing:
+        if self.gpus_change:
             values["faults"] = of(self.faults)
+        if not self.autoscaler.changes_nothing:
+            values["autoscaler"] = of(self.autoscaler)
         if not self.gateway.changes_nothing:
             values["gateway"] = of(self.gateway)
         return values
@@ -258,6 +285,7 @@ class Cell:
                 row |= spec_columns(name, self.names.get(name, type(spec).__name__), columns_of(spec))
         row |= spec_columns("cluster", self.names.get("cluster", "one_kind"), columns_of(self.cluster))
         row |= spec_columns("faults", self.names.get("faults", "none"), columns_of(self.faults))
+        row |= spec_columns("autoscaler", self.names.get("autoscaler", "none"), columns_of(self.autoscaler))
         return row | spec_columns("gateway", self.names.get("gateway", "open"), columns_of(self.gateway))
 
     def called(self, group: str) -> str:

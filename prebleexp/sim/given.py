@@ -14,6 +14,7 @@ from prebleexp.sim.changes import Terms
 from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, PULL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
+from prebleexp.sim.scaling import Wanting
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
 
@@ -40,6 +41,7 @@ class Given:
     gateway: Entrance | None
     tiers: Tiering | None
     replicas: Replication | None
+    autoscaler: Wanting | None
 
     @property
     def hardware(self) -> Accelerator:
@@ -96,7 +98,7 @@ class Given:
 def check_together(given: Given) -> None:
     """Raises InvalidInput for what the engine cannot do, and for what is not modelled at once."""
     engine, name = given.engine, type(given.engine).__name__
-    faults, roles = len(given.timeline) > 0, given.pools is not None
+    faults, roles = len(given.timeline) > 0 or given.autoscaler is not None, given.pools is not None
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
     if faults and given.resumes and not engine.resumes:
@@ -108,6 +110,7 @@ def check_together(given: Given) -> None:
             raise InvalidInput(f"engine {name} has no protocol {protocol}, and GPUs have roles")
         engine.check_roles()
         resumed = {"requests that are lost go on behind what was shown": faults and given.resumes}
+        resumed |= {"an autoscaler says how many GPUs there are": given.autoscaler is not None}
         resumed |= {"GPUs that are drained give back what waits": faults and given.terms.requeue}
         _refuse_beside("GPUs have roles", resumed | {"requests pass a gateway": given.gateway is not None})
         if given.pools.protocol != PULL:

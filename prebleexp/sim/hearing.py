@@ -8,10 +8,12 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, decodes, leg_of, prefills, request_of
+from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, leg_of, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
+    COPIED,
+    DROPPED,
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
@@ -68,6 +70,8 @@ def _hand_over(world: World, leg: int) -> None:
     """A prompt is computed, and the router has heard of it: its KV is held. Who makes the output is asked for or, if
     it was chosen before, told of it."""
     request = request_of(world, leg)
+    if world.pools.protocol == RESERVE_FIRST:
+        return  # it is on its way
     world.jobs[request].state = KEPT
     if world.pools.protocol != PULL:
         push(world.events, world.control, world.control.now, key(REACHED, request))
@@ -130,6 +134,10 @@ def tell_policy(world: World) -> None:
             call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == EVICTED and router.evicted != 0:
             call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == COPIED and router.copied != 0:
+            call_none(router.copied, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == DROPPED and router.dropped != 0:
+            call_none(router.dropped, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == CHANGED and router.changed != 0:
             call_none(router.changed, router.own, view, news.gpu, control.now)
         go_on(world, kind, request)

@@ -90,6 +90,8 @@ class Links(NamedTuple):
     """(n,) transfers whose bytes move, in the order in which they began (FAIR)"""
     ports: Any
     """(2 · places,) `PORT`: egresses, then ingresses"""
+    sendings: Any
+    """(n,) `prebleexp.sim.sending.SENDING`, where bytes get ready part by part"""
 
 
 def made_links(transfers: int, places: int, sharing: int, rate: float, latency_s: float) -> Links:
@@ -103,6 +105,7 @@ def made_links(transfers: int, places: int, sharing: int, rate: float, latency_s
         timers=Events(np.zeros(transfers), np.zeros(transfers, np.int64)),
         moving=np.zeros(transfers, np.int64),
         ports=ports,
+        sendings=None,
     )
 
 
@@ -121,7 +124,7 @@ def ask(self: None, links: Links, subject: int, source: int, target: int, size: 
     egress, ingress = ports[one.egress], ports[one.ingress]
     begins_s = now + egress.latency_s
     if egress.sharing == FAIR and begins_s == now:
-        _begin(links, subject, now)
+        begin(links, subject, now)
     elif egress.sharing == FAIR:
         push(links.timers, control, begins_s, key(ARRIVED, subject))
     else:
@@ -131,7 +134,7 @@ def ask(self: None, links: Links, subject: int, source: int, target: int, size: 
         for port in (egress, ingress):
             port.free_s = one.ends_s if port.rate < float("inf") else 0.0
         push(links.timers, control, one.ends_s, key(ARRIVED, subject))
-    _look_ahead(links)
+    look_ahead(links)
 
 
 @compiled
@@ -153,10 +156,10 @@ def happens(self: None, links: Links, subject: int, now: float) -> bool:
         pop(links.timers, control)
     arrived = not (timed and fair)
     if not arrived:
-        _begin(links, subject, now)
+        begin(links, subject, now)
     elif fair:
-        _end(links, subject, now)
-    _look_ahead(links)
+        end(links, subject, now)
+    look_ahead(links)
     return arrived
 
 
@@ -165,17 +168,17 @@ def drop(self: None, links: Links, subject: int, now: float) -> None:
     """What is under way ends here, and never arrives."""
     control, one = links.control, links.transfers[subject]
     if _row_of(links, subject) < control.moving:
-        _end(links, subject, now)
+        end(links, subject, now)
     else:
         remove(links.timers, control, key(ARRIVED, subject))
         for port in (links.ports[one.egress], links.ports[one.ingress]):
             if port.sharing != FAIR and port.free_s == one.ends_s:
                 port.free_s = one.begins_s
-    _look_ahead(links)
+    look_ahead(links)
 
 
 @compiled
-def _look_ahead(links: Links) -> None:
+def look_ahead(links: Links) -> None:
     """Find the next event of a transfer."""
     control, timers = links.control, links.timers
     control.time, control.key = float("inf"), 0
@@ -190,22 +193,22 @@ def _look_ahead(links: Links) -> None:
 
 # ---------------------------------------------------------------- FAIR
 @compiled
-def _begin(links: Links, subject: int, now: float) -> None:
+def begin(links: Links, subject: int, now: float) -> None:
     control = links.control
-    _advance(links, now)
+    advance(links, now)
     links.moving[control.moving] = subject
     control.moving += 1
-    _share_out(links, now)
+    share_out(links, now)
 
 
 @compiled
-def _end(links: Links, subject: int, now: float) -> None:
+def end(links: Links, subject: int, now: float) -> None:
     control, row = links.control, _row_of(links, subject)
-    _advance(links, now)
+    advance(links, now)
     control.moving -= 1
     for other in range(row, control.moving):
         links.moving[other] = links.moving[other + 1]
-    _share_out(links, now)
+    share_out(links, now)
 
 
 @compiled
@@ -218,7 +221,7 @@ def _row_of(links: Links, subject: int) -> int:
 
 
 @compiled
-def _advance(links: Links, now: float) -> None:
+def advance(links: Links, now: float) -> None:
     """Write down what of each transfer is left. One that ends now has nothing left, whatever was rounded."""
     since_s = now - links.control.changed_s
     for row in range(links.control.moving):
@@ -228,7 +231,7 @@ def _advance(links: Links, now: float) -> None:
 
 
 @compiled
-def _share_out(links: Links, now: float) -> None:
+def share_out(links: Links, now: float) -> None:
     """Max-min fair rates: again and again, the port that has least for each of its transfers that have no rate yet
     gives them that."""
     control, transfers, ports = links.control, links.transfers, links.ports

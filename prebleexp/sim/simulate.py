@@ -7,19 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, world
-from prebleexp.sim.changes import NOTHING, Changes, with_spare
+from prebleexp.sim import addresses, hearing, links, loop, outcome, records, router, sending, world
+from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
-from prebleexp.sim.plug import Plug, Signatures, joined
+from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
     DECODE,
-    PULL,
-    PUSH_AT_END,
     Disaggregation,
     decodes,
     is_routed_again,
@@ -31,57 +28,14 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
+from prebleexp.sim.scaling import Scaling, Wanting
+from prebleexp.sim.signatures import CANCELLING, COST, ENGINE, GATEWAY, LINK, MOVING, SENDING, TIERING, WORLD
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Longs, Outcome, Workload
-from prebleexp.sim.world import EXAMPLE
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
 """events between two looks at signals: some milliseconds"""
-
-WORLD = EXAMPLE.type
-_SUBJECT = (int64, float64)
-ENGINE: Signatures = {
-    "submit": (types.none, (WORLD, *_SUBJECT)),
-    "begin": (float64, (WORLD, *_SUBJECT)),
-    "end": (types.none, (WORLD, *_SUBJECT)),
-    "settle": (types.none, (WORLD, *_SUBJECT)),
-    "lacks_room": (int64, (WORLD, *_SUBJECT)),
-}
-CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
-"""what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
-_MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
-MOVING: dict[int, Signatures] = {
-    PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
-    PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
-}
-"""… where KV goes from one GPU to another, by protocol"""
-TIERING: Signatures = {
-    "fetch": (int64, (WORLD, *_SUBJECT)),
-    "offload": (types.none, (WORLD, *_SUBJECT)),
-    "landed": (types.none, (WORLD, *_SUBJECT)),
-}
-"""… and where KV comes from tiers"""
-LINK: Signatures = {
-    "ask": (types.none, (int64, int64, int64, float64, float64)),
-    "happens": (int64, (int64, float64)),
-    "takes": (float64, (int64, int64, float64, float64)),
-    "drop": (types.none, (int64, float64)),
-}
-GATEWAY: Signatures = {
-    "arrive": (int64, (WORLD, *_SUBJECT)),
-    "join": (int64, (WORLD, *_SUBJECT)),
-    "offer": (int64, (WORLD, float64)),
-    "leave": (int64, (WORLD, int64, int64)),
-    "release": (types.none, (WORLD, float64)),
-    "expire": (int64, (WORLD, *_SUBJECT)),
-    "hear": (types.none, (WORLD, int64, int64)),
-}
-COST: Signatures = {
-    "request_ms": (float64, (int64, int64)),
-    "step_s": (float64, (int64, int64, int64, int64, int64, int64, float64)),
-    "decode_s": (float64, (int64, int64, int64, int64)),
-}
 
 
 def simulate(
@@ -103,6 +57,7 @@ def simulate(
     gateway: Entrance | None = None,
     tiers: Tiering | None = None,
     replicas: Replication | None = None,
+    autoscaler: Wanting | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -144,6 +99,7 @@ def simulate(
         gateway=gateway,
         tiers=tiers,
         replicas=replicas,
+        autoscaler=autoscaler,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -236,16 +192,23 @@ class _Run:
             self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
             gateway = self.gateway.record
         terms = given.terms
-        timeline = given.timeline if terms.changes_nothing else with_spare(given.timeline, given.gpus)
+        spare = not terms.changes_nothing or given.autoscaler is not None
+        timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
         seams = (timeline, split, gateway, behind)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
             self.replicated.look(made.seen)
-        self.changes = Changes(given.gpus, terms)
+        self.changes = Changes(given.gpus, terms, given.autoscaler is not None)
+        self.scaling = None
+        if given.autoscaler is not None:
+            self.scaling = Scaling(given.autoscaler, given.setup(), self.changes)
+            self.scaling.begin(self.world)
+            self._find_candidates(self.world.value)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
-        self.links = Plug(None, links, made, addresses.LINK, LINK)
+        parts = made.sendings is not None
+        self.links = Plug(None, sending if parts else links, made, addresses.LINK, SENDING if parts else LINK)
         return links.UnderWay(made.control, self.links.record)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
@@ -280,7 +243,10 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
-                self.changes.happen(self.world, self)
+                if self.scaling is not None and state.timeline[control.subject].event == LOOK:
+                    self.scaling.look(self.world, self, now)
+                else:
+                    self.changes.happen(self.world, self)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)

@@ -11,7 +11,7 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.changes import Terms
-from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, PULL, Disaggregation, with_legs
+from prebleexp.sim.pools import ALWAYS, DECODE, PREFILL, PROTOCOLS, PULL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Wanting
@@ -113,8 +113,8 @@ def check_together(given: Given) -> None:
         resumed |= {"an autoscaler says how many GPUs there are": given.autoscaler is not None}
         resumed |= {"GPUs that are drained give back what waits": faults and given.terms.requeue}
         _refuse_beside("GPUs have roles", resumed | {"requests pass a gateway": given.gateway is not None})
-        if given.pools.protocol != PULL:
-            _refuse_beside(f"KV goes by {protocol}", others)
+        if given.pools.protocol != PULL or given.pools.decider != ALWAYS:
+            _refuse_beside("both GPUs are chosen at arrival", others)
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")

@@ -8,7 +8,7 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, leg_of, prefills, request_of
+from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -73,7 +73,7 @@ def _hand_over(world: World, leg: int) -> None:
     if world.pools.protocol == RESERVE_FIRST:
         return  # it is on its way
     world.jobs[request].state = KEPT
-    if world.pools.protocol != PULL:
+    if both_at_arrival(world):
         push(world.events, world.control, world.control.now, key(REACHED, request))
         return
     world.arrivals[request] = world.control.now
@@ -93,7 +93,7 @@ def hear(world: World, kind: int, request: int) -> None:
             call_none(world.gateway.hear, world.gateway.own, world, kind, request)
             if sent.outstanding == world.rules.max_in_flight - 1:
                 world.control.stale = world.control.offering = 1
-        part = prefills(world, g) and (kind == FINISHED or world.pools.protocol != PULL)
+        part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
         if kind == LOST or part:
             return
         request = request_of(world, request)

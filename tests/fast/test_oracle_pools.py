@@ -133,7 +133,7 @@ def streams() -> st.SearchStrategy[Workload]:
 
 
 def agree(workload: Workload, cluster: dict[str, Any], faults: Faults | None = None) -> Outcome:
-    if cluster["protocol"] != PULL:
+    if cluster["protocol"] != PULL or cluster.get("decider", ALWAYS) != ALWAYS:
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     names = ("sharing", "latency_s", "rate", "protocol", "send", "layers", "decider", "least_tokens")

@@ -1,7 +1,7 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways; and faults, pools or tiers.
+patience, overheads, stale reports; gateways or requests that are moved; and faults, pools or tiers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.migration import Migration
+from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
@@ -71,7 +73,10 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     if kind == "pools" and len(counts) > 1:
         cluster["engine"] = ENGINES[rng.integers(2)]
         return workload, cluster | {"pools": _pools(rng, len(counts)), "kinds": _alike(cluster["kinds"])}
-    if rng.random() < 0.5:
+    if kind == "faults" and rng.random() < 0.3:
+        cluster |= {"engine": ENGINES[rng.integers(2)], "migration": _migration(rng)}
+        cluster["kinds"] = [(sum(counts), costs[0])]
+    elif rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
     if kind == "tiers":
@@ -116,6 +121,13 @@ def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
     return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link)
+
+
+def _migration(rng: np.random.Generator) -> Migration:
+    link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
+    below, chooses = float(rng.choice([3.0, 30.0, 1e6])), int(rng.choice([RUNNING, WAITING, WAITING_FIRST]))
+    stages = int(rng.choice([1, 4, 16])), int(rng.choice([1, 3, 9]))
+    return Migration(float(rng.choice([0.001, 0.02, 0.3])), 1000.0, *link, below, chooses, *stages)
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:

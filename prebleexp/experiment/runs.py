@@ -76,6 +76,7 @@ def simulate_cell(
         gateway=None if cell.gateway.changes_nothing else cell.gateway,
         pools=cell.cluster.pools(cell.policy),
         tiers=cell.cluster.tiers(cell.hardware.kv_bytes),
+        migration=cell.cluster.moves(cell.hardware.kv_bytes),
         engine=cell.engine,
         lengths=cell.lengths,
         overhead=cell.overhead,

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-_OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "changed", "lacks_room", "compiled")
+_OF_ROUTERS = (
+    "own",
+    "route",
+    "first_token",
+    "stored",
+    "evicted",
+    "finished",
+    "routed",
+    "changed",
+    "lacks_room",
+    "compiled",
+)
 ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
 
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "pull", "arrive", "let_go")
 _OF_TIERS = ("fetch", "offload", "landed")
-ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_TIERS)], align=True)
+_OF_MOVES = ("move", "copied", "stop", "abandon")
+ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_TIERS, *_OF_MOVES)], align=True)
 
 LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens", "takes")], align=True)
+
+PAIRING = np.dtype([(name, np.int64) for name in ("own", "pair")], align=True)
 
 _OF_GATEWAYS = ("own", "arrive", "join", "offer", "leave", "release", "expire", "hear")
 GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)

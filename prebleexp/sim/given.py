@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput
+from prebleexp.sim.migration import Migration
 from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Forecast, Router
 from prebleexp.sim.tiering import Tiering
@@ -36,6 +37,7 @@ class Given:
     pools: Disaggregation | None
     gateway: Entrance | None
     tiers: Tiering | None
+    migration: Migration | None
 
     @property
     def hardware(self) -> Accelerator:
@@ -58,9 +60,9 @@ class Given:
         if kind is not None and self.pools is not None and self.pools.whole and self.pools.roles[kind] == PREFILL:
             rows = with_legs(self.workload, False)
         sizes = (len(rows), of.kv_tokens, of.context_length)
-        both = (self.pools is not None, self.tiers is not None)
+        seams = (self.pools is not None, self.tiers is not None, self.migration is not None)
         store = () if self.tiers is None else (self.tiers.store_s,)
-        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *both, *store)
+        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *seams, *store)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""
@@ -88,6 +90,17 @@ def check_together(given: Given) -> None:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
         _refuse_beside("there are tiers", others | {"GPUs have roles": roles})
+    if given.migration is not None:
+        if not engine.moves:
+            raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")
+        engine.check_moves()
+        kinds = {
+            "GPUs are of several kinds": len(given.kinds) > 1,
+            "requests pass a gateway": given.gateway is not None,
+        }
+        _refuse_beside(
+            "requests are moved", kinds | {"GPUs have roles": roles, "there are tiers": given.tiers is not None}
+        )
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

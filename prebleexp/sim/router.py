@@ -10,6 +10,9 @@ from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
+from prebleexp.sim.moves import is_over, routed_anew
+from prebleexp.sim.moves import join as join_moved
+from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import decodes, is_routed_again, leg_of, prefills, request_of
@@ -21,9 +24,11 @@ from prebleexp.sim.records import (
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
+    LEFT,
     LOST,
     NO_OVERHEAD,
     NONE,
+    ROUTED,
     SERIAL,
     STORED,
     World,
@@ -242,6 +247,7 @@ def _is_lost(world: World, request: int) -> None:
     """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
     control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
     job.reached = 0
+    routed_anew(world, request)
     if world.rules.retry and _joins_again(world, request):
         job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
     else:
@@ -294,6 +300,16 @@ def hear(world: World, kind: int, request: int) -> None:
         if world.rules.mean_window_s > 0:
             learn(world, request)
         ended(world, request)
+    elif kind == LEFT:
+        leave_moved(world, request)
+    elif kind == ROUTED:
+        join_moved(world, request)
+
+
+@compiled
+def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
+    """Whether a policy is not told of it: it believes that the request is over."""
+    return kind in (FINISHED, CANCELLED, LOST, LEFT, FIRST_TOKEN) and is_over(world, kind, request, routed)
 
 
 @compiled
@@ -315,10 +331,14 @@ def tell_policy(world: World) -> None:
         of_outputs = decodes(world, int(news.gpu))
         router, view = (world.decode_router, world.decode_seen) if of_outputs else (world.router, world.seen)
         hear(world, kind, request)
-        if kind in (FINISHED, CANCELLED, LOST) and router.finished != 0:
+        if is_silent(world, kind, request, int(router.routed != 0)):
+            pass
+        elif kind in (FINISHED, CANCELLED, LOST, LEFT) and router.finished != 0:
             call_none(router.finished, router.own, view, request, control.now)
         elif kind == FIRST_TOKEN and router.first_token != 0:
             call_none(router.first_token, router.own, view, request, control.now)
+        elif kind == ROUTED and router.routed != 0:
+            call_none(router.routed, router.own, view, request, control.now)
         elif kind == STORED and router.stored != 0:
             call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == EVICTED and router.evicted != 0:

@@ -10,11 +10,12 @@ import numpy as np
 from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, links, loop, outcome, records, router, world
+from prebleexp.sim import addresses, links, loop, outcome, pairing, records, router, world
 from prebleexp.sim.changes import NOTHING, Changes
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
+from prebleexp.sim.migration import Migration
 from prebleexp.sim.plug import Plug, Signatures, joined
 from prebleexp.sim.pools import Disaggregation, decodes, is_routed_again, refined_of_legs, told_of_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
@@ -52,6 +53,9 @@ TIERING: Signatures = {
     "landed": (types.none, (WORLD, *_SUBJECT)),
 }
 """… and where KV comes from tiers"""
+MOVING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (types.none, (WORLD, *_SUBJECT)))
+"""… and where requests are moved"""
+PAIRING: Signatures = {"pair": (types.none, (WORLD, float64))}
 LINK: Signatures = {
     "ask": (types.none, (int64, int64, int64, float64, float64)),
     "happens": (int64, (int64, float64)),
@@ -91,6 +95,7 @@ def simulate(
     pools: Disaggregation | None = None,
     gateway: Entrance | None = None,
     tiers: Tiering | None = None,
+    migration: Migration | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -102,18 +107,18 @@ def simulate(
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
-    the router; `tiers`, what KV is kept in behind the GPUs' caches. `seed` is that of policies, lengths
-    and faults; the workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is
-    called at least once a second, and when Python is needed anyway; it may end the run by raising. `on_event` is called
-    after every event, which takes a hundred times as long.
+    the router; `tiers`, what KV is kept in behind the GPUs' caches; `migration`, when requests are moved from one GPU
+    to another. `seed` is that of policies, lengths and faults; the workload has its own. `check`: plugs that are not
+    the package's look at every index. `on_pause` is called at least once a second, and when Python is needed anyway; it
+    may end the run by raising. `on_event` is called after every event, which takes a hundred times as long.
 
-    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools or tiers, and
-    PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its name,
-    file and line.
+    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools, tiers or moves,
+    and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
+    name, file and line.
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
-    changes = (timeline, faults is not None and faults.retries, pools, gateway, tiers)
+    changes = (timeline, faults is not None and faults.retries, pools, gateway, tiers, migration)
     given = Given(
         workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
     )
@@ -132,7 +137,8 @@ class _Kind:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
         functions = dict(ENGINE)
-        for some, there in ((CANCELLING, given.impatient), (PULLING, given.pools), (TIERING, given.tiers)):
+        seams = ((CANCELLING, given.impatient), (PULLING, given.pools), (TIERING, given.tiers))
+        for some, there in (*seams, (MOVING, given.migration)):
             functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
@@ -194,12 +200,18 @@ class _Run:
             size, blocks = engine.blocks(given.setup(0))
             tiers = given.tiers.tiers(given.gpus, size, blocks, sum(one // size for one in kv_tokens))
             behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
+        moving = None
+        if given.migration is not None:
+            self.pairing = Plug(None, pairing, None, addresses.PAIRING, PAIRING)
+            size, _ = engine.blocks(given.setup(0))
+            moves = given.migration.moves(given.gpus, len(given.workload), size, self.pairing.record)
+            moving = (moves, self._under_way(given.migration.links(given.gpus)))
         self.entrance, gateway = given.gateway, None
         if self.entrance is not None:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
             self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
             gateway = self.gateway.record
-        seams = (given.timeline, split, gateway, behind)
+        seams = (given.timeline, split, gateway, behind, moving)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         self.changes = Changes(given.gpus)
@@ -291,6 +303,7 @@ class _Run:
             kind, request, g = int(news.kind), int(news.request), int(news.gpu)
             router.hear(handle, kind, request)
             routing, view = self._of(decodes(handle, g))
-            routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
+            if not router.is_silent(handle, kind, request, int(routing.record.routed != 0)):
+                routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
             router.go_on(handle, kind, request)
         state.control.news = 0

@@ -187,12 +187,10 @@ QUANTITIES = (
     Quantity("norm_latency", lambda made: _each(made.latency_s, made.output_seen), "s/token",
              "normalised latency: latency / output tokens"),
     Quantity("overhead", lambda made: made.overhead_s, "s",
-             "scheduling overhead: time that the routing decision took, by the overhead model; nothing with "
-             "overhead=none"),
+             "scheduling overhead: time that the routing decision took, by the overhead model, if there is one"),
 )
 _METRICS = (
-    Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests of the "
-           "stream: each is in one of the states below."),
+    Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests of the stream."),
     _count(State.FINISHED, HIGHER, "Requests whose last token came."),
     _count(State.RUNNING, LOWER, "Requests that were in a batch when the run ended."),
     _count(State.QUEUED, LOWER, "Requests that waited on a GPU when the run ended."),
@@ -203,8 +201,7 @@ _METRICS = (
            "another, they are in n_unrouted."),
     _count(State.CANCELLED, LOWER, "Requests that had no first token within their patience, or never came since they "
            "come after one that was cancelled, refused or lost."),
-    _count(State.LOST, LOWER, "Requests that were lost with their GPU, which went down or was down, and not routed "
-           "again."),
+    _count(State.LOST, LOWER, "Requests that were lost with their GPU, and not routed again."),
     _count(State.HELD, LOWER, "Requests whose prompt was computed when the run ended, and whose output's GPU had taken "
            "no room for it (only where prompts have GPUs of their own)."),
     _count(State.RESERVED, LOWER, "Requests whose KV was under way between GPUs when the run ended (likewise)."),
@@ -258,13 +255,16 @@ _METRICS = (
     Metric("moves_aborted", "aborted moves", lambda run: int(run.made.moves_aborted.sum()), "times", LOWER,
            "How often that began and came to nothing: no room, too many stages, or an end, a preemption or a loss."),
     Metric("stopped_mean_s", "average time stopped by moves",
-           lambda run: _ratio(float(run.made.stopped_s.sum()), int((run.made.stopped_s > 0).sum())), "s", LOWER,
-           "Mean, over those that were, of the time that requests were in no batch for the last stage of moves, in s."),
+           lambda run: _statistics(run.made.stopped_s[run.made.stopped_s > 0])[0], "s", LOWER, "Mean, over those that "
+           "were, of the time that requests were in no batch for the last stage of moves, in seconds."),
     Metric("losses", "losses", lambda run: int(run.made.losses.sum()), "times", LOWER,
            "How often a request was lost with its GPU (faults): it was routed again, unless it ended so."),
     Metric("availability", "availability of GPUs",
            lambda run: 1.0 - float(run.made.gpu_down_s.mean()) / run.made.end_s if run.made.end_s else None, "share",
            HIGHER, "The share of the run's time in which GPUs were not down, mean of all."),
+    Metric("gpu_hours", "GPU-hours", lambda run: float(run.made.gpu_on_s.sum()) / 3600, "hours", LOWER,
+           "Hours of all GPUs in which they were paid for: all of the run, but not while one was down, or drained and "
+           "empty. While a GPU was started it was paid for."),
     Metric("after_loss_ttft_p99_s", "p99 time to first token after a loss",
            lambda run: _statistics(after_loss(run.made))[-1], "s", LOWER,
            f"99th percentile, in seconds, of the time to first token of the requests that were due in the "

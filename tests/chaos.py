@@ -1,7 +1,8 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways or requests that are moved; and faults, pools or tiers.
+patience, overheads, stale reports; gateways, replicas of the router or requests that are moved; and faults, pools or
+tiers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.faults.base import DRAINS, ON_LOSS
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
@@ -23,6 +25,7 @@ from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
 from prebleexp.sim.types import Workload
@@ -79,13 +82,19 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     elif rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
+    elif cluster["overhead"].mode != "serial" and number % 2:
+        gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
+        cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if kind == "tiers":
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
     if rng.random() < 0.5:
         patience = np.where(rng.random(len(workload)) < 0.5, np.nan, rng.exponential(0.3, len(workload)))
         workload = replace(workload, patience_s=patience)
     happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
-    given = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(["retry", "fail"]))}
+    after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
+    given: dict[str, Any] = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    given |= {"drain": str(rng.choice(DRAINS)), "drain_s": [None, 0.01, 0.5][rng.integers(3)]}
+    given |= {"init_s": float(rng.choice([0.0, 0.5]))}
     return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
 
 
@@ -120,7 +129,7 @@ def _linked(rng: np.random.Generator, workload: Workload) -> Workload:
 def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
-    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link)
+    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link, int(rng.integers(2)))
 
 
 def _migration(rng: np.random.Generator) -> Migration:

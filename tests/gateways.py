@@ -15,6 +15,7 @@ GATEWAYS = st.builds(
     order=st.sampled_from(ORDERS),
     client=st.sampled_from(["client", "client", "prefix_group"]),
     input_weight=st.sampled_from([1.0, 0.0, 0.3]),
+    cached_weight=st.sampled_from([None, 0.0, 0.2]),
     output_weight=st.sampled_from([2.0, 1.0, 0.7]),
     max_in_flight=st.sampled_from([None, 1, 1, 2, 3, 8]),
     limit=st.sampled_from([None, None, 1, 4, 12]),

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from prebleexp.engines.continuous import Continuous
+from prebleexp.faults.base import Faults
 from prebleexp.hardware.preble import PrebleFit
 from prebleexp.sim.answers import HOLD, REFUSE
-from prebleexp.sim.changes import DOWN, NOTICED, SLOW, UP
+from prebleexp.sim.changes import DOWN, DRAIN, LIMIT, NOTICED, READY, SLOW, UP
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
 
@@ -175,14 +176,8 @@ class Gpu:
         self.tree, self.least, self.ratio = Tree(), 0, 0.4
         self.steps, self.awake = 0, False  # of decode, in the step in hand; whether an event is to come
         self.stepping, self.leaving = False, list[Job]()
-        self.up, self.gone, self.down_since_s, self.down_s, self.speed, self.ends_s = (
-            True,
-            False,
-            0.0,
-            0.0,
-            1.0,
-            math.nan,
-        )
+        self.up, self.gone, self.down_s, self.speed = True, False, 0.0, 1.0
+        self.ends_s = self.down_since_s = math.nan
         self.lost_s = math.nan  # when it first went down
         self.publish()
 
@@ -194,6 +189,12 @@ class Gpu:
         self.turns, self.tree, self.least, self.ratio = Counter(), Tree(), 0, 0.4
         self.kv_free, self.awake, self.stepping = self.kv_tokens, False, False
         return lost
+
+    def give_back(self) -> list[Job]:
+        """Those of the queue without a token of this attempt."""
+        given = [job for job in self.queue if math.isnan(job.attempt_s)]
+        self.queue = [job for job in self.queue if job not in given]
+        return given
 
     def publish(self) -> None:
         """What it told last stands while it is down. Not said: what is part-way is neither queued nor running; queued
@@ -425,13 +426,20 @@ class Oracle:
         self.jobs = [Job(workload, i) for i in range(len(workload))]
         self.view = _view(workload, self.gpus)
         kv_tokens, context_length = hardware[0].kv_tokens, hardware[0].context_length
-        self.mine = of.policy.start(Setup(of.gpus, of.seed, len(workload), kv_tokens, context_length, workload))
+        self.setup = Setup(of.gpus, of.seed, len(workload), kv_tokens, context_length, workload)
+        self.mine = of.policy.start(self.setup)
         self.queue, self.held = list[Job](), list[Job]()
         self.deciding, self.missed = dict[int, int](), False
         self.arrived, self.heap = itertools.count(), [(0.0, REPORT, 0)] if self.reports_s else []
         self.retries = of.faults is not None and of.faults.retries
-        self.timeline = [] if of.faults is None else of.faults.timeline(of.gpus, of.duration_s, of.seed).tolist()
+        self.faults = of.faults or Faults()
+        self.timeline = self.faults.timeline(of.gpus, of.duration_s, of.seed).tolist()
         self.heap += [(row[0], CHANGE, i) for i, row in enumerate(self.timeline)]
+        self.timeline += [(math.nan, g, event, 1.0) for event in (READY, LIMIT) for g in range(of.gpus)]
+        self.planned = dict[tuple[int, int], float]()  # of a GPU, when READY or LIMIT
+        self.start_s = [self.faults.start_s(kind) for kind in hardware]
+        self.on_since_s, self.drained_s = dict.fromkeys(range(of.gpus), 0.0), dict[int, float]()
+        self.on_s = [0.0] * of.gpus
         heapq.heapify(self.heap)
         self.linked = len(workload.after_ids) > 0
         last_start_s = of.duration_s if self.linked else math.inf
@@ -569,6 +577,16 @@ class Oracle:
         """The same of who hears of a GPU."""
         return self.policy, self.mine, self.view
 
+    def _hearers(self, kind: str, i: int, g: int, now: float) -> list[tuple[Any, Any, Any]]:
+        """All who are told of something."""
+        return [self._told(g)]
+
+    def _write(self, job: Job, g: int, sign: int, now: float) -> None:
+        """Into the router's book: sent (1), or outstanding no more (-1)."""
+        sent = self.view.sent[g]
+        sent.outstanding, sent.tokens = sent.outstanding + sign, sent.tokens + sign * len(job.prompt)
+        sent.requests += int(sign > 0)
+
     def _release(self) -> None:
         self.queue[:0], self.held, self.missed = self.held, [], bool(self.deciding)
 
@@ -602,15 +620,18 @@ class Oracle:
         elif answer == REFUSE:
             self._failed(job, State.REFUSED, now)
         else:
-            gpu, sent, self.view.requests[job.index].gpu = self.gpus[answer], self.view.sent[answer], answer
-            job.state, job.gpu = State.QUEUED, answer
-            sent.outstanding, sent.tokens = sent.outstanding + 1, sent.tokens + len(job.prompt)
-            sent.requests = gpu.totals["requests"] = sent.requests + 1
-            seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
-            if seconds > 0 and job is self._first_of(job):
-                heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
-            else:
-                self._reach(job, now)
+            self.view.requests[job.index].gpu, job.gpu = answer, answer
+            self._write(job, answer, 1, now)
+            self.gpus[answer].totals["requests"] = self.view.sent[answer].requests
+            self._send(job, now)
+
+    def _send(self, job: Job, now: float) -> None:
+        gpu, job.state = self.gpus[job.gpu], State.QUEUED
+        seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
+        if seconds > 0 and job is self._first_of(job):
+            heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
+        else:
+            self._reach(job, now)
 
     def _reach(self, job: Job, now: float) -> None:
         if job.state == State.CANCELLED:
@@ -632,33 +653,87 @@ class Oracle:
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
         gpu, candidates = self.gpus[g], set(self.view.candidates.tolist())
-        if event == DOWN:
-            gpu.up, gpu.down_since_s = False, now
-            gpu.lost_s = now if math.isnan(gpu.lost_s) else gpu.lost_s
-            for job in gpu.lose():
-                if job.state != State.CANCELLED:
-                    self._lose(job)
-                    self.view.requests[job.index].output_seen = 0
+        empty = not gpu.up or self.view.sent[g].outstanding == 0
+        if event == DOWN or (event == DRAIN and not gpu.up):
+            self.planned.pop((g, READY), None)
+            self.planned.pop((g, LIMIT), None)
+            self._is_off(g, now)
+            candidates -= {g} if event == DRAIN else set()
+            if gpu.up:
+                gpu.down_since_s = now
+                gpu.lost_s = now if math.isnan(gpu.lost_s) else gpu.lost_s
+                self._lose_all(gpu)
         elif event == NOTICED:
-            lost = [job for job in self.jobs if job.unnoticed and job.gpu == g]
-            self.news += [("lost", job.index, g, 0) for job in sorted(lost, key=lambda job: job.number)]
-            gpu.gone = not gpu.up
+            self._notice(gpu)
             candidates -= set() if gpu.up else {g}
-        elif event == UP:
-            if not gpu.up:
-                gpu.down_s, gpu.speed = gpu.down_s + (now - gpu.down_since_s), 1.0
-            elif not gpu.awake:  # it was drained
-                gpu.lose()
-            gpu.up, gpu.gone = True, False
+        elif event == UP and empty and self.start_s[g]:
+            self.planned.pop((g, LIMIT), None)
+            self._is_off(g, now)
+            self.on_since_s[g] = now
+            self._plan(g, READY, now + self.start_s[g])
+        elif event == UP or (event == READY and self._is_planned(g, READY, now)):
+            self.planned.pop((g, LIMIT), None)
+            self._is_ready(gpu, empty, now)
             candidates |= {g}
         elif event == SLOW:
             gpu.speed = factor
-        else:
+        elif event == DRAIN:
+            self.drained_s[g] = now
+            if self.faults.requeues:
+                self.news += [("lost", job.index, g, 0) for job in sorted(gpu.give_back(), key=lambda job: job.number)]
+            if self.faults.drain_s:
+                self._plan(g, LIMIT, now + self.faults.drain_s)
             candidates -= {g}
+        elif event == LIMIT and self._is_planned(g, LIMIT, now) and not empty:
+            self._is_off(g, now)
+            self._lose_all(gpu)
+            self._notice(gpu)
         self.news += [("changed", -1, g, 0)] if len(candidates) != len(self.view.candidates) else []
         self.view = self.view._replace(candidates=self._room(candidates))
         self._tell(g, now)
         self._release()
+
+    def _plan(self, g: int, event: int, at_s: float) -> None:
+        """What was planned of it before is void."""
+        self.planned[g, event] = at_s
+        row = next(i for i, one in enumerate(self.timeline) if math.isnan(one[0]) and one[1:3] == (g, event))
+        heapq.heappush(self.heap, (at_s, CHANGE, row))
+
+    def _is_planned(self, g: int, event: int, now: float) -> bool:
+        return self.planned.get((g, event)) == now and self.planned.pop((g, event)) == now
+
+    def _lose_all(self, gpu: Any) -> None:
+        gpu.up = False
+        for job in gpu.lose():
+            if job.state != State.CANCELLED:
+                self._lose(job)
+                self.view.requests[job.index].output_seen = job.output_seen if self.faults.resumes else 0
+
+    def _notice(self, gpu: Any) -> None:
+        lost = [job for job in self.jobs if job.unnoticed and job.gpu == gpu.number]
+        self.news += [("lost", job.index, gpu.number, 0) for job in sorted(lost, key=lambda job: job.number)]
+        gpu.gone = not gpu.up
+
+    def _is_ready(self, gpu: Any, empty: bool, now: float) -> None:
+        if empty and gpu.number in self.drained_s:
+            self._is_off(gpu.number, now)
+        self.on_since_s.setdefault(gpu.number, now)
+        self.drained_s.pop(gpu.number, None)
+        if not gpu.up:
+            gpu.down_s += 0.0 if math.isnan(gpu.down_since_s) else now - gpu.down_since_s
+            gpu.speed = 1.0
+        elif not gpu.awake:  # it was drained
+            gpu.lose()
+        gpu.up, gpu.gone, gpu.down_since_s = True, False, math.nan
+
+    def _is_off(self, g: int, now: float) -> None:
+        """It is not on from now on, or since it was drained and empty."""
+        if g not in self.on_since_s:
+            return
+        drained_s, ends_s = self.drained_s.pop(g, None), self.gpus[g].ends_s
+        if drained_s is not None and self.view.sent[g].outstanding == 0:
+            now = min(now, drained_s if math.isnan(ends_s) else max(drained_s, ends_s))
+        self.on_s[g] += now - self.on_since_s.pop(g)
 
     def _room(self, up: set[int]) -> Any:
         """Candidates, of the GPUs that routers do not know to be down."""
@@ -667,7 +742,7 @@ class Oracle:
     def _go_on(self, job: Job, now: float) -> None:
         """The router has heard that a request is lost."""
         job.unnoticed = False
-        if self.retries:
+        if self.retries or job.state != State.LOST:
             seen = self.view.requests[job.index]
             job.state, job.gpu, job.attempt_s = State.UNROUTED, -1, math.nan
             seen.gpu, seen.ttft_s = -1, math.nan
@@ -687,17 +762,16 @@ class Oracle:
                 seen.latency_s = job.latency_s if job.state == State.FINISHED else math.nan
         for kind, i, g, tokens in self.news:
             if kind in ("finished", "cancelled", "lost"):
-                self.view.sent[g].outstanding -= 1
-                self.view.sent[g].tokens -= len(self.jobs[i].prompt)
+                self._write(self.jobs[i], g, -1, now)
             if kind == "finished":
                 self._finished(self.jobs[i], now)
             elif kind == "cancelled":
                 self._failed(self.jobs[i], State.CANCELLED, now)
             heard = "finished" if kind in ("cancelled", "lost") else kind
-            policy, mine, view = self._told(g)
-            if hasattr(policy, heard):
-                about = {"stored": (i, g, tokens), "evicted": (i, g, tokens), "changed": (g,)}.get(kind, (i,))
-                getattr(policy, heard)(mine, view, *about, now)
+            about = {"stored": (i, g, tokens), "evicted": (i, g, tokens), "changed": (g,)}.get(kind, (i,))
+            for policy, mine, view in self._hearers(kind, i, g, now):
+                if hasattr(policy, heard):
+                    getattr(policy, heard)(mine, view, *about, now)
             if kind == "lost":
                 self._go_on(self.jobs[i], now)
             elif kind == "finished":
@@ -723,9 +797,12 @@ class Oracle:
         for name in (one.name for one in fields(Outcome) if one.name.startswith("gpu_")):
             total = name.removeprefix("gpu_").removesuffix("_tokens")
             columns[name] = np.array([gpu.totals[total] for gpu in self.gpus], np.int64)
-        down_s = [gpu.down_s + (0.0 if gpu.up else end_s - gpu.down_since_s) for gpu in self.gpus]
+        for gpu in self.gpus:
+            gpu.down_s += 0.0 if math.isnan(gpu.down_since_s) else end_s - gpu.down_since_s
+            self._is_off(gpu.number, end_s)
         columns["gpu_lost_s"] = np.array([gpu.lost_s for gpu in self.gpus])
-        columns["gpu_down_s"] = np.array(down_s, np.float64)
+        columns["gpu_down_s"] = np.array([gpu.down_s for gpu in self.gpus])
+        columns["gpu_on_s"] = np.array(self.on_s)
         columns["decode_gpu"], columns["prefill_end_s"] = columns["gpu"], columns["ttft_s"]
         columns["stopped_s"] = np.zeros(len(self.jobs))
         for name in (

@@ -29,7 +29,7 @@ class GatewayOracle(Oracle):
         self.priority, self.slo_s = workload.priority.tolist(), workload.slo_ttft_s.tolist()
         self.clients = sorted(set(self.client))
         self.given = dict.fromkeys(self.clients, 0.0)  # what each client was given
-        self.charged = dict[Job, int]()
+        self.charged, self.rebated = dict[Job, int](), set[Job]()
         self.turn, self.emptied = -1, None
         self.level, self.filled_s = float(self.gateway.bucket_tokens or 0), 0.0
         self.tries, self.away = np.zeros(len(workload), np.int32), dict[Job, float]()
@@ -177,6 +177,7 @@ class GatewayOracle(Oracle):
         if answer != REFUSE:
             self.given[self.client[job.index]] += self.gateway.input_weight * len(job.prompt)
             self.charged[job] = 0
+            self.rebated.discard(job)
             self.in_flight.append(job)
         super()._carry_out(job, answer, now)
 
@@ -207,14 +208,15 @@ class GatewayOracle(Oracle):
         super()._tell(g, now)
 
     def _go_on(self, job: Job, now: float) -> None:
-        if self.retries and self.gateway.retries and not self._fails(job, now):
+        lost = job.state == State.LOST
+        if lost and self.retries and self.gateway.retries and not self._fails(job, now):
             job.unnoticed = False
             self._failed(job, State.LOST, now)
             return
         super()._go_on(job, now)
-        if self.retries:
+        if self.retries or not lost:
             self.queue.remove(job)
-            self._join(job, now) if not self.gateway.retries else None
+            self._join(job, now) if not lost or not self.gateway.retries else None
 
     # ---------------------------------------------------------------- tokens
     def _count_tokens(self) -> None:
@@ -222,6 +224,11 @@ class GatewayOracle(Oracle):
             self._charge(job)
 
     def _charge(self, job: Job) -> None:
+        of = self.gateway
+        if not math.isnan(job.attempt_s) and job not in self.rebated:
+            self.rebated.add(job)
+            less = of.input_weight - (of.input_weight if of.cached_weight is None else of.cached_weight)
+            self.given[self.client[job.index]] -= less * max(0, len(job.prompt) - job.prefilled_tokens)
         if not math.isnan(job.attempt_s) and job.output_seen > self.charged[job]:
             more = job.output_seen - self.charged[job]
             self.given[self.client[job.index]] += self.gateway.output_weight * more

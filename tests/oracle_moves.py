@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.sim.changes import DOWN, UP
+from prebleexp.sim.changes import UP
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING
 from prebleexp.sim.pools import BOTH
@@ -69,6 +69,12 @@ class MovesGpu(VllmGpu):
         self.flight, self.step, self.awake, self.stepping = deque(), None, False, False
         return [self.world.jobs[request.index] for request in there]
 
+    def give_back(self) -> list[Job]:
+        jobs = self.world.jobs
+        given = [r for r in self.of.waiting if not r.under_way and math.isnan(jobs[r.index].attempt_s)]
+        self.of.waiting = deque(r for r in self.of.waiting if r not in given)
+        return [jobs[r.index] for r in given]
+
     def _may_wait(self) -> bool:
         return self.outside > 0 or self.stopped is not None
 
@@ -108,6 +114,7 @@ class MovesOracle(Linked):
         self.moves: dict[int, Any] = {}  # by the GPU that a request leaves
         self.busy: set[int] = set()  # GPUs from which something is under way
         self.later: set[int] = set()  # … or of which a request that was given up is still in a step
+        self.now = 0.0  # of a change
         self.closed = [False] * len(workload)  # whether policies without `routed` believe that it is over
         n = len(workload)
         self.moved, self.aborted, self.stopped_s = [0] * n, [0] * n, [0.0] * n
@@ -304,14 +311,16 @@ class MovesOracle(Linked):
                 self._tell(subject, now)
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
-        gpu = self.gpus[g]
-        if event == DOWN:
-            gpu.up = False
-            self._abandon(g, now)
-            self.later.discard(g)
-        elif event == UP and gpu.up and not gpu.awake:
+        self.now = now
+        if event == UP and self.gpus[g].up and not self.gpus[g].awake:
             self._abandon(g, now)
         super()._change(g, event, factor, now)
+
+    def _lose_all(self, gpu: Any) -> None:
+        gpu.up = False
+        self._abandon(gpu.number, self.now)
+        self.later.discard(gpu.number)
+        super()._lose_all(gpu)
 
     def _see(self, gpu: Any) -> None:
         if not self.reports_s:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim.links import FAIR, FIFO
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, Disaggregation
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests import oracle
-from tests.oracle import ARRIVED, START, Job
+from tests.oracle import ARRIVED, REACHED, START, Job
 from tests.reference_vllm import Request, Scheduler
 
 
@@ -57,7 +57,7 @@ class Puller(Scheduler):
 
     def arrive(self, request: Request) -> None:
         self.arrived.add(request)
-        request.computed = request.prompt - 1
+        request.computed = request.tokens - 1
         self._remember(request, request.computed)
 
     def _promised(self) -> int:
@@ -77,7 +77,7 @@ class Puller(Scheduler):
             self.running.append(request)
             request.running = True
             admitted[request], chosen[request] = -1, 1
-            self._remember(request, request.prompt)
+            self._remember(request, request.tokens)
             budget -= 1
         while True:
             first = next((i for i, r in enumerate(self.waiting) if r in self.pulls), len(self.waiting))
@@ -106,6 +106,15 @@ class Puller(Scheduler):
         self.looked.append((len(hits) * self.block, request.prompt))
         return True
 
+    def whole(self, request: Request) -> bool:
+        """Whether there are blocks for all that it will ever have; it has them then, and its prompt may come."""
+        need = -(-(request.prompt + request.target - 1) // self.block)
+        if need + self._promised() > len(self.pool.free):
+            return False
+        request.blocks = self.pool.take(need)
+        self.skipped.append(request)
+        return True
+
 
 class VllmGpu:
     def __init__(self, number: int, role: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
@@ -130,14 +139,8 @@ class VllmGpu:
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
         self.lost_s = math.nan
-        self.up, self.gone, self.speed, self.ends_s, self.down_s, self.down_since_s = (
-            True,
-            False,
-            1.0,
-            math.nan,
-            0.0,
-            0.0,
-        )
+        self.up, self.gone, self.down_s, self.speed = True, False, 0.0, 1.0
+        self.ends_s = self.down_since_s = math.nan
         self.publish()
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:
@@ -164,12 +167,32 @@ class VllmGpu:
         request = self.requests[job.index] = Request(job.index, self.columns)
         tokens = min(request.target, self.context_length - request.prompt)
         request.target = 1 if self.role == PREFILL else tokens
-        job.gpu = self.number
         job.state = State.QUEUED
         if self.role == DECODE and self.world.is_held(job):
             job.state = State.HELD
             self.of.pulls.add(request)
         self.of.waiting.append(request)
+
+    def receive(self, job: Job, now: float) -> None:
+        """Its prompt is computed elsewhere, and is to be sent here."""
+        if job.index not in self.requests:
+            request = self.requests[job.index] = Request(job.index, self.columns)
+            request.target = min(request.target, self.context_length - request.prompt)
+            request.tokens += 1
+            job.output_seen, job.latency_s = 1, now - job.due_s
+            job.ttft_s = job.attempt_s = job.latency_s
+            self.world.news.append(("first_token", job.index, self.number, 0))
+            if request.target == 1:
+                job.state, job.finish_s = State.FINISHED, now
+                self.world.news.append(("finished", job.index, self.number, 0))
+                self.world.let_go(job, now)
+                return
+        request, evicted = self.requests[job.index], self.of.pool.evicted
+        if self.of.whole(request):
+            self.totals["evicted"] += (self.of.pool.evicted - evicted) * self.block
+            self.world.ask(job, -(-request.prompt // self.block) * self.block, now)
+        else:
+            heapq.heappush(self.world.heap, (now + 1.0, REACHED, job.index))
 
     def begin(self, now: float) -> float | None:
         waits = False
@@ -208,6 +231,8 @@ class VllmGpu:
         for request, cached in step["admitted"]:
             if request not in arrived:
                 self._admitted(request, cached, request in resumed, counts)
+            elif request.tokens > request.prompt:
+                jobs[request.index].state = State.RUNNING
         for request in step["preempted"]:
             jobs[request.index].state = State.QUEUED
         for request, asked in self.of.asked:
@@ -375,25 +400,56 @@ class PoolsOracle(Linked):
     def _hand_over(self, job: Job, now: float) -> None:
         if self.roles[job.gpu] == PREFILL:
             request = self._request(job)
-            request.state, self.held_s[request.index] = State.HELD, now
-            self.queue.append(request)
+            request.state = State.HELD
+            if self.pools.protocol == PULL:
+                self._ask_again(request, now)
+            else:
+                heapq.heappush(self.heap, (now, REACHED, request.index))
+
+    def _ask_again(self, request: Job, now: float) -> None:
+        self.held_s[request.index] = now
+        self.queue.append(request)
+
+    def _send(self, job: Job, now: float) -> None:
+        if self.pools.protocol == PULL or self.roles[job.gpu] == BOTH:
+            super()._send(job, now)
+        elif job.index < self.n:
+            super()._send(self._leg(job), now)
+        else:
+            self._ask_again(self._request(job), now)
+
+    def _reach(self, job: Job, now: float) -> None:
+        gpu = self.gpus[job.gpu]
+        if self.pools.protocol == PULL or job.index >= self.n or not self.is_held(job):
+            super()._reach(job, now)
+            return
+        gpu.receive(job, now)
+        self._tell(gpu.number, now)
+        self._wake(gpu, now)
 
     def _failed(self, job: Job, state: State, now: float) -> None:
+        leg = self._leg(job)
         if job.state == State.HELD and self.is_held(job):
-            self._let_go(job, now)
+            self.let_go(job, now)
+        elif job is leg and state == State.CANCELLED:  # its request is refused
+            return
+        elif self.pools.protocol != PULL and job is not leg and leg.gpu >= 0:
+            self.news.append(("cancelled", leg.index, leg.gpu, 0))
         job.state = state
         request = self._request(job)
         if request.goes_on:
             self._ended(request, now)
         else:
             self._cancel_behind(request)
+        if self.news:
+            self._tell(leg.gpu, now)
 
     def is_held(self, request: Job) -> bool:
         leg = self._leg(request)
         gpu = self.gpus[leg.gpu]
         return gpu.requests[leg.index] in gpu.of.held
 
-    def _let_go(self, request: Job, now: float) -> None:
+    def let_go(self, request: Job, now: float) -> None:
         leg = self._leg(request)
         gpu = self.gpus[leg.gpu]
         gpu.of.let_go(gpu.requests[leg.index])
@@ -416,7 +472,7 @@ class PoolsOracle(Linked):
             job.state = State.QUEUED
             self._tell(gpu.number, now)
             self._wake(gpu, now)
-            self._let_go(job, now)
+            self.let_go(job, now)
 
     def _outcome(self, end_s: float) -> Outcome:
         for i in range(self.n):

@@ -25,10 +25,13 @@ def timeline(drawn: list[tuple[float, int, int, float]], gpus: int, **given: obj
     return Timeline(happen=tuple(happen), **given)  # type: ignore[arg-type]
 
 
-def timelines(gpus: int) -> st.SearchStrategy[Faults]:
+def timelines(gpus: int, resumes: bool = False) -> st.SearchStrategy[Faults]:
     return st.builds(
-        lambda drawn, detect_ms, on_loss: timeline(drawn, gpus, detect_ms=detect_ms, on_loss=on_loss),
+        lambda drawn, **given: timeline(drawn, gpus, **given),
         DRAWN,
-        st.sampled_from([0.0, 0.0, 1.0, 100.0, 1500.0]),
-        st.sampled_from(["retry", "retry", "fail"]),
+        detect_ms=st.sampled_from([0.0, 0.0, 1.0, 100.0, 1500.0]),
+        on_loss=st.sampled_from(["retry", "retry", "resume", "fail"] if resumes else ["retry", "retry", "fail"]),
+        drain=st.sampled_from(["finish", "requeue"]),
+        drain_s=st.sampled_from([None, None, 0.05, 0.5]),
+        init_s=st.sampled_from([0.0, 0.0, 0.5, 1.7]),
     )

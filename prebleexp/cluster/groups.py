@@ -17,6 +17,8 @@ from prebleexp.sources import Part
 MOST_GPUS = 4096
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
+PROTOCOLS = ("pull", "push_at_end")
+"""likewise"""
 TIERS = ("host", "disk", "shared")
 
 
@@ -53,6 +55,10 @@ class Cluster(Part):
     """how many GPUs of which kind, and with which role; none: one kind"""
     link: Link = field(default_factory=Link)
     """between GPUs; no matter where groups have no roles and no requests are moved"""
+    protocol: str | None = None
+    """how KV goes from prompts to outputs. pull: who makes the output is chosen when the prompt is computed, and reads
+    it (vLLM); push_at_end: both are chosen at arrival, and it is sent when the prompt is computed (Splitwise). null:
+    the engine's own"""
     decode_policy: Policy | None = None
     """the router among GPUs that make outputs: a name, as of policy=, or {policy: random, policy.seed: 3}; null: as
     policy, with a memory of its own"""
@@ -67,6 +73,8 @@ class Cluster(Part):
 
     def __post_init__(self) -> None:
         roles = [group.role for group in self.groups]
+        if self.protocol is not None:
+            one_of("cluster.protocol", self.protocol, PROTOCOLS)
         if self.migrates:
             self._check_migration()
         if not self.has_roles:
@@ -122,7 +130,7 @@ class Cluster(Part):
             return {"groups": " + ".join(texts) or None, **self._of_tiers()}
         texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
         second = None if self.decode_policy is None else type(self.decode_policy).__name__
-        return {"groups": " + ".join(texts), **link, "decode_policy": second}
+        return {"groups": " + ".join(texts), "protocol": self.protocol, **link, "decode_policy": second}
 
     def _of_tiers(self) -> dict[str, Any]:
         """What tables show of those that there are."""
@@ -150,6 +158,7 @@ class Cluster(Part):
             decode_policy=self.decode_policy or policy,
             kv_bytes=self.groups[0].hardware.kv_bytes,
             **self._linked(),
+            protocol=PROTOCOLS.index(str(self.protocol)),
         )
 
     def moves(self, kv_bytes: float) -> Any:

@@ -34,6 +34,8 @@ class Engine(Part):
       `let_go(self, mine, world, leg, now)`, needed only where prompts have GPUs of their own: a waiting request's KV is
       asked for by `prebleexp.sim.pulling.read` (1), or there is no room for it (0), called by the engine; it is there;
       and, where the prompt was computed, it was read, so that nobody needs it there any more
+    - `push(self, mine, world, request, now)`, in place of `pull` with protocol push_at_end: a prompt is computed, and
+      its first token is known; called by the engine, now and whenever it has asked to be told of the request again
     - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)` and
       `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
       request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
@@ -57,10 +59,14 @@ class Engine(Part):
     """whether requests pass a frontend before its queue, and take the time that hardware has for that"""
 
     loses: ClassVar[bool] = False
-    """whether it has `lose`, without which its GPUs can have no faults"""
+    """whether it has `lose` and `give_back`, without which its GPUs can have no faults"""
 
-    pulls: ClassVar[bool] = False
-    """whether it has `pull`, `arrive` and `let_go`, without which prompts and outputs cannot have GPUs of their own"""
+    resumes: ClassVar[bool] = False
+    """whether requests that it lost can go on behind the tokens that were shown, which are as of their prompt then"""
+
+    protocols: ClassVar[tuple[str, ...]] = ()
+    """how KV may go from GPUs for prompts to those for outputs, the usual one first: pull (it has `pull`, `arrive` and
+    `let_go`) or push_at_end (`push`, `arrive` and `let_go`)"""
 
     fetches: ClassVar[bool] = False
     """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""
@@ -101,8 +107,13 @@ class Engine(Part):
 
     def lose(self, mine: Any, world: Any, g: int, requests: Longs) -> None:
         """GPU g is as nobody had used it, and these requests, which were there, as if they had never come; totals stay.
-        Nobody is told. `mine` and `world` are also what compiled functions of them can be given. Only called if
-        `loses`."""
+        If `world.rules.resume`, they go on behind `world.jobs.output_seen` tokens when they come again. Nobody is told.
+        `mine` and `world` are also what compiled functions of them can be given. Only called if `loses`."""
+        raise NotImplementedError
+
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        """Take out of GPU g's queue the requests that hold nothing and have no token of this attempt, and return them;
+        they are as if they had never come, and the GPU tells of itself what it is then. Only called if `loses`."""
         raise NotImplementedError
 
     def check(self, gpus: int) -> None:

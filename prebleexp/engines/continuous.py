@@ -115,6 +115,11 @@ class Continuous(Engine):
         losing.lose(mine, world, g)
         mine.gpus.new_token_ratio[g] = NEW_TOKEN_RATIO
 
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        from prebleexp.engines import losing
+
+        return losing.give_back(mine, world, g)
+
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
         workload, longest = setup.workload, setup.context_length
         if self.prefill == "whole":

@@ -95,6 +95,9 @@ class Cell:
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no faults; take another engine, or faults=none")
+        if self.faults.resumes and not self.faults.changes_nothing and not self.engine.resumes:
+            name = self.names.get("engine", type(self.engine).__name__)
+            raise InvalidInput(f"faults.on_loss=resume is not valid with engine={name}; take retry or fail")
         if not self.gateway.changes_nothing:
             self._check_gateway()
         for group, usual in self.engine.brings.items():
@@ -112,6 +115,9 @@ class Cell:
             raise InvalidInput(f"engine={name} takes no gateway; take another engine, or gateway=open")
         if self.cluster.has_roles:
             raise InvalidInput("gateway= is not valid where cluster.groups have roles; take gateway=open")
+        if self.overhead.mode == "serial" and self.gateway.replicas > 1:
+            valid = "1 with overhead=serial; or take overhead=recorded or none"
+            require(False, "gateway.replicas", self.gateway.replicas, valid)
 
     def _check_groups(self) -> None:
         valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"
@@ -122,8 +128,12 @@ class Cell:
 
     def _check_roles(self) -> None:
         engine = self.names.get("engine", type(self.engine).__name__)
-        if not self.engine.pulls:
+        known = self.engine.protocols
+        if not known:
             raise InvalidInput(f"engine={engine} takes no groups with roles; take engine=vllm, or groups without roles")
+        protocol = self.cluster.protocol or known[0]
+        require(protocol in known, "cluster.protocol", protocol, f"{' or '.join(known)} with engine={engine}")
+        object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol))
         self.engine.check_roles()
         if not self.faults.changes_nothing:
             raise InvalidInput("faults= is not valid where cluster.groups have roles; take faults=none")
@@ -241,7 +251,8 @@ class Cell:
             return groups
         second = self.cluster.decode_policy
         policy = {} if second is None else {"decode_policy": of(second)}
-        return {"groups": groups, "link": of(self.cluster.link), **policy}
+        link = {"link": of(self.cluster.link), "protocol": self.cluster.protocol}
+        return {"groups": groups, **link, **policy}
 
     def columns(self) -> dict[str, int | float | str | bool | None]:
         """The configuration as a table's columns: numbers, names of specs, and their fields as "policy.seed"."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.checks import is_number, one_of, require
+from prebleexp.checks import is_number, one_of, positive, require
 from prebleexp.sources import Part
 
-ON_LOSS = ("retry", "fail")
+DRAINS = ("finish", "requeue")
+ON_LOSS = ("retry", "resume", "fail")
 EVENTS = ("down", "noticed", "up", "slow", "drain")
 """in the order of `prebleexp.sim.changes`"""
 
@@ -32,6 +34,7 @@ class Faults(Part):
 
     A GPU that goes down loses its step in hand, its requests and its cache. Routers do not know it until `detect_ms`
     later, and what they send there is lost too. Then it is no candidate any more, and its requests follow `on_loss`.
+    To be up again takes a GPU the seconds of its start, in which it is paid for and serves nobody.
     Raises InvalidInput for other values.
     """
 
@@ -39,9 +42,31 @@ class Faults(Part):
     """from when a GPU goes down until routers know"""
     on_loss: str = "retry"
     """retry: a request that is lost is routed again, its whole prompt, and its first token is the first that was shown;
-    fail: that was its end"""
+    resume: the same, with the tokens that were shown behind its prompt, so that only the rest is made; fail: that was
+    its end"""
+
+    drain: str = field(default="finish", kw_only=True)
+    """finish: a GPU that is drained goes on with all that it has; requeue: requests that wait there and were never
+    admitted are given back, to be routed again; which is no loss, and no retry"""
+    drain_s: float | None = field(default=None, kw_only=True)
+    """seconds after which what a drained GPU still has is lost, as routers know at once; null: it may take its time"""
+    node_s: float = field(default=0.0, kw_only=True)
+    """seconds until a GPU that is started has a machine, …"""
+    image_s: float = field(default=0.0, kw_only=True)
+    """… until that has the engine's image, …"""
+    source_gb_s: float | None = field(default=None, kw_only=True)
+    """… a second of the weights, from where they are kept, over PCIe at most; null: loading them takes no time …"""
+    init_s: float = field(default=0.0, kw_only=True)
+    """… and until the engine is warm: it compiles, and captures graphs. Nobody publishes it: 10 to 100 s"""
 
     def __post_init__(self) -> None:
+        for name in ("node_s", "image_s", "init_s"):
+            value = getattr(self, name)
+            require(is_number(value) and 0 <= value < math.inf, f"faults.{name}", value, "a number of seconds >= 0")
+        for name, what in (("drain_s", "a number of seconds > 0"), ("source_gb_s", "a number of GB a second > 0")):
+            if getattr(self, name) is not None:
+                positive(f"faults.{name}", getattr(self, name), f"{what}, or null")
+        one_of("faults.drain", self.drain, DRAINS)
         valid = is_number(self.detect_ms) and self.detect_ms >= 0
         require(valid, "faults.detect_ms", self.detect_ms, "a number of milliseconds >= 0")
         one_of("faults.on_loss", self.on_loss, ON_LOSS)
@@ -53,7 +78,24 @@ class Faults(Part):
 
     @property
     def retries(self) -> bool:
-        return self.on_loss == "retry"
+        return self.on_loss != "fail"
+
+    @property
+    def resumes(self) -> bool:
+        return self.on_loss == "resume"
+
+    @property
+    def requeues(self) -> bool:
+        return self.drain == "requeue"
+
+    @property
+    def limit_s(self) -> float:
+        return math.inf if self.drain_s is None else self.drain_s
+
+    def start_s(self, hardware: Any) -> float:
+        """Seconds from when a GPU of this hardware is started until it may serve."""
+        loading_s = 0.0 if self.source_gb_s is None else float(hardware.load_s(self.source_gb_s))
+        return self.node_s + self.image_s + loading_s + self.init_s
 
     def check(self, gpus: int) -> None:
         """Raises InvalidInput if that cannot happen to so many GPUs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from prebleexp.checks import is_integer, is_number, one_of, require
@@ -50,11 +50,11 @@ class Timeline(Faults):
 
     def identity(self) -> dict[str, object]:
         """What its key knows."""
-        return {"detect_ms": self.detect_ms, "on_loss": self.on_loss, "happen": self._plain()}
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"happen": self._plain()}
 
     def columns(self) -> dict[str, Any]:
         """What tables show."""
-        return {"detect_ms": self.detect_ms, "on_loss": self.on_loss, "happen": self._plain()}
+        return self.identity()
 
     def _plain(self) -> list[dict[str, object]]:
         return [dict(zip(Event._fields, one, strict=True)) for one in self.happen]

@@ -11,6 +11,7 @@ from prebleexp.checks import flag, integer, is_integer, is_number, one_of, posit
 from prebleexp.sources import Part
 
 if TYPE_CHECKING:
+    from prebleexp.sim.replicated import Replication
     from prebleexp.sim.types import Setup
 
 ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc")
@@ -19,6 +20,9 @@ BUDGETS = ("none", "ratio", "window", "tokens")
 """likewise"""
 MOST_RETRIES = 100
 CLIENTS = ("client", "session", "prefix_group")
+SPREADS = ("round_robin", "random", "session")
+"""in the order of `prebleexp.sim.replicated`"""
+MOST_REPLICAS = 256
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ class Gateway(Part):
     are one client's"""
     input_weight: float = 1.0
     """of a prompt's token in what a client was given (vtc): counted when it is sent, cached or not …"""
+    cached_weight: float | None = None
+    """… of one that was found in a cache, which is known with the first token; null: input_weight, as in the paper; 0:
+    only what is computed counts …"""
     output_weight: float = 2.0
     """… and of an answer's: counted as it is made"""
     max_in_flight: int | None = None
@@ -91,12 +98,24 @@ class Gateway(Part):
     budget_tokens: float = 10.0
     """that there are at most, and at the beginning (tokens)"""
 
+    replicas: int = 1
+    """routers side by side, each with a policy's memory of its own, and of the requests that were sent only what it
+    sent itself, and what the others tell; more than one only where the gateway does nothing else"""
+    spread: str = "round_robin"
+    """to which of them a request comes: round_robin, random, or session: all of a session to one, at random"""
+    gossip_ms: float | None = None
+    """how old what they know is of what the others sent and what of that is finished; 0: all know at once;
+    null: nobody ever does"""
+
     def __post_init__(self) -> None:
         one_of("gateway.order", self.order, ORDERS)
         one_of("gateway.client", self.client, CLIENTS)
         for name in ("input_weight", "output_weight"):
             value = getattr(self, name)
             require(is_number(value) and value >= 0, f"gateway.{name}", value, "a number >= 0")
+        cached = self.cached_weight
+        valid = cached is None or (is_number(cached) and cached >= 0)
+        require(valid, "gateway.cached_weight", cached, "a number >= 0, or null: as gateway.input_weight")
         for name in ("max_in_flight", "limit", "queue_limit"):
             value = getattr(self, name)
             valid = value is None or is_integer(value, 1)
@@ -113,6 +132,7 @@ class Gateway(Part):
         if self.slo_ttft_s is not None:
             positive("gateway.slo_ttft_s", self.slo_ttft_s, "a number of seconds > 0, or null: no matter")
         self._check_retries()
+        self._check_replicas()
 
     def _check_retries(self) -> None:
         integer("gateway.retries", self.retries, 0, MOST_RETRIES)
@@ -123,9 +143,32 @@ class Gateway(Part):
             require(is_number(value) and value >= 0, f"gateway.{name}", value, "a number >= 0")
         one_of("gateway.retry_budget", self.retry_budget, BUDGETS)
 
+    def _check_replicas(self) -> None:
+        integer("gateway.replicas", self.replicas, 1, MOST_REPLICAS)
+        one_of("gateway.spread", self.spread, SPREADS)
+        valid = self.gossip_ms is None or (is_number(self.gossip_ms) and self.gossip_ms >= 0)
+        require(valid, "gateway.gossip_ms", self.gossip_ms, "a number of milliseconds >= 0, or null: never")
+        valid = self.replicas == 1 or self.lets_all_pass
+        require(valid, "gateway.replicas", self.replicas, "1 where the gateway has an order, limits or retries")
+
     @property
     def changes_nothing(self) -> bool:
-        """Whether a run is the same without it: nobody is refused, and nobody waits unless the router holds them."""
+        """Whether a run is the same without it."""
+        return self.lets_all_pass and self.replicas == 1
+
+    @property
+    def replication(self) -> Replication | None:
+        """What a run with replicas is given."""
+        if self.replicas == 1:
+            return None
+        from prebleexp.sim.replicated import Replication
+
+        gossip_s = math.inf if self.gossip_ms is None else self.gossip_ms / 1e3
+        return Replication(self.replicas, SPREADS.index(self.spread), gossip_s)
+
+    @property
+    def lets_all_pass(self) -> bool:
+        """Whether nobody is refused, and nobody waits unless the router holds them."""
         limits = (self.max_in_flight, self.limit, self.queue_limit, self.ttl_queue_s)
         rules = (*limits, self.bucket_tokens, self.slo_ttft_s)
         return self.order == "fcfs" and not self.shed and self.retries == 0 and rules == (None,) * len(rules)
@@ -155,6 +198,7 @@ class Gateway(Part):
             queue_limit=self.queue_limit or 0,
             ttl_s=math.inf if self.ttl_queue_s is None else float(self.ttl_queue_s),
             input_weight=float(self.input_weight),
+            cached_weight=float(self.input_weight if self.cached_weight is None else self.cached_weight),
             output_weight=float(self.output_weight),
             bucket_tokens=self.bucket_tokens or 0,
             refill_tokens_s=float(self.refill_tokens_s),

@@ -61,6 +61,7 @@ TICKET = np.dtype(
         ("waits", np.int64),  # whether it is in the queue
         ("asked", np.int64),  # the round in which the router was asked about it last
         ("charged", np.int64),  # output tokens of this attempt that its client was charged for
+        ("rebated", np.int64),  # whether what a cache had of its prompt was looked at
         ("until_s", np.float64),  # when its time in the queue is over, …
         ("rings_s", np.float64),  # … and when its timer rings; NaN: there is none
         ("refused_by", np.int64),
@@ -85,6 +86,7 @@ class Terms(NamedTuple):
     ttl_s: float
     """infinite: none"""
     input_weight: float
+    cached_weight: float
     output_weight: float
     bucket_tokens: int
     """0: there is no bucket"""

@@ -3,7 +3,7 @@
 | function | when it is called |
 | --- | --- |
 | `arrive` | a request is due; whether it is let in, or comes again |
-| `join` | it was lost with its GPU, of which routers have heard; whether it waits or comes again |
+| `join` | it was lost with its GPU, of which routers have heard, or given back; whether it waits or comes again |
 | `offer` | the router is free and a GPU may get somebody: whom shall it be asked about? |
 | `leave` | the router has answered about a request, or it gave up; whether it was refused and comes again |
 | `release` | something has ended, so that the router may be asked about everybody again |
@@ -29,7 +29,7 @@ from prebleexp.sim.records import FINISHED, NONE, World
 from prebleexp.sim.sessions import failed, look_ahead
 from prebleexp.sim.types import State
 
-EXPIRED, REFUSED = int(State.EXPIRED), int(State.REFUSED)
+EXPIRED, REFUSED, LOST = int(State.EXPIRED), int(State.REFUSED), int(State.LOST)
 
 
 @compiled
@@ -52,7 +52,7 @@ def _attempt(mine: Books, world: World, request: int, now: float) -> int:
 
 @compiled
 def join(self: Any, mine: Books, world: World, request: int, now: float) -> int:
-    if mine.again.terms.retries > 0:
+    if mine.again.terms.retries > 0 and world.jobs[request].state == LOST:
         return comes_again(mine, world, request, now)
     _queue(mine, world, request, now)
     return 1

@@ -3,7 +3,8 @@ when they are sent, and tokens of answers as they are made, each with a weight.
 
 A client of whom nobody waited begins again at what the least of those with waiting requests was given, if it was given
 less; if nobody waits at all, at what that client was given whose queue was the last to become empty. So nobody saves
-up while absent. Prompt tokens count whole: those found in a cache are paid for by whoever sends them.
+up while absent. Prompt tokens count whole when they are sent; what was found of them in a cache is known with the first
+token, and may count less then: a prefix is paid for by whose request computes it, and by others only that weight.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def pay(mine: Books, world: World, request: int) -> None:
     """A request is sent: its prompt is paid for."""
     one = mine.requests[request]
     mine.lanes[one.lane].score += mine.terms.input_weight * world.seen.requests[request].prompt_tokens
-    one.charged = 0
+    one.charged = world.jobs[request].output_seen if world.rules.resume else 0
+    one.rebated = 0
     insert(mine, len(mine.lanes) - 1, request)
 
 
@@ -65,7 +67,13 @@ def count_tokens(mine: Books, world: World) -> None:
 
 @compiled
 def _charge(mine: Books, world: World, request: int) -> None:
-    one, made = mine.requests[request], world.jobs[request].output_seen
-    if not np.isnan(world.seen.requests[request].ttft_s) and made > one.charged:
+    one, made, seen = mine.requests[request], world.jobs[request].output_seen, world.seen.requests[request]
+    if np.isnan(seen.ttft_s):
+        return
+    if one.rebated == 0:
+        one.rebated = 1
+        found = max(0, seen.prompt_tokens - world.jobs[request].prefilled_tokens)
+        mine.lanes[one.lane].score -= (mine.terms.input_weight - mine.terms.cached_weight) * found
+    if made > one.charged:
         mine.lanes[one.lane].score += mine.terms.output_weight * (made - one.charged)
         one.charged = made

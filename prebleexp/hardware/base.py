@@ -51,6 +51,11 @@ class Hardware(Part):
         """Of a token's KV, over all GPUs that share it; 0: nobody says, and none can be sent."""
         return 0.0
 
+    def load_s(self, source_gb_s: float) -> float:
+        """Seconds until its weights, from a source that gives so much a second, are on its GPUs; 0: nobody says how
+        many they are."""
+        return 0.0
+
     @property
     def title(self) -> str:
         """What it is made of, for a reader who knows the option that was chosen; empty: that says it."""

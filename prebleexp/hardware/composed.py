@@ -134,6 +134,11 @@ class Composed(Hardware):
         """Of a token, over all GPUs that share it."""
         return self.model.kv_elements * KV_BYTES[str(self.kv_precision)]
 
+    def load_s(self, source_gb_s: float) -> float:
+        """Seconds of its weights, from a source over the PCIe of all of its GPUs, if that is known."""
+        pcie = self.gpu.pcie_gb_s * self.tensor_parallel
+        return self.model.weight_bytes(self.precision) / 1e9 / min(source_gb_s, pcie or source_gb_s)
+
     def _take_parameters(self, engine: str) -> None:
         """What ships for this combination, and how well it is known, where nothing else is given."""
         what = (self.gpu.name, engine, self.model.name, self.precision, self.model.experts > 0, self.tensor_parallel)

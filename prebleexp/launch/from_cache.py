@@ -149,7 +149,8 @@ class Options:
         if policy is not None and self.nearest("policy", policy) is None:
             return "groups", {"groups": None}
         second = None if policy is None else specs.build("policy", "", policy)
-        return "groups", Cluster(found, specs.build("link", "", cluster["link"]), second).columns()
+        link = specs.build("link", "", cluster["link"])
+        return "groups", Cluster(found, link, cluster["protocol"], second).columns()
 
     def _of_spec(self, spec: str, content: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: value for name, value in content.items() if name != "_target_"}

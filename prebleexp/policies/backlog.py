@@ -9,7 +9,16 @@ import numpy as np
 from prebleexp.policies import prefix_records
 from prebleexp.policies.base import Policy
 from prebleexp.policies.prefix_records import Tree
-from prebleexp.policies.prefix_tree import fill_held, find_link, insert, lost_link, serve, serve_nothing, units
+from prebleexp.policies.prefix_tree import (
+    fill_held,
+    find_link,
+    insert,
+    lost_link,
+    next_on_path,
+    serve,
+    serve_nothing,
+    units,
+)
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, NONE, View
 from prebleexp.sim.types import Setup, records
@@ -94,15 +103,26 @@ def finish(mine: Backlog, view: View, request: int) -> None:
 
 
 @compiled
-def evicted(mine: Backlog, request: int, gpu: int, tokens: int) -> None:
+def evicted(mine: Backlog, view: View, request: int, gpu: int, tokens: int) -> None:
     """The GPU dropped what lies beyond so many tokens of the request's context."""
     tree, node = mine.tree, int(mine.routed[request].leaf)
+    if node == 0:  # another router had it: its nodes are there for the sake of others, if at all
+        node = next_on_path(tree, view, 0, request)
+        while node != NONE:
+            _lose(tree, node, gpu, tokens)
+            node = next_on_path(tree, view, node, request)
+        return
     while node != 0 and tree.rows[node].tokens > tokens:
-        link = lost_link(tree, node, gpu, tokens)
-        if link != NONE:
-            tree.rows[link].serves = 0
-            tree.rows[node].serving -= 1
+        _lose(tree, node, gpu, tokens)
         node = int(tree.rows[node].parent)
+
+
+@compiled
+def _lose(tree: Tree, node: int, gpu: int, tokens: int) -> None:
+    link = lost_link(tree, node, gpu, tokens)
+    if link != NONE:
+        tree.rows[link].serves = 0
+        tree.rows[node].serving -= 1
 
 
 # ---------------------------------------------------------------- policies
@@ -122,7 +142,7 @@ class Balancing(Policy):
         finish(mine, view, request)
 
     def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
-        evicted(mine, request, gpu, tokens)
+        evicted(mine, view, request, gpu, tokens)
 
     def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
         serve_nothing(mine.tree, gpu)

@@ -51,7 +51,9 @@ class Policy(Part):
     - `changed(self, mine, view, gpu, now)`: the GPU is a candidate no longer, or again, with nothing in its cache
     - `stored(self, mine, view, request, gpu, tokens, now)`: the GPU's prefix cache holds so many leading tokens of the
       request's context
-    - `evicted(self, mine, view, request, gpu, tokens, now)`: it dropped what lies beyond so many tokens of it
+    - `evicted(self, mine, view, request, gpu, tokens, now)`: it dropped what lies beyond so many tokens of it. Where
+      there are several routers (gateway.replicas), each hears of all requests what is stored and evicted, also of those
+      that it was not asked about
     - `lacks_room(self, mine, view, request) -> int` and `with_more_room(self, mine, view, request)`, which returns what
       takes the place of `mine`, in Python: asked before `route`
 
@@ -77,5 +79,5 @@ class Policy(Part):
 
     def start(self, setup: Setup) -> Any:
         """What the policy remembers, at the beginning of a run. Randomness comes from `setup.rng` or `setup.seed`
-        alone."""
+        alone; what several routers of a run agree on, such as hashes, from `setup.agreed_seed`."""
         return None

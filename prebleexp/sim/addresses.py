@@ -18,7 +18,7 @@ _OF_ROUTERS = (
 )
 ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
 
-_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "pull", "arrive", "let_go")
+_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "pull", "push", "arrive", "let_go")
 _OF_TIERS = ("fetch", "offload", "landed")
 _OF_MOVES = ("move", "copied", "stop", "abandon")
 ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_TIERS, *_OF_MOVES)], align=True)

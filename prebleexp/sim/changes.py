@@ -1,111 +1,230 @@
 """What happens to the GPUs of a run: they go down and come up again, slow down, are drained; routers hear of it later.
 
 A timeline is data, rows of `TIMELINE` in order of time; each event has one handler here, in Python: it happens so
-rarely that it may. What a request has shown until then is written down before (`prebleexp.sim.changing`).
+rarely that it may. What a request has shown until then is written down before (`prebleexp.sim.changing`). Behind the
+rows of the timeline are two for each GPU that are used when it comes to that (`with_spare`).
 
 | event | what happens |
 | --- | --- |
 | DOWN | the step in hand yields nothing, requests and cache of the GPU are lost, and so is what is sent there |
 | NOTICED | routers hear of it: the GPU is no candidate any more, and each lost request is routed again, or has ended |
-| UP | it is as at the beginning of the run, and a candidate again |
+| UP | it is started, if that takes time; else, or if it was drained and is not empty yet, it is READY |
 | SLOW | steps that begin later take 1 / `factor` of what they cost |
-| DRAIN | it is no candidate any more, and goes on with what it has; if it is idle when it is UP, its cache is cold |
+| DRAIN | it is no candidate any more, and goes on with what it has, or gives back what waits there |
+| READY | it is as at the beginning of the run, and a candidate again; one that was drained keeps what it still has |
+| LIMIT | it was drained long ago: what it still has is lost, as routers know at once |
 
 A GPU that is up again before anybody noticed never ceases to be a candidate. What it told of itself stands until then.
+It is on, and paid for, from when it is started until it goes down, or is empty and drained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from prebleexp.sim import records as of
+from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs, records
 
-DOWN, NOTICED, UP, SLOW, DRAIN = range(5)
+DOWN, NOTICED, UP, SLOW, DRAIN, READY, LIMIT = range(7)
 TIMELINE = np.dtype(
     [("at_s", np.float64), ("gpu", np.int64), ("event", np.int64), ("factor", np.float64)],
     align=True,
 )
 NOTHING = records(0, TIMELINE)
 
-Lose = Callable[[int, Longs], None]
-"""empties a GPU's engine, given its number and the requests that are lost there"""
+
+class Terms(NamedTuple):
+    """On which GPUs come and go."""
+
+    start_s: tuple[float, ...]
+    """of each GPU, from when it is started until it may serve"""
+    requeue: bool
+    """whether a GPU that is drained gives back what waits there"""
+    drain_s: float
+    """after which what it still has is lost"""
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether nothing follows upon an event of a timeline but what is in that."""
+        return not any(self.start_s) and self.drain_s == math.inf
+
+
+class Emptied(Protocol):
+    """What engines do for this. It is handed in, and not kept: a run that could be reached from here would outlive its
+    end, with all of its memory."""
+
+    def lose(self, g: int, requests: Longs) -> None:
+        """Empty a GPU, where these requests are."""
+
+    def abandon(self, g: int) -> None:
+        """Give up moves from a GPU, and to it: what it has is dropped."""
+
+    def give_back(self, g: int) -> Longs:
+        """Take out of a GPU's queue what was never admitted there."""
+
+
+def with_spare(timeline: Any, gpus: int) -> Any:
+    """The same, and behind it a row for each GPU to be READY, and one for it to come to its LIMIT."""
+    rows = records(len(timeline) + 2 * gpus, TIMELINE)
+    rows[: len(timeline)] = timeline
+    for at, event in enumerate((READY, LIMIT)):
+        spare = rows[len(timeline) + at * gpus :][:gpus]
+        spare.gpu, spare.event, spare.at_s = np.arange(gpus), event, math.nan
+    return rows
 
 
 class Changes:
     """Who is up, and of whom routers know that they are not."""
 
-    def __init__(self, gpus: int) -> None:
+    def __init__(self, gpus: int, terms: Terms) -> None:
         self.candidate = np.ones(gpus, np.bool_)
         """of each GPU, whether routers may send to it, as far as they know"""
-        self._since_s = np.full(gpus, np.nan)
+        self._terms = terms
+        self._down_s, self._drained_s = np.full(gpus, np.nan), np.full(gpus, np.nan)
+        self._on_s = np.zeros(gpus)
+        self._at_s = {READY: np.full(gpus, np.nan), LIMIT: np.full(gpus, np.nan)}
 
-    def happen(self, world: of.World, lose: Lose) -> None:
-        """Let the event in hand happen. GPUs lose all they have by `lose`, which is not kept: a run that could be
-        reached from here would outlive its end, with all of its memory."""
+    def happen(self, block: Any, engines: Emptied) -> None:
+        """Let the event in hand happen."""
+        world = block.value
         one = world.timeline[world.control.subject]
-        g, now, server = int(one.gpu), float(world.control.now), world.servers[one.gpu]
+        g, now = int(one.gpu), float(world.control.now)
         if one.event == DOWN:
-            self._down(world, g, now, lose)
+            self._down(world, g, now, engines)
         elif one.event == NOTICED:
-            self._notice(world, g)
+            self._notice(world, g, world.servers[g].stage == of.DOWN)
         elif one.event == UP:
-            self._up(world, g, now, lose)
+            self._up(block, g, now, engines)
         elif one.event == SLOW:
-            server.speed = one.factor
-        else:
-            self._change(world, g, False)
+            world.servers[g].speed = one.factor
+        elif one.event == DRAIN:
+            self._drain(block, g, now, engines)
+        elif self._at_s[int(one.event)][g] == now:
+            self._at_s[int(one.event)][g] = np.nan
+            (self._ready if one.event == READY else self._reach_limit)(world, g, now, engines)
 
     def end(self, world: of.World) -> None:
-        """The run is over: whoever is down was so until now."""
-        for g in np.flatnonzero(~np.isnan(self._since_s)).tolist():
-            world.totals[g].down_s += float(world.control.clock) - self._since_s[g]
+        """The run is over: whoever is down was so until now, and whoever is on."""
+        now = float(world.control.clock)
+        for g in np.flatnonzero(~np.isnan(self._down_s)).tolist():
+            world.totals[g].down_s += now - self._down_s[g]
+        for g in range(len(self._on_s)):
+            self._is_off(world, g, now)
 
-    def _down(self, world: of.World, g: int, now: float, lose: Lose) -> None:
-        server, jobs = world.servers[g], world.jobs
-        server.stage, server.leaving = of.DOWN, of.NONE
-        self._since_s[g] = now
+    # ---------------------------------------------------------------- going
+    def _down(self, world: of.World, g: int, now: float, engines: Emptied) -> None:
+        self._at_s[READY][g] = self._at_s[LIMIT][g] = np.nan
+        self._is_off(world, g, now)
+        if world.servers[g].stage == of.DOWN:  # it was being started
+            return
+        self._down_s[g] = now
         if world.totals[g].downs == 0:
             world.totals[g].lost_s = now
         world.totals[g].downs += 1
+        self._lose_all(world, g, engines)
+
+    def _lose_all(self, world: of.World, g: int, engines: Emptied) -> None:
+        server, jobs = world.servers[g], world.jobs
+        server.stage, server.leaving = of.DOWN, of.NONE
+        engines.abandon(g)
         there = (world.seen.requests.gpu == g) & (jobs.reached != 0)
         lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING)))
         jobs.state[lost] = State.LOST
         jobs.losses[lost] += 1
-        world.seen.requests.output_seen[lost] = 0
-        lose(g, lost)
+        world.seen.requests.output_seen[lost] = jobs.output_seen[lost] if world.rules.resume else 0
+        engines.lose(g, lost)
 
-    def _notice(self, world: of.World, g: int) -> None:
+    def _notice(self, world: of.World, g: int, is_down: bool) -> None:
         jobs = world.jobs
         lost = np.flatnonzero((world.seen.requests.gpu == g) & (jobs.reached != 0) & (jobs.state == State.LOST))
-        for request in lost[np.argsort(jobs.number[lost])].tolist():
-            _tell(world, of.LOST, request, g)
-        if world.servers[g].stage == of.DOWN:
+        _tell_all(world, lost, g)
+        if is_down:
             world.servers[g].gone = 1
             self._change(world, g, False)
 
-    def _up(self, world: of.World, g: int, now: float, lose: Lose) -> None:
+    def _drain(self, block: Any, g: int, now: float, engines: Emptied) -> None:
+        world = block.value
+        if world.servers[g].stage == of.DOWN:  # it was being started
+            self._down(world, g, now, engines)
+        else:
+            self._drained_s[g] = now
+            if self._terms.requeue:
+                _tell_all(world, engines.give_back(g), g)
+            if self._terms.drain_s < math.inf:
+                self._plan(block, LIMIT, g, now + self._terms.drain_s)
+        self._change(block.value, g, False)
+
+    def _reach_limit(self, world: of.World, g: int, now: float, engines: Emptied) -> None:
+        if world.seen.sent[g].outstanding > 0:
+            self._is_off(world, g, now)
+            self._lose_all(world, g, engines)
+            self._notice(world, g, True)
+
+    # ---------------------------------------------------------------- coming
+    def _up(self, block: Any, g: int, now: float, engines: Emptied) -> None:
+        world = block.value
+        self._at_s[LIMIT][g] = np.nan
+        if world.servers[g].stage == of.IDLE:
+            engines.abandon(g)
+        empty = world.servers[g].stage == of.DOWN or world.seen.sent[g].outstanding == 0
+        if not empty or self._terms.start_s[g] == 0:
+            self._ready(world, g, now, engines)
+            return
+        self._is_off(world, g, now)
+        self._on_s[g], self._drained_s[g] = now, np.nan
+        self._plan(block, READY, g, now + self._terms.start_s[g])
+
+    def _ready(self, world: of.World, g: int, now: float, engines: Emptied) -> None:
         server, live = world.servers[g], world.live[g]
+        if not np.isnan(self._drained_s[g]) and world.seen.sent[g].outstanding == 0:
+            self._is_off(world, g, now)
+        self._on_s[g] = now if np.isnan(self._on_s[g]) else self._on_s[g]
+        self._drained_s[g] = np.nan
         if server.stage == of.DOWN:
-            world.totals[g].down_s += now - self._since_s[g]
-            self._since_s[g] = np.nan
+            if not np.isnan(self._down_s[g]):
+                world.totals[g].down_s += now - self._down_s[g]
+                self._down_s[g] = np.nan
             server.stage, server.gone, server.speed = of.IDLE, 0, 1.0
         elif server.stage == of.IDLE:  # it was drained
-            lose(g, np.zeros(0, np.int64))
+            engines.lose(g, np.zeros(0, np.int64))
         if server.stage == of.IDLE:
             kv_tokens = int(live.kv_tokens)
             world.live[g] = np.zeros(1, of.REPORT)[0]
             live.kv_tokens = live.kv_free = kv_tokens
         self._change(world, g, True)
 
+    # ---------------------------------------------------------------- what follows
+    def _is_off(self, world: of.World, g: int, now: float) -> None:
+        """It is not on from now on, or since it was drained and empty."""
+        if np.isnan(self._on_s[g]):
+            return
+        if not np.isnan(self._drained_s[g]) and world.seen.sent[g].outstanding == 0:
+            now = min(now, max(float(self._drained_s[g]), float(world.servers[g].ends_s)))
+        world.totals[g].on_s += now - self._on_s[g]
+        self._on_s[g] = self._drained_s[g] = np.nan
+
+    def _plan(self, block: Any, event: int, g: int, at_s: float) -> None:
+        """Let its READY or LIMIT be then; what was planned of it before is void."""
+        world = block.value
+        row = int(world.rules.changes) + g + (len(self._on_s) if event == LIMIT else 0)
+        self._at_s[event][g] = world.timeline[row].at_s = at_s
+        block.put(("events",), with_event(world.events, world.control, at_s, key(CHANGE, row)))
+
     def _change(self, world: of.World, g: int, candidate: bool) -> None:
         if self.candidate[g] != candidate:
             self.candidate[g] = candidate
             _tell(world, of.CHANGED, of.NONE, g)
+
+
+def _tell_all(world: of.World, requests: Longs, g: int) -> None:
+    """That they are lost, or given back, in order of arrival."""
+    for request in requests[np.argsort(world.jobs.number[requests])].tolist():
+        _tell(world, of.LOST, request, g)
 
 
 def _tell(world: Any, kind: int, request: int, g: int) -> None:

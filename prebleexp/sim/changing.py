@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from prebleexp.sim import records
-from prebleexp.sim.changes import DOWN, UP
+from prebleexp.sim.changes import DOWN, LIMIT
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import CHANGE, key, push
-from prebleexp.sim.moves import abandon
 from prebleexp.sim.plug import call_none
-from prebleexp.sim.records import IDLE, World
+from prebleexp.sim.records import World
 from prebleexp.sim.types import State
 
 QUEUED, RUNNING = int(State.QUEUED), int(State.RUNNING)
@@ -20,15 +18,11 @@ def change(world: World, row: int) -> None:
     `prebleexp.sim.changes`."""
     timeline, control = world.timeline, world.control
     g = int(timeline[row].gpu)
-    if timeline[row].event == DOWN:
+    if timeline[row].event in (DOWN, LIMIT):
         engine = world.engines[g]
         for request in range(len(world.jobs)):
             job = world.jobs[request]
             if world.seen.requests[request].gpu == g and job.reached != 0 and job.state in (QUEUED, RUNNING):
                 call_none(engine.settle, engine.own, world, request, control.now)
-        world.servers[g].stage = records.DOWN
-        abandon(world, g)
-    elif timeline[row].event == UP and world.servers[g].stage == IDLE:  # it was drained: what it has is dropped
-        abandon(world, g)
-    if row + 1 < len(timeline):
+    if row + 1 < world.rules.changes:  # others are put into the queue when it comes to them
         push(world.events, control, timeline[row + 1].at_s, key(CHANGE, row + 1))

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import Events
 
@@ -82,3 +84,14 @@ def pop(events: Events, control: Any) -> tuple[float, int]:
         child = 2 * position + 1
     events.times[position], events.keys[position] = moved_time, moved_key
     return time, a_key
+
+
+def with_event(events: Events, control: Any, time: float, a_key: int) -> Events:
+    """As `push`, from Python, where it may be one event more than there was room for."""
+    n = int(control.events)
+    made = Events(np.zeros(len(events.times) + 1), np.zeros(len(events.keys) + 1, np.int64))
+    times, keys = np.append(events.times[:n], time), np.append(events.keys[:n], a_key)
+    order = np.lexsort((keys, times))  # what is in order is a heap
+    made.times[: n + 1], made.keys[: n + 1] = times[order], keys[order]
+    control.events = n + 1
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput
+from prebleexp.sim.changes import Terms
 from prebleexp.sim.migration import Migration
-from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation, with_legs
-from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Forecast, Router
+from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, Disaggregation, with_legs
+from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
+from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
 
@@ -33,16 +36,35 @@ class Given:
     reports_ms: float
     check: bool
     timeline: Any
-    retries: bool
+    faults: Faulty | None
     pools: Disaggregation | None
     gateway: Entrance | None
     tiers: Tiering | None
+    replicas: Replication | None
     migration: Migration | None
 
     @property
     def hardware(self) -> Accelerator:
         """Of the first GPU."""
         return self.kinds[0][1]
+
+    @property
+    def retries(self) -> bool:
+        """Whether requests that are lost are routed again …"""
+        return self.faults is not None and self.faults.retries
+
+    @property
+    def resumes(self) -> bool:
+        """… and go on behind what was shown."""
+        return self.faults is not None and self.faults.resumes
+
+    @property
+    def terms(self) -> Terms:
+        """On which GPUs come and go."""
+        if self.faults is None:
+            return Terms((0.0,) * self.gpus, False, math.inf)
+        start_s = [self.faults.start_s(hardware) for count, hardware in self.kinds for _ in range(count)]
+        return Terms(tuple(start_s), self.faults.requeues, self.faults.limit_s)
 
     @cached_property
     def impatient(self) -> bool:
@@ -79,10 +101,13 @@ def check_together(given: Given) -> None:
     faults, roles = len(given.timeline) > 0, given.pools is not None
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
+    if faults and given.resumes and not engine.resumes:
+        raise InvalidInput(f"engine {name} has no resumes, and requests that are lost go on behind what was shown")
     others = {"GPUs have faults": faults, "requests have patience_s": given.impatient}
     if given.pools is not None:
-        if not engine.pulls:
-            raise InvalidInput(f"engine {name} has no pull, arrive and let_go, and GPUs have roles")
+        protocol = PROTOCOLS[given.pools.protocol]
+        if protocol not in engine.protocols:
+            raise InvalidInput(f"engine {name} has no protocol {protocol}, and GPUs have roles")
         engine.check_roles()
         _refuse_beside("GPUs have roles", others | {"requests pass a gateway": given.gateway is not None})
     if given.tiers is not None:
@@ -90,17 +115,17 @@ def check_together(given: Given) -> None:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
         _refuse_beside("there are tiers", others | {"GPUs have roles": roles})
+    if given.replicas is not None:
+        takes_time, gated = given.overhead.mode == "serial", given.gateway is not None
+        others = {"GPUs have roles": roles, "requests pass a gateway": gated, "decisions take time": takes_time}
+        _refuse_beside("the router has replicas", others)
     if given.migration is not None:
         if not engine.moves:
             raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")
         engine.check_moves()
-        kinds = {
-            "GPUs are of several kinds": len(given.kinds) > 1,
-            "requests pass a gateway": given.gateway is not None,
-        }
-        _refuse_beside(
-            "requests are moved", kinds | {"GPUs have roles": roles, "there are tiers": given.tiers is not None}
-        )
+        others = {"GPUs are of several kinds": len(given.kinds) > 1, "GPUs have roles": roles}
+        others |= {"there are tiers": given.tiers is not None, "requests pass a gateway": given.gateway is not None}
+        _refuse_beside("requests are moved", others | {"the router has replicas": given.replicas is not None})
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

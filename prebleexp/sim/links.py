@@ -20,14 +20,22 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import float64, int64, types
 
 from prebleexp.sim import addresses
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import ARRIVED, key, pop, push
+from prebleexp.sim.plug import Signatures
 from prebleexp.sim.records import Events
 from prebleexp.sim.types import records
 
 INFINITE, FIFO, FAIR = range(3)
+
+CALLS: Signatures = {
+    "ask": (types.none, (int64, int64, int64, float64, float64)),
+    "happens": (int64, (int64, float64)),
+    "takes": (float64, (int64, int64, float64, float64)),
+}
 
 LINKS = np.dtype(
     [

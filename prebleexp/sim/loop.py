@@ -27,11 +27,12 @@ from prebleexp.sim.events import (
     push,
     subject_of,
 )
+from prebleexp.sim.hearing import tell_policy
 from prebleexp.sim.patience import GONE, expire, leave
 from prebleexp.sim.plug import call_float, call_int, call_none
 from prebleexp.sim.pulling import arrived
 from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
-from prebleexp.sim.router import DONE, decided, reached, serve, submit, tell_policy
+from prebleexp.sim.router import DONE, decided, reached, serve, submit
 from prebleexp.sim.router_queue import release
 from prebleexp.sim.sessions import take_next
 from prebleexp.sim.world import EXAMPLE

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import float64, int64, types
 
-from prebleexp.sim import links
+from prebleexp.sim import addresses, links, pairing
 from prebleexp.sim.moves import MOVE, MOVED, RULES, RUNNING, Moves
+from prebleexp.sim.plug import Plug, Signatures
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import records
+from prebleexp.sim.world import EXAMPLE
+
+WORLD = EXAMPLE.type
+MIGRATING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (types.none, (WORLD, int64, float64)))
+"""what an engine needs besides where requests are moved"""
+PAIRING: Signatures = {"pair": (types.none, (WORLD, float64))}
 
 
 @dataclass(frozen=True)
@@ -47,3 +55,11 @@ class Migration:
     def links(self, gpus: int) -> links.Links:
         """Subjects are the GPUs that requests leave."""
         return links.made_links(gpus, gpus, self.sharing, float(self.rate), float(self.latency_s))
+
+
+class Pairs:
+    """What pairs GPUs in a run, and the moves that come of it."""
+
+    def __init__(self, given: Migration, gpus: int, requests: int, block_tokens: int) -> None:
+        self._plug = Plug(None, pairing, None, addresses.PAIRING, PAIRING)
+        self.moves = given.moves(gpus, requests, block_tokens, self._plug.record)

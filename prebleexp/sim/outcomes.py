@@ -91,6 +91,8 @@ class Outcome:
     """when it first went down, in seconds from the start of the run; NaN: never"""
     gpu_down_s: Floats
     """seconds, until the run ended, in which it was down"""
+    gpu_on_s: Floats
+    """seconds of it that are paid for: not while it was down, or drained and empty; while it was started, too"""
     end_s: float
     """when the run ended, in seconds from its start"""
 

@@ -19,6 +19,10 @@ from prebleexp.sim.records import World
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload
 
 PREFILL, DECODE, BOTH = range(3)
+PULL, PUSH_AT_END = range(2)
+PROTOCOLS = ("pull", "push_at_end")
+"""how KV goes from one to the other (spec: clusters.md, section 1.1). PULL: who makes the output is chosen when the
+prompt is computed, and reads it. PUSH_AT_END: both are chosen at arrival, and who computed the prompt sends it"""
 
 
 class Pools(NamedTuple):
@@ -32,6 +36,8 @@ class Pools(NamedTuple):
     """of a token"""
     whole: bool
     """whether some GPUs may serve a request to its end"""
+    protocol: int
+    """`PULL` or `PUSH_AT_END`"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Disaggregation:
     rate: float
     """of each GPU's egress, and of its ingress: bytes a second"""
     latency_s: float
+    protocol: int = PULL
 
     @property
     def whole(self) -> bool:
@@ -58,7 +65,7 @@ class Disaggregation:
 
     def pools(self, requests: int, counts: Sequence[int]) -> Pools:
         """`counts`: GPUs of each kind."""
-        return Pools(requests, np.repeat(np.array(self.roles), counts), float(self.kv_bytes), self.whole)
+        return Pools(requests, np.repeat(np.array(self.roles), counts), float(self.kv_bytes), self.whole, self.protocol)
 
     def links(self, requests: int, gpus: int) -> links.Links:
         return links.made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
@@ -69,7 +76,7 @@ NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
 
 def nothing(requests: int) -> tuple[Pools, links.UnderWay]:
     """What a run without pools has, and writes nothing to."""
-    return Pools(requests, NOBODY, 0.0, True), UNUSED
+    return Pools(requests, NOBODY, 0.0, True, PULL), UNUSED
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:
@@ -121,6 +128,14 @@ def decodes(world: World, g: int) -> bool:
 def is_routed_again(world: World, row: int) -> bool:
     """Whether a row is a request whose prompt is computed elsewhere, which is asked about a second time."""
     return len(world.pools.roles) > 0 and row < world.pools.requests
+
+
+@compiled
+def is_part(world: World, row: int) -> bool:
+    """Whether a row, which was sent to a GPU, is a part of a request of which both GPUs are chosen at arrival."""
+    if world.pools.protocol == PULL:
+        return False
+    return row < world.pools.requests or prefills(world, int(world.seen.requests[row].gpu))
 
 
 @compiled

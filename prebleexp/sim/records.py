@@ -221,6 +221,7 @@ TOTALS = np.dtype(
         ("downs", np.int64),  # how often it went down, …
         ("lost_s", np.float64),  # … and when first
         ("down_s", np.float64),
+        ("on_s", np.float64),
     ],
     align=True,
 )

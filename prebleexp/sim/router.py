@@ -4,38 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
-from prebleexp.sim.moves import is_over, routed_anew
-from prebleexp.sim.moves import join as join_moved
-from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import decodes, is_routed_again, leg_of, prefills, request_of
+from prebleexp.sim.pools import PULL, is_part, is_routed_again, leg_of, request_of
 from prebleexp.sim.pulling import let_go
 from prebleexp.sim.records import (
     CANCELLED,
-    CHANGED,
     DOWN,
-    EVICTED,
-    FINISHED,
-    FIRST_TOKEN,
-    LEFT,
     LOST,
     NO_OVERHEAD,
     NONE,
-    ROUTED,
     SERIAL,
-    STORED,
     World,
 )
 from prebleexp.sim.router_queue import hold, join, release
-from prebleexp.sim.running_mean import expect, learn
-from prebleexp.sim.sessions import ended, failed, watch_patience
+from prebleexp.sim.running_mean import expect
+from prebleexp.sim.sessions import failed, watch_patience
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
 
@@ -114,6 +102,8 @@ def serve(world: World) -> int:
         control.answered = 0
         if not _decided(world, view.candidates, control.request, control.answer):
             return BAD_ROUTE
+        if control.news > 0 and world.pools.protocol != PULL:  # a GPU for prompts is rid of who was refused
+            return DONE
     return DONE
 
 
@@ -191,6 +181,10 @@ def _refuse(world: World, request: int) -> None:
     if world.jobs[request].state == KEPT and world.jobs[leg_of(world, request)].reached != 0:
         let_go(world, request)
     world.jobs[request].state = REFUSED
+    if world.pools.protocol != PULL and request < world.pools.requests:
+        leg = leg_of(world, request)
+        if world.seen.requests[leg].gpu != NONE:  # its prompt was to be computed there
+            tell(world, CANCELLED, leg, int(world.seen.requests[leg].gpu), 0)
     world.control.unfinished -= 1
     world.control.present -= 1
     failed(world, request_of(world, request))
@@ -198,7 +192,7 @@ def _refuse(world: World, request: int) -> None:
 
 @compiled
 def _send(world: World, request: int, g: int) -> None:
-    control, sent, cost, seen = world.control, world.seen.sent[g], world.seen.costs[g], world.seen.requests[request]
+    control, sent, seen = world.control, world.seen.sent[g], world.seen.requests[request]
     seen.gpu = g
     sent.outstanding += 1
     sent.tokens += seen.prompt_tokens
@@ -206,6 +200,19 @@ def _send(world: World, request: int, g: int) -> None:
     control.most = max(control.most, sent.outstanding)
     if sent.outstanding == world.rules.max_in_flight:
         control.stale = 1
+    if not is_part(world, request):
+        _pass_frontend(world, request)
+    elif request < world.pools.requests:  # both are chosen
+        _pass_frontend(world, leg_of(world, request))
+    else:
+        world.arrivals[request_of(world, request)] = control.now
+        join(world, request_of(world, request))
+
+
+@compiled
+def _pass_frontend(world: World, request: int) -> None:
+    control, seen = world.control, world.seen.requests[request]
+    cost = world.seen.costs[seen.gpu]
     seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
     if seconds > 0 and not is_routed_again(world, request):  # who has passed one does not pass another
         world.jobs[request].state = QUEUED
@@ -240,110 +247,3 @@ def lose(world: World, request: int) -> None:
     job.losses += 1
     if world.servers[g].gone != 0:
         tell(world, LOST, request, g, 0)
-
-
-@compiled
-def _is_lost(world: World, request: int) -> None:
-    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end."""
-    control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
-    job.reached = 0
-    routed_anew(world, request)
-    if world.rules.retry and _joins_again(world, request):
-        job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
-    else:
-        control.unfinished -= 1
-        control.present -= 1
-        failed(world, request)
-
-
-@compiled
-def _joins_again(world: World, request: int) -> bool:
-    """Whether a lost request has another attempt."""
-    gateway = world.gateway
-    if world.rules.gated:
-        return call_int(gateway.join, gateway.own, world, request, world.control.now) != 0
-    join(world, request)
-    return True
-
-
-# ---------------------------------------------------------------- routing a second time
-@compiled
-def _hand_over(world: World, leg: int) -> None:
-    """A prompt is computed, and the router has heard of it: its KV is held, and who makes the output is asked."""
-    request = request_of(world, leg)
-    world.jobs[request].state = KEPT
-    world.arrivals[request] = world.control.now
-    join(world, request)
-
-
-# ---------------------------------------------------------------- hearing
-@compiled
-def hear(world: World, kind: int, request: int) -> None:
-    """The router's own book, before the policy hears of it."""
-    if kind in (FINISHED, CANCELLED, LOST):
-        g = int(world.seen.requests[request].gpu)
-        sent = world.seen.sent[g]
-        sent.outstanding -= 1
-        sent.tokens -= world.seen.requests[request].prompt_tokens
-        if world.rules.gated:
-            call_none(world.gateway.hear, world.gateway.own, world, kind, request)
-            if sent.outstanding == world.rules.max_in_flight - 1:
-                world.control.stale = world.control.offering = 1
-        if kind == LOST or prefills(world, g):
-            return
-        request = request_of(world, request)
-        world.control.unfinished -= 1
-        world.control.present -= 1
-        if kind == CANCELLED:
-            failed(world, request)
-            return
-        if world.rules.mean_window_s > 0:
-            learn(world, request)
-        ended(world, request)
-    elif kind == LEFT:
-        leave_moved(world, request)
-    elif kind == ROUTED:
-        join_moved(world, request)
-
-
-@compiled
-def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
-    """Whether a policy is not told of it: it believes that the request is over."""
-    return kind in (FINISHED, CANCELLED, LOST, LEFT, FIRST_TOKEN) and is_over(world, kind, request, routed)
-
-
-@compiled
-def go_on(world: World, kind: int, request: int) -> None:
-    """The policy has heard of it: it may be asked about the request once more."""
-    if kind == LOST:
-        _is_lost(world, request)
-    elif kind == FINISHED and prefills(world, int(world.seen.requests[request].gpu)):
-        _hand_over(world, request)
-
-
-@compiled
-def tell_policy(world: World) -> None:
-    """Let a compiled policy hear what has happened."""
-    control = world.control
-    for row in range(control.news):
-        news = world.news[row]
-        kind, request = int(news.kind), int(news.request)
-        of_outputs = decodes(world, int(news.gpu))
-        router, view = (world.decode_router, world.decode_seen) if of_outputs else (world.router, world.seen)
-        hear(world, kind, request)
-        if is_silent(world, kind, request, int(router.routed != 0)):
-            pass
-        elif kind in (FINISHED, CANCELLED, LOST, LEFT) and router.finished != 0:
-            call_none(router.finished, router.own, view, request, control.now)
-        elif kind == FIRST_TOKEN and router.first_token != 0:
-            call_none(router.first_token, router.own, view, request, control.now)
-        elif kind == ROUTED and router.routed != 0:
-            call_none(router.routed, router.own, view, request, control.now)
-        elif kind == STORED and router.stored != 0:
-            call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
-        elif kind == EVICTED and router.evicted != 0:
-            call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
-        elif kind == CHANGED and router.changed != 0:
-            call_none(router.changed, router.own, view, news.gpu, control.now)
-        go_on(world, kind, request)
-    control.news = 0

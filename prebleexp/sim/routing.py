@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numba import float64, int64, types
 from numba.core.errors import NumbaError
 from numba.core.ir import Loc
@@ -58,6 +59,12 @@ class Routing:
             self.record = Plug(None, None, None, addresses.ROUTER, {}).record
             for name, there in given.items():
                 setattr(self.record, name, there)
+
+    def repeated(self) -> Any:
+        """The record, as an array of one."""
+        if INTERPRETED:
+            return [self.record]
+        return np.full(1, self.record).view(np.recarray)
 
     @property
     def mine(self) -> Any:
@@ -111,6 +118,10 @@ class Routing:
     def explained(self, error: Exception, view: Any, request: int, news: Any, now: float) -> PrebleexpError:
         """What went wrong in compiled code, which says little: the same once more, in plain Python. `request`: the
         policy was asked about it, or -1; `news`: rows of `records.NEWS` that it was told."""
+        return self.failing(view, request, news, now) or self.unexplained(error)
+
+    def failing(self, view: Any, request: int, news: Any, now: float) -> PrebleexpError | None:
+        """How the same goes wrong in plain Python; None if it does not."""
         try:
             if request != records.NONE:
                 self._try(plain(self._kind.route), self._policy, self.mine, view, request, now)
@@ -118,6 +129,9 @@ class Routing:
                 self.tell(view, int(one.kind), int(one.request), int(one.gpu), int(one.tokens), now, plain)
         except PrebleexpError as same:
             return same
+        return None
+
+    def unexplained(self, error: Exception) -> PrebleexpError:
         return PrebleexpError(f"policy {self._kind.__name__}: {type(error).__name__}: {error}")
 
     def _try(self, function: Any, *arguments: Any) -> Any:

@@ -28,6 +28,10 @@ class Rules(NamedTuple):
     """what it takes to predict the length of an output"""
     retry: bool
     """whether requests that are lost with their GPU are routed again"""
+    resume: bool
+    """… and go on behind what was shown of them"""
+    changes: int
+    """rows of `World.timeline` that follow each other"""
     submit_s: float
     """from when a request is due until the router can take it up"""
     decision_s: float

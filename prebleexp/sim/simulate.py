@@ -10,16 +10,25 @@ import numpy as np
 from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, links, loop, outcome, pairing, records, router, world
-from prebleexp.sim.changes import NOTHING, Changes
+from prebleexp.sim import addresses, hearing, links, loop, moves, outcome, records, router, world
+from prebleexp.sim.changes import NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
-from prebleexp.sim.migration import Migration
+from prebleexp.sim.migration import MIGRATING, Migration, Pairs
 from prebleexp.sim.plug import Plug, Signatures, joined
-from prebleexp.sim.pools import Disaggregation, decodes, is_routed_again, refined_of_legs, told_of_legs
+from prebleexp.sim.pools import (
+    PULL,
+    PUSH_AT_END,
+    Disaggregation,
+    decodes,
+    is_routed_again,
+    refined_of_legs,
+    told_of_legs,
+)
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.tiering import Tiering
@@ -41,26 +50,18 @@ ENGINE: Signatures = {
 }
 CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
 """what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
-PULLING: Signatures = {
-    "pull": (int64, (WORLD, *_SUBJECT)),
-    "arrive": (types.none, (WORLD, *_SUBJECT)),
-    "let_go": (types.none, (WORLD, *_SUBJECT)),
+_MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
+MOVING: dict[int, Signatures] = {
+    PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
+    PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
 }
-"""… where KV goes from one GPU to another"""
+"""… where KV goes from one GPU to another, by protocol"""
 TIERING: Signatures = {
     "fetch": (int64, (WORLD, *_SUBJECT)),
     "offload": (types.none, (WORLD, *_SUBJECT)),
     "landed": (types.none, (WORLD, *_SUBJECT)),
 }
 """… and where KV comes from tiers"""
-MOVING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (types.none, (WORLD, *_SUBJECT)))
-"""… and where requests are moved"""
-PAIRING: Signatures = {"pair": (types.none, (WORLD, float64))}
-LINK: Signatures = {
-    "ask": (types.none, (int64, int64, int64, float64, float64)),
-    "happens": (int64, (int64, float64)),
-    "takes": (float64, (int64, int64, float64, float64)),
-}
 GATEWAY: Signatures = {
     "arrive": (int64, (WORLD, *_SUBJECT)),
     "join": (int64, (WORLD, *_SUBJECT)),
@@ -95,6 +96,7 @@ def simulate(
     pools: Disaggregation | None = None,
     gateway: Entrance | None = None,
     tiers: Tiering | None = None,
+    replicas: Replication | None = None,
     migration: Migration | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
@@ -107,20 +109,37 @@ def simulate(
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
-    the router; `tiers`, what KV is kept in behind the GPUs' caches; `migration`, when requests are moved from one GPU
-    to another. `seed` is that of policies, lengths and faults; the workload has its own. `check`: plugs that are not
-    the package's look at every index. `on_pause` is called at least once a second, and when Python is needed anyway; it
-    may end the run by raising. `on_event` is called after every event, which takes a hundred times as long.
+    the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
+    `migration`, when requests are moved from one GPU to another. `seed` is that of policies, lengths and faults; the
+    workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is called at least
+    once a second, and when Python is needed; it may end the run by raising. `on_event` is called after every event.
 
-    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools, tiers or moves,
+    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with what else is asked for,
     and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
     name, file and line.
     """
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
-    changes = (timeline, faults is not None and faults.retries, pools, gateway, tiers, migration)
     given = Given(
-        workload, gpus, policy, kinds, engine, lengths, overhead, duration_s, horizon, seed, reports_ms, check, *changes
+        workload=workload,
+        gpus=gpus,
+        policy=policy,
+        kinds=kinds,
+        engine=engine,
+        lengths=lengths,
+        overhead=overhead,
+        duration_s=duration_s,
+        horizon=horizon,
+        seed=seed,
+        reports_ms=reports_ms,
+        check=check,
+        timeline=timeline,
+        faults=faults,
+        pools=pools,
+        gateway=gateway,
+        tiers=tiers,
+        replicas=replicas,
+        migration=migration,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -137,8 +156,8 @@ class _Kind:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
         functions = dict(ENGINE)
-        seams = ((CANCELLING, given.impatient), (PULLING, given.pools), (TIERING, given.tiers))
-        for some, there in (*seams, (MOVING, given.migration)):
+        functions |= {} if given.pools is None else MOVING[given.pools.protocol]
+        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
             functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
@@ -171,6 +190,8 @@ class _Run:
             overhead=MODES[overhead.mode],
             prediction_s=float(overhead.prediction_s),
             retry=given.retries,
+            resume=given.resumes,
+            changes=len(given.timeline),
             submit_s=float(overhead.prediction_s) if overhead.mode == "serial" else 0.0,
             decision_s=float(overhead.decision_s),
             unit_s=np.array(overhead.unit_s),
@@ -180,7 +201,12 @@ class _Run:
             watched=pause == 1,
         )
         self.batcher = engine
-        self.routers = [Routing(one, given.setup(), given.check) for one in policies]
+        self.replicated: Replicated | None = None
+        if given.replicas is not None:
+            self.replicated = Replicated(policy, given.setup(), given.replicas, given.check)
+        self.routers: list[Routing | Replicated] = [
+            self.replicated or Routing(one, given.setup(), given.check) for one in policies
+        ]
         self.kinds = [_Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
         if given.impatient and not self.kinds[0].engine.record.cancel:
@@ -202,22 +228,24 @@ class _Run:
             behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
         moving = None
         if given.migration is not None:
-            self.pairing = Plug(None, pairing, None, addresses.PAIRING, PAIRING)
-            size, _ = engine.blocks(given.setup(0))
-            moves = given.migration.moves(given.gpus, len(given.workload), size, self.pairing.record)
-            moving = (moves, self._under_way(given.migration.links(given.gpus)))
+            self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])
+            moving = (self.pairs.moves, self._under_way(given.migration.links(given.gpus)))
         self.entrance, gateway = given.gateway, None
         if self.entrance is not None:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
             self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
             gateway = self.gateway.record
-        seams = (given.timeline, split, gateway, behind, moving)
+        terms = given.terms
+        timeline = given.timeline if terms.changes_nothing else with_spare(given.timeline, given.gpus)
+        seams = (timeline, split, gateway, behind, moving)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
-        self.changes = Changes(given.gpus)
+        if self.replicated is not None:
+            self.replicated.look(made.seen)
+        self.changes = Changes(given.gpus, terms)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
-        self.links = Plug(None, links, made, addresses.LINK, LINK)
+        self.links = Plug(None, links, made, addresses.LINK, links.CALLS)
         return links.UnderWay(made.control, self.links.record)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
@@ -252,7 +280,7 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
-                self.changes.happen(state, self._lose)
+                self.changes.happen(self.world, self)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)
@@ -271,13 +299,15 @@ class _Run:
             found = found & (state.seen.sent.outstanding < most)
         state.control.stale = 0
         self.world.put(("seen", "candidates"), np.flatnonzero(found))
+        if self.replicated is not None:
+            self.replicated.look(self.world.value.seen)
 
-    def _of(self, outputs: bool) -> tuple[Routing, Any]:
+    def _of(self, outputs: bool) -> tuple[Routing | Replicated, Any]:
         """The router of outputs on GPUs of their own, or the other one, and what it sees."""
         seen = self.world.value if INTERPRETED else self.world
         return (self.routers[-1], seen.decode_seen) if outputs else (self.routers[0], seen.seen)
 
-    def _asked(self, row: int) -> tuple[Routing, Any]:
+    def _asked(self, row: int) -> tuple[Routing | Replicated, Any]:
         """Who is asked about a request, or a leg of one."""
         return self._of(is_routed_again(self.world.handle, row))
 
@@ -291,19 +321,30 @@ class _Run:
         mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
         return routing.explained(error, view, request, mine, float(state.control.now))
 
-    def _lose(self, g: int, requests: Longs) -> None:
+    def lose(self, g: int, requests: Longs) -> None:
         """Let a GPU's engine lose all that it has."""
+        self.batcher.lose(self._mine(g), self.world.handle, g, requests)
+
+    def abandon(self, g: int) -> None:
+        """Let engines give up moves from a GPU, and to it."""
+        moves.abandon(self.world.handle, g)
+
+    def give_back(self, g: int) -> Longs:
+        """Let a GPU's engine give back what waits there."""
+        return self.batcher.give_back(self._mine(g), self.world.handle, g)
+
+    def _mine(self, g: int) -> Any:
         engine = self.kind_of[g].engine
-        self.batcher.lose(engine.mine if INTERPRETED else engine.block.mine, self.world.handle, g, requests)
+        return engine.mine if INTERPRETED else engine.block.mine
 
     def _tell(self, state: World) -> None:
         """Let routers hear what has happened, of which one is plain Python."""
         handle = self.world.handle
         for news in state.news[: state.control.news]:
             kind, request, g = int(news.kind), int(news.request), int(news.gpu)
-            router.hear(handle, kind, request)
+            hearing.hear(handle, kind, request)
             routing, view = self._of(decodes(handle, g))
-            if not router.is_silent(handle, kind, request, int(routing.record.routed != 0)):
+            if not hearing.is_silent(handle, kind, request, int(routing.record.routed != 0)):
                 routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
-            router.go_on(handle, kind, request)
+            hearing.go_on(handle, kind, request)
         state.control.news = 0

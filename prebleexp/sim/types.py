@@ -238,6 +238,8 @@ class Setup:
     """whether requests are moved from one GPU to another"""
     store_s: tuple[float, float] = (math.inf, math.inf)
     """seconds that a load from a store takes which all GPUs share, and a token of it; infinite: there is none"""
+    common_seed: int | None = None
+    """the run's, where `seed` is that of one of several replicas of a router; None: that is the run's"""
 
     @property
     def segment_ids(self) -> int:
@@ -245,6 +247,11 @@ class Setup:
         return 1 + int(self.workload.segment_ids.max(initial=-1))
 
     @property
+    def agreed_seed(self) -> int:
+        """Of what all replicas of a router agree on, such as hashes."""
+        return self.seed if self.common_seed is None else self.common_seed
+
+    @property
     def rng(self) -> np.random.Generator:
-        """The generator of the run's seed, from its beginning."""
+        """The generator of the seed, from its beginning."""
         return np.random.default_rng(self.seed)

@@ -74,7 +74,7 @@ def allocate(
     size = n + 2 * gpus + 5 + len(timeline)  # a step that is lost still has its END
     events = Events(np.zeros(size), np.zeros(size, np.int64))
     due = [(0.0, key(REPORT, 0))] * int(rules.reports_s > 0) + [
-        *((float(one.at_s), key(CHANGE, 0)) for one in timeline[:1]),
+        *((float(one.at_s), key(CHANGE, 0)) for one in timeline[: min(1, rules.changes)]),
         *((float(one.interval_s), key(PAIR, 0)) for one in moves.rules),
     ]
     control.events = len(due)
@@ -217,7 +217,8 @@ def _example() -> Block:
     one = np.ones(1, np.int32)
     workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
-    rules = Rules(1.0, 1.0, 0.0, 1, 0.0, False, False, 0, 0.0, False, 0.0, 0.0, np.zeros(4), False, 0, 0, False)
+    lengths, losses = (0.0, False, False), (False, False, 0)
+    rules = Rules(1.0, 1.0, 0.0, 1, *lengths, 0, 0.0, *losses, 0.0, 0.0, np.zeros(4), False, 0, 0, False)
     router, engines, costs = records(1, addresses.ROUTER)[0], records(1, addresses.ENGINE), records(1, addresses.COST)
     return Block(
         allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, (router, router, engines, costs))

@@ -78,6 +78,7 @@ def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
         gpu_peak_kv_tokens=per_gpu,
         gpu_lost_s=np.full(gpus, np.nan),
         gpu_down_s=np.zeros(gpus),
+        gpu_on_s=np.zeros(gpus),
         end_s=float(workload.arrival_s[-1]) + 1 if n else 0.0,
     )
 

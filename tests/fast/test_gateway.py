@@ -149,6 +149,18 @@ def test_clients_share_by_tokens() -> None:
     assert "".join("AB"[int(workload.client[i])] for i in sent(made)[1:]) == "ABBB" * 4
 
 
+@pytest.mark.parametrize(("cached_weight", "order"), [(None, "ABABABAB"), (0.0, "ABABAAAA"), (0.5, "ABABABAA")])
+def test_what_is_found_in_a_cache_may_count_less(cached_weight: float | None, order: str) -> None:
+    """Prompts of 97 tokens: A's are all the same, of which 96 are found from the second on, B's are all others. At 0 A
+    pays 97 for the first, then 1 each: 97 97, 98 194, 99, 100 … At a half it pays 49: 97 97, 146 194, 195 291, 244."""
+    prompts = [own(99, 1), *[own(0, 97)] * 8, *[own(1 + i, 97) for i in range(8)]]
+    workload = stream(prompts, [0.0] + [TOKEN.token_s / 2] * 16, [1] * 17)
+    workload = replace(workload, client=np.array([9] + [0] * 8 + [1] * 8))
+    gateway = Gateway("vtc", max_in_flight=1, cached_weight=cached_weight, output_weight=0.0)
+    made = serve(workload, gateway, engine=replace(ONE, enable_prefix_caching=True))
+    assert "".join("AB"[int(workload.client[i])] for i in sent(made)[1:9]) == order
+
+
 def test_who_was_absent_begins_where_the_least_is() -> None:
     """C comes when A was given 900 and B 1,000, and begins at 900: so it is behind A, by a tie, and before B."""
     sizes, client = [(900, 1)] * 2 + [(1000, 1)] * 2 + [(900, 1)], [0, 0, 1, 1, 2]
@@ -290,6 +302,7 @@ def test_what_changes_nothing_is_no_part_of_the_key() -> None:
         ("gateway.retry_budget=all", "gateway.retry_budget=all is not valid; it must be one of none, ratio"),
         ("gateway.budget_ratio=-1", "gateway.budget_ratio=-1 is not valid; it must be a number >= 0"),
         ("gateway.input_weight=-1", "gateway.input_weight=-1 is not valid; it must be a number >= 0"),
+        ("gateway.cached_weight=-1", "gateway.cached_weight=-1 is not valid; it must be a number >= 0, or null"),
         ("gateway.size=3", "unknown key 'gateway.size'"),
     ],
 )  # fmt: skip

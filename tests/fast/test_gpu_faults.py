@@ -22,6 +22,7 @@ from prebleexp.experiment.runs import draw, simulate_cell
 from prebleexp.faults.base import Event, Faults
 from prebleexp.faults.rates import HOUR_S, Rates
 from prebleexp.faults.timeline import Timeline
+from prebleexp.gateway.base import Gateway
 from prebleexp.intervals import mean_interval
 from prebleexp.launch import configs, from_cache
 from prebleexp.launch.configure import cells
@@ -32,8 +33,12 @@ from prebleexp.policies.replay import Replay
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
+from tests import oracle_faults
 from tests.fast.test_laws import assert_same, interpreted
 from tests.fast.test_oracle import CLUSTERS, agree, alike, cluster_of, workload_of, workloads
+from tests.fast.test_oracle_pools import COST as VLLM_COST
+from tests.fast.test_oracle_pools import POLICIES as LOOKERS
+from tests.fast.test_oracle_pools import VLLMS, same
 from tests.linear_cost import LinearCost
 from tests.recordings import ROOT
 from tests.sampled import examples, sampled
@@ -43,8 +48,8 @@ from tests.timelines import timelines
 FINISHED, LOST = State.FINISHED, State.LOST
 
 
-def happens(*events: tuple[float, int, str], detect_ms: float = 0.0, on_loss: str = "retry") -> Timeline:
-    return Timeline(detect_ms, on_loss, tuple(Event(*one) for one in events))
+def happens(*events: tuple[float, int, str], detect_ms: float = 0.0, on_loss: str = "retry", **given: Any) -> Timeline:
+    return Timeline(detect_ms, on_loss, tuple(Event(*one) for one in events), **given)
 
 
 # ---------------------------------------------------------------- against the oracle
@@ -60,7 +65,7 @@ STREAMS = st.one_of(workloads(), impatient(linked(workloads())), impatient(workl
 @settings(max_examples=examples(60), deadline=None)
 @given(STREAMS, faulty())
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
-    accounted(workload, agree(workload, cluster))
+    accounted(workload, agree(workload, cluster), cluster["faults"].requeues)
 
 
 @pytest.mark.nightly
@@ -68,23 +73,49 @@ def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dic
 @settings(max_examples=1000, deadline=None)
 @given(STREAMS, faulty())
 def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
-    accounted(workload, agree(workload, cluster))
+    accounted(workload, agree(workload, cluster), cluster["faults"].requeues)
+
+
+@st.composite
+def faulty_vllm(draw: st.DrawFn) -> dict[str, Any]:
+    gpus = draw(st.integers(1, 3))
+    hardware = replace(VLLM_COST, kv_tokens=draw(st.sampled_from([300, 600, 4000])))
+    fixed = {"gpus": gpus, "hardware": hardware, "duration_s": 4.0, "seed": 0, "overhead": Overhead()}
+    drawn = {name: draw(one) for name, one in (("engine", VLLMS), ("policy", LOOKERS))}
+    drawn |= {"horizon": draw(st.sampled_from(["stop", "drain"])), "reports_ms": draw(st.sampled_from([0.0, 50.0]))}
+    return fixed | drawn | {"faults": draw(timelines(gpus, resumes=True))}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
+def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, same(workload, cluster, oracle_faults.simulate), cluster["faults"].requeues)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=1000, deadline=None)
+@given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
+def test_vllm_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, same(workload, cluster, oracle_faults.simulate), cluster["faults"].requeues)
 
 
 # ---------------------------------------------------------------- laws
-def accounted(workload: Workload, made: Outcome) -> None:
-    """No request vanishes, none is served twice, nothing is before its cause."""
+def accounted(workload: Workload, made: Outcome, requeues: bool = False) -> None:
+    """No request vanishes, none is served twice unless it is lost or given back, nothing is before its cause."""
     finished, lost, routed = made.state == FINISHED, made.state == LOST, made.gpu >= 0
     assert (np.isfinite(made.finish_s) == finished).all()
     target = np.minimum(workload.output_tokens, workload.max_new_tokens)
     assert (made.output_seen <= target).all()
     assert (made.losses[lost] > 0).all()
     assert routed[finished | lost].all()
-    assert routed.sum() <= made.gpu_requests.sum() <= routed.sum() + made.losses.sum()
+    assert routed.sum() <= made.gpu_requests.sum()
+    assert requeues or made.gpu_requests.sum() <= routed.sum() + made.losses.sum()
     shown = np.isfinite(made.ttft_s)
     assert (made.ttft_s[shown] >= 0).all()
     assert (made.latency_s[finished] >= made.ttft_s[finished]).all()
-    assert ((made.gpu_down_s >= 0) & (made.gpu_down_s <= made.end_s)).all()
+    for seconds in (made.gpu_down_s, made.gpu_on_s):  # sums of parts of the run
+        assert ((seconds >= 0) & (seconds <= made.end_s * (1 + 1e-9))).all()
 
 
 @pytest.mark.parametrize("engine", [VLLM(), VLLM(async_scheduling=False), Continuous()], ids=repr)
@@ -191,7 +222,7 @@ def run(workload: Workload, faults: Faults, gpus: int = 2, **given: Any) -> Outc
     shared = {"policy": RoundRobin(), "hardware": STEP, "engine": CHUNKS, "overhead": Overhead(), "lengths": Max()}
     given = shared | {"duration_s": 9.0, "horizon": "drain", "seed": 0} | given
     made = simulate(workload, gpus=gpus, faults=faults, **given)
-    accounted(workload, made)
+    accounted(workload, made, faults.requeues)
     return made
 
 
@@ -212,6 +243,12 @@ def test_a_gpu_that_is_lost_mid_decode() -> None:
     assert made.ttft_s.tolist() == [0.25]
     assert made.finish_s.tolist() == [0.5 + 5 * 0.125]
     assert made.output_seen.tolist() == [4]
+    resumed = run(alike([0.0], 32, 4), happens((0.4375, 0, "down"), detect_ms=62.5, on_loss="resume"))
+    assert resumed.ttft_s.tolist() == [0.25]
+    assert resumed.finish_s.tolist() == [0.5 + 4 * 0.125], "34 tokens take three steps and bring the third token"
+    assert resumed.output_seen.tolist() == [4]
+    assert resumed.gpu_prefilled_tokens.tolist() == [32, 32]
+    assert resumed.gpu_forwarded_tokens.tolist() == [32 + 2, 34 + 1], "one of them in the step that was lost"
     failed = run(alike([0.0], 32, 4), happens((0.4375, 0, "down"), detect_ms=62.5, on_loss="fail"))
     assert failed.state.tolist() == [LOST]
     assert failed.output_seen.tolist() == [2]
@@ -273,6 +310,55 @@ def test_a_gpu_that_is_drained_finishes_what_it_has() -> None:
     assert made.finish_s[0] == 0.375
 
 
+def test_a_gpu_that_is_drained_gives_back_what_waits() -> None:
+    """The third waits behind the first; it is sent to the other GPU, where it is the last."""
+    drain = happens((0.0625, 0, "drain"), drain="requeue")
+    made = run(alike([0.0] * 4, 16, 1), drain)
+    assert made.gpu.tolist() == [0, 1, 1, 1]
+    assert made.finish_s.tolist() == [0.125, 0.125, 0.375, 0.25]
+    assert made.losses.sum() == made.retries.sum() == made.gpu_down_s.sum() == 0
+    assert made.gpu_on_s.tolist() == [0.125, 0.375], "until it is empty"
+    kept = run(alike([0.0] * 4, 16, 1), happens((0.0625, 0, "drain")))
+    assert kept.gpu.tolist() == [0, 1, 0, 1]
+    assert kept.gpu_on_s.tolist() == [0.25, 0.25]
+    gated = run(alike([0.0] * 4, 16, 1), replace(drain, on_loss="fail"), gateway=Gateway(retries=1))
+    np.testing.assert_array_equal(gated.finish_s, made.finish_s, "nor is it lost, or a retry")
+    assert gated.retries.sum() == 0
+
+
+def test_what_a_drained_gpu_still_has_is_lost_in_the_end() -> None:
+    made = run(alike([0.0], 16, 4), happens((0.0625, 0, "drain"), drain_s=0.125))
+    assert made.gpu.tolist() == [1]
+    assert made.losses.tolist() == [1]
+    assert made.ttft_s.tolist() == [0.125]
+    assert made.finish_s.tolist() == [0.1875 + 4 * 0.125]
+    assert made.gpu_down_s.tolist() == [0.0, 0.0], "it did not fail"
+    assert made.gpu_on_s.tolist() == [0.1875, made.end_s]
+    empty = run(alike([0.0], 16, 1), happens((0.0625, 0, "drain"), (0.25, 0, "up"), drain_s=0.125))
+    assert empty.losses.tolist() == [0]
+
+
+def test_a_gpu_that_is_back_is_started_first() -> None:
+    """It is down from 0.0625 to 0.5, and serves from 0.75 on."""
+    made = run(alike([0.0], 16, 1), happens((0.0625, 0, "down"), (0.5, 0, "up"), node_s=0.125, init_s=0.125), gpus=1)
+    assert made.finish_s.tolist() == [0.75 + 0.125]
+    assert made.gpu_down_s.tolist() == [0.75 - 0.0625]
+    assert made.gpu_on_s.tolist() == [0.0625 + made.end_s - 0.5]
+    again = happens((0.0625, 0, "down"), (0.5, 0, "up"), (0.625, 0, "down"), (1.0, 0, "up"), init_s=0.25)
+    made = run(alike([0.0], 16, 1), again, gpus=1)
+    assert made.finish_s.tolist() == [1.25 + 0.125], "what was lost while it was started is started anew"
+    assert made.gpu_on_s.tolist() == [0.0625 + 0.125 + made.end_s - 1.0]
+
+
+def test_weights_come_from_their_source_over_pcie_at_most() -> None:
+    (cell,) = cells(["hardware/model=llama_3_1_70b", "hardware/gpu=h200", "hardware.tensor_parallel=2"])
+    hardware: Any = cell.hardware
+    size = hardware.model.weight_bytes("bf16")
+    assert Timeline(source_gb_s=5.0, init_s=30.0).start_s(hardware) == size / 1e9 / 5.0 + 30.0
+    assert Timeline(source_gb_s=1000.0).start_s(hardware) == size / 1e9 / (2 * 64)
+    assert Timeline(node_s=1.0, image_s=2.0).start_s(hardware) == 3.0
+
+
 # ---------------------------------------------------------------- what cannot happen
 @pytest.mark.parametrize(
     ("happen", "said"),
@@ -303,7 +389,11 @@ def test_what_cannot_happen_is_said_in_a_line(happen: str, said: str) -> None:
         ("faults.mttr_h=0", "faults.mttr_h=0 is not valid"),
         ("faults.crews=0", "faults.crews=0 is not valid; it must be an integer >= 1, or null: as many as it takes"),
         ("faults.detect_ms=-1", "faults.detect_ms=-1 is not valid; it must be a number of milliseconds >= 0"),
-        ("faults.on_loss=cry", "faults.on_loss=cry is not valid; it must be one of retry, fail"),
+        ("faults.drain=now", "faults.drain=now is not valid; it must be one of finish, requeue"),
+        ("faults.drain_s=0", "faults.drain_s=0 is not valid; it must be a number of seconds > 0, or null"),
+        ("faults.init_s=-1", "faults.init_s=-1 is not valid; it must be a number of seconds >= 0"),
+        ("faults.source_gb_s=0", "faults.source_gb_s=0 is not valid; it must be a number of GB a second > 0, or null"),
+        ("faults.on_loss=cry", "faults.on_loss=cry is not valid; it must be one of retry, resume, fail"),
     ],
 )
 def test_rates_that_cannot_be(override: str, said: str) -> None:
@@ -316,6 +406,13 @@ def test_rates_that_cannot_be(override: str, said: str) -> None:
 def test_an_engine_that_cannot_lose_a_gpu_says_so(engine: str) -> None:
     with pytest.raises(InvalidInput, match=f"engine={engine} takes no faults; take another engine, or faults=none"):
         cells([f"engine={engine}", "faults=timeline"])
+
+
+def test_an_engine_that_cannot_go_on_behind_what_was_shown_says_so() -> None:
+    with pytest.raises(InvalidInput, match=r"on_loss=resume is not valid with engine=preble; take retry or fail"):
+        cells(["engine=preble", "faults=timeline", "faults.on_loss=resume"])
+    with pytest.raises(InvalidInput, match="engine Continuous has no resumes"):
+        run(alike([0.0], 32, 4), happens((1, 0, "down"), on_loss="resume"), engine=Continuous())
 
 
 # ---------------------------------------------------------------- every router

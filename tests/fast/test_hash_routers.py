@@ -25,7 +25,8 @@ from prebleexp.policies.sglang.power_of_two import SGLangPowerOfTwo
 from prebleexp.policies.sglang.prefix_hash import SGLangPrefixHash
 from prebleexp.policies.vllm.consistent_hash import VLLMConsistentHash
 from prebleexp.policies.vllm.dplb import VLLMDataParallel
-from prebleexp.policies.vllm.furc import furc, number_of
+from prebleexp.policies.vllm.furc import furc, number_of, texts
+from prebleexp.policies.vllm.highest import highest, read_numbers, tails
 from prebleexp.policies.vllm.power_of_two import VLLMPowerOfTwo
 from prebleexp.policies.vllm.sticky_least_loaded import VLLMStickyLeastLoaded
 from prebleexp.sim.records import NONE, View
@@ -187,6 +188,29 @@ def test_furc_takes_as_many_bits_as_there_are_below_the_first_one() -> None:
     assert [number_of(np.uint64(first)) for first in many] == [4, 6, 5, 7]
     assert len(set(furc([f"{one}" for one in range(1000)]).tolist())) > 990
     assert furc([""]).dtype == np.uint64
+
+
+def test_the_highest_hash_behind_a_name_is_that_of_both() -> None:
+    """Names of all lengths, so that the first ends anywhere within a word; the first of two that are alike."""
+    rng = np.random.default_rng(0)
+    heads = ["".join(map(chr, rng.integers(48, 123, length))) for length in range(40)]
+    ends = [*("", ":a", ":a", ":worker-7", ":worker-10", ":worker-11", "-a name of many letters"), *map(str, range(20))]
+    known, asked = tails(ends), texts(heads)
+    for number, head in enumerate(heads):
+        some = np.sort(rng.choice(len(ends), rng.integers(1, len(ends)), replace=False))
+        known.some[: len(some)] = some
+        hashes = furc([head + ends[one] for one in some])
+        assert highest(known, len(some), asked, number) == some[np.argmax(hashes)]
+
+
+def test_numbers_are_read_side_by_side_as_one_by_one() -> None:
+    """No bit is set where a one is sought, the lowest is, some are."""
+    firsts = [0, 1 << 24, 1, 2, 3, 4 | 1 << 25, 8 | 1 << 26 | 1 << 49, (1 << 64) - 1]
+    known = tails([""] * len(firsts))
+    known.hashes[:] = firsts
+    with np.errstate(over="ignore"):
+        read_numbers(known, len(firsts))
+        assert known.numbers.tolist() == [number_of(np.uint64(first)) for first in firsts]
 
 
 # ---------------------------------------------------------------- SGLang

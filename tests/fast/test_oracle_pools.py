@@ -18,7 +18,7 @@ from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, PUSH_AT_END, Disaggregation
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, Workload
@@ -93,6 +93,7 @@ CLUSTERS = st.fixed_dictionaries(
         "frontend": st.sampled_from([(0.0, 0.0), (0.003, 0.0007)]),
         "sharing": st.sampled_from([INFINITE, FIFO, FAIR]),
         "latency_s": st.sampled_from([0.0, 0.003, 0.1]),
+        "protocol": st.sampled_from([PULL, PUSH_AT_END]),
         "rate": st.sampled_from([1e5, 1e6, 1e9]),
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
@@ -111,7 +112,7 @@ def streams() -> st.SearchStrategy[Workload]:
 
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
-    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate")}
+    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate", "protocol")}
     given = {name: cluster[name] for name in ("engine", "policy", "horizon", "overhead", "reports_ms")}
     given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
     given["kinds"] = [(count, hardware) for count in cluster["counts"]]

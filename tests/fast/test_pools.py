@@ -20,7 +20,7 @@ from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, PUSH_AT_END, Disaggregation
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
@@ -173,6 +173,54 @@ def test_a_tandem_of_prompts_and_outputs_is_burkes() -> None:
         assert abs(blocks.mean() - 1 / 20) < 2.86 * blocks.std(ddof=1) / np.sqrt(20)
 
 
+# ---------------------------------------------------------------- push_at_end, by hand
+PUSH = {"protocol": PUSH_AT_END}
+
+
+def test_a_prompt_is_sent_when_it_is_computed_and_its_token_is_shown() -> None:
+    """1,000 tokens: 100 ms, the first token; 63 blocks of 16 over the link: 100.8 ms; then three tokens of 0.1 ms."""
+    made = serve(stream([own(0, 1000)], [0.0], [4]), split(**PUSH))
+    assert made.decode_gpu.tolist() == [1]
+    assert made.ttft_s.tolist() == made.prefill_end_s.tolist() == [0.1]
+    assert made.latency_s[0] == pytest.approx(0.1 + 0.1008 + 3 * 0.0001)
+    assert made.transferred_tokens.tolist() == [63 * 16]
+    assert made.gpu_forwarded_tokens.tolist() == [1000, 3]
+
+
+def test_one_token_needs_no_second_gpu() -> None:
+    """It is shown when the prompt is computed; the KV goes at once, so that a second prompt of 63 blocks finds room."""
+    made = serve(
+        stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [1, 1]), split(**PUSH), hardware=replace(MS, kv_tokens=16 * 66)
+    )
+    assert made.latency_s.tolist() == [0.1, 0.2]
+    assert not made.transferred_tokens.any()
+
+
+def test_room_for_all_of_the_output_is_taken_at_once_or_looked_for_a_second_later() -> None:
+    """70 blocks hold one prompt of 63 with 3 more for 49 tokens. Three end at 100 ms: the first is sent, and done at
+    100 + 100.8 + 4.8 ms; the others look again at 1.1 s, where one is sent, and at 2.1 s."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [49] * 3)
+    made = serve(prompts, split(**PUSH), (3, 1), hardware=replace(MS, kv_tokens=16 * 71))
+    assert made.ttft_s.tolist() == [0.1] * 3
+    assert made.latency_s == pytest.approx([0.1 + 0.1008 + 0.0048 + second for second in (0, 1, 2)])
+    assert made.gpu_retracted.sum() == 0
+
+
+def test_both_gpus_are_chosen_at_arrival() -> None:
+    """Outputs alternate by arrival. A router of outputs that holds a request keeps it from its prompt's GPU, too: here
+    the second, until the first has its tokens, at 100 + 100.8 + 0.1 ms; one that it refuses is computed nowhere."""
+    NOTES.clear()
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0, 0.001, 0.002], [2] * 3)
+    made = serve(prompts, split(decode_policy=RoundRobin(), **PUSH), (1, 2))
+    assert made.decode_gpu.tolist() == [1, 2, 1]
+    made = serve(prompts, split(decode_policy=Asked(), **PUSH), (2, 3), policy=RoundRobin())
+    assert made.state.tolist() == [State.FINISHED, State.FINISHED, State.REFUSED]
+    assert made.gpu_prefilled_tokens.tolist() == [1000, 1000, 0, 0, 0]
+    assert (made.due_s + made.ttft_s)[:2] == pytest.approx([0.1, 0.2009 + 0.1])
+    shown = [one for one in NOTES[-1] if one[0] == "first_token"]
+    assert shown == [("first_token", i, pytest.approx(made.due_s[i] + made.ttft_s[i])) for i in (0, 1)]
+
+
 # ---------------------------------------------------------------- who is asked, and told
 class Asked(LeastOutstanding):
     """The first candidate but for every third request, which is refused (or held, until something ends)."""
@@ -248,6 +296,7 @@ CLUSTERS = st.fixed_dictionaries(
         "latency_s": st.sampled_from([0.0, 0.003]),
         "rate": st.sampled_from([1e5, 1e6, 1e9]),
         "policies": st.sampled_from([(LeastOutstanding(), LeastOutstanding()), (RoundRobin(), LeastOutstanding())]),
+        "protocol": st.sampled_from([PULL, PUSH_AT_END]),
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("serial", decision_s=0.002)]),
     }
@@ -257,8 +306,8 @@ CLUSTERS = st.fixed_dictionaries(
 class Counted:
     """Looks at the cluster after every event: every request is in one place, and every block is accounted for."""
 
-    def __init__(self, engine: VLLM, roles: Sequence[int], n: int) -> None:
-        self.engine, self.roles, self.n, self.events = engine, roles, n, 0
+    def __init__(self, protocol: int, roles: Sequence[int], n: int) -> None:
+        self.pulls, self.roles, self.n, self.events = protocol == PULL, roles, n, 0
         self.mines: list[Any] = []
 
     def __call__(self, world: Any) -> None:
@@ -270,9 +319,10 @@ class Counted:
         assert world.control.unfinished == n - ended.sum()
         under_way = np.isin(state, (State.HELD, State.RESERVED))
         assert (jobs.state[n:][under_way] == State.FINISHED).all()
-        assert np.isnan(jobs.ttft_s[:n][under_way]).all()
+        if self.pulls:
+            assert np.isnan(jobs.ttft_s[:n][under_way]).all()
         for g, role in enumerate(self.roles):
-            here = (requests.gpu[:n] == g) & ~ended & second
+            here = (requests.gpu[:n] == g) & ~ended & (second | (not self.pulls))
             seen = world.live[g]
             assert seen.kv_free >= 0
             assert seen.evictable >= 0
@@ -280,13 +330,13 @@ class Counted:
             if role == DECODE:
                 assert world.seen.sent[g].outstanding == here.sum()
             elif role == PREFILL:
-                waits = (requests.gpu[n:] == g) & np.isin(jobs.state[n:], (State.QUEUED, State.RUNNING))
-                assert world.seen.sent[g].outstanding == waits.sum()
+                waits = (requests.gpu[n:] == g) & np.isin(jobs.state[n:], (State.UNROUTED, State.QUEUED, State.RUNNING))
+                assert world.seen.sent[g].outstanding == (waits & ~ended).sum()
 
 
 def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     first, second = cluster["policies"]
-    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate")}
+    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate", "protocol")}
     pools = split(cluster["roles"], decode_policy=second, **link)
     hardware = replace(MS, step_s=0.0013, kv_tokens=cluster["kv"])
     names = ("engine", "horizon", "overhead")
@@ -298,7 +348,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_every_request_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
     roles = np.repeat(cluster["roles"], cluster["counts"]).tolist()
-    made = run(workload, cluster, on_event=Counted(cluster["engine"], roles, len(workload)))
+    made = run(workload, cluster, on_event=Counted(cluster["protocol"], roles, len(workload)))
     again = run(workload, cluster)
     for one in fields(Outcome):  # watching changes nothing
         np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
@@ -323,11 +373,16 @@ def check(workload: Workload, cluster: dict[str, Any], made: Outcome) -> None:
     blocks = made.transferred_tokens // block
     assert (made.transferred_tokens % block == 0).all()
     assert (blocks <= -(-workload.prompt_tokens // block)).all()
-    fresh = moved & (made.gpu_retracted.sum() == 0)
+    pulled = cluster["protocol"] == PULL
+    fresh = moved & (made.gpu_retracted.sum() == 0) & (pulled | (made.output_seen > 1))
     assert (blocks[fresh] >= 1).all()
     least = made.transferred_tokens * KV_BYTES / cluster["rate"] + np.where(blocks > 0, cluster["latency_s"], 0.0)
-    gaps = made.ttft_s - made.prefill_end_s
-    assert (gaps[moved] >= least[moved] - 1e-9).all()
+    if pulled:
+        assert ((made.ttft_s - made.prefill_end_s)[moved] >= least[moved] - 1e-9).all()
+    else:
+        assert (made.ttft_s[moved] == made.prefill_end_s[moved]).all()
+        assert ((made.latency_s - made.ttft_s)[moved] >= least[moved] - 1e-9).all()
+        assert not made.gpu_retracted[roles == DECODE].any()
     assert (made.ttft_s[finished] >= made.prefill_end_s[finished]).all()
     assert not made.transferred_tokens[whole].any()
     # tokens add up: each prompt is computed once where it was sent, but for what was thrown away
@@ -337,7 +392,7 @@ def check(workload: Workload, cluster: dict[str, Any], made: Outcome) -> None:
         np.add.at(first, made.gpu, workload.prompt_tokens)
         np.testing.assert_array_equal(prompts, first)
         outputs = np.zeros(len(roles), np.int64)
-        np.add.at(outputs, made.decode_gpu, made.output_seen)
+        np.add.at(outputs, made.decode_gpu, made.output_seen - int(not pulled))
         of_decode = roles == DECODE
         np.testing.assert_array_equal(made.gpu_forwarded_tokens[of_decode], outputs[of_decode])
 
@@ -369,7 +424,7 @@ def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload
 # ---------------------------------------------------------------- what is not modelled
 def test_what_does_not_go_with_pools_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
-    with pytest.raises(InvalidInput, match="engine Continuous has no pull, arrive and let_go, and GPUs have roles"):
+    with pytest.raises(InvalidInput, match="engine Continuous has no protocol pull, and GPUs have roles"):
         serve(one, split(), engine=Continuous())
     with pytest.raises(InvalidInput, match="requests have patience_s, and GPUs have roles; only one"):
         serve(replace(one, patience_s=[1.0]), split())

@@ -44,7 +44,12 @@ def test_a_second_policy_is_a_name_or_has_fields() -> None:
 def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_it_without_roles() -> None:
     assert "cluster" not in cell().identity()
     changes = (
-        *("cluster.link.gb_s=10", "cluster.link.latency_us=0", "cluster.link.sharing=fifo"),
+        *(
+            "cluster.link.gb_s=10",
+            "cluster.link.latency_us=0",
+            "cluster.link.sharing=fifo",
+            "cluster.protocol=push_at_end",
+        ),
         *("cluster.decode_policy=lor", "cluster.decode_policy=random", PAIR),
     )
     keys = {key(cell(*POOLS, *([change] if change else []))) for change in ("", *changes)}
@@ -60,7 +65,7 @@ def test_a_run_is_made_again_from_what_the_cache_knows(second: str) -> None:
     overrides = from_cache.overrides_of(key(made), known, configs.loader())
     assert key(cell(*overrides)) == key(made)
     columns = from_cache.Options(configs.loader()).columns(known)
-    for name in ("groups", "link.gb_s", "link.sharing", "decode_policy"):
+    for name in ("groups", "protocol", "link.gb_s", "link.sharing", "decode_policy"):
         assert columns[f"cluster.{name}"] == made.columns()[f"cluster.{name}"]
 
 
@@ -95,6 +100,7 @@ def test_two_policies_are_those_that_were_set() -> None:
             ["hardware=a6000_mistral_7b"],
             "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",
         ),
+        (["cluster.protocol=push"], "cluster.protocol=push is not valid; it must be one of pull, push_at_end"),
         (["cluster.link.gb_s=0"], "cluster.link.gb_s=0 is not valid; it must be a number of GB/s > 0"),
         (["cluster.link.latency_us=-1"], "cluster.link.latency_us=-1 is not valid; it must be a number of microsec"),
         (
@@ -138,6 +144,13 @@ def test_a_cluster_that_cannot_be_is_one_line(
     printed = capsys.readouterr().err
     assert printed.startswith(f"prebleexp: {says}")
     assert printed.count("\n") == 1
+
+
+def test_the_protocol_is_the_engines_own_unless_it_is_said() -> None:
+    assert cell(*POOLS).cluster.protocol == "pull"
+    assert key(cell(*POOLS)) == key(cell(*POOLS, "cluster.protocol=pull"))
+    outcome = run(cell(*POOLS, "cluster.protocol=push_at_end")).outcome
+    assert (outcome.ttft_s == outcome.prefill_end_s).all()
 
 
 def test_lengths_matter_if_either_policy_reads_them() -> None:

@@ -35,7 +35,7 @@ def test_every_request_of_random_clusters_is_accounted_for(first: int) -> None:
 def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     split, faults = "pools" in cluster, cluster.get("faults")
     if not split:
-        accounted(workload, made)
+        accounted(workload, made, faults is not None and faults.requeues)
     if faults is None or not faults.happen:
         assert not made.losses.any()
         in_order(workload, made)
@@ -53,7 +53,7 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
 
 def test_much_happens() -> None:
     """Else nothing would be shown by what holds."""
-    states, kinds = np.zeros(len(State), np.int64), np.zeros(8, np.int64)
+    states, kinds = np.zeros(len(State), np.int64), np.zeros(9, np.int64)
     for number in range(300):
         workload, cluster = chaos(number)
         made = simulate(workload, lengths=Max(), **cluster)
@@ -61,6 +61,14 @@ def test_much_happens() -> None:
         loaded = made.host_tokens.any() or made.disk_tokens.any() or made.shared_tokens.any()
         gated = made.refused_by.any(), made.retries.any()
         moved = made.moves.any(), made.stopped_s.any()
-        kinds += ["pools" in cluster, made.losses.any(), len(workload.after_ids) > 0, loaded, *gated, *moved]
+        kinds += [
+            "pools" in cluster,
+            made.losses.any(),
+            len(workload.after_ids) > 0,
+            loaded,
+            *gated,
+            "replicas" in cluster,
+            *moved,
+        ]
     assert (states > 0).all(), {state.name: int(states[state]) for state in State}
     assert (kinds > 10).all(), kinds

@@ -68,5 +68,6 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         gpu_peak_kv_tokens=totals.peak_kv_tokens.copy(),
         gpu_lost_s=np.full(len(totals), np.nan),
         gpu_down_s=np.zeros(len(totals)),
+        gpu_on_s=np.full(len(totals), end_ms / 1e3),
         end_s=end_ms / 1e3,
     )

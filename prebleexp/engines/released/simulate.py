@@ -83,6 +83,7 @@ def _advance(
         request, now = int(control.request), float(control.now)
         if status == loop.DONE:
             sim.totals.peak_kv_tokens = sim.seen.gpus.kv_tokens - sim.gpus.least_kv_free
+            sim.totals.on_s = control.clock
             return outcome.outcome(
                 outcome.Ended(sim.seen.requests, sim.made, sim.totals, sim.seen.sent, float(control.clock), False)
             )

@@ -65,6 +65,7 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         gpu_peak_kv_tokens=(sim.machines.most_memory - weights) // sim.rules.token_bytes,
         gpu_lost_s=np.full(len(sim.machines), np.nan),
         gpu_down_s=np.zeros(len(sim.machines)),
+        gpu_on_s=np.full(len(sim.machines), end_s),
         end_s=end_s,
     )
 

@@ -28,7 +28,7 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
     at, idle, segment = 0, 0, 0
     while at < most:
         segment = _segment(mine, world, request, segment, at)
-        run, until = _oldest(mine, g, segment_of(mine, world, request, segment), at, most)
+        run, until = _found(mine, world, g, request, segment, at, most)
         if run == NONE:
             break
         if runs[run].holders == 0:
@@ -54,7 +54,7 @@ def hold_between(
     at, segment = low, 0
     while at < most:
         segment = _segment(mine, world, request, segment, at)
-        run, until = _oldest(mine, g, segment_of(mine, world, request, segment), at, most)
+        run, until = _found(mine, world, g, request, segment, at, most)
         if run == NONE:
             break
         if until < mine.blocks.runs[run].high:
@@ -76,7 +76,7 @@ def found_until(mine: Engines, world: World, g: int, request: int, most: int) ->
     at, segment = 0, 0
     while at < most:
         segment = _segment(mine, world, request, segment, at)
-        run, until = _oldest(mine, g, segment_of(mine, world, request, segment), at, most)
+        run, until = _found(mine, world, g, request, segment, at, most)
         if run == NONE:
             break
         at = until
@@ -101,6 +101,14 @@ def _segment(mine: Engines, world: World, request: int, segment: int, block: int
     while end_of(world, request, segment) < (block + 1) * mine.settings.block_size:
         segment += 1
     return segment
+
+
+@compiled
+def _found(mine: Engines, world: World, g: int, request: int, segment: int, block: int, most: int) -> tuple[int, int]:
+    """The oldest run that has a block of a request's context, and until where it is that: at most to the segment's end,
+    for the run may be of an answer that was longer than this context has it."""
+    most = min(most, end_of(world, request, segment) // mine.settings.block_size)
+    return _oldest(mine, g, segment_of(mine, world, request, segment), block, most)
 
 
 @compiled

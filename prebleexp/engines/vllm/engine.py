@@ -38,7 +38,8 @@ class VLLM(Engine):
     compiles: ClassVar[str] = "prebleexp.engines.vllm.stepping"
     project: ClassVar[str] = "vllm"
     loses: ClassVar[bool] = True
-    pulls: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
+    protocols: ClassVar[tuple[str, ...]] = ("pull", "push_at_end")
     fetches: ClassVar[bool] = True
     moves: ClassVar[bool] = True
 
@@ -151,6 +152,11 @@ class VLLM(Engine):
         from prebleexp.engines.vllm.losing import lose
 
         lose(mine, world, g, requests)
+
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        from prebleexp.engines.vllm.losing import give_back
+
+        return give_back(mine, world, g)
 
     def own_cache(self, setup: Setup) -> int | None:
         from prebleexp.engines.vllm.stepping import AT_ONCE

@@ -1,24 +1,60 @@
-"""A GPU goes down: its queue, its batch and its blocks are gone."""
+"""A GPU goes down: its queue, its batch and its blocks are gone. Or it gives back what waits there."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from prebleexp.engines.vllm.blocks import clear, release
 from prebleexp.engines.vllm.records import GPU, JOB, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_jobs
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Longs, records
 
 
 def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
-    """`requests` are as if they had never come. Nobody is told."""
+    """`requests` are as if they had never come, or know what was shown of them. Nobody is told."""
     _drop(mine, g, requests)
-    gpus, jobs, seen = records(1, GPU), records(len(requests), JOB), world.seen.requests[requests]
+    gpus = records(1, GPU)
     begin_gpus(gpus, mine.settings)
-    begin_jobs(jobs, seen.prompt_tokens, mine.jobs.limit[requests], seen.answer_segment)
-    mine.gpus[g], mine.jobs[requests], mine.preemptions[requests] = gpus[0], jobs, 0
+    mine.gpus[g] = gpus[0]
     mine.crossing[g] = mine.recent[g] = 0
+    _forget(mine, world, requests)
+
+
+def give_back(mine: Any, world: Any, g: int) -> Longs:
+    """The requests of its queue that hold nothing, of which nothing is under way, and which have no token of this
+    attempt: they are taken out of it, and so is whoever gave up."""
+    gpu, live, queue = mine.gpus[g], world.live[g], _queue(mine, g)
+    jobs = mine.jobs[queue]
+    waits = (jobs.finished == 0) & (jobs.under_way == 0) & np.isnan(world.seen.requests.ttft_s[queue])
+    given, kept = queue[waits], queue[~waits & (jobs.finished == 0)]
+    gpu.queued -= len(given)
+    gpu.waiting_tokens -= jobs.known[waits].sum()
+    mine.jobs.heap_left[kept], mine.jobs.heap_right[kept] = np.append(kept[1:], NONE)[: len(kept)], NONE
+    gpu.queue = kept[0] if len(kept) else NONE
+    _forget(mine, world, given)
+    live.queued, live.waiting_tokens = gpu.queued + gpu.reserved, gpu.waiting_tokens
+    return given
+
+
+def _queue(mine: Any, g: int) -> Longs:
+    """All that is in a GPU's heap, in order: what is in order is a heap."""
+    found = [int(mine.gpus[g].queue)] if mine.gpus[g].queue != NONE else []
+    for one in found:
+        found += [int(side) for side in (mine.jobs[one].heap_left, mine.jobs[one].heap_right) if side != NONE]
+    queue = np.array(found, np.int64)
+    return queue[np.argsort(mine.jobs.heap_key[queue])]
+
+
+def _forget(mine: Any, world: Any, requests: Longs) -> None:
+    jobs, seen = records(len(requests), JOB), world.seen.requests[requests]
+    begin_jobs(jobs, seen.prompt_tokens, mine.jobs.limit[requests], seen.answer_segment)
+    if world.rules.resume:
+        jobs.known += world.jobs.output_seen[requests]
+    mine.jobs[requests], mine.preemptions[requests] = jobs, 0
 
 
 @compiled

@@ -8,7 +8,7 @@ from prebleexp.engines.vllm.blocks import remember, take
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose, not_chosen
 from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import Engines
-from prebleexp.engines.vllm.steady import begin_steady, computed_of, crossing, last_is_due, look_at
+from prebleexp.engines.vllm.steady import begin_steady, computed_of, crossing, is_whole, last_is_due, look_at
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 
@@ -40,7 +40,7 @@ def plan(mine: Engines, g: int, cap: int) -> int:
         elif computed + 1 >= job.limit:  # not its step any more
             new = 0
             budget += 1
-            free += int(computed % mine.settings.block_size == 0)
+            free += int(computed % mine.settings.block_size == 0 and not is_whole(mine, job))
         if job.steady_from == NONE and computed + new > job.blocks * mine.settings.block_size:
             free -= blocks_of(mine, computed + new) - job.blocks
         mine.looked_at[found] = row

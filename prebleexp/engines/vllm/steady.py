@@ -37,13 +37,19 @@ def last_is_due(job: Any) -> bool:
 
 
 @compiled
+def is_whole(mine: Engines, job: Any) -> bool:
+    """Whether a request has blocks for all that it will ever compute."""
+    return bool(job.blocks * mine.settings.block_size + 1 >= job.limit)
+
+
+@compiled
 def begin_steady(mine: Engines, g: int, request: int) -> None:
     """From the step on that is being scheduled."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     job.steady_from = gpu.scheduled
     gpu.steady += 1
     gpu.context += job.computed
-    mine.crossing[g, _phase(mine, gpu.scheduled - job.computed)] += 1
+    mine.crossing[g, _phase(mine, gpu.scheduled - job.computed)] += int(not is_whole(mine, job))
 
 
 @compiled
@@ -54,11 +60,13 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     pending = (computed - int(job.computed)) - (known - int(job.known))
     if known > job.known:
         world.jobs[request].latency_s = gpu.step_ended_s - world.seen.requests[request].arrival_s
-    mine.crossing[g, _phase(mine, gpu.scheduled - computed)] -= 1
+    whole = is_whole(mine, job)
+    mine.crossing[g, _phase(mine, gpu.scheduled - computed)] -= int(not whole)
     gpu.steady -= 1
     gpu.context -= computed
     job.computed, job.known, job.steady_from = computed, known, NONE
-    job.blocks = -(-computed // mine.settings.block_size)
+    if not whole:
+        job.blocks = -(-computed // mine.settings.block_size)
     job.under_way += pending
     if mine.settings.async_scheduling:
         job.expected += pending

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
-from prebleexp.engines.vllm import giving_up, pulling, queue
+from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
 from prebleexp.engines.vllm.blocks import release, remember
 from prebleexp.engines.vllm.leaving import leave_running
 from prebleexp.engines.vllm.moving import abandon as abandon
@@ -24,7 +26,7 @@ from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.engines.vllm.tiering import offload as offload
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
-from prebleexp.sim.pools import decodes, leg_of, prefills
+from prebleexp.sim.pools import PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
 
 AT_ONCE = 3
@@ -35,6 +37,9 @@ AT_ONCE = 3
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     g = int(world.seen.requests[request].gpu)
     if decodes(world, g) and world.jobs[leg_of(world, request)].reached != 0:
+        if world.pools.protocol == PUSH_AT_END:
+            call_none(world.engines[g].push, world.engines[g].own, world, request, now)
+            return
         mine.jobs[request].filling = PULLS
     else:
         mine.gpus[g].waiting_tokens += mine.jobs[request].known
@@ -137,11 +142,17 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 
 @compiled
 def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
-    """The KV of a prompt is there."""
+    """The KV of a prompt is there, and the last token that is known is to be computed: of a prompt, again."""
     g = int(world.seen.requests[request].gpu)
-    pulling.arrive(mine, world, g, request, int(mine.jobs[request].known) - 1)  # the last token is computed again
+    pulling.arrive(mine, world, g, request, int(mine.jobs[request].known) - 1)
     world.jobs[request].state = QUEUED
     publish(mine, world, g)
+
+
+@compiled
+def push(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    """A prompt is computed elsewhere, and its KV is to be sent here."""
+    pushing.receive(mine, world, int(world.seen.requests[request].gpu), request, now)
 
 
 @compiled
@@ -185,8 +196,9 @@ def _serve(mine: Engines, world: World, g: int, request: int, stale: bool, now: 
         gpu.waiting_tokens += 1
     elif job.running != STOPPED:
         gpu.generated += 1
-    if job.known == prompt + 1:
+    if np.isnan(world.seen.requests[request].ttft_s):
         first_token(world, g, request, now)
+        world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.known - prompt
         if job.running != 0:
             world.jobs[request].state = RUNNING
     if not stale and job.expected > 0:

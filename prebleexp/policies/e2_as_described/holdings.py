@@ -109,7 +109,8 @@ def copy_holdings(mine: Memory, lower: int) -> None:
 @compiled
 def evicted(mine: Memory, view: View, request: int, gpu: int, tokens: int) -> None:
     """A GPU dropped a part of a request's context: what lies beyond so many tokens."""
-    tree, node = mine.tree, int(mine.leaves[mine.turn[request]])
+    tree, turn = mine.tree, int(mine.turn[request])
+    node = NONE if turn == NONE else int(mine.leaves[turn])
     if node == NONE:  # its nodes are there for the sake of others, if at all
         node = next_on_path(tree, view, 0, request)
         while node != NONE:

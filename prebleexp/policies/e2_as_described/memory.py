@@ -154,7 +154,7 @@ class Memory(NamedTuple):
     times: Any
     """(turns,) when that was"""
     turn: Any
-    """(n,) each request's last"""
+    """(n,) each request's last; -1: another router had it"""
     samples: Any
     """`SAMPLE`s in order of time"""
     tpots: Tpots
@@ -172,7 +172,7 @@ def memory(setup: Setup, settings: Settings) -> Memory:
         prefix_records.made(n, ROUTED),
         np.zeros(n, np.int32),
         np.zeros(n),
-        np.zeros(n, np.int32),
+        np.full(n, NONE, np.int32),
         records(n, SAMPLE),
         tpot.seeded(setup.gpus, 0.0),
     )

@@ -52,7 +52,7 @@ class DualMap(Prefilling):
         positive("policy.slo_ttft_s", self.slo_ttft_s, "a number of seconds > 0")
 
     def start(self, setup: Setup) -> Mapped:
-        hashes = np.random.default_rng(setup.seed).integers(1 << 31, size=(setup.segment_ids, 2))
+        hashes = np.random.default_rng(setup.agreed_seed).integers(1 << 31, size=(setup.segment_ids, 2))
         return Mapped(*prefills(setup), hashes)
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.policies.hashes import Hashes
-from prebleexp.sim.compiled import INTERPRETED, compiled
+from prebleexp.sim.compiled import compiled
 
 BITS = 23
 BOUND = (1 << BITS) - 1
@@ -36,31 +36,23 @@ def texts(given: Sequence[str]) -> Texts:
     return Texts(np.frombuffer(bytearray(b"".join([*encoded, b"\0"])), np.uint8), np.cumsum([0, *map(len, encoded)]))
 
 
-NOTHING = texts([""])
-
-
 def furc(names: Sequence[str]) -> Hashes:
     hashes = np.zeros(len(names), np.uint64)
     with np.errstate(over="ignore"):
-        _fill(hashes, texts(names), NOTHING)
+        _fill(hashes, texts(names))
     return hashes
 
 
 @compiled
-def _fill(hashes: Any, heads: Texts, nothing: Texts) -> None:
+def _fill(hashes: Any, given: Texts) -> None:
     for one in range(len(hashes)):
-        hashes[one] = _hash_of(heads, one, nothing, 0)
+        hashes[one] = hash_of(number_of(_murmur(given, one)))
 
 
 @compiled
-def _hash_of(heads: Texts, head: int, tails: Texts, tail: int) -> Any:
-    """Of a text of the first, and behind it one of the second."""
-    number = number_of(_murmur(heads, head, tails, tail))
-    return _end(_with_last(_begin(4), np.uint64(number)))
-
-
-hash_of = np.errstate(over="ignore")(_hash_of) if INTERPRETED else _hash_of
-"""for compiled code and for plain Python, which warns of products that do not fit"""
+def hash_of(number: int) -> Any:
+    """Of the number that furc gives a name: what the name hashes to."""
+    return end(with_last(begin(4), np.uint64(number)))
 
 
 @compiled
@@ -93,7 +85,7 @@ def _word(word: Any, words: int, at: int) -> tuple[Any, int]:
     """The stream's word that has bit `at`, which is not before the word in hand; and its number."""
     word = np.uint64(word)
     while words < at >> 6:
-        word = _end(_with(_begin(8), word))
+        word = end(_with(begin(8), word))
         words += 1
     return word, words
 
@@ -105,21 +97,19 @@ def _bit(word: Any, at: int) -> int:
 
 # ---------------------------------------------------------------- MurmurHash64A
 @compiled
-def _murmur(heads: Texts, head: int, tails: Texts, tail: int) -> Any:
-    start, behind = heads.ends[head], tails.ends[tail]
-    middle = heads.ends[head + 1] - start
-    size = middle + tails.ends[tail + 1] - behind
-    made, word = _begin(size), np.uint64(0)
+def _murmur(given: Texts, one: int) -> Any:
+    start = given.ends[one]
+    size = given.ends[one + 1] - start
+    made, word = begin(size), np.uint64(0)
     for i in range(size):
-        letter = heads.letters[start + i] if i < middle else tails.letters[behind + i - middle]
-        word |= np.uint64(letter) << np.uint64(8 * (i & 7))
+        word |= np.uint64(given.letters[start + i]) << np.uint64(8 * (i & 7))
         if i & 7 == 7:
             made, word = _with(made, word), np.uint64(0)
-    return _end(_with_last(made, word) if size & 7 != 0 else made)
+    return end(with_last(made, word) if size & 7 != 0 else made)
 
 
 @compiled
-def _begin(size: int) -> Any:
+def begin(size: int) -> Any:
     """The hash of nothing yet of so many bytes."""
     return SEED ^ (np.uint64(size) * FACTOR)
 
@@ -127,18 +117,24 @@ def _begin(size: int) -> Any:
 @compiled
 def _with(made: Any, word: Any) -> Any:
     """And of 8 more bytes."""
-    word = np.uint64(word) * FACTOR
-    return _with_last(made, (word ^ (word >> SHIFT)) * FACTOR)
+    return with_last(made, mixed(word))
 
 
 @compiled
-def _with_last(made: Any, word: Any) -> Any:
+def mixed(word: Any) -> Any:
+    """8 bytes, as they are hashed."""
+    word = np.uint64(word) * FACTOR
+    return (word ^ (word >> SHIFT)) * FACTOR
+
+
+@compiled
+def with_last(made: Any, word: Any) -> Any:
     """And of the last few."""
     return (np.uint64(made) ^ np.uint64(word)) * FACTOR
 
 
 @compiled
-def _end(made: Any) -> Any:
+def end(made: Any) -> Any:
     made = np.uint64(made)
     made = (made ^ (made >> SHIFT)) * FACTOR
     return made ^ (made >> SHIFT)

@@ -9,9 +9,10 @@ import numpy as np
 
 from prebleexp.policies import keys
 from prebleexp.policies.base import Policy
-from prebleexp.policies.candidates import MOST, gpu_of, is_candidate, nth, with_gpu
+from prebleexp.policies.candidates import MOST, is_candidate, nth
 from prebleexp.policies.hashes import in_use
-from prebleexp.policies.vllm.furc import Texts, hash_of, texts
+from prebleexp.policies.vllm.furc import Texts, texts
+from prebleexp.policies.vllm.highest import Tails, highest, tails
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, NONE, View
 from prebleexp.sim.types import Setup, records
@@ -40,7 +41,7 @@ class Sticky(NamedTuple):
     """(GPUs,) known sessions of each"""
     names: Texts
     """of the stream's sessions, and …"""
-    workers: Texts
+    workers: Tails
     """… what stands behind them where both are hashed"""
 
 
@@ -60,7 +61,7 @@ class VLLMStickyLeastLoaded(Policy):
         sessions.gpu = NONE
         sessions.name[used] = np.arange(len(used))
         names = texts([keys.session(one) for one in used.tolist()])
-        workers = texts([f":{keys.worker(gpu)}" for gpu in range(setup.gpus)])
+        workers = tails([f":{keys.worker(gpu)}" for gpu in range(setup.gpus)])
         return Sticky(sessions, np.full(2, NONE), np.zeros(setup.gpus, np.int64), names, workers)
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
@@ -82,21 +83,15 @@ class VLLMStickyLeastLoaded(Policy):
 @compiled
 def fewest(mine: Sticky, view: View, name: int) -> int:
     """The candidate with the fewest sessions; of several the one of the highest hash, or, without a name, the first."""
-    candidates, counts, first, highest = view.candidates, mine.counts, MOST, np.uint64(0)
+    candidates, counts, some, least, count = view.candidates, mine.counts, mine.workers.some, MOST, 0
     for i in range(len(candidates)):
         gpu = nth(candidates, len(counts), i)
-        first = min(first, with_gpu(counts[gpu], gpu))
-    best = gpu_of(first)
-    least = counts[best]
+        if counts[gpu] < least:
+            least, count = counts[gpu], 0
+        some[count] = gpu  # the next takes its place, if this one has more
+        count += counts[gpu] == least
     view.work[GPUS] += len(candidates)
-    if name == NONE:
-        return best
-    for gpu in candidates:
-        if counts[gpu] == least:
-            made = hash_of(mine.names, name, mine.workers, gpu)
-            if made > highest:
-                best, highest = int(gpu), made
-    return best
+    return int(some[0]) if name == NONE else highest(mine.workers, count, mine.names, name)
 
 
 # ---------------------------------------------------------------- known sessions, in order of last use

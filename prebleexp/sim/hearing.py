@@ -1,0 +1,145 @@
+"""What the router hears of GPUs: of each request that ends there it closes its book, then the policy hears of it, and
+then the request may be routed once more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.events import REACHED, key, push
+from prebleexp.sim.moves import is_over, routed_anew
+from prebleexp.sim.moves import join as join_moved
+from prebleexp.sim.moves import leave as leave_moved
+from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.pools import PULL, decodes, prefills, request_of
+from prebleexp.sim.records import (
+    CANCELLED,
+    CHANGED,
+    EVICTED,
+    FINISHED,
+    FIRST_TOKEN,
+    LEFT,
+    LOST,
+    NONE,
+    ROUTED,
+    STORED,
+    World,
+)
+from prebleexp.sim.router_queue import join
+from prebleexp.sim.running_mean import learn
+from prebleexp.sim.sessions import ended, failed
+from prebleexp.sim.types import State
+
+UNROUTED, KEPT, GONE_WITH_IT = int(State.UNROUTED), int(State.HELD), int(State.LOST)
+
+
+@compiled
+def _is_lost(world: World, request: int) -> None:
+    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end. One
+    that was given back is not lost, and routed again whatever the rules."""
+    control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
+    job.reached = 0
+    routed_anew(world, request)
+    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, request):
+        job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
+    else:
+        control.unfinished -= 1
+        control.present -= 1
+        failed(world, request)
+
+
+@compiled
+def _joins_again(world: World, request: int) -> bool:
+    """Whether a lost request has another attempt."""
+    gateway = world.gateway
+    if world.rules.gated:
+        return call_int(gateway.join, gateway.own, world, request, world.control.now) != 0
+    join(world, request)
+    return True
+
+
+# ---------------------------------------------------------------- routing a second time
+@compiled
+def _hand_over(world: World, leg: int) -> None:
+    """A prompt is computed, and the router has heard of it: its KV is held. Who makes the output is asked for or, if
+    it was chosen before, told of it."""
+    request = request_of(world, leg)
+    world.jobs[request].state = KEPT
+    if world.pools.protocol != PULL:
+        push(world.events, world.control, world.control.now, key(REACHED, request))
+        return
+    world.arrivals[request] = world.control.now
+    join(world, request)
+
+
+# ---------------------------------------------------------------- hearing
+@compiled
+def hear(world: World, kind: int, request: int) -> None:
+    """The router's own book, before the policy hears of it."""
+    if kind in (FINISHED, CANCELLED, LOST):
+        g = int(world.seen.requests[request].gpu)
+        sent = world.seen.sent[g]
+        sent.outstanding -= 1
+        sent.tokens -= world.seen.requests[request].prompt_tokens
+        if world.rules.gated:
+            call_none(world.gateway.hear, world.gateway.own, world, kind, request)
+            if sent.outstanding == world.rules.max_in_flight - 1:
+                world.control.stale = world.control.offering = 1
+        if kind == LOST or prefills(world, g):
+            return
+        request = request_of(world, request)
+        world.control.unfinished -= 1
+        world.control.present -= 1
+        if kind == CANCELLED:
+            failed(world, request)
+            return
+        if world.rules.mean_window_s > 0:
+            learn(world, request)
+        ended(world, request)
+    elif kind == LEFT:
+        leave_moved(world, request)
+    elif kind == ROUTED:
+        join_moved(world, request)
+
+
+@compiled
+def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
+    """Whether a policy is not told of it: it believes that the request is over."""
+    return kind in (FINISHED, CANCELLED, LOST, LEFT, FIRST_TOKEN) and is_over(world, kind, request, routed)
+
+
+@compiled
+def go_on(world: World, kind: int, request: int) -> None:
+    """The policy has heard of it: it may be asked about the request once more."""
+    if kind == LOST:
+        _is_lost(world, request)
+    elif kind == FINISHED and prefills(world, int(world.seen.requests[request].gpu)):
+        _hand_over(world, request)
+
+
+@compiled
+def tell_policy(world: World) -> None:
+    """Let a compiled policy hear what has happened."""
+    control = world.control
+    for row in range(control.news):
+        news = world.news[row]
+        kind, request = int(news.kind), int(news.request)
+        of_outputs = decodes(world, int(news.gpu))
+        router, view = (world.decode_router, world.decode_seen) if of_outputs else (world.router, world.seen)
+        hear(world, kind, request)
+        if is_silent(world, kind, request, int(router.routed != 0)):
+            pass
+        elif kind in (FINISHED, CANCELLED, LOST, LEFT) and router.finished != 0:
+            call_none(router.finished, router.own, view, request, control.now)
+        elif kind == FIRST_TOKEN and router.first_token != 0:
+            call_none(router.first_token, router.own, view, request, control.now)
+        elif kind == ROUTED and router.routed != 0:
+            call_none(router.routed, router.own, view, request, control.now)
+        elif kind == STORED and router.stored != 0:
+            call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == EVICTED and router.evicted != 0:
+            call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == CHANGED and router.changed != 0:
+            call_none(router.changed, router.own, view, news.gpu, control.now)
+        go_on(world, kind, request)
+    control.news = 0

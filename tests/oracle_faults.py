@@ -1,0 +1,74 @@
+"""The second simulator with vLLM on GPUs that are lost, slow or drained, written from docs/core.md in plain Python.
+
+GPUs are `tests.reference_vllm`'s scheduler, as in `tests.oracle_pools`.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+from prebleexp.sim.pools import BOTH
+from prebleexp.sim.types import Outcome, State, Workload
+from tests import oracle
+from tests.oracle import Job
+from tests.oracle_pools import VllmGpu
+
+
+class FaultyGpu(VllmGpu):
+    """Beside what that does: it may lose all that it has, and what was shown may stand behind a prompt."""
+
+    def lose(self) -> list[Job]:
+        there = [request for request in [*self.of.waiting, *self.of.running] if not request.done]
+        self.of = self._scheduler(self.of.config)
+        self.flight.clear()
+        self.awake = self.stepping = False
+        return [self.world.jobs[request.index] for request in there]
+
+    def give_back(self) -> list[Job]:
+        """Those of the queue of which nothing is under way, without a token of this attempt."""
+        jobs, waiting = self.world.jobs, [request for request in self.of.waiting if not request.done]
+        given = [one for one in waiting if not one.under_way and math.isnan(jobs[one.index].attempt_s)]
+        for request in given:
+            self.of.waiting.remove(request)
+        return [jobs[request.index] for request in given]
+
+    def publish(self) -> None:
+        if self.up:
+            super().publish()
+
+    def submit(self, job: Job) -> None:
+        super().submit(job)
+        if self.world.faults.resumes:
+            self.requests[job.index].tokens += job.output_seen
+
+    def end(self, now: float) -> None:
+        self.stepping = False
+        served, finished = self.of.take_up(self.step)
+        for request in served:
+            job = self.world.jobs[request.index]
+            job.output_seen, job.latency_s = request.tokens - request.prompt, now - job.due_s
+            if math.isnan(job.ttft_s):
+                job.ttft_s = job.latency_s
+            if math.isnan(job.attempt_s):
+                job.attempt_s = job.latency_s
+                job.state = State.RUNNING if request.running else job.state
+                self.world.news.append(("first_token", request.index, self.number, 0))
+            if request in finished:
+                job.state, job.finish_s = State.FINISHED, now
+                self.world.news.append(("finished", request.index, self.number, 0))
+
+
+class FaultyOracle(oracle.Oracle):
+    def __init__(self, workload: Workload, of: Any) -> None:
+        self.rows = workload
+        super().__init__(workload, of, False)
+
+    def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
+        return FaultyGpu(g, BOTH, engine, hardware, self.rows, self)
+
+
+def simulate(workload: Workload, **given: Any) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate` with faults and `engine=vllm`, of lengths Max."""
+    return FaultyOracle(workload, SimpleNamespace(**{"reports_ms": 0.0, "kinds": (), **given})).run()

@@ -24,7 +24,18 @@ from prebleexp.policies.base import Policy
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, Disaggregation
+from prebleexp.sim.pools import (
+    BOTH,
+    CHUNKS,
+    DECODE,
+    END,
+    LAYERS,
+    PREFILL,
+    PULL,
+    PUSH_AT_END,
+    RESERVE_FIRST,
+    Disaggregation,
+)
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
@@ -42,6 +53,10 @@ ENGINES: list[Engine] = [
     SGLang(chunked_prefill_size=64),
     Continuous(),
     Continuous(queue="priority_groups", prefill="chunked", chunk_tokens=48, block_tokens=16),
+]
+RESERVING = [
+    SGLang(chunked_prefill_size=64, num_reserved_decode_tokens=20),
+    SGLang(chunked_prefill_size=16, num_reserved_decode_tokens=1, disable_overlap_schedule=True),
 ]
 NAMES = sorted(file.stem for file in (ROOT / "conf" / "policy").glob("*.yaml") if file.stem != "replay")
 POLICIES: list[Policy] = [configure.cells([f"policy={name}"])[0].policy for name in NAMES]
@@ -74,8 +89,10 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     workload = _linked(rng, _stream(rng))
     kind = rng.choice(["pools", "tiers", "faults", "faults"])
     if kind == "pools" and len(counts) > 1:
-        cluster["engine"] = ENGINES[rng.integers(2)]
-        return workload, cluster | {"pools": _pools(rng, len(counts)), "kinds": _alike(cluster["kinds"])}
+        protocol = int(rng.choice([PULL, PUSH_AT_END, RESERVE_FIRST]))
+        cluster["engine"] = RESERVING[rng.integers(2)] if protocol == RESERVE_FIRST else ENGINES[rng.integers(2)]
+        pools = _pools(rng, len(counts), protocol)
+        return workload, cluster | {"pools": pools, "kinds": _alike(cluster["kinds"])}
     if kind == "faults" and rng.random() < 0.3:
         cluster |= {"engine": ENGINES[rng.integers(2)], "migration": _migration(rng)}
         cluster["kinds"] = [(sum(counts), costs[0])]
@@ -126,10 +143,11 @@ def _linked(rng: np.random.Generator, workload: Workload) -> Workload:
     return after_those(workload, after, delay_s=rng.choice([0.0, 0.25, 1.0], n), goes_on=rng.integers(0, 2, n))
 
 
-def _pools(rng: np.random.Generator, kinds: int) -> Disaggregation:
+def _pools(rng: np.random.Generator, kinds: int, protocol: int) -> Disaggregation:
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
-    return Disaggregation(tuple(roles), POLICIES[rng.integers(len(POLICIES))], 1000.0, *link, int(rng.integers(2)))
+    second, send = POLICIES[rng.integers(len(POLICIES))], int(rng.choice([END, LAYERS, CHUNKS]))
+    return Disaggregation(tuple(roles), second, 1000.0, *link, protocol, send, layers=int(rng.integers(1, 5)))
 
 
 def _migration(rng: np.random.Generator) -> Migration:

@@ -319,9 +319,13 @@ class Linked(oracle.Oracle):
                 for port in flow.ports:
                     room[port] -= share
                 without.remove(flow)
-        self.heap = [one for one in self.heap if one[1] != ARRIVED or one[2] in self.coming]
+        self.heap = [one for one in self.heap if one[1] != ARRIVED or self._is_timer(one[2])]
         self.heap += [(flow.ends_s, ARRIVED, index) for index, flow in self.moving.items()]
         heapq.heapify(self.heap)
+
+    def _is_timer(self, subject: int) -> bool:
+        """Whether an event of a transfer is not that its bytes have moved."""
+        return subject in self.coming
 
     def _arrives(self, index: int, now: float) -> bool:
         """Whether all of it is there: else it begins to move."""

@@ -12,7 +12,7 @@ from prebleexp.sim.addresses import COST
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.records import NONE, REPORT, View
-from prebleexp.sim.simulate import COST as COSTS
+from prebleexp.sim.signatures import COST as COSTS
 from prebleexp.sim.types import Floats, Setup, Workload, records
 
 

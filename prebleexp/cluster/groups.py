@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from prebleexp.checks import integer, one_of
-from prebleexp.cluster.link import SHARING, Link
+from prebleexp.cluster.link import SEND, SHARING, Link
 from prebleexp.cluster.migration import CHOOSES, Migration
 from prebleexp.cluster.tiers import DiskTier, HostTier, SharedTier
 from prebleexp.errors import InvalidInput
@@ -17,7 +17,7 @@ from prebleexp.sources import Part
 MOST_GPUS = 4096
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
-PROTOCOLS = ("pull", "push_at_end")
+PROTOCOLS = ("pull", "reserve_first", "push_at_end")
 """likewise"""
 TIERS = ("host", "disk", "shared")
 
@@ -57,8 +57,9 @@ class Cluster(Part):
     """between GPUs; no matter where groups have no roles and no requests are moved"""
     protocol: str | None = None
     """how KV goes from prompts to outputs. pull: who makes the output is chosen when the prompt is computed, and reads
-    it (vLLM); push_at_end: both are chosen at arrival, and it is sent when the prompt is computed (Splitwise). null:
-    the engine's own"""
+    it (vLLM); reserve_first: both are chosen at arrival, and the prompt is computed when there is room for it where the
+    output is made (SGLang); push_at_end: both are chosen at arrival, and it is sent when the prompt is computed
+    (Splitwise). null: the engine's own"""
     decode_policy: Policy | None = None
     """the router among GPUs that make outputs: a name, as of policy=, or {policy: random, policy.seed: 3}; null: as
     policy, with a memory of its own"""
@@ -130,6 +131,7 @@ class Cluster(Part):
             return {"groups": " + ".join(texts) or None, **self._of_tiers()}
         texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
         second = None if self.decode_policy is None else type(self.decode_policy).__name__
+        link["link.send"] = self.link.send
         return {"groups": " + ".join(texts), "protocol": self.protocol, **link, "decode_policy": second}
 
     def _of_tiers(self) -> dict[str, Any]:
@@ -159,6 +161,8 @@ class Cluster(Part):
             kv_bytes=self.groups[0].hardware.kv_bytes,
             **self._linked(),
             protocol=PROTOCOLS.index(str(self.protocol)),
+            send=SEND.index(str(self.link.send)),
+            layers=self.groups[0].hardware.layers,
         )
 
     def moves(self, kv_bytes: float) -> Any:

@@ -27,7 +27,7 @@ from prebleexp.sim import addresses
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
 from prebleexp.sim.plug import Plug
-from prebleexp.sim.simulate import COST
+from prebleexp.sim.signatures import COST
 from prebleexp.sim.types import Longs, Setup, Workload
 
 SERVED = ("hardware=a6000_mistral_7b", "engine=sglang_2024")

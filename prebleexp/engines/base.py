@@ -36,6 +36,9 @@ class Engine(Part):
       and, where the prompt was computed, it was read, so that nobody needs it there any more
     - `push(self, mine, world, request, now)`, in place of `pull` with protocol push_at_end: a prompt is computed, and
       its first token is known; called by the engine, now and whenever it has asked to be told of the request again
+    - `reserve(self, mine, world, g, now)`, with reserve_first: who gets room before a step where outputs are made,
+      which `prebleexp.sim.pulling.reserve` is told; called by the engine, who tells `computes` and `computed` there
+      what is computed of prompts
     - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)` and
       `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
       request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
@@ -65,8 +68,8 @@ class Engine(Part):
     """whether requests that it lost can go on behind the tokens that were shown, which are as of their prompt then"""
 
     protocols: ClassVar[tuple[str, ...]] = ()
-    """how KV may go from GPUs for prompts to those for outputs, the usual one first: pull (it has `pull`, `arrive` and
-    `let_go`) or push_at_end (`push`, `arrive` and `let_go`)"""
+    """how KV may go from GPUs for prompts to those for outputs, the usual one first: pull, reserve_first, push_at_end.
+    It has `arrive`, `let_go`, and `pull`, `reserve` or `push`"""
 
     fetches: ClassVar[bool] = False
     """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""

@@ -8,6 +8,7 @@ import numpy as np
 
 from prebleexp.engines.batch import Batches
 from prebleexp.engines.records import GPU, JOB, WAITING, Batching, Window
+from prebleexp.sim.arrays import copy_written
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Setup, records
 
@@ -64,5 +65,6 @@ def with_more(mine: Batching, g: int, outstanding: int) -> Batching:
 def _longer(column: Any, end: int, more: int) -> Any:
     """With so many more rows before row `end`."""
     longer = np.zeros(len(column) + more, column.dtype).view(type(column))
-    longer[:end], longer[end + more :] = column[:end], column[end:]
+    copy_written(longer[:end], column[:end])
+    copy_written(longer[end + more :], column[end:])
     return longer

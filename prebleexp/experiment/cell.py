@@ -130,10 +130,16 @@ class Cell:
         engine = self.names.get("engine", type(self.engine).__name__)
         known = self.engine.protocols
         if not known:
-            raise InvalidInput(f"engine={engine} takes no groups with roles; take engine=vllm, or groups without roles")
+            others = "take engine=vllm or engine=sglang, or groups without roles"
+            raise InvalidInput(f"engine={engine} takes no groups with roles; {others}")
         protocol = self.cluster.protocol or known[0]
         require(protocol in known, "cluster.protocol", protocol, f"{' or '.join(known)} with engine={engine}")
-        object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol))
+        send = self.cluster.link.send or ("chunks" if protocol == "reserve_first" else "end")
+        if protocol != "reserve_first":
+            valid = f"end with cluster.protocol={protocol}, which asks for KV when the prompt is computed"
+            require(send == "end", "cluster.link.send", send, valid)
+        link = replace(self.cluster.link, send=send)
+        object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol, link=link))
         self.engine.check_roles()
         if not self.faults.changes_nothing:
             raise InvalidInput("faults= is not valid where cluster.groups have roles; take faults=none")

@@ -57,6 +57,11 @@ class Hardware(Part):
         return 0.0
 
     @property
+    def layers(self) -> int:
+        """Of the model, each with as much of that."""
+        return 1
+
+    @property
     def title(self) -> str:
         """What it is made of, for a reader who knows the option that was chosen; empty: that says it."""
         return ""

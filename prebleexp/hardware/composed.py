@@ -134,6 +134,10 @@ class Composed(Hardware):
         """Of a token, over all GPUs that share it."""
         return self.model.kv_elements * KV_BYTES[str(self.kv_precision)]
 
+    @property
+    def layers(self) -> int:
+        return self.model.layers
+
     def load_s(self, source_gb_s: float) -> float:
         """Seconds of its weights, from a source over the PCIe of all of its GPUs, if that is known."""
         pcie = self.gpu.pcie_gb_s * self.tensor_parallel

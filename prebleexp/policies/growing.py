@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.sim.types import records
+from prebleexp.sim.arrays import copy_written, records
 
 
 def longer(log: Any) -> Any:
     """The same rows, with room for as many more, and one."""
     size = 2 * len(log) + 1
     more = records(size, log.dtype) if log.dtype.names else np.zeros(size, log.dtype)
-    more[: len(log)] = log
+    copy_written(more, log)
     return more

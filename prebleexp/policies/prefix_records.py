@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.sim.arrays import copy_written
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.types import Setup, records
@@ -139,5 +140,5 @@ def with_more_room(given: Any, rows: int) -> Any:
 
 def _longer(array: Any, size: int) -> Any:
     longer = made(size, array.dtype) if array.dtype.names else np.zeros(size, array.dtype)
-    longer[: len(array)] = array
+    copy_written(longer, array)
     return longer

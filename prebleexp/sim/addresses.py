@@ -18,12 +18,14 @@ _OF_ROUTERS = (
 )
 ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
 
-_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "pull", "push", "arrive", "let_go")
+_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel")
+_OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go")
 _OF_TIERS = ("fetch", "offload", "landed")
 _OF_MOVES = ("move", "copied", "stop", "abandon")
-ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_TIERS, *_OF_MOVES)], align=True)
+ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_POOLS, *_OF_TIERS, *_OF_MOVES)], align=True)
 
-LINK = np.dtype([(name, np.int64) for name in ("own", "ask", "happens", "takes")], align=True)
+_OF_LINKS = ("own", "ask", "happens", "takes", "open_for", "more")
+LINK = np.dtype([(name, np.int64) for name in _OF_LINKS], align=True)
 
 PAIRING = np.dtype([(name, np.int64) for name in ("own", "pair")], align=True)
 

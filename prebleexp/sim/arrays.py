@@ -11,7 +11,20 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
+PART = 1 << 15
+"""bytes that are written or left alone together: some pages"""
+
 
 def records(rows: int, dtype: np.dtype[Any]) -> Any:
     """Zeroed records: `rows[i].field`, `rows.field`."""
     return np.zeros(rows, dtype).view(np.recarray)
+
+
+def copy_written(into: Any, column: Any) -> None:
+    """Copy a column to the beginning of a longer one that is all zeros. What is zeros is not written there: so pages
+    that nobody has written to yet still take no memory."""
+    to, given = (one.view(np.ndarray).view(np.uint8) for one in (into, column))
+    for start in range(0, len(given), PART):
+        part = given[start : start + PART]
+        if part.any():
+            to[start : start + len(part)] = part

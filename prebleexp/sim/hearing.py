@@ -11,7 +11,7 @@ from prebleexp.sim.moves import is_over, routed_anew
 from prebleexp.sim.moves import join as join_moved
 from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, decodes, prefills, request_of
+from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -64,6 +64,8 @@ def _hand_over(world: World, leg: int) -> None:
     """A prompt is computed, and the router has heard of it: its KV is held. Who makes the output is asked for or, if
     it was chosen before, told of it."""
     request = request_of(world, leg)
+    if world.pools.protocol == RESERVE_FIRST:
+        return  # it is on its way
     world.jobs[request].state = KEPT
     if world.pools.protocol != PULL:
         push(world.events, world.control, world.control.now, key(REACHED, request))

@@ -20,22 +20,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import float64, int64, types
 
 from prebleexp.sim import addresses
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import ARRIVED, key, pop, push
-from prebleexp.sim.plug import Signatures
 from prebleexp.sim.records import Events
 from prebleexp.sim.types import records
 
 INFINITE, FIFO, FAIR = range(3)
-
-CALLS: Signatures = {
-    "ask": (types.none, (int64, int64, int64, float64, float64)),
-    "happens": (int64, (int64, float64)),
-    "takes": (float64, (int64, int64, float64, float64)),
-}
 
 LINKS = np.dtype(
     [
@@ -96,6 +88,8 @@ class Links(NamedTuple):
     """(n,) transfers whose bytes move, in the order in which they began (FAIR)"""
     ports: Any
     """(2 · places,) `PORT`: egresses, then ingresses"""
+    sendings: Any
+    """(n,) `prebleexp.sim.sending.SENDING`, where bytes get ready part by part"""
 
 
 def made_links(transfers: int, places: int, sharing: int, rate: float, latency_s: float) -> Links:
@@ -109,6 +103,7 @@ def made_links(transfers: int, places: int, sharing: int, rate: float, latency_s
         timers=Events(np.zeros(transfers), np.zeros(transfers, np.int64)),
         moving=np.zeros(transfers, np.int64),
         ports=ports,
+        sendings=None,
     )
 
 
@@ -127,7 +122,7 @@ def ask(self: None, links: Links, subject: int, source: int, target: int, size: 
     egress, ingress = ports[one.egress], ports[one.ingress]
     begins_s = now + egress.latency_s
     if egress.sharing == FAIR and begins_s == now:
-        _begin(links, subject, now)
+        begin(links, subject, now)
     elif egress.sharing == FAIR:
         push(links.timers, control, begins_s, key(ARRIVED, subject))
     else:
@@ -137,7 +132,7 @@ def ask(self: None, links: Links, subject: int, source: int, target: int, size: 
         for port in (egress, ingress):
             port.free_s = ends_s if port.rate < float("inf") else 0.0
         push(links.timers, control, ends_s, key(ARRIVED, subject))
-    _look_ahead(links)
+    look_ahead(links)
 
 
 @compiled
@@ -159,15 +154,15 @@ def happens(self: None, links: Links, subject: int, now: float) -> bool:
         pop(links.timers, control)
     arrived = not (timed and fair)
     if not arrived:
-        _begin(links, subject, now)
+        begin(links, subject, now)
     elif fair:
-        _end(links, subject, now)
-    _look_ahead(links)
+        end(links, subject, now)
+    look_ahead(links)
     return arrived
 
 
 @compiled
-def _look_ahead(links: Links) -> None:
+def look_ahead(links: Links) -> None:
     """Find the next event of a transfer."""
     control, timers = links.control, links.timers
     control.time, control.key = float("inf"), 0
@@ -182,28 +177,28 @@ def _look_ahead(links: Links) -> None:
 
 # ---------------------------------------------------------------- FAIR
 @compiled
-def _begin(links: Links, subject: int, now: float) -> None:
+def begin(links: Links, subject: int, now: float) -> None:
     control = links.control
-    _advance(links, now)
+    advance(links, now)
     links.moving[control.moving] = subject
     control.moving += 1
-    _share_out(links, now)
+    share_out(links, now)
 
 
 @compiled
-def _end(links: Links, subject: int, now: float) -> None:
+def end(links: Links, subject: int, now: float) -> None:
     control, row = links.control, 0
-    _advance(links, now)
+    advance(links, now)
     while links.moving[row] != subject:
         row += 1
     control.moving -= 1
     for other in range(row, control.moving):
         links.moving[other] = links.moving[other + 1]
-    _share_out(links, now)
+    share_out(links, now)
 
 
 @compiled
-def _advance(links: Links, now: float) -> None:
+def advance(links: Links, now: float) -> None:
     """Write down what of each transfer is left. One that ends now has nothing left, whatever was rounded."""
     since_s = now - links.control.changed_s
     for row in range(links.control.moving):
@@ -213,7 +208,7 @@ def _advance(links: Links, now: float) -> None:
 
 
 @compiled
-def _share_out(links: Links, now: float) -> None:
+def share_out(links: Links, now: float) -> None:
     """Max-min fair rates: again and again, the port that has least for each of its transfers that have no rate yet
     gives them that."""
     control, transfers, ports = links.control, links.transfers, links.ports

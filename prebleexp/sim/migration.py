@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, types
 
 from prebleexp.sim import addresses, links, pairing
 from prebleexp.sim.moves import MOVE, MOVED, RULES, RUNNING, Moves
-from prebleexp.sim.plug import Plug, Signatures
+from prebleexp.sim.plug import Plug
 from prebleexp.sim.records import NONE
+from prebleexp.sim.signatures import PAIRING
 from prebleexp.sim.types import records
-from prebleexp.sim.world import EXAMPLE
-
-WORLD = EXAMPLE.type
-MIGRATING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (types.none, (WORLD, int64, float64)))
-"""what an engine needs besides where requests are moved"""
-PAIRING: Signatures = {"pair": (types.none, (WORLD, float64))}
 
 
 @dataclass(frozen=True)

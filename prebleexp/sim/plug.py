@@ -115,11 +115,15 @@ def _five(own: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
     return returned(function(own.self, own.mine, a, b, c, d, e))
 
 
+def _six(own: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+    return returned(function(own.self, own.mine, a, b, c, d, e, f))
+
+
 def _seven(own: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
     return returned(function(own.self, own.mine, a, b, c, d, e, f, g))
 
 
-_ADAPTERS = {2: _two, 3: _three, 4: _four, 5: _five, 7: _seven}
+_ADAPTERS = {2: _two, 3: _three, 4: _four, 5: _five, 6: _six, 7: _seven}
 
 
 Signatures = Mapping[str, tuple[Any, tuple[Any, ...]]]

@@ -13,16 +13,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.sim import links
+from prebleexp.sim import links, sending
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import World
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload
 
 PREFILL, DECODE, BOTH = range(3)
-PULL, PUSH_AT_END = range(2)
-PROTOCOLS = ("pull", "push_at_end")
+PULL, RESERVE_FIRST, PUSH_AT_END = range(3)
+PROTOCOLS = ("pull", "reserve_first", "push_at_end")
 """how KV goes from one to the other (spec: clusters.md, section 1.1). PULL: who makes the output is chosen when the
-prompt is computed, and reads it. PUSH_AT_END: both are chosen at arrival, and who computed the prompt sends it"""
+prompt is computed, and reads it. RESERVE_FIRST: both are chosen at arrival, and the prompt is computed, and sent, when
+there is room for it where the output is made. PUSH_AT_END: both are chosen at arrival, and it is sent when it is
+computed"""
+END, LAYERS, CHUNKS = range(3)
+"""when a prompt's KV is sent (spec: clusters.md, section 2): when all of it is computed; each layer as soon as that is;
+each chunk"""
 
 
 class Pools(NamedTuple):
@@ -37,7 +42,11 @@ class Pools(NamedTuple):
     whole: bool
     """whether some GPUs may serve a request to its end"""
     protocol: int
-    """`PULL` or `PUSH_AT_END`"""
+    """`PULL` …"""
+    send: int
+    """`END` …"""
+    layers: int
+    """of the model"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,10 @@ class Disaggregation:
     """of each GPU's egress, and of its ingress: bytes a second"""
     latency_s: float
     protocol: int = PULL
+    send: int = END
+    """with RESERVE_FIRST"""
+    layers: int = 1
+    """of the model, for LAYERS"""
 
     @property
     def whole(self) -> bool:
@@ -65,10 +78,12 @@ class Disaggregation:
 
     def pools(self, requests: int, counts: Sequence[int]) -> Pools:
         """`counts`: GPUs of each kind."""
-        return Pools(requests, np.repeat(np.array(self.roles), counts), float(self.kv_bytes), self.whole, self.protocol)
+        roles = np.repeat(np.array(self.roles), counts)
+        return Pools(requests, roles, float(self.kv_bytes), self.whole, self.protocol, self.send, self.layers)
 
     def links(self, requests: int, gpus: int) -> links.Links:
-        return links.made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
+        made = links.made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
+        return sending.with_parts(made) if self.protocol == RESERVE_FIRST else made
 
 
 NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
@@ -76,7 +91,7 @@ NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
 
 def nothing(requests: int) -> tuple[Pools, links.UnderWay]:
     """What a run without pools has, and writes nothing to."""
-    return Pools(requests, NOBODY, 0.0, True, PULL), UNUSED
+    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1), UNUSED
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:

@@ -1,13 +1,14 @@
-"""KV goes from the GPU that computed a prompt to the one that makes its output, which reads it.
+"""KV goes from the GPU that computes a prompt to the one that makes its output, which reads it, or gets it.
 
-Engines with pools have `pull`, which calls `read`, `arrive` and `let_go` (see `prebleexp.engines.base`).
+Engines with pools have functions that call these, `arrive` and `let_go` (see `prebleexp.engines.base`).
 """
 
 from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import leg_of
+from prebleexp.sim.pools import CHUNKS, END, LAYERS, leg_of, request_of
 from prebleexp.sim.records import World
 from prebleexp.sim.tiers import gpu_of
 from prebleexp.sim.types import State
@@ -24,6 +25,42 @@ def read(world: World, request: int, tokens: int) -> None:
     source, target = int(requests[leg_of(world, request)].gpu), int(requests[request].gpu)
     link, size = world.links.calls, tokens * world.pools.kv_bytes
     call_none(link.ask, link.own, request, source, target, size, world.control.now)
+
+
+@compiled
+def reserve(world: World, request: int) -> None:
+    """A request's GPU has taken room for its prompt, which may be computed now."""
+    leg, link = leg_of(world, request), world.links.calls
+    world.jobs[request].state = RESERVED
+    source, target = int(world.seen.requests[leg].gpu), int(world.seen.requests[request].gpu)
+    call_none(link.open_for, link.own, request, source, target, world.control.now)
+    if world.jobs[leg].reached != 0:
+        push(world.events, world.control, world.control.now, key(REACHED, leg))
+
+
+@compiled
+def computes(world: World, leg: int, tokens: int, seconds: float) -> None:
+    """A step begins that computes a prompt up to so many tokens, and takes so long."""
+    if world.pools.send == LAYERS:
+        _send(world, leg, tokens, int(world.pools.layers), seconds)
+
+
+@compiled
+def computed(world: World, leg: int, tokens: int) -> None:
+    """Such a step is over."""
+    whole = tokens == world.seen.requests[leg].prompt_tokens
+    if world.pools.send == CHUNKS or (world.pools.send == END and whole):
+        _send(world, leg, tokens, 1, 0.0)
+
+
+@compiled
+def _send(world: World, leg: int, tokens: int, parts: int, seconds: float) -> None:
+    """All that was not sent yet of these tokens: what was cached of them goes with the first."""
+    request, link = request_of(world, leg), world.links.calls
+    size = (tokens - world.jobs[request].transferred_tokens) * world.pools.kv_bytes
+    world.jobs[request].transferred_tokens = tokens
+    last = int(tokens == world.seen.requests[leg].prompt_tokens)
+    call_none(link.more, link.own, request, size, parts, seconds, last, world.control.now)
 
 
 @compiled

@@ -10,7 +10,7 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, is_part, is_routed_again, leg_of, request_of
+from prebleexp.sim.pools import PULL, RESERVE_FIRST, is_part, is_routed_again, leg_of, prefills, request_of
 from prebleexp.sim.pulling import let_go
 from prebleexp.sim.records import (
     CANCELLED,
@@ -29,7 +29,7 @@ from prebleexp.sim.waking import wake
 
 UNROUTED, QUEUED, REFUSED = int(State.UNROUTED), int(State.QUEUED), int(State.REFUSED)
 GONE, GONE_WITH_IT, KEPT = int(State.CANCELLED), int(State.LOST), int(State.HELD)
-EXPIRED = int(State.EXPIRED)
+EXPIRED, RESERVED = int(State.EXPIRED), int(State.RESERVED)
 
 
 DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE, NEEDS_CANDIDATES = range(5)
@@ -204,6 +204,8 @@ def _send(world: World, request: int, g: int) -> None:
         _pass_frontend(world, request)
     elif request < world.pools.requests:  # both are chosen
         _pass_frontend(world, leg_of(world, request))
+        if world.pools.protocol == RESERVE_FIRST:
+            _pass_frontend(world, request)
     else:
         world.arrivals[request_of(world, request)] = control.now
         join(world, request_of(world, request))
@@ -214,7 +216,8 @@ def _pass_frontend(world: World, request: int) -> None:
     control, seen = world.control, world.seen.requests[request]
     cost = world.seen.costs[seen.gpu]
     seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
-    if seconds > 0 and not is_routed_again(world, request):  # who has passed one does not pass another
+    passed = is_routed_again(world, request) and world.pools.protocol != RESERVE_FIRST  # there, both are at once
+    if seconds > 0 and not passed:
         world.jobs[request].state = QUEUED
         push(world.events, control, control.now + seconds, key(REACHED, request))
     else:
@@ -228,6 +231,9 @@ def reached(world: World, request: int) -> None:
     if job.state == GONE:
         return
     job.reached = 1
+    if _waits_for_room(world, request, g):
+        job.state = QUEUED
+        return
     if world.servers[g].stage == DOWN:
         lose(world, request)
         return
@@ -236,6 +242,14 @@ def reached(world: World, request: int) -> None:
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
     wake(world, g)
+
+
+@compiled
+def _waits_for_room(world: World, row: int, g: int) -> bool:
+    """Whether a prompt is not to be computed before there is room for it where its output is made."""
+    if world.pools.protocol != RESERVE_FIRST or not prefills(world, g):
+        return False
+    return bool(world.jobs[request_of(world, row)].state != RESERVED)
 
 
 # ---------------------------------------------------------------- losing

@@ -7,19 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, types
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, hearing, links, loop, moves, outcome, records, router, world
+from prebleexp.sim import addresses, hearing, links, loop, moves, outcome, records, router, sending, world
 from prebleexp.sim.changes import NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
-from prebleexp.sim.migration import MIGRATING, Migration, Pairs
-from prebleexp.sim.plug import Plug, Signatures, joined
+from prebleexp.sim.migration import Migration, Pairs
+from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
-    PULL,
-    PUSH_AT_END,
     Disaggregation,
     decodes,
     is_routed_again,
@@ -31,51 +28,24 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
+from prebleexp.sim.signatures import (
+    CANCELLING,
+    COST,
+    ENGINE,
+    GATEWAY,
+    LINK,
+    MIGRATING,
+    MOVING,
+    SENDING,
+    TIERING,
+    WORLD,
+)
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Longs, Outcome, Workload
-from prebleexp.sim.world import EXAMPLE
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
 """events between two looks at signals: some milliseconds"""
-
-WORLD = EXAMPLE.type
-_SUBJECT = (int64, float64)
-ENGINE: Signatures = {
-    "submit": (types.none, (WORLD, *_SUBJECT)),
-    "begin": (float64, (WORLD, *_SUBJECT)),
-    "end": (types.none, (WORLD, *_SUBJECT)),
-    "settle": (types.none, (WORLD, *_SUBJECT)),
-    "lacks_room": (int64, (WORLD, *_SUBJECT)),
-}
-CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
-"""what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
-_MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
-MOVING: dict[int, Signatures] = {
-    PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
-    PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
-}
-"""… where KV goes from one GPU to another, by protocol"""
-TIERING: Signatures = {
-    "fetch": (int64, (WORLD, *_SUBJECT)),
-    "offload": (types.none, (WORLD, *_SUBJECT)),
-    "landed": (types.none, (WORLD, *_SUBJECT)),
-}
-"""… and where KV comes from tiers"""
-GATEWAY: Signatures = {
-    "arrive": (int64, (WORLD, *_SUBJECT)),
-    "join": (int64, (WORLD, *_SUBJECT)),
-    "offer": (int64, (WORLD, float64)),
-    "leave": (int64, (WORLD, int64, int64)),
-    "release": (types.none, (WORLD, float64)),
-    "expire": (int64, (WORLD, *_SUBJECT)),
-    "hear": (types.none, (WORLD, int64, int64)),
-}
-COST: Signatures = {
-    "request_ms": (float64, (int64, int64)),
-    "step_s": (float64, (int64, int64, int64, int64, int64, int64, float64)),
-    "decode_s": (float64, (int64, int64, int64, int64)),
-}
 
 
 def simulate(
@@ -245,7 +215,8 @@ class _Run:
         self.changes = Changes(given.gpus, terms)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
-        self.links = Plug(None, links, made, addresses.LINK, links.CALLS)
+        parts = made.sendings is not None
+        self.links = Plug(None, sending if parts else links, made, addresses.LINK, SENDING if parts else LINK)
         return links.UnderWay(made.control, self.links.record)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:

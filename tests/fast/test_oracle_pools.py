@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
@@ -18,11 +19,22 @@ from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, PUSH_AT_END, Disaggregation
+from prebleexp.sim.pools import (
+    BOTH,
+    CHUNKS,
+    DECODE,
+    END,
+    LAYERS,
+    PREFILL,
+    PULL,
+    PUSH_AT_END,
+    RESERVE_FIRST,
+    Disaggregation,
+)
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, Workload
-from tests import oracle_pools
+from tests import oracle_pools, oracle_reserving
 from tests.fast.test_laws import workloads
 from tests.fast.test_oracle import NOW_AND_THEN, PATHS, conversations
 from tests.linear_cost import LinearCost
@@ -112,12 +124,14 @@ def streams() -> st.SearchStrategy[Workload]:
 
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
-    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate", "protocol")}
+    names = ("sharing", "latency_s", "rate", "protocol", "send", "layers")
+    link = {name: cluster[name] for name in names if name in cluster}
     given = {name: cluster[name] for name in ("engine", "policy", "horizon", "overhead", "reports_ms")}
     given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
     given["kinds"] = [(count, hardware) for count in cluster["counts"]]
     given["pools"] = Disaggregation(tuple(cluster["roles"]), cluster["second"], 1000.0, **link)
-    return same(workload, given, oracle_pools.simulate)
+    reserving = cluster["protocol"] == RESERVE_FIRST
+    return same(workload, given, oracle_reserving.simulate if reserving else oracle_pools.simulate)
 
 
 def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcome]) -> Outcome:
@@ -138,6 +152,34 @@ def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcom
 @settings(max_examples=examples(200), deadline=None)
 @given(streams(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+SGLANGS = st.builds(
+    SGLang,
+    chunked_prefill_size=st.sampled_from([16, 64, 200]),
+    max_running_requests=st.sampled_from([3, 64]),
+    schedule_policy=st.sampled_from(["fcfs", "lpm"]),
+    disable_overlap_schedule=st.booleans(),
+    skip_finishing_decode=st.booleans(),
+    num_reserved_decode_tokens=st.sampled_from([1, 20, 100]),
+)
+RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]), st.sampled_from([1, 3, 4])).map(
+    lambda drawn: drawn[0] | {"engine": drawn[1], "protocol": RESERVE_FIRST, "send": drawn[2], "layers": drawn[3]}
+)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(streams(), RESERVING)
+def test_reserving_first_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(streams(), RESERVING)
+def test_reserving_first_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
 

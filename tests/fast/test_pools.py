@@ -20,7 +20,7 @@ from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, PUSH_AT_END, Disaggregation
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, PUSH_AT_END, RESERVE_FIRST, Disaggregation
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
@@ -308,6 +308,7 @@ class Counted:
 
     def __init__(self, protocol: int, roles: Sequence[int], n: int) -> None:
         self.pulls, self.roles, self.n, self.events = protocol == PULL, roles, n, 0
+        self.reserves = protocol == RESERVE_FIRST
         self.mines: list[Any] = []
 
     def __call__(self, world: Any) -> None:
@@ -318,8 +319,8 @@ class Counted:
         ended = np.isin(state, (State.FINISHED, State.REFUSED))
         assert world.control.unfinished == n - ended.sum()
         under_way = np.isin(state, (State.HELD, State.RESERVED))
-        assert (jobs.state[n:][under_way] == State.FINISHED).all()
-        if self.pulls:
+        assert self.reserves or (jobs.state[n:][under_way] == State.FINISHED).all()
+        if self.pulls or self.reserves:
             assert np.isnan(jobs.ttft_s[:n][under_way]).all()
         for g, role in enumerate(self.roles):
             here = (requests.gpu[:n] == g) & ~ended & (second | (not self.pulls))

@@ -94,13 +94,28 @@ def test_two_policies_are_those_that_were_set() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["engine=sglang"], "engine=sglang takes no groups with roles; take engine=vllm, or groups without roles"),
+        (
+            ["engine=preble", "hardware=composed"],
+            "engine=preble takes no groups with roles; take engine=vllm or engine=sglang, or groups without roles",
+        ),
+        (
+            ["engine=sglang", "cluster.protocol=pull"],
+            "cluster.protocol=pull is not valid; it must be reserve_first with engine=sglang",
+        ),
+        (
+            ["cluster.link.send=layers"],
+            "cluster.link.send=layers is not valid; it must be end with cluster.protocol=pull, which asks for KV when",
+        ),
+        (["engine=sglang", "cluster.link.send=tokens"], "cluster.link.send=tokens is not valid; it must be one of end"),
         (["faults=rates"], "faults= is not valid where cluster.groups have roles; take faults=none"),
         (
             ["hardware=a6000_mistral_7b"],
             "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",
         ),
-        (["cluster.protocol=push"], "cluster.protocol=push is not valid; it must be one of pull, push_at_end"),
+        (
+            ["cluster.protocol=push"],
+            "cluster.protocol=push is not valid; it must be one of pull, reserve_first, push_at_end",
+        ),
         (["cluster.link.gb_s=0"], "cluster.link.gb_s=0 is not valid; it must be a number of GB/s > 0"),
         (["cluster.link.latency_us=-1"], "cluster.link.latency_us=-1 is not valid; it must be a number of microsec"),
         (
@@ -149,6 +164,11 @@ def test_a_cluster_that_cannot_be_is_one_line(
 def test_the_protocol_is_the_engines_own_unless_it_is_said() -> None:
     assert cell(*POOLS).cluster.protocol == "pull"
     assert key(cell(*POOLS)) == key(cell(*POOLS, "cluster.protocol=pull"))
+    sglang = cell(*POOLS, "engine=sglang")
+    assert (sglang.cluster.protocol, sglang.cluster.link.send) == ("reserve_first", "chunks")
+    layers = run(cell(*POOLS, "engine=sglang", "cluster.link.send=layers")).metrics
+    chunks = run(sglang).metrics
+    assert layers["prefill_end_mean_s"] < layers["ttft_mean_s"] < chunks["ttft_mean_s"]
     outcome = run(cell(*POOLS, "cluster.protocol=push_at_end")).outcome
     assert (outcome.ttft_s == outcome.prefill_end_s).all()
 

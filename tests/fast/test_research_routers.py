@@ -24,7 +24,7 @@ from prebleexp.policies.research.lmetric import LMetric
 from prebleexp.policies.research.mooncake import Mooncake
 from prebleexp.sim.addresses import COST
 from prebleexp.sim.plug import Plug
-from prebleexp.sim.simulate import COST as COSTS
+from prebleexp.sim.signatures import COST as COSTS
 from prebleexp.testing import check_policy
 from tests.fast.test_prefix_index import Model as Caches
 from tests.router_recordings import Driven, Path_, workload_of

@@ -101,12 +101,11 @@ def test_a_decision_costs_no_more_than_linearly_in_gpus_and_the_same_however_man
         assert by_requests[61_440] <= 2 * by_requests[15_360]
 
 
-NEAREST = ("aibrix_prefix_cache", "least_work", "llmd", "lor", "production_stack_prefixaware")
+NEAREST = ("aibrix_prefix_cache", "llmd", "lor", "production_stack_prefixaware", "vllm_dplb")
 """to the bound, of those that keep it: `prebleexp bench decisions` measures all"""
-LOOKED_THROUGH = ("llumnix_freeness", "vllm_dplb", "vllm_sticky_least_loaded")
-"""12, 8 to 9 and 16 to 20 times. What the first compares of every GPU changes with each of its steps, the second scores
-them all as floats. The last hashes a new session's name with each of the GPUs that have the fewest, as vllm-router
-does: half of all, on average"""
+LOOKED_THROUGH = ("least_work", "llumnix_freeness", "vllm_sticky_least_loaded")
+"""9 to 10, 12 to 13 and 9 times. What the first two compare of every GPU changes with each of its steps. The last
+hashes a new session's name with each of the GPUs that have the fewest, as vllm-router does: half of all, on average"""
 
 
 @pytest.mark.nightly
@@ -114,7 +113,7 @@ does: half of all, on average"""
 def test_a_decision_on_256_gpus_costs_at_most_eight_times_that_on_8(policy: str) -> None:
     (row,) = bench.decisions([policy])
     print(row)
-    assert row["ratio"] <= (32 if policy in LOOKED_THROUGH else 8)
+    assert row["ratio"] <= (16 if policy in LOOKED_THROUGH else 8)
 
 
 @pytest.mark.nightly

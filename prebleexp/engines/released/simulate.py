@@ -18,7 +18,8 @@ from prebleexp.sim.given import Given
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.routing import Routing
-from prebleexp.sim.simulate import COST, MODES, PAUSE
+from prebleexp.sim.signatures import COST
+from prebleexp.sim.simulate import MODES, PAUSE
 from prebleexp.sim.types import Outcome
 from prebleexp.sim.world import with_more_nodes
 

@@ -29,6 +29,12 @@ def give_up(mine: Engines, world: World, g: int, request: int) -> None:
 
 
 @compiled
+def hold(mine: Engines, world: World, g: int, request: int) -> None:
+    """The same, but it locks it until it was sent."""
+    checkpoint(mine, world, g, request, computed_of(mine.gpus[g], mine.jobs[request]))
+
+
+@compiled
 def drop(mine: Engines, g: int, request: int) -> None:
     """What is a request's own is free; what it has in the tree stays there."""
     gpu, job = mine.gpus[g], mine.jobs[request]

@@ -7,12 +7,14 @@ from typing import Any
 
 from prebleexp.engines.sglang import queue
 from prebleexp.engines.sglang.contexts import drop
-from prebleexp.engines.sglang.records import LEAVING, RETRACT_DECODE_STEPS, RUNNING, STEPS, WAITING, Engines
+from prebleexp.engines.sglang.receiving import append
+from prebleexp.engines.sglang.records import LEAVING, RETRACT_DECODE_STEPS, RETRACTED, RUNNING, STEPS, WAITING, Engines
 from prebleexp.engines.sglang.running import generated_of, last_due, put_behind, set_last_due, stop, uncount
 from prebleexp.engines.sglang.sorting import put_in_order
 from prebleexp.engines.sglang.tree import make_room
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s
+from prebleexp.sim.pools import decodes
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
 
@@ -30,6 +32,8 @@ def decode(mine: Engines, world: World, g: int, step: Any) -> bool:
         if left > 0:
             return False  # there will be, when they are done
         _retract(mine, world, g, step)
+        if gpu.running == 0:
+            return False
     else:
         gpu.ratio = max(gpu.ratio - settings.ratio_decay, settings.least_ratio)
     running = int(gpu.running)
@@ -63,9 +67,10 @@ def _leave(mine: Engines, g: int) -> int:
 
 @compiled
 def _retract(mine: Engines, world: World, g: int, step: Any) -> None:
-    """Those that have generated the fewest go back to the queue, until there is room for the others; one stays."""
+    """Those that have generated the fewest go back to the queue, until there is room for the others. One stays, but
+    where requests that do not run hold KV."""
     gpu, jobs, ordered = mine.gpus[g], mine.jobs, mine.ordered
-    size, request = 0, int(gpu.first_running)
+    size, request, least = 0, int(gpu.first_running), 0 if decodes(world, g) else 1
     while request != NONE:
         job = jobs[request]
         ordered[0, size], mine.keys[0, size] = request, -generated_of(gpu, job) << 32 | job.prompt
@@ -73,7 +78,7 @@ def _retract(mine: Engines, world: World, g: int, step: Any) -> None:
         size += 1
         request = int(job.behind)
     put_in_order(mine, size)
-    while size > 1 and (step.retracted == 0 or not make_room(mine, world, g, size)):
+    while size > least and (step.retracted == 0 or not make_room(mine, world, g, size)):
         size -= 1
         _send_back(mine, world, g, step, int(ordered[0, size]))
         make_room(mine, world, g, size * RETRACT_DECODE_STEPS)
@@ -87,7 +92,6 @@ def _retract(mine: Engines, world: World, g: int, step: Any) -> None:
 def _send_back(mine: Engines, world: World, g: int, step: Any, request: int) -> None:
     gpu, job, made, total = mine.gpus[g], mine.jobs[request], world.jobs[request], world.totals[g]
     drop(mine, g, request)
-    total.recomputed_tokens += job.prompt
     total.retracted += 1
     generated = generated_of(gpu, job)
     if generated > job.generated:
@@ -96,7 +100,11 @@ def _send_back(mine: Engines, world: World, g: int, step: Any, request: int) -> 
     uncount(mine, g, request, WAITING)
     job.generated = generated
     mine.retractions[request] += 1
-    gpu.waiting_tokens += job.prompt + generated
     mine.retracted[g, gpu.scheduled % STEPS, step.retracted] = request
     step.retracted += 1
+    if decodes(world, g):  # its KV is kept by the host
+        append(mine, g, RETRACTED, request)
+        return
+    total.recomputed_tokens += job.prompt
+    gpu.waiting_tokens += job.prompt + generated
     queue.join(mine, g, request)

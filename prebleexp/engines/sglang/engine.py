@@ -18,7 +18,7 @@ CHUNKS = ((160.0, 16384), (60.0, 8192), (20.0, 4096), (1e-9, 2048), (0.0, 4096))
 """(memory of a GPU in GiB or more, chunked_prefill_size); 0: not known"""
 MOST_PREFILL_TOKENS = 16384
 """max_prefill_tokens: a larger chunk would be limited by it"""
-MOST_REQUESTS = 2**16
+MOST_REQUESTS, MOST_RESERVED = 2**16, 2**24
 RATIO, LEAST_RATIO, DECAY_STEPS = 0.7, 0.14, 600
 """SGLANG_INIT_NEW_TOKEN_RATIO, …MIN…FACTOR, …DECAY_STEPS"""
 
@@ -39,11 +39,13 @@ class SGLang(Engine):
     under way is not decoded once more. host_s: the host's time a step without overlap, in seconds.
 
     A request is refused if its prompt and output are longer than the context, or might never fit an empty GPU.
-    Source: sglang/srt/managers, checked step by step (docs/core.md).
+    Source: sglang/srt/managers, checked step by step (docs/core.md); where prompts and outputs have GPUs of their own
+    sglang/srt/disaggregation, read (docs/pools.md).
     """
 
     compiles: ClassVar[str] = "prebleexp.engines.sglang.stepping"
     project: ClassVar[str] = "sglang"
+    protocols: ClassVar[tuple[str, ...]] = ("reserve_first",)
 
     chunked_prefill_size: int | None = None
     """tokens that a prefill computes at most; null: by the GPU's memory"""
@@ -57,6 +59,8 @@ class SGLang(Engine):
     """true: a step is scheduled when the one before it is over"""
     skip_finishing_decode: bool = True
     """whether a request whose last token is known to be under way is left out"""
+    num_reserved_decode_tokens: int = 512
+    """of KV, kept free for each request where outputs have GPUs of their own"""
     host_s: float = 0.001
     """of the host a step, where it is not hidden"""
 
@@ -65,6 +69,8 @@ class SGLang(Engine):
         for name, most in optional.items():
             if getattr(self, name) is not None:
                 integer(f"engine.{name}", getattr(self, name), 1, most)
+        reserved = self.num_reserved_decode_tokens
+        integer("engine.num_reserved_decode_tokens", reserved, 1, MOST_RESERVED)
         one_of("engine.schedule_policy", self.schedule_policy, POLICIES)
         for name in ("disable_overlap_schedule", "skip_finishing_decode"):
             flag(f"engine.{name}", getattr(self, name))
@@ -102,6 +108,7 @@ class SGLang(Engine):
             least_ratio=ratio * LEAST_RATIO,
             ratio_decay=(ratio - ratio * LEAST_RATIO) / DECAY_STEPS,
             host_s=0.0 if overlap else self.host_s,
+            reserved_decode_tokens=self.num_reserved_decode_tokens,
             segment_ids=max(setup.segment_ids, answers + 1),
         )
         return rooms.engines(setup, settings)
@@ -122,4 +129,8 @@ class SGLang(Engine):
         prompt, max_new = workload.prompt_tokens.astype(np.int64), workload.max_new_tokens.astype(np.int64)
         output = np.minimum(workload.output_tokens, max_new)
         wanted = prompt + np.minimum(max_new, output - 1 + CLIP_MAX_NEW_TOKENS) + 1
-        return np.asarray((prompt + output > setup.context_length) | (wanted >= setup.kv_tokens))
+        refused = (prompt + output > setup.context_length) | (wanted >= setup.kv_tokens)
+        if setup.legs:  # who could never be taken back, once retracted
+            outputs = slice(len(prompt) // 2)
+            refused[outputs] |= (prompt + output + self.num_reserved_decode_tokens > setup.kv_tokens)[outputs]
+        return np.asarray(refused)

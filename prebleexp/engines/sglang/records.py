@@ -32,8 +32,10 @@ GPU = np.dtype(
         ("context", np.int64),  # their tokens that have KV, …
         ("generated", np.int64),  # … those of them that were generated and are known, …
         ("max_new", np.int64),  # … and the sum of their max_new_tokens
+        ("late", np.int64),  # how many of them joined while a decode was under way, of which they are no part
         ("beyond_clip", np.int64),  # how many of them have more of these than `CLIP_MAX_NEW_TOKENS`
         ("ratio", np.float64),  # of what they may still generate, so much is reserved
+        ("coming", np.int64),  # requests for whose prompts room is taken, and whose KV is not all there
         # steps
         ("scheduled", np.int64),  # so far
         ("begun", np.int64),  # of these, how many have begun
@@ -48,9 +50,15 @@ GPU = np.dtype(
     align=True,
 )
 
+LIST = np.dtype([("first", np.int64), ("last", np.int64), ("size", np.int64)], align=True)
+"""Requests in order, linked by `behind`."""
+
+READY, RETRACTED = range(2)
+"""of a GPU for outputs: those that join those that run at the next step, and those that have lost their KV"""
+
 WAITING, CHOSEN, RUNNING, LEAVING, DONE = range(5)
-"""stages of a request. CHOSEN: in a prefill, and not yet among those that run. LEAVING: not among them any more, since
-its last token is under way"""
+"""stages of a request. CHOSEN: in a prefill, or with room for its prompt, and not yet among those that run.
+LEAVING: not among them any more, since its last token is under way"""
 
 JOB = np.dtype(
     [
@@ -158,6 +166,8 @@ class Settings(NamedTuple):
     least_ratio: float
     ratio_decay: float
     host_s: float
+    reserved_decode_tokens: int
+    """kept free for each request of a GPU for outputs"""
     segment_ids: int
     """more than any segment has: names of answers that nobody continues begin there"""
 
@@ -187,5 +197,7 @@ class Engines(NamedTuple):
     """(2, requests) by these"""
     firsts: Any
     """(`MATCHED_WAITING`,) segments in which prompts are that no earlier one in the queue shares"""
+    lists: Any
+    """(GPUs, 2) `LIST`, `READY` and `RETRACTED`"""
     recent: Any
     """(GPUs, `RECENT`, 2): see `prebleexp.engines.recent`"""

@@ -10,6 +10,7 @@ from prebleexp.engines.sglang.records import (
     CHOICE,
     GPU,
     JOB,
+    LIST,
     MATCHED_WAITING,
     NODE,
     STEP,
@@ -34,6 +35,8 @@ def engines(setup: Setup, settings: Settings) -> Engines:
     for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running"):
         state[name] = NONE
     jobs.prompt, jobs.target, jobs.max_new = workload.prompt_tokens, target, workload.max_new_tokens
+    lists = records(2 * gpus, LIST).reshape(gpus, 2)
+    lists.first = lists.last = NONE
     most = settings.max_running_requests + 1
     shape = (gpus, STEPS, most)
     listed = max(most, MATCHED_WAITING)
@@ -51,6 +54,7 @@ def engines(setup: Setup, settings: Settings) -> Engines:
         ordered=np.zeros((2, listed), np.int32),
         keys=np.zeros((2, listed), np.int64),
         firsts=np.zeros(MATCHED_WAITING, np.int64),
+        lists=lists,
         recent=np.zeros((gpus, RECENT, 2), np.int64),
     )
 

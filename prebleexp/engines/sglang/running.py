@@ -18,7 +18,7 @@ from prebleexp.sim.records import NONE
 def generated_of(gpu: Any, job: Any) -> int:
     """Output tokens of a request that are known."""
     over = int(gpu.decodes_over - job.joined) if job.stage == RUNNING or job.stage == LEAVING else 0
-    return int(job.generated) + over
+    return int(job.generated) + max(0, over)  # it may have joined while a decode was under way
 
 
 @compiled
@@ -30,11 +30,12 @@ def computed_of(gpu: Any, job: Any) -> int:
 
 
 @compiled
-def run(mine: Engines, g: int, request: int) -> None:
-    """A request whose prefill was the last step decodes from now on. With overlap its first token is not known yet."""
+def run(mine: Engines, g: int, request: int, under_way: int) -> None:
+    """A request decodes from now on, with so many tokens under way beside those that it has generated."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     job.stage, job.joined = RUNNING, gpu.decodes
-    job.due = gpu.decodes + job.target - job.generated - int(mine.settings.overlap)
+    job.due = gpu.decodes + job.target - job.generated - under_way
+    gpu.late += int(gpu.decodes > gpu.decodes_over)
     gpu.running += 1
     gpu.context += job.computed
     gpu.generated += job.generated
@@ -93,6 +94,7 @@ def uncount(mine: Engines, g: int, request: int, stage: int) -> None:
     """A request is not one of them any more."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     gpu.running -= 1
+    gpu.late -= int(job.joined > gpu.decodes_over)
     gpu.context -= computed_of(gpu, job)
     gpu.generated -= generated_of(gpu, job)
     gpu.max_new -= job.max_new

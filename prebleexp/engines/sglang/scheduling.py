@@ -13,6 +13,8 @@ from prebleexp.engines.sglang.prefilling import prefill
 from prebleexp.engines.sglang.records import DONE, STEPS, Engines
 from prebleexp.engines.sglang.running import run
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.plug import call_none
+from prebleexp.sim.pools import decodes, prefills
 from prebleexp.sim.records import NONE, World
 
 
@@ -28,11 +30,13 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> bool:
         job = mine.jobs[gpu.part_way]
         checkpoint(mine, world, g, int(gpu.part_way), int(job.computed))
         job.cached = job.computed
+    if decodes(world, g):
+        call_none(world.engines[g].reserve, world.engines[g].own, world, g, now)
     if gpu.joins != 0:
-        _join(mine, g)
-    if prefill(mine, world, g, step):
+        _join(mine, world, g)
+    if not decodes(world, g) and prefill(mine, world, g, step):
         step.prefill = gpu.joins = 1
-    elif decode(mine, world, g, step):
+    elif decode(mine, world, g, step) or _others_decode(mine, world, g, step, now):
         step.prefill = 0
     else:
         return False
@@ -46,15 +50,25 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> bool:
 
 
 @compiled
-def _join(mine: Engines, g: int) -> None:
-    """The last prefill's requests decode from now on, but for those done and the one that goes on with its prompt."""
+def _others_decode(mine: Engines, world: World, g: int, step: Any, now: float) -> bool:
+    """Where outputs are made, and all that ran were retracted: those that waited for their places."""
+    if step.retracted == 0 or not decodes(world, g):
+        return False
+    call_none(world.engines[g].reserve, world.engines[g].own, world, g, now)
+    return bool(decode(mine, world, g, step))
+
+
+@compiled
+def _join(mine: Engines, world: World, g: int) -> None:
+    """The last prefill's requests decode from now on, but for those done and the one that goes on with its prompt. On a
+    GPU for prompts nobody does."""
     gpu = mine.gpus[g]
     slot = (gpu.scheduled - 1) % STEPS
     last, chosen, was = mine.steps[g, slot], mine.chosen[g, slot], gpu.running
     for row in range(last.chosen):
         request = int(chosen[row].request)
-        if request != last.part_way and mine.jobs[request].stage != DONE:
-            run(mine, g, request)
+        if request != last.part_way and mine.jobs[request].stage != DONE and not prefills(world, g):
+            run(mine, g, request, int(mine.settings.overlap))  # its first token is not known yet
     if gpu.running - was < last.chosen or was == 0:
         gpu.full = 0
     gpu.joins = 0

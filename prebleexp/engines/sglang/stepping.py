@@ -6,12 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.serving import ahead_of, finished, first_token
-from prebleexp.engines.sglang import giving_up, queue
-from prebleexp.engines.sglang.contexts import checkpoint, give_up
-from prebleexp.engines.sglang.records import AT_ONCE, DONE, RUNNING, STEPS, WAITING, Engines
+from prebleexp.engines.sglang import giving_up, queue, receiving
+from prebleexp.engines.sglang.contexts import checkpoint, drop, give_up, hold
+from prebleexp.engines.sglang.receiving import reserve as reserve
+from prebleexp.engines.sglang.records import AT_ONCE, DONE, READY, RETRACTED, RUNNING, STEPS, WAITING, Engines
 from prebleexp.engines.sglang.running import generated_of, last_due, set_last_due, stop
 from prebleexp.engines.sglang.scheduling import schedule
+from prebleexp.engines.sglang.tree import unlock
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.pools import decodes, prefills
+from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
 
@@ -25,7 +29,7 @@ tree, one when it is looked up"""
 @compiled
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     g = int(world.seen.requests[request].gpu)
-    mine.gpus[g].waiting_tokens += mine.jobs[request].prompt
+    mine.gpus[g].waiting_tokens += 0 if decodes(world, g) else mine.jobs[request].prompt
     world.jobs[request].state = QUEUED
     queue.join(mine, g, request)
     _publish(mine, world, g)
@@ -40,12 +44,18 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
             break
     if gpu.scheduled == gpu.begun:
         gpu.ratio = mine.settings.ratio
+        if decodes(world, g):  # room may be taken, or requests be over
+            _publish(mine, world, g)
         return -1.0
     step, total = mine.steps[g, gpu.begun % STEPS], world.totals[g]
     gpu.begun += 1
     total.forwarded_tokens += step.tokens
     total.prefilled_tokens += step.prompts
     total.decode_steps += 1
+    if prefills(world, g):
+        chosen = mine.chosen[g, (gpu.begun - 1) % STEPS]
+        for row in range(step.chosen):
+            computes(world, int(chosen[row].request), int(chosen[row].begin + chosen[row].tokens), float(step.seconds))
     _publish(mine, world, g)
     return float(step.seconds)
 
@@ -60,7 +70,8 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     else:
         gpu.decodes_over += 1
         gpu.decoded_s = now
-        gpu.generated += gpu.running
+        gpu.generated += gpu.running - gpu.late
+        gpu.late = 0
         _finish_due(mine, world, g, now)
     _publish(mine, world, g)
 
@@ -72,6 +83,23 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     left = giving_up.leave(mine, world, g, request)
     _publish(mine, world, g)
     return left
+
+
+@compiled
+def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    """The KV of a prompt is there."""
+    g = int(world.seen.requests[request].gpu)
+    receiving.arrive(mine, g, request)
+    world.jobs[request].state = QUEUED
+    _publish(mine, world, g)
+
+
+@compiled
+def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None:
+    """The KV of a prompt was sent, and stays cached."""
+    g = int(world.seen.requests[leg].gpu)
+    unlock(mine, g, int(mine.jobs[leg].lock))
+    _publish(mine, world, g)
 
 
 @compiled
@@ -100,6 +128,8 @@ def _prefilled(mine: Engines, world: World, g: int, slot: int, now: float) -> No
     for row in range(step.chosen):
         request = int(chosen[row].request)
         job = mine.jobs[request]
+        if prefills(world, g):
+            computed(world, request, int(chosen[row].begin + chosen[row].tokens))
         if job.stage == WAITING or job.stage == DONE or request == step.part_way:
             continue
         job.generated += 1
@@ -138,7 +168,12 @@ def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> No
     job = mine.jobs[request]
     if job.stage == DONE:
         return  # it gave up
-    give_up(mine, world, g, request)
+    if prefills(world, g):
+        hold(mine, world, g, request)
+    elif decodes(world, g):
+        drop(mine, g, request)
+    else:
+        give_up(mine, world, g, request)
     if job.stage == RUNNING:
         stop(mine, g, request, DONE)
     job.stage = DONE
@@ -150,6 +185,8 @@ def _publish(mine: Engines, world: World, g: int) -> None:
     """What the GPU tells of itself."""
     gpu, live = mine.gpus[g], world.live[g]
     live.queued, live.running, live.waiting_tokens = gpu.queued, gpu.running, gpu.waiting_tokens
+    if decodes(world, g):
+        live.queued += gpu.coming + mine.lists[g, READY].size + mine.lists[g, RETRACTED].size
     live.kv_free, live.evictable = gpu.free, gpu.evictable
     live.generated = gpu.generated
     live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts

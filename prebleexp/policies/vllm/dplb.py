@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from prebleexp.checks import is_integer, one_of, require
 from prebleexp.policies.base import Policy
-from prebleexp.policies.candidates import nth
+from prebleexp.policies.candidates import MOST, nth
 from prebleexp.policies.reported import UNREAD, is_news
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
@@ -119,17 +118,15 @@ def count(mine: Client, gpu: int, clients: int) -> None:
 def least_score(mine: Client, view: View, clients: int) -> int:
     """The first candidate of the least score, from the start on."""
     score(mine, view, clients)
-    scores, candidates = mine.scores, view.candidates
+    scores, candidates, least = mine.scores.view(np.int64), view.candidates, MOST  # floats >= 0 are in order as numbers
     gpus = len(candidates)
-    start = mine.start[0] % gpus
-    best, least = -1, math.inf
-    for first, end in ((start, gpus), (0, start)):
-        for at in range(first, end):
-            gpu = nth(candidates, len(scores), at)
-            if scores[gpu] < least:
-                best, least = gpu, scores[gpu]
+    for at in range(gpus):
+        least = min(least, scores[nth(candidates, len(scores), at)])
     view.work[GPUS] += gpus
-    return best
+    at = mine.start[0] % gpus
+    while scores[nth(candidates, len(scores), at)] != least:
+        at = at + 1 if at + 1 < gpus else 0
+    return nth(candidates, len(scores), at)
 
 
 @compiled
@@ -141,5 +138,5 @@ def score(mine: Client, view: View, clients: int) -> None:
             scores[gpu] = 3.0 * waiting[gpu] + unfinished[gpu]
     else:
         for gpu in range(len(scores)):
-            own = float(clients * sent[gpu].outstanding)
+            own = float(np.int32(clients * sent[gpu].outstanding))  # of 64 bits they are not made floats side by side
             scores[gpu] = (own if own > unfinished[gpu] else unfinished[gpu]) + 6.0 * waiting[gpu] * full[gpu]

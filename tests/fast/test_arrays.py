@@ -1,0 +1,24 @@
+"""Arrays that outgrow their room."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from prebleexp.sim.arrays import PART, copy_written, records
+
+ROW = np.dtype([("one", np.int64), ("other", np.int32)], align=True)
+
+
+@pytest.mark.parametrize("kind", [np.dtype(np.int32), np.dtype(np.float64), ROW])
+@pytest.mark.parametrize("rows", [0, 1, PART // 16, 3 * PART + 7])
+def test_what_is_copied_but_for_zeros_is_the_same(kind: np.dtype[np.void], rows: int) -> None:
+    """Some parts are zeros, some are not, and one ends behind the last of them."""
+    column = records(rows, kind) if kind.names else np.zeros(rows, kind)
+    rng = np.random.default_rng(rows)
+    for row in rng.integers(0, rows, min(rows, 3)):
+        column[row : row + 2] = np.ones(1, kind)[0]
+    longer = records(rows + 5, kind) if kind.names else np.zeros(rows + 5, kind)
+    copy_written(longer, column)
+    np.testing.assert_array_equal(longer[:rows], column)
+    assert not longer[rows:].view(np.ndarray).view(np.uint8).any()

@@ -12,6 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.autoscalers.base import Rule
+from prebleexp.autoscalers.dynamo_load import DynamoLoad
+from prebleexp.autoscalers.hpa import HPA
+from prebleexp.autoscalers.keda import KEDA
+from prebleexp.autoscalers.knative import Knative
 from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
@@ -112,6 +117,8 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     given: dict[str, Any] = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
     given |= {"drain": str(rng.choice(DRAINS)), "drain_s": [None, 0.01, 0.5][rng.integers(3)]}
     given |= {"init_s": float(rng.choice([0.0, 0.5]))}
+    if cluster["engine"].loses and "migration" not in cluster and rng.random() < 0.5:
+        cluster["autoscaler"] = _autoscaler(rng, sum(counts))
     return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
 
 
@@ -174,6 +181,19 @@ def _gateway(rng: np.random.Generator) -> Gateway:
         retries=one(0, 0, 1, 5),
         retry_budget=one(*BUDGETS),
     )
+
+
+def _autoscaler(rng: np.random.Generator, gpus: int) -> Rule:
+    given = {"interval_s": float(rng.choice([0.01, 0.1, 1.0])), "initial": int(rng.integers(1, gpus + 1))}
+    load, target = ("kv_use", 0.3) if rng.random() < 0.3 else (str(rng.choice(["in_flight", "queued"])), 2.0)
+    window_s = float(rng.choice([0.0, 0.3]))
+    rules: list[Rule] = [
+        HPA(load=load, target=target, window_s=window_s, **given),
+        KEDA(load=load, target=target, window_s=window_s, cooldown_s=0.2, **given),
+        Knative(target=2.0, stable_s=0.4, panic_s=0.1, **given),
+        DynamoLoad(queued_up=1e-8, queued_down=1e-9, kv_up=0.5, kv_down=0.2, **given),
+    ]
+    return rules[rng.integers(len(rules))]
 
 
 def _tiers(rng: np.random.Generator) -> Tiering:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from prebleexp.autoscalers.base import FIXED, Autoscaler
 from prebleexp.checks import integer, is_integer, is_number, positive, require
 from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, TIERS, Cluster, Group
 from prebleexp.engines.base import Engine
@@ -25,7 +26,7 @@ from prebleexp.workloads.output_length import OutputLength
 
 HORIZONS = ("drain", "stop")
 SPECS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo")
-CHOSEN = (*SPECS, "cluster", "faults", "gateway")
+CHOSEN = (*SPECS, "cluster", "faults", "gateway", "autoscaler")
 """groups of which tables say which option was chosen"""
 NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "reports_ms")
 
@@ -62,6 +63,8 @@ class Cell:
     """what happens to GPUs; no matter where nothing does"""
     gateway: Gateway = OPEN
     """what requests pass before the router; no matter where it changes nothing"""
+    autoscaler: Autoscaler = FIXED
+    """how many GPUs there are to be, of `gpus`; no matter where all are always there"""
     reports_ms: float | None = None
     """how often routers hear of the GPUs' state; 0: they see that as it is; None becomes what the policy has"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -92,10 +95,12 @@ class Cell:
             self._check_migration()
         self.engine.check(self.gpus)
         self.faults.check(self.gpus)
+        self.autoscaler.check(self.gpus)
+        self._check_autoscaler()
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no faults; take another engine, or faults=none")
-        if self.faults.resumes and not self.faults.changes_nothing and not self.engine.resumes:
+        if self.faults.resumes and self.gpus_change and not self.engine.resumes:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"faults.on_loss=resume is not valid with engine={name}; take retry or fail")
         if not self.gateway.changes_nothing:
@@ -108,6 +113,20 @@ class Cell:
             raise InvalidInput(f"slo.alone_on is not valid with engine={engine}, which has its own; it must be null")
         if self.reads_lengths:
             self.lengths.check(self.workload.predictors)
+
+    @property
+    def gpus_change(self) -> bool:
+        """Whether anything happens to GPUs, so that it matters on which terms."""
+        return not (self.faults.changes_nothing and self.autoscaler.changes_nothing)
+
+    def _check_autoscaler(self) -> None:
+        if self.autoscaler.changes_nothing:
+            return
+        engine = self.names.get("engine", type(self.engine).__name__)
+        if not self.engine.loses:
+            raise InvalidInput(f"engine={engine} takes no autoscaler; take another engine, or autoscaler=none")
+        if self.cluster.has_roles or self.cluster.has_tiers:
+            raise InvalidInput("autoscaler= is not valid where GPUs have roles or tiers; take autoscaler=none")
 
     def _check_gateway(self) -> None:
         if self.engine.own_loop() is not None:
@@ -163,6 +182,8 @@ class Cell:
         self.engine.check_moves()
         if not self.gateway.changes_nothing:
             raise InvalidInput("gateway= is not valid where requests are moved; take gateway=open")
+        if not self.autoscaler.changes_nothing:
+            raise InvalidInput("autoscaler= is not valid where requests are moved; take autoscaler=none")
         self._check_kv_bytes("where requests are moved")
 
     def _check_kv_bytes(self, where: str) -> None:
@@ -203,7 +224,7 @@ class Cell:
     @property
     def parts(self) -> dict[str, Any]:
         """Every spec, those of groups too."""
-        found = {name: getattr(self, name) for name in (*SPECS, "faults", "gateway")}
+        found = {name: getattr(self, name) for name in (*SPECS, "faults", "gateway", "autoscaler")}
         if self.cluster.decode_policy is not None:
             found["cluster.decode_policy"] = self.cluster.decode_policy
         if self.slo.alone_on is not None:
@@ -236,8 +257,10 @@ class Cell:
                 values[name] = of(getattr(self, name))
         if self.cluster.groups or self.cluster.has_tiers or self.cluster.migrates:
             values["cluster"] = self._identity_of_cluster(of)
-        if not self.faults.changes_nothing:
+        if self.gpus_change:
             values["faults"] = of(self.faults)
+        if not self.autoscaler.changes_nothing:
+            values["autoscaler"] = of(self.autoscaler)
         if not self.gateway.changes_nothing:
             values["gateway"] = of(self.gateway)
         return values
@@ -271,6 +294,7 @@ class Cell:
                 row |= spec_columns(name, self.names.get(name, type(spec).__name__), columns_of(spec))
         row |= spec_columns("cluster", self.names.get("cluster", "one_kind"), columns_of(self.cluster))
         row |= spec_columns("faults", self.names.get("faults", "none"), columns_of(self.faults))
+        row |= spec_columns("autoscaler", self.names.get("autoscaler", "none"), columns_of(self.autoscaler))
         return row | spec_columns("gateway", self.names.get("gateway", "open"), columns_of(self.gateway))
 
     def called(self, group: str) -> str:

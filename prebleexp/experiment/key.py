@@ -25,6 +25,7 @@ COMPUTES = (
         "lengths",
         "overhead",
         "hardware",
+        "autoscalers",
         "faults",
         "gateway",
         "service",

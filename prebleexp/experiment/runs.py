@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.autoscalers.base import Rule
 from prebleexp.experiment.cell import Cell
 from prebleexp.sim.types import COLUMNS, OF_REQUESTS, OPTIONAL, Outcome, Workload
 
@@ -72,7 +73,8 @@ def simulate_cell(
         policy=cell.policy,
         hardware=cell.hardware,
         kinds=[(one.gpus, one.hardware) for one in cell.cluster.groups],
-        faults=None if cell.faults.changes_nothing else cell.faults,
+        faults=cell.faults if cell.gpus_change else None,
+        autoscaler=cell.autoscaler if isinstance(cell.autoscaler, Rule) else None,
         gateway=None if cell.gateway.lets_all_pass else cell.gateway,
         replicas=cell.gateway.replication,
         pools=cell.cluster.pools(cell.policy),

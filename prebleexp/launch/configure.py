@@ -25,7 +25,7 @@ from prebleexp.precision import Precision
 
 GROUPS = (
     *("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo", "cluster", "faults"),
-    "gateway",
+    *("gateway", "autoscaler"),
 )
 NUMBERS = (
     "gpus",

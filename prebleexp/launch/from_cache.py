@@ -9,6 +9,7 @@ from typing import Any
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
+from prebleexp.autoscalers.base import FIXED
 from prebleexp.cluster.groups import TIERS, Cluster, Group
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, columns_of, spec_columns, spec_identity
@@ -21,7 +22,7 @@ HASH = "sha256"
 """what stands for a file in the identity of a spec"""
 
 
-UNLESS_DEFAULT = {"faults": ("none", NEVER), "gateway": ("open", OPEN)}
+UNLESS_DEFAULT = {"faults": ("none", NEVER), "gateway": ("open", OPEN), "autoscaler": ("none", FIXED)}
 """what stands in an identity only where it changes something, and the option that does not"""
 
 

@@ -18,6 +18,7 @@ SPECS = {
     "workload": "Where requests come from. The same seed gives every policy the same requests.",
     "cluster": "GPUs of one kind, or groups of several.",
     "faults": "What happens to GPUs: lost, slow, drained.",
+    "autoscaler": "How many GPUs there are to be, by what they report.",
     "gateway": "What requests pass before the router: limits, and who is next; how many routers there are.",
     "slo": "What is promised: limits on requests, and for which share of them they hold.",
     "output_length": "How many tokens requests generate.",

@@ -13,6 +13,7 @@ rows of the timeline are two for each GPU that are used when it comes to that (`
 | DRAIN | it is no candidate any more, and goes on with what it has, or gives back what waits there |
 | READY | it is as at the beginning of the run, and a candidate again; one that was drained keeps what it still has |
 | LIMIT | it was drained long ago: what it still has is lost, as routers know at once |
+| LOOK | an autoscaler says how many there are to be (see `prebleexp.sim.scaling`) |
 
 A GPU that is up again before anybody noticed never ceases to be a candidate. What it told of itself stands until then.
 It is on, and paid for, from when it is started until it goes down, or is empty and drained.
@@ -30,7 +31,7 @@ from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs, records
 
-DOWN, NOTICED, UP, SLOW, DRAIN, READY, LIMIT = range(7)
+DOWN, NOTICED, UP, SLOW, DRAIN, READY, LIMIT, LOOK = range(8)
 TIMELINE = np.dtype(
     [("at_s", np.float64), ("gpu", np.int64), ("event", np.int64), ("factor", np.float64)],
     align=True,
@@ -69,8 +70,9 @@ class Emptied(Protocol):
 
 
 def with_spare(timeline: Any, gpus: int) -> Any:
-    """The same, and behind it a row for each GPU to be READY, and one for it to come to its LIMIT."""
-    rows = records(len(timeline) + 2 * gpus, TIMELINE)
+    """The same, and behind it a row for each GPU to be READY, one for it to come to its LIMIT, and one to LOOK."""
+    rows = records(len(timeline) + 2 * gpus + 1, TIMELINE)
+    rows[-1].event = LOOK
     rows[: len(timeline)] = timeline
     for at, event in enumerate((READY, LIMIT)):
         spare = rows[len(timeline) + at * gpus :][:gpus]
@@ -81,10 +83,10 @@ def with_spare(timeline: Any, gpus: int) -> Any:
 class Changes:
     """Who is up, and of whom routers know that they are not."""
 
-    def __init__(self, gpus: int, terms: Terms) -> None:
+    def __init__(self, gpus: int, terms: Terms, scaled: bool = False) -> None:
         self.candidate = np.ones(gpus, np.bool_)
         """of each GPU, whether routers may send to it, as far as they know"""
-        self._terms = terms
+        self._terms, self._scaled = terms, scaled
         self._down_s, self._drained_s = np.full(gpus, np.nan), np.full(gpus, np.nan)
         self._on_s = np.zeros(gpus)
         self._at_s = {READY: np.full(gpus, np.nan), LIMIT: np.full(gpus, np.nan)}
@@ -98,12 +100,14 @@ class Changes:
             self._down(world, g, now, engines)
         elif one.event == NOTICED:
             self._notice(world, g, world.servers[g].stage == of.DOWN)
+        elif one.event == UP and self._scaled:
+            self._repaired(world, g, now)
         elif one.event == UP:
             self._up(block, g, now, engines)
         elif one.event == SLOW:
             world.servers[g].speed = one.factor
         elif one.event == DRAIN:
-            self._drain(block, g, now, engines)
+            self.drain(block, g, now, engines)
         elif self._at_s[int(one.event)][g] == now:
             self._at_s[int(one.event)][g] = np.nan
             (self._ready if one.event == READY else self._reach_limit)(world, g, now, engines)
@@ -147,7 +151,7 @@ class Changes:
             world.servers[g].gone = 1
             self._change(world, g, False)
 
-    def _drain(self, block: Any, g: int, now: float, engines: Emptied) -> None:
+    def drain(self, block: Any, g: int, now: float, engines: Emptied) -> None:
         world = block.value
         if world.servers[g].stage == of.DOWN:  # it was being started
             self._down(world, g, now, engines)
@@ -176,8 +180,15 @@ class Changes:
             self._ready(world, g, now, engines)
             return
         self._is_off(world, g, now)
+        self.start(block, g, now, engines)
+
+    def start(self, block: Any, g: int, now: float, engines: Emptied) -> None:
+        """Let one that is off be ready as soon as it can be."""
         self._on_s[g], self._drained_s[g] = now, np.nan
-        self._plan(block, READY, g, now + self._terms.start_s[g])
+        if self._terms.start_s[g] == 0:
+            self._ready(block.value, g, now, engines)
+        else:
+            self._plan(block, READY, g, now + self._terms.start_s[g])
 
     def _ready(self, world: of.World, g: int, now: float, engines: Emptied) -> None:
         server, live = world.servers[g], world.live[g]
@@ -197,6 +208,35 @@ class Changes:
             world.live[g] = np.zeros(1, of.REPORT)[0]
             live.kv_tokens = live.kv_free = kv_tokens
         self._change(world, g, True)
+
+    # ---------------------------------------------------------------- where there is an autoscaler
+    def starting(self) -> list[int]:
+        """Who is being started."""
+        return np.flatnonzero(~np.isnan(self._at_s[READY])).tolist()
+
+    def off(self, world: of.World) -> list[int]:
+        """Who can be started: it did not fail, or is repaired."""
+        return np.flatnonzero(
+            (world.servers.stage == of.DOWN) & np.isnan(self._down_s) & np.isnan(self._at_s[READY])
+        ).tolist()
+
+    def emptied(self, world: of.World) -> list[int]:
+        """Who was drained and has nothing any more."""
+        return np.flatnonzero(~np.isnan(self._drained_s) & (world.seen.sent.outstanding == 0)).tolist()
+
+    def switch_off(self, world: of.World, g: int, now: float) -> None:
+        """One that nobody uses, and no router may send to."""
+        self._at_s[LIMIT][g] = np.nan
+        self._is_off(world, g, now)
+        world.servers[g].stage, world.servers[g].gone = of.DOWN, 1
+
+    def _repaired(self, world: of.World, g: int, now: float) -> None:
+        """It may be started again."""
+        if not np.isnan(self._down_s[g]):
+            world.totals[g].down_s += now - self._down_s[g]
+            self._down_s[g] = np.nan
+            world.servers[g].gone = 1
+            self._change(world, g, False)
 
     # ---------------------------------------------------------------- what follows
     def _is_off(self, world: of.World, g: int, now: float) -> None:

@@ -15,6 +15,7 @@ from prebleexp.sim.migration import Migration
 from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
+from prebleexp.sim.scaling import Wanting
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
 
@@ -41,6 +42,7 @@ class Given:
     gateway: Entrance | None
     tiers: Tiering | None
     replicas: Replication | None
+    autoscaler: Wanting | None
     migration: Migration | None
 
     @property
@@ -98,7 +100,7 @@ class Given:
 def check_together(given: Given) -> None:
     """Raises InvalidInput for what the engine cannot do, and for what is not modelled at once."""
     engine, name = given.engine, type(given.engine).__name__
-    faults, roles = len(given.timeline) > 0, given.pools is not None
+    faults, roles = len(given.timeline) > 0 or given.autoscaler is not None, given.pools is not None
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
     if faults and given.resumes and not engine.resumes:
@@ -125,7 +127,8 @@ def check_together(given: Given) -> None:
         engine.check_moves()
         others = {"GPUs are of several kinds": len(given.kinds) > 1, "GPUs have roles": roles}
         others |= {"there are tiers": given.tiers is not None, "requests pass a gateway": given.gateway is not None}
-        _refuse_beside("requests are moved", others | {"the router has replicas": given.replicas is not None})
+        others |= {"the router has replicas": given.replicas is not None}
+        _refuse_beside("requests are moved", others | {"there is an autoscaler": given.autoscaler is not None})
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.sim import addresses, hearing, links, loop, moves, outcome, records, router, sending, world
-from prebleexp.sim.changes import NOTHING, Changes, with_spare
+from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
@@ -28,6 +28,7 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
+from prebleexp.sim.scaling import Scaling, Wanting
 from prebleexp.sim.signatures import (
     CANCELLING,
     COST,
@@ -67,6 +68,7 @@ def simulate(
     gateway: Entrance | None = None,
     tiers: Tiering | None = None,
     replicas: Replication | None = None,
+    autoscaler: Wanting | None = None,
     migration: Migration | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
@@ -109,6 +111,7 @@ def simulate(
         gateway=gateway,
         tiers=tiers,
         replicas=replicas,
+        autoscaler=autoscaler,
         migration=migration,
     )
     check_together(given)
@@ -206,13 +209,19 @@ class _Run:
             self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
             gateway = self.gateway.record
         terms = given.terms
-        timeline = given.timeline if terms.changes_nothing else with_spare(given.timeline, given.gpus)
+        spare = not terms.changes_nothing or given.autoscaler is not None
+        timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
         seams = (timeline, split, gateway, behind, moving)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
             self.replicated.look(made.seen)
-        self.changes = Changes(given.gpus, terms)
+        self.changes = Changes(given.gpus, terms, given.autoscaler is not None)
+        self.scaling = None
+        if given.autoscaler is not None:
+            self.scaling = Scaling(given.autoscaler, given.setup(), self.changes)
+            self.scaling.begin(self.world)
+            self._find_candidates(self.world.value)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
         parts = made.sendings is not None
@@ -251,7 +260,10 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
-                self.changes.happen(self.world, self)
+                if self.scaling is not None and state.timeline[control.subject].event == LOOK:
+                    self.scaling.look(self.world, self, now)
+                else:
+                    self.changes.happen(self.world, self)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)

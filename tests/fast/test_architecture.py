@@ -32,6 +32,7 @@ LEVELS = {
     "lengths": 3,
     "overhead": 3,
     "described": 3,
+    "autoscalers": 3,
     "faults": 3,
     "gateway": 3,
     "recovery": 3,
@@ -143,7 +144,7 @@ OF_THE_GENERAL_LOOP = {
 }
 LEAVES = {
     *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "given", "handles")),
-    "prebleexp.sim.outcome",
+    *("prebleexp.sim.outcome", "prebleexp.sim.signatures"),
     *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
     *("prebleexp.checks", "prebleexp.engines.base", "prebleexp.engines.batch", "prebleexp.errors", "prebleexp.sim"),
 }

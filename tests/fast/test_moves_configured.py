@@ -65,6 +65,7 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["engine=sglang"], "engine=sglang cannot move requests; take engine=vllm, or a cluster without migration"),
         (["engine=released"], "engine=released cannot move requests; take engine=vllm, or a cluster without migration"),
+        (["autoscaler=hpa"], "autoscaler= is not valid where requests are moved; take autoscaler=none"),
         (["gateway.limit=3"], "gateway= is not valid where requests are moved; take gateway=open"),
         (["hardware=a6000_mistral_7b"], "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent"),
         (["cluster.migration.interval_ms=0"], "cluster.migration.interval_ms=0 is not valid; it must be null or a num"),

@@ -768,7 +768,8 @@ class Oracle:
             elif kind == "cancelled":
                 self._failed(self.jobs[i], State.CANCELLED, now)
             heard = "finished" if kind in ("cancelled", "lost") else kind
-            about = {"stored": (i, g, tokens), "evicted": (i, g, tokens), "changed": (g,)}.get(kind, (i,))
+            of_caches = dict.fromkeys(("stored", "evicted", "copied", "dropped"), (i, g, tokens))
+            about = (of_caches | {"changed": (g,)}).get(kind, (i,))
             for policy, mine, view in self._hearers(kind, i, g, now):
                 if hasattr(policy, heard):
                     getattr(policy, heard)(mine, view, *about, now)

@@ -14,7 +14,7 @@ from prebleexp.sim.replicated import BY_SESSION, IN_TURN, Replication
 from prebleexp.sim.types import Outcome, Workload, records
 from tests.oracle import Job, Oracle
 
-OF_ALL = ("stored", "evicted", "changed")
+OF_ALL = ("stored", "evicted", "copied", "dropped", "changed")
 
 
 class ReplicasOracle(Oracle):

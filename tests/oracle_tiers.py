@@ -34,14 +34,14 @@ class Place:
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self.copies: OrderedDict[Any, Any] = OrderedDict()
+        self.dropped: list[Any] = []
 
     def make_room(self, copies: int) -> bool:
         idle = [key for key, copy in self.copies.items() if not copy.pins]
         excess = max(0, len(self.copies) + copies - self.blocks)
         if excess > len(idle):
             return False
-        for key in idle[:excess]:
-            del self.copies[key]
+        self.dropped = [self.copies.pop(key) for key in idle[:excess]]
         return True
 
 
@@ -313,18 +313,37 @@ class TieredGpu(VllmGpu):
         missing = [key for key in keys if key not in place.copies]
         for copy in had:
             copy.pins += 1
-        room = place.make_room(len(missing))
+        room = bool(missing) and place.make_room(len(missing))
+        for copy in place.dropped:
+            world.news.append(("dropped", copy.owner, self._number(tier), copy.tokens))
+        place.dropped = []
         for copy in had:
             copy.pins -= 1
-        if room and missing:
+        if room:
             number = world.free_stores.pop() if world.free_stores else len(world.stores)
             blocks = [next(iter(pool.cached[key])) for key in missing]
             pool.share(blocks)
-            for key in reversed(missing):
-                place.copies[key] = SimpleNamespace(pins=1, store=number)
-            world.stores[number] = (self, tier, missing, blocks)
+            for at, key in reversed(list(enumerate(keys, tried))):
+                if key in missing:
+                    of = {"owner": request.index, "tokens": at * self.of.block}
+                    place.copies[key] = SimpleNamespace(pins=1, store=number, **of)
+            world.stores[number] = (self, tier, missing, blocks, request, there)
             subject = 3 * len(world.jobs) + number
             world.ways[tier].ask(subject, "store", self.number, len(missing) * world.block_bytes, now)
+
+    def _number(self, tier: int) -> int:
+        """Of its place, for routers."""
+        return 2 * len(self.world.gpus) if tier == SHARED else tier * len(self.world.gpus) + self.number
+
+    def tell_copied(self, tier: int, request: Request, high: int) -> None:
+        copies, tokens = self.place(tier).copies, 0
+        for end in range(1, high + 1):
+            copy = copies.get(request.key(end * self.of.block))
+            if copy is None or copy.store is not None:
+                break
+            tokens = end * self.of.block
+        if tokens:
+            self.world.news.append(("copied", request.index, self._number(tier), tokens))
 
 
 class TiersOracle(oracle.Oracle):
@@ -369,13 +388,14 @@ class TiersOracle(oracle.Oracle):
                     self._tell(gpu.number, now)
                     self._wake(gpu, now)
             return
-        gpu, tier, keys, blocks = self.stores[subject - 3 * n]
+        gpu, tier, keys, blocks, request, high = self.stores[subject - 3 * n]
         if not self.ways[tier].arrives(subject, now):
             return
         for key in keys:
             copy = gpu.place(tier).copies[key]
             copy.pins, copy.store = copy.pins - 1, None
         gpu.of.pool.release(blocks)
+        gpu.tell_copied(tier, request, high)
         self.free_stores.append(subject - 3 * n)
         self._tell(gpu.number, now)
         self._wake(gpu, now)

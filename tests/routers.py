@@ -25,10 +25,17 @@ class Router:
     """Holds what the policy remembers, what it sees, and what was routed where."""
 
     def __init__(
-        self, policy: Policy, workload: Workload, gpus: int, hardware: PrebleFit, expected: Floats | None = None
+        self,
+        policy: Policy,
+        workload: Workload,
+        gpus: int,
+        hardware: PrebleFit,
+        expected: Floats | None = None,
+        tiers: bool = False,
     ) -> None:
         self.policy, self.workload = policy, workload
-        setup = Setup(gpus, 0, len(workload), hardware.kv_tokens, hardware.context_length, workload)
+        sizes = (len(workload), hardware.kv_tokens, hardware.context_length)
+        setup = Setup(gpus, 0, *sizes, workload, tiers=tiers)
         cache = world.told(world.made_cache(setup, gpus), expected)
         reports = records(gpus, REPORT)
         reports.kv_free = hardware.kv_tokens

@@ -54,6 +54,9 @@ class Policy(Part):
     - `evicted(self, mine, view, request, gpu, tokens, now)`: it dropped what lies beyond so many tokens of it. Where
       there are several routers (gateway.replicas), each hears of all requests what is stored and evicted, also of those
       that it was not asked about
+    - `copied(self, mine, view, request, place, tokens, now)`, `dropped(self, mine, view, request, place, tokens, now)`:
+      as `stored` and `evicted`, of tiers behind the caches (cluster=tiered). The host of GPU g is place g, its disk is
+      place GPUs + g, and place 2 · GPUs is the store for all. `copied` comes when a store to it has ended
     - `lacks_room(self, mine, view, request) -> int` and `with_more_room(self, mine, view, request)`, which returns what
       takes the place of `mine`, in Python: asked before `route`
 

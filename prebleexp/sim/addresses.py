@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-_OF_ROUTERS = (
-    "own",
-    "route",
-    "first_token",
-    "stored",
-    "evicted",
-    "finished",
-    "routed",
-    "changed",
-    "lacks_room",
-    "compiled",
-)
-ROUTER = np.dtype([(name, np.int64) for name in _OF_ROUTERS], align=True)
+_OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "changed", "lacks_room", "compiled")
+_TOLD_OF_OTHERS = ("copied", "dropped", "routed")
+ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_OTHERS)], align=True)
 
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel")
 _OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go")

@@ -15,6 +15,8 @@ from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, prefills, request_
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
+    COPIED,
+    DROPPED,
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
@@ -141,6 +143,10 @@ def tell_policy(world: World) -> None:
             call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == EVICTED and router.evicted != 0:
             call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == COPIED and router.copied != 0:
+            call_none(router.copied, router.own, view, request, news.gpu, news.tokens, control.now)
+        elif kind == DROPPED and router.dropped != 0:
+            call_none(router.dropped, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == CHANGED and router.changed != 0:
             call_none(router.changed, router.own, view, news.gpu, control.now)
         go_on(world, kind, request)

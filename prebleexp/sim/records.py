@@ -259,7 +259,7 @@ CONTROL = np.dtype(
 )
 
 NEWS = np.dtype([("kind", np.int64), ("request", np.int64), ("gpu", np.int64), ("tokens", np.int64)], align=True)
-FIRST_TOKEN, STORED, EVICTED, FINISHED, CANCELLED, LOST, CHANGED, LEFT, ROUTED = range(9)
+FIRST_TOKEN, STORED, EVICTED, FINISHED, CANCELLED, LOST, CHANGED, COPIED, DROPPED, LEFT, ROUTED = range(11)
 
 
 class Events(NamedTuple):

@@ -99,6 +99,22 @@ def evicted(self: Any, mine: Replicas, view: View, request: int, gpu: int, token
 
 
 @compiled
+def copied(self: Any, mine: Replicas, view: View, request: int, place: int, tokens: int, now: float) -> None:
+    tell_others(mine, view, now)
+    for r in range(len(mine.views)):
+        one = mine.routers[r]
+        call_none(one.copied, one.own, mine.views[r], request, place, tokens, now)
+
+
+@compiled
+def dropped(self: Any, mine: Replicas, view: View, request: int, place: int, tokens: int, now: float) -> None:
+    tell_others(mine, view, now)
+    for r in range(len(mine.views)):
+        one = mine.routers[r]
+        call_none(one.dropped, one.own, mine.views[r], request, place, tokens, now)
+
+
+@compiled
 def changed(self: Any, mine: Replicas, view: View, gpu: int, now: float) -> None:
     tell_others(mine, view, now)
     for r in range(len(mine.views)):

@@ -31,13 +31,20 @@ FUNCTIONS: Signatures = {
     "stored": (types.none, (VIEW, int64, int64, int64, float64)),
     "evicted": (types.none, (VIEW, int64, int64, int64, float64)),
     "changed": (types.none, (VIEW, *_SUBJECT)),
+    "copied": (types.none, (VIEW, int64, int64, int64, float64)),
+    "dropped": (types.none, (VIEW, int64, int64, int64, float64)),
     "lacks_room": (int64, (VIEW, int64)),
 }
 OPTIONAL = tuple(name for name in FUNCTIONS if name != "route")
 HEARD = {records.FIRST_TOKEN: "first_token", records.ROUTED: "routed"} | dict.fromkeys(
     (records.FINISHED, records.CANCELLED, records.LOST, records.LEFT), "finished"
 )
-HEARD_WITH_TOKENS = {records.STORED: "stored", records.EVICTED: "evicted"}
+HEARD_WITH_TOKENS = {
+    records.STORED: "stored",
+    records.EVICTED: "evicted",
+    records.COPIED: "copied",
+    records.DROPPED: "dropped",
+}
 
 
 class Routing:

@@ -64,6 +64,7 @@ class Tiering:
         control, tiers = records(1, STOCK), records(TIERS, TIER)
         control.free_copy = control.free_store = NONE
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
+        control.block_tokens = block_tokens
         copies = 0
         for kind, one in enumerate(self.each()):
             tiers[kind].blocks = min(int(one.bytes // block_bytes), 2**40)

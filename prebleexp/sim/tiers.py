@@ -16,7 +16,8 @@ import numpy as np
 
 from prebleexp.sim.children import child_of, remove_child, set_child
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NONE, World
+from prebleexp.sim.news import tell
+from prebleexp.sim.records import DROPPED, NONE, World
 from prebleexp.sim.types import records
 
 HOST, DISK, SHARED = range(3)
@@ -45,6 +46,7 @@ COPY = np.dtype(
     [
         ("key", np.int32),  # of the block, …
         ("number", np.int32),  # … and its number within a context
+        ("owner", np.int32),  # a request whose context has it
         ("place", np.int32),
         ("pins", np.int32),
         ("store", np.int32),  # that brings it; -1: it is there
@@ -84,7 +86,8 @@ STOCK = np.dtype(
         ("free_store", np.int64),
         ("stores", np.int64),  # likewise
         ("numbers", np.int64),  # more than any context has blocks
-        ("kv_bytes", np.float64),  # of a block
+        ("kv_bytes", np.float64),  # of a block …
+        ("block_tokens", np.int64),  # … and its tokens
     ],
     align=True,
 )
@@ -186,8 +189,9 @@ def use(tiers: Tiers, copy: int) -> None:
 
 
 @compiled
-def make_room(tiers: Tiers, tier: int, place: int, copies: int) -> bool:
+def make_room(world: World, tier: int, place: int, copies: int) -> bool:
     """Drop copies until there is room for so many, but none that is pinned; false, and none, if that is not enough."""
+    tiers = world.tiers
     at = tiers.places[place]
     excess = at.used + copies - tiers.tiers[tier].blocks
     if excess > at.used - at.pinned:
@@ -196,6 +200,9 @@ def make_room(tiers: Tiers, tier: int, place: int, copies: int) -> bool:
     while excess > 0:
         newer = int(tiers.copies[copy].newer)
         if tiers.copies[copy].pins == 0:
+            if world.told.dropped != 0:
+                one = tiers.copies[copy]
+                tell(world, DROPPED, int(one.owner), place, int(one.number) * tiers.control[0].block_tokens)
             _drop(tiers, copy)
             excess -= 1
         copy = newer
@@ -214,6 +221,7 @@ def add(tiers: Tiers, place: int, key: int, number: int, store: int) -> None:
         control.copies += 1
     one = tiers.copies[copy]
     one.key, one.number, one.place, one.pins, one.store = key, number, place, 0, store
+    one.owner = tiers.stores[store].request
     tiers.places[place].used += 1
     set_child(tiers, key, place * control.numbers + number, copy)
     _put_in(tiers, copy)

@@ -97,7 +97,7 @@ def allocate(
         cache=told(cache, expected_output),
         means=made_means(workload),
         left=np.zeros((0, 0)) if refined is None else np.ascontiguousarray(refined[1]),
-        news=made_news(cache, own_cache or 0),
+        news=made_news(cache, (own_cache or 0) + len(tiers.copies)),
         pools=pools,
         links=links,
         gateway=records(1, addresses.GATEWAY)[0] if gateway is None else gateway,
@@ -115,7 +115,7 @@ def _either(one: Any, other: Any) -> Any:
     if one is other:
         return one
     told = copy(one)
-    for name in ("first_token", "stored", "evicted"):
+    for name in ("first_token", "stored", "evicted", "copied", "dropped"):
         setattr(told, name, getattr(one, name) or getattr(other, name))
     return told
 

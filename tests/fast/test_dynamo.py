@@ -32,6 +32,7 @@ from prebleexp.sim.world import made_cache, made_view
 from prebleexp.testing import check_policy, serve
 from tests.fast import test_laws
 from tests.router_recordings import Driven, workload_of
+from tests.routers import Router, cost_of_a_token
 from tests.sampled import examples
 
 EVERYTHING = DynamoKV(
@@ -386,3 +387,32 @@ def test_output_blocks_are_those_of_the_tokens_that_were_generated(engine: Engin
         assert made.gpu_retracted.sum() == 0
     assert len(known) > 50
     assert len(counted) > 40
+
+
+# ---------------------------------------------------------------- tiers
+def test_blocks_in_tiers_are_worth_less() -> None:
+    """A prompt of 160 tokens is 10 blocks, which count as prefill less credits, and as 10 of memory. GPU 0 has nothing
+    but what its host has, .75 each: 2.5. GPU 1 has 4 in its cache, its host 8 and its disk all: 10 - 4 - 3 - .5 = 2.5.
+    GPU 2 has what the store for all has, at half a block each: 10 - 5 = 5, as the others have where nobody has it. Then
+    the host of GPU 0 drops what is behind 96 tokens: 10 - 4.5 = 5.5, less the store's 4 · .5, is 3.5."""
+    workload = workload_of([[(0, 160)], [(0, 160)], [(0, 160)]])
+    policy = DynamoKV(shared_cache_multiplier=0.5)
+    one = Router(policy, workload, 3, cost_of_a_token(), tiers=True)
+    policy.stored(*one.handles, 0, 1, 64, 0.0)
+    for place, tokens in ((0, 160), (1, 128), (3 + 1, 160), (6, 160)):
+        policy.copied(*one.handles, 0, place, tokens, 0.0)
+    one.route(0.0)
+    assert one.memory.costs.tolist() == [12.5, 12.5, 15.0]
+    one.finish(0, 1.0)
+    policy.dropped(*one.handles, 0, 0, 96, 1.0)
+    one.route(2.0)
+    assert one.memory.costs.tolist() == [13.5, 12.5, 15.0]
+
+
+def test_without_tiers_or_events_it_hears_nothing_of_them() -> None:
+    workload = workload_of([[(0, 160)], [(0, 160)]])
+    for policy, tiers in ((DynamoKV(), False), (DynamoKV(use_kv_events=False), True)):
+        one = Router(policy, workload, 2, cost_of_a_token(), tiers=tiers)
+        policy.copied(*one.handles, 0, 0, 160, 0.0)
+        one.route(0.0)
+        assert one.memory.costs.tolist() == [20.0, 20.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from prebleexp.overhead.model import Overhead
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.records import View
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, THRESHOLD
-from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.types import Longs, Outcome, Setup, Workload
 from tests import oracle_tiers
 from tests.fast.test_engines import stream
-from tests.fast.test_oracle_pools import COST, POLICIES, VLLMS, same, streams
+from tests.fast.test_oracle_pools import COST, HEARD, POLICIES, VLLMS, Looker, same, streams
 from tests.sampled import examples
 
 TIERS = st.builds(
@@ -35,10 +36,27 @@ SHARED = st.builds(
     sharing=st.sampled_from([INFINITE, FIFO, FAIR]),
     total_rate=st.sampled_from([5e4, 2e6, float("inf")]),
 )
+
+
+@dataclass(frozen=True)
+class TierLooker(Looker):
+    """And what it hears of tiers."""
+
+    def start(self, setup: Setup) -> Longs:
+        HEARD.append(np.zeros(5, np.int64))
+        return HEARD[-1]
+
+    def copied(self, mine: Longs, view: View, request: int, place: int, tokens: int, now: float) -> None:
+        mine[3] = (mine[3] * 31 + 1009 * request + 101 * place + tokens + int(now * 1e6)) % 1000003
+
+    def dropped(self, mine: Longs, view: View, request: int, place: int, tokens: int, now: float) -> None:
+        mine[4] = (mine[4] * 31 + 1009 * request + 101 * place + tokens + int(now * 1e6)) % 1000003
+
+
 CLUSTERS = st.fixed_dictionaries(
     {
         "engine": VLLMS.map(lambda engine: replace(engine, enable_prefix_caching=True)),
-        "policy": POLICIES,
+        "policy": POLICIES | st.builds(TierLooker, outstanding=st.sampled_from([0, 3])),
         "gpus": st.integers(1, 3),
         "kv": st.sampled_from([200, 240, 300, 600]),
         "frontend": st.sampled_from([(0.0, 0.0), (0.003, 0.0007)]),

@@ -24,9 +24,10 @@ from prebleexp.engines.vllm.pulling import arrive, promised, reserve
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
+from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_float, call_none
 from prebleexp.sim.pulling import RESERVED
-from prebleexp.sim.records import NONE, World
+from prebleexp.sim.records import COPIED, NONE, World
 from prebleexp.sim.tiers import (
     ALWAYS,
     DEFERRED,
@@ -218,7 +219,7 @@ def _store(mine: Engines, world: World, tier: int, request: int, full: int, now:
             missing += 1
         else:
             pin(tiers, copy)
-    room = missing > 0 and make_room(tiers, tier, place, missing)
+    room = missing > 0 and make_room(world, tier, place, missing)
     store = new_store(tiers) if room else NONE
     if room:
         one = tiers.stores[store]
@@ -299,6 +300,8 @@ def _stored(mine: Engines, world: World, store: int) -> None:
             tiers.copies[copy].store = NONE
             unpin(tiers, copy)
     give_back(mine, g, one)
+    if world.told.copied != 0:
+        _tell_copied(mine, world, store)
     end_store(tiers, store)
     publish(mine, world, g)
     wake(world, g)
@@ -306,3 +309,17 @@ def _stored(mine: Engines, world: World, store: int) -> None:
         for other in range(len(world.live)):
             if world.live[other].queued > 0:
                 wake(world, other)
+
+
+@compiled
+def _tell_copied(mine: Engines, world: World, store: int) -> None:
+    """Let routers hear how much of a context its place has, from its beginning on."""
+    tiers, one, block = world.tiers, world.tiers.stores[store], 0
+    g, tier, request = int(one.gpu), int(one.tier), int(one.request)
+    while block < one.high:
+        copy = copy_at(mine, world, tier, request, block)
+        if copy == NONE or tiers.copies[copy].store != NONE:
+            break
+        block += 1
+    if block > 0:
+        tell(world, COPIED, request, place_of(tiers, tier, g), block * mine.settings.block_size)

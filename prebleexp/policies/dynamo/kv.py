@@ -12,7 +12,8 @@ from prebleexp.checks import flag, is_integer, is_number, positive, require
 from prebleexp.policies import prefix_index
 from prebleexp.policies.base import HOLD, Policy, tuned
 from prebleexp.policies.choices import any_least
-from prebleexp.policies.dynamo import output_blocks, prompt_sets, routed
+from prebleexp.policies.dynamo import below, output_blocks, prompt_sets, routed
+from prebleexp.policies.dynamo.below import Below
 from prebleexp.policies.dynamo.output_blocks import OutputBlocks
 from prebleexp.policies.dynamo.prompt_sets import BITS, HALF, PromptSets
 from prebleexp.policies.dynamo.routed import Routed
@@ -46,6 +47,8 @@ class Memory(NamedTuple):
     settings: Settings
     cached: PrefixIndex
     """what the GPUs said they hold"""
+    below: Below
+    """what the tiers behind them said they hold"""
     routed: Routed
     """what was sent to them lately, and counts as cached"""
     active: PromptSets
@@ -71,11 +74,11 @@ class DynamoKV(Policy):
     have no first token, less a credit for what is cached, and the blocks that unfinished requests would use.
 
     ai-dynamo-runtime 1.6.1 and lib/kv-router (commits 07a6c9ce, 04df1c42, 1968be9a). Verified by recordings of the
-    compiled scheduler: costs, loads, draws, both indexes, output blocks as they are told. Read, not recorded: predicted
-    TTL, when a block of output begins, and that it weighs less as its expected end comes near. Otherwise than there,
-    hits are looked up anew whenever a request that waits is asked for, bookings do not expire after an hour, and what
-    has been generated is inferred (see `output_blocks`). Of engine=released it hears no first token and no event. A GPU
-    that is lost, or back, is taken from the index.
+    compiled scheduler: costs, loads, draws, both indexes, output blocks as they are told. Read, not recorded:
+    credits for tiers, predicted TTL, when a block of output begins, and that it weighs less as its expected end
+    comes near. Otherwise than there, hits are looked up anew whenever a request that waits is asked for, bookings
+    do not expire after an hour, and what has been generated is inferred (see `output_blocks`). Of engine=released
+    it hears no first token and no event. A GPU that is lost, or back, is taken from the index.
 
     Raises InvalidInput, naming the field.
     """
@@ -92,6 +95,12 @@ class DynamoKV(Policy):
     """for a cached block"""
     overlap_score_credit_decay: float = 0.0
     """how fast the credit falls with the prompt tokens that a GPU has to compute beyond the least of all"""
+    host_cache_hit_weight: float = 0.75
+    """credit for a block that the GPU's host has, and its cache has not: with events, where there are tiers"""
+    disk_cache_hit_weight: float = 0.25
+    """… that only its disk has"""
+    shared_cache_multiplier: float = 0.0
+    """… that only the store for all has: 1.6.1's default is not known"""
     prefill_load_scale: float = tuned(1.0, 0.0, 4.0)
     """blocks of decoding that a block of prefill counts as"""
     decode_active_request_weight: float = 0.0
@@ -124,6 +133,7 @@ class DynamoKV(Policy):
         for name in (
             *("overlap_score_credit", "overlap_score_credit_decay", "prefill_load_scale"),
             *("decode_active_request_weight", "router_temperature"),
+            *below.WEIGHTS,
         ):
             value = getattr(self, name)
             require(is_number(value) and value >= 0, f"policy.{name}", value, "a number >= 0")
@@ -151,6 +161,7 @@ class DynamoKV(Policy):
                 self.router_track_active_blocks and self.router_track_output_blocks,
             ),
             cached=prefix_index.prefix_index(setup),
+            below=below.below(setup, self.use_kv_events, *(getattr(self, name) for name in below.WEIGHTS)),
             routed=routed.routed(setup, self.block_size),
             active=prompt_sets.prompt_sets(setup, self.block_size),
             outputs=output_blocks.output_blocks(setup, self.block_size),
@@ -199,6 +210,12 @@ class DynamoKV(Policy):
         if mine.settings.events:
             prefix_index.forget(mine.cached, view, request, gpu, tokens)
 
+    def copied(self, mine: Memory, view: View, request: int, place: int, tokens: int, now: float) -> None:
+        below.copied(mine.below, view, request, place, tokens)
+
+    def dropped(self, mine: Memory, view: View, request: int, place: int, tokens: int, now: float) -> None:
+        below.dropped(mine.below, view, request, place, tokens)
+
     def changed(self, mine: Memory, view: View, gpu: int, now: float) -> None:
         forget_worker(mine, view, gpu)
 
@@ -238,6 +255,8 @@ def look(mine: Memory, view: View, request: int, now: float) -> None:
         routed.look_up(mine.routed, view, request, computing)
         for gpu in range(len(overlap)):
             overlap[gpu] = max(overlap[gpu], computing[gpu]) if settings.events else computing[gpu]
+    if mine.below.heard:
+        below.look(mine.below, view, request, overlap, size)
     if settings.active_blocks:
         if settings.output_blocks:
             output_blocks.catch_up(mine.outputs, mine.active, view, now)
@@ -275,13 +294,13 @@ def book(mine: Memory, view: View, request: int, gpu: int, now: float) -> None:
 def score(mine: Memory, view: View, request: int) -> None:
     """Write what each GPU would cost."""
     settings, tokens = mine.settings, view.requests[request].prompt_tokens
-    prefill, decode, overlap, costs = mine.prefill, mine.decode, mine.overlap, mine.costs
+    prefill, decode, overlap, costs, credits = mine.prefill, mine.decode, mine.overlap, mine.costs, mine.below.credits
     size, full, decay = settings.block_size, settings.credit, settings.decay
     least, needed = _least_prefill(mine, view) if decay > 0 else 0, (tokens + size - 1) // size
     if settings.prefill_tokens:
         for gpu in range(len(costs)):
             credit = full / (1 + decay * ((prefill[gpu] - least) / size / needed)) if decay > 0 else full
-            missing = max(0.0, (prefill[gpu] + tokens) / size - credit * overlap[gpu])
+            missing = max(0.0, (prefill[gpu] + tokens) / size - credit * overlap[gpu] - credits[gpu])
             costs[gpu] = settings.scale * missing + decode[gpu]
     else:
         for gpu in range(len(costs)):

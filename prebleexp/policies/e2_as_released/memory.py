@@ -25,16 +25,23 @@ ROW = prefix_records.dtype(
         ("accessed", np.int64),  # when it was last touched: a counter, only its order matters
         ("expected_output", np.float64),  # of the request whose prompt ends here; NaN: not known
         *prefix_records.LINK,
-        ("first_sample", np.int32),  # turns whose first token's delay was noted here, if there are any
-        ("last_sample", np.int32),
+        ("delays", np.int32),  # its row of `Tree.delays`, if any was noted here; 0: none was
+        ("output", np.int64),  # expected of the unfinished requests, in units of `OUTPUT_UNIT`
+    ]
+)
+
+DELAYS = prefix_records.dtype(
+    [
+        ("first", np.int32),  # turns whose first token's delay was noted, if there are any
+        ("last", np.int32),
         ("first_late", np.int32),  # of these, the first of the window's second half, if any as far as was looked
         ("early", np.int32),  # samples before it, …
         ("late", np.int32),  # … from it on, …
         ("early_s", np.float64),  # … and their sums, but for rounding
         ("late_s", np.float64),
-        ("output", np.int64),  # expected of the unfinished requests, in units of `OUTPUT_UNIT`
     ]
 )
+"""Of a link. Few have any: those of nodes that requests count for."""
 
 PREFIX = prefix_records.dtype(
     [
@@ -66,6 +73,7 @@ CONTROL = prefix_records.dtype(
         *prefix_records.CONTROL,
         ("routed", np.int64),  # requests so far
         ("oldest", np.int64),  # of these, the first that is in the window
+        ("delays", np.int64),  # rows of `Tree.delays` in use, but for the first
     ]
 )
 
@@ -86,6 +94,8 @@ class Tree(NamedTuple):
     rows: Any
     begins: Any
     links: Any
+    delays: Any
+    """(rows,) `DELAYS`, the first of nobody"""
     prefixes: Any
     order: Any
     """(prefixes,) room for a list of prefixes …"""
@@ -116,7 +126,8 @@ def memory(setup: Setup, quirks: Quirks) -> Memory:
     n, gpus = setup.requests, setup.gpus
     rows, base = prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     base.rows.expected_output[0] = np.nan
-    tree = Tree(*base, prefix_records.made(rows, PREFIX), np.zeros(rows, np.int64), np.zeros(rows))
+    made = (prefix_records.made(rows, kind) for kind in (DELAYS, PREFIX))
+    tree = Tree(*base, *made, np.zeros(rows, np.int64), np.zeros(rows))  # type: ignore[call-arg]
     return Memory(  # type: ignore[call-arg]
         quirks,
         tree,

@@ -28,11 +28,10 @@ def inherit(tree: Tree, lower: int) -> None:
     upper, link = int(tree.rows[lower].parent), lower
     while link != NONE:
         old = tree.rows[link]
-        if old.serves and old.early + old.late > 0:
+        if old.serves and _noted(tree, link):
             new = tree.rows[find_link(tree, upper, int(old.gpu))]
-            new.first_sample, new.last_sample, new.first_late = old.first_sample, old.last_sample, old.first_late
-            new.early, new.late, new.early_s, new.late_s = old.early, old.late, old.early_s, old.late_s
-            _clear(old)
+            new.delays, old.delays = old.delays, new.delays
+            _clear(tree.delays[old.delays])
         link = int(old.next)
 
 
@@ -72,33 +71,50 @@ def record(mine: Memory, view: View, node: int, leaf: int, request: int, now: fl
 
 
 @compiled
-def _clear(link: Any) -> None:
-    """Forget all delays."""
-    link.early = link.late = 0
-    link.early_s = link.late_s = 0.0
+def _clear(delays: Any) -> None:
+    """Forget all."""
+    delays.early = delays.late = 0
+    delays.early_s = delays.late_s = 0.0
+
+
+@compiled
+def _noted(tree: Tree, link: int) -> bool:
+    """Whether there are any delays of a link."""
+    delays = tree.delays[tree.rows[link].delays]
+    return bool(delays.early + delays.late > 0)
+
+
+@compiled
+def _delays_of(tree: Tree, link: int) -> int:
+    """The link's row of delays, made if there is none."""
+    row = tree.rows[link]
+    if row.delays == 0:
+        tree.control.delays += 1
+        row.delays = tree.control.delays
+    return int(row.delays)
 
 
 @compiled
 def sample(mine: Memory, node: int, gpu: int, turn: int, ttft_s: float, now: float) -> None:
     """Note the delay of a finished request's first token, and forget those older than H."""
-    routed, link = mine.routed, mine.tree.rows[find_link(mine.tree, node, gpu)]
+    routed, link = mine.routed, mine.tree.delays[_delays_of(mine.tree, find_link(mine.tree, node, gpu))]
     row = routed[turn]
     row.sample_time, row.sample_s, row.next_sample = now, ttft_s, NONE
     if link.early + link.late == 0:
-        link.first_sample = turn
+        link.first = turn
     else:
-        routed[link.last_sample].next_sample = turn
-    link.last_sample = turn
+        routed[link.last].next_sample = turn
+    link.last = turn
     if link.late == 0:
         link.first_late = turn
     link.late += 1
     link.late_s += ttft_s
     _look(routed, link, now)
-    while routed[link.first_sample].sample_time < now - WINDOW_S:
-        oldest = routed[link.first_sample]
+    while routed[link.first].sample_time < now - WINDOW_S:
+        oldest = routed[link.first]
         link.early -= 1
         link.early_s -= oldest.sample_s
-        link.first_sample = oldest.next_sample
+        link.first = oldest.next_sample
 
 
 @compiled
@@ -119,7 +135,7 @@ def overloaded(tree: Tree, routed: Any, node: int, gpu: int, now: float) -> bool
     number = find_link(tree, node, gpu)
     if number == NONE:
         return False
-    link = tree.rows[number]
+    link = tree.delays[tree.rows[number].delays]
     _look(routed, link, now)
     if link.early == 0 or link.late == 0:
         return False
@@ -127,7 +143,7 @@ def overloaded(tree: Tree, routed: Any, node: int, gpu: int, now: float) -> bool
     if abs(late - threshold) > ROUNDING * threshold:
         return late > threshold
     late_s, early_s = 0.0, 0.0  # too close to tell by sums that values were taken out of again
-    request = int(link.first_sample)
+    request = int(link.first)
     while request != NONE:
         row = routed[request]
         if row.sample_time < now - WINDOW_S / 2:
@@ -140,4 +156,4 @@ def overloaded(tree: Tree, routed: Any, node: int, gpu: int, now: float) -> bool
 
 @compiled
 def forget_samples(tree: Tree, node: int, gpu: int) -> None:
-    _clear(tree.rows[find_link(tree, node, gpu)])
+    _clear(tree.delays[tree.rows[find_link(tree, node, gpu)].delays])

@@ -154,7 +154,9 @@ def _pools(rng: np.random.Generator, kinds: int, protocol: int) -> Disaggregatio
     roles = rng.permutation([PREFILL, DECODE, rng.choice([BOTH, PREFILL, DECODE])][:kinds]).tolist()
     link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
     second, send = POLICIES[rng.integers(len(POLICIES))], int(rng.choice([END, LAYERS, CHUNKS]))
-    return Disaggregation(tuple(roles), second, 1000.0, *link, protocol, send, layers=int(rng.integers(1, 5)))
+    decider = int(rng.integers(4)) if protocol != RESERVE_FIRST and BOTH not in roles else 0
+    how = {"layers": int(rng.integers(1, 5)), "decider": decider, "least_tokens": int(rng.choice([1, 20]))}
+    return Disaggregation(tuple(roles), second, 1000.0, *link, protocol, send, **how)
 
 
 def _migration(rng: np.random.Generator) -> Migration:

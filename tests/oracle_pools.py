@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim.links import FAIR, FIFO
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, Disaggregation
+from prebleexp.sim.pools import ALWAYS, BOTH, DECODE, NEVER, PREFILL, PULL, UNCACHED, Disaggregation
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests import oracle
 from tests.oracle import ARRIVED, REACHED, START, Job
@@ -162,6 +162,9 @@ class VllmGpu:
     def refuses(self, job: Job) -> bool:
         tokens = min(len(job.prompt) + (1 if self.role == PREFILL else job.limit), self.context_length)
         return len(job.prompt) >= self.context_length or tokens > (self.blocks - 1) * self.block
+
+    def found(self, job: Job) -> int:
+        return len(self.of._hits(Request(job.index, self.columns))) * self.block
 
     def submit(self, job: Job) -> None:
         request = self.requests[job.index] = Request(job.index, self.columns)
@@ -379,13 +382,14 @@ class PoolsOracle(Linked):
     def _first_of(self, job: Job) -> Job:
         leg = self._leg(job)
         leg.due_s = self.view.requests[leg.index].arrival_s = self._request(job).due_s
-        return leg
+        return leg if self.pools.decider == ALWAYS else self._request(job)
 
     def _last(self) -> list[Job]:
         return [self._leg(job) if job.state == State.UNROUTED else job for job in self.jobs[: self.n]]
 
     def _came_s(self, job: Job) -> float:
-        return self.held_s[job.index] if job.index < self.n else super()._came_s(job)
+        again = (job.index < self.n) == (self.pools.decider == ALWAYS)
+        return self.held_s[job.index % self.n] if again else super()._came_s(job)
 
     def _asked(self, job: Job) -> tuple[Any, Any, Any]:
         if job.index < self.n:
@@ -405,17 +409,57 @@ class PoolsOracle(Linked):
         if self.roles[job.gpu] == PREFILL:
             request = self._request(job)
             request.state = State.HELD
-            if self.pools.protocol == PULL:
+            if self.pools.protocol == PULL and self.pools.decider == ALWAYS:
                 self._ask_again(request, now)
             else:
                 heapq.heappush(self.heap, (now, REACHED, request.index))
 
-    def _ask_again(self, request: Job, now: float) -> None:
-        self.held_s[request.index] = now
-        self.queue.append(request)
+    def _ask_again(self, job: Job, now: float) -> None:
+        self.held_s[job.index % self.n] = now
+        self.queue.append(job)
+
+    def _pass_frontend(self, job: Job, now: float) -> None:
+        gpu, job.state = self.gpus[job.gpu], State.QUEUED
+        seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(job.prompt)
+        if seconds > 0:
+            heapq.heappush(self.heap, (now + seconds, REACHED, job.index))
+        else:
+            self._reach(job, now)
+
+    def _goes(self, request: Job, now: float) -> bool:
+        """Whether its prompt is to be computed elsewhere."""
+        of, here, prompt = self.pools, self.gpus[request.gpu], len(request.prompt)
+        new = prompt - here.found(request)
+        if of.decider == NEVER:
+            return False
+        if of.decider == UNCACHED:
+            return bool(new >= of.least_tokens)
+
+        def prefill_s(gpu: Any, tokens: int) -> float:
+            cost = gpu.cost
+            return float(max(0.0, cost.step_s + cost.token_s * tokens + cost.context_token_s * prompt))
+
+        def waits_s(gpu: Any) -> float:
+            return prefill_s(gpu, prompt) / prompt * int(self.view.gpus[gpu.number].waiting_tokens)
+
+        def moves_s(gpu: Any) -> float:
+            ports, begins_s = [("out", gpu.number), ("in", here.number)], now + of.latency_s
+            if of.sharing == FIFO:
+                begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
+            return float(begins_s - now + new * of.kv_bytes / of.rate)
+
+        others = [gpu for gpu in self.gpus if gpu.role == PREFILL]
+        soonest = min(waits_s(gpu) + prefill_s(gpu, prompt) + moves_s(gpu) for gpu in others)
+        return soonest < waits_s(here) + prefill_s(here, new)
 
     def _send(self, job: Job, now: float) -> None:
-        if self.pools.protocol == PULL or self.roles[job.gpu] == BOTH:
+        if self.pools.decider != ALWAYS:
+            if job.index < self.n and self._goes(job, now):
+                job.state = State.UNROUTED
+                self._ask_again(self._leg(job), now)
+            else:
+                self._pass_frontend(job, now)
+        elif self.pools.protocol == PULL or self.roles[job.gpu] == BOTH:
             super()._send(job, now)
         elif job.index < self.n:
             super()._send(self._leg(job), now)
@@ -432,26 +476,31 @@ class PoolsOracle(Linked):
         self._wake(gpu, now)
 
     def _failed(self, job: Job, state: State, now: float) -> None:
-        leg = self._leg(job)
+        leg, request, closes = self._leg(job), self._request(job), None
         if job.state == State.HELD and self.is_held(job):
             self.let_go(job, now)
         elif job is leg and state == State.CANCELLED:  # its request is refused
             return
-        elif self.pools.protocol != PULL and job is not leg and leg.gpu >= 0:
-            self.news.append(("cancelled", leg.index, leg.gpu, 0))
-        job.state = state
-        request = self._request(job)
-        if request.goes_on:
-            self._ended(request, now)
-        else:
-            self._cancel_behind(request)
-        if self.news:
-            self._tell(leg.gpu, now)
+        elif job is leg:  # refused, and its request is rid of its GPU
+            job.state, closes = state, request
+        elif state == State.REFUSED and leg.gpu >= 0 and self.pools.protocol != PULL:
+            closes = leg
+        if closes is not request:
+            job.state = job.state if state == State.CANCELLED else state
+            if request.goes_on:
+                self._ended(request, now)
+            else:
+                self._cancel_behind(request)
+        if closes is not None and closes.gpu >= 0:
+            self.news.append(("cancelled", closes.index, closes.gpu, 0))
+            self._tell(closes.gpu, now)
+        elif closes is request:
+            self._failed(request, State.CANCELLED, now)
 
     def is_held(self, request: Job) -> bool:
         leg = self._leg(request)
         gpu = self.gpus[leg.gpu]
-        return gpu.requests[leg.index] in gpu.of.held
+        return leg.gpu >= 0 and gpu.requests[leg.index] in gpu.of.held
 
     def let_go(self, request: Job, now: float) -> None:
         leg = self._leg(request)
@@ -486,12 +535,14 @@ class PoolsOracle(Linked):
             first, second = leg.gpu, request.gpu
             second = first if by_leg and first >= 0 and self.roles[first] == BOTH else second
             made = SimpleNamespace(**vars(kept))
-            made.due_s, made.gpu, made.decode_gpu = request.due_s, first, second
-            made.hit_tokens, made.prefilled_tokens = leg.hit_tokens, leg.prefilled_tokens
-            made.prefill_end_s, made.transferred_tokens = leg.ttft_s, self.transferred[i]
+            served = (State.QUEUED, State.RUNNING, State.FINISHED)
+            by = request if first < 0 <= second and request.state in served else leg
+            made.due_s, made.gpu, made.decode_gpu = request.due_s, by.gpu, second
+            made.hit_tokens, made.prefilled_tokens = by.hit_tokens, by.prefilled_tokens
+            made.prefill_end_s, made.transferred_tokens = by.ttft_s, self.transferred[i]
             for name in ("overhead_s", "router_wait_s"):
-                more = getattr(request, name)
-                setattr(made, name, getattr(leg, name) + (0.0 if math.isnan(more) else more))
+                parts = [one for one in (getattr(leg, name), getattr(request, name)) if not math.isnan(one)]
+                setattr(made, name, sum(parts) if parts else math.nan)
             made.max_new = 1 if by_leg and BOTH not in self.pools.roles else request.max_new
             made.routed = first if by_leg else second
             self.jobs[i] = made  # type: ignore[call-overload]

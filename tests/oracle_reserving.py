@@ -170,7 +170,7 @@ class SglangGpu:
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
         self.lost_s, self.up, self.gone, self.speed, self.ends_s = math.nan, True, False, 1.0, math.nan
-        self.down_s = self.down_since_s = 0.0
+        self.down_s, self.down_since_s = 0.0, math.nan
         self.publish()
 
     def publish(self) -> None:
@@ -295,12 +295,7 @@ class ReservingOracle(PoolsOracle):
             self._ask_again(self._request(job), now)
             return
         for one in [self._leg(job), job] if self.roles[job.gpu] == DECODE else [job]:
-            gpu, one.state = self.gpus[one.gpu], State.QUEUED
-            seconds = gpu.frontend_s[0] + gpu.frontend_s[1] * len(one.prompt)
-            if seconds > 0:
-                heapq.heappush(self.heap, (now + seconds, REACHED, one.index))
-            else:
-                self._reach(one, now)
+            self._pass_frontend(one, now)
 
     def _reach(self, job: Job, now: float) -> None:
         self.reached.add(job.index)

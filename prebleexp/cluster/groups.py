@@ -14,10 +14,12 @@ from prebleexp.hardware.base import Hardware
 from prebleexp.policies.base import Policy
 from prebleexp.sources import Part
 
-MOST_GPUS = 4096
+MOST_GPUS, MOST_TOKENS = 4096, 2**24
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
 PROTOCOLS = ("pull", "reserve_first", "push_at_end")
+"""likewise"""
+DECIDERS = ("always", "never", "uncached_tokens", "predicted")
 """likewise"""
 TIERS = ("host", "disk", "shared")
 
@@ -60,6 +62,12 @@ class Cluster(Part):
     it (vLLM); reserve_first: both are chosen at arrival, and the prompt is computed when there is room for it where the
     output is made (SGLang); push_at_end: both are chosen at arrival, and it is sent when the prompt is computed
     (Splitwise). null: the engine's own"""
+    decider: str = "always"
+    """which prompts go to GPUs for prompts; the others are computed where their outputs are made. always: all; never:
+    none; uncached_tokens: those of which decider_tokens or more are not cached there; predicted: those that would be
+    there later, by the cost model"""
+    decider_tokens: int = 512
+    """with decider=uncached_tokens"""
     decode_policy: Policy | None = None
     """the router among GPUs that make outputs: a name, as of policy=, or {policy: random, policy.seed: 3}; null: as
     policy, with a memory of its own"""
@@ -76,6 +84,8 @@ class Cluster(Part):
         roles = [group.role for group in self.groups]
         if self.protocol is not None:
             one_of("cluster.protocol", self.protocol, PROTOCOLS)
+        one_of("cluster.decider", self.decider, DECIDERS)
+        integer("cluster.decider_tokens", self.decider_tokens, 0, MOST_TOKENS)
         if self.migrates:
             self._check_migration()
         if not self.has_roles:
@@ -88,6 +98,8 @@ class Cluster(Part):
             raise InvalidInput(
                 "cluster.groups have roles, and there are tiers; only one of the two is modelled at once"
             )
+        if self.decider != "always" and "both" in roles:
+            raise InvalidInput(f"cluster.decider={self.decider} is not valid beside groups with role both; take always")
         for role, does in (("prefill", "computes prompts"), ("decode", "makes outputs")):
             if role not in roles:
                 raise InvalidInput(f"no group of cluster.groups {does}; one must have role: {role}")
@@ -132,7 +144,17 @@ class Cluster(Part):
         texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
         second = None if self.decode_policy is None else type(self.decode_policy).__name__
         link["link.send"] = self.link.send
-        return {"groups": " + ".join(texts), "protocol": self.protocol, **link, "decode_policy": second}
+        return {
+            "groups": " + ".join(texts),
+            "protocol": self.protocol,
+            **link,
+            **self._of_decider(),
+            "decode_policy": second,
+        }
+
+    def _of_decider(self) -> dict[str, Any]:
+        tokens = self.decider_tokens if self.decider == "uncached_tokens" else None
+        return {"decider": self.decider, "decider_tokens": tokens}
 
     def _of_tiers(self) -> dict[str, Any]:
         """What tables show of those that there are."""
@@ -161,6 +183,8 @@ class Cluster(Part):
             kv_bytes=self.groups[0].hardware.kv_bytes,
             **self._linked(),
             protocol=PROTOCOLS.index(str(self.protocol)),
+            decider=DECIDERS.index(self.decider),
+            least_tokens=self.decider_tokens,
             send=SEND.index(str(self.link.send)),
             layers=self.groups[0].hardware.layers,
         )

@@ -153,6 +153,9 @@ class Cell:
             raise InvalidInput(f"engine={engine} takes no groups with roles; {others}")
         protocol = self.cluster.protocol or known[0]
         require(protocol in known, "cluster.protocol", protocol, f"{' or '.join(known)} with engine={engine}")
+        if self.cluster.decider != "always" and protocol == "reserve_first":
+            name = f"cluster.decider={self.cluster.decider}"
+            raise InvalidInput(f"{name} is not valid with cluster.protocol=reserve_first; take always")
         send = self.cluster.link.send or ("chunks" if protocol == "reserve_first" else "end")
         if protocol != "reserve_first":
             valid = f"end with cluster.protocol={protocol}, which asks for KV when the prompt is computed"
@@ -279,8 +282,10 @@ class Cell:
         if not self.cluster.has_roles:
             return groups
         second = self.cluster.decode_policy
-        policy = {} if second is None else {"decode_policy": of(second)}
-        link = {"link": of(self.cluster.link), "protocol": self.cluster.protocol}
+        policy: dict[str, object] = {} if second is None else {"decode_policy": of(second)}
+        link = {"link": of(self.cluster.link), "protocol": self.cluster.protocol, "decider": self.cluster.decider}
+        asks = self.cluster.decider == "uncached_tokens"
+        policy |= {"decider_tokens": self.cluster.decider_tokens} if asks else {}
         return {"groups": groups, **link, **policy}
 
     def columns(self) -> dict[str, int | float | str | bool | None]:

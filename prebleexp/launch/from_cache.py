@@ -151,7 +151,8 @@ class Options:
             return "groups", {"groups": None}
         second = None if policy is None else specs.build("policy", "", policy)
         link = specs.build("link", "", cluster["link"])
-        return "groups", Cluster(found, link, cluster["protocol"], second).columns()
+        how = {name: cluster[name] for name in ("protocol", "decider", "decider_tokens") if name in cluster}
+        return "groups", Cluster(found, link, decode_policy=second, **how).columns()
 
     def _of_spec(self, spec: str, content: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: value for name, value in content.items() if name != "_target_"}

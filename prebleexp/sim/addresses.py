@@ -9,7 +9,9 @@ _TOLD_OF_OTHERS = ("copied", "dropped", "routed")
 ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_OTHERS)], align=True)
 
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel")
-_OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go")
+_OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found")
+DECIDER = np.dtype([(name, np.int64) for name in ("own", "goes")], align=True)
+
 _OF_TIERS = ("fetch", "offload", "landed")
 _OF_MOVES = ("move", "copied", "stop", "abandon")
 ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_POOLS, *_OF_TIERS, *_OF_MOVES)], align=True)

@@ -11,7 +11,7 @@ from prebleexp.sim.moves import is_over, routed_anew
 from prebleexp.sim.moves import join as join_moved
 from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, prefills, request_of
+from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -69,7 +69,7 @@ def _hand_over(world: World, leg: int) -> None:
     if world.pools.protocol == RESERVE_FIRST:
         return  # it is on its way
     world.jobs[request].state = KEPT
-    if world.pools.protocol != PULL:
+    if both_at_arrival(world):
         push(world.events, world.control, world.control.now, key(REACHED, request))
         return
     world.arrivals[request] = world.control.now

@@ -17,6 +17,9 @@ KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(O
 """of each column's elements"""
 
 
+SERVED = (State.QUEUED, State.RUNNING, State.FINISHED)
+"""by a GPU"""
+
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -104,9 +107,14 @@ def _of_legs(world: World) -> dict[str, Any]:
     requests, legs, first = world.jobs[:n], world.jobs[n:], world.seen.requests.gpu[n:]
     by_leg = requests.state == State.UNROUTED
     served_whole = by_leg & (first != NONE) & (world.pools.roles[first] == BOTH)
-    made = {name: legs[name] for name in ("hit_tokens", "prefilled_tokens")}
-    made |= {"prefill_end_s": legs.ttft_s, "gpu": first, "transferred_tokens": requests.transferred_tokens}
-    made["decode_gpu"] = np.where(served_whole, first, world.seen.requests.gpu[:n])
+    second = world.seen.requests.gpu[:n]
+    here = (first == NONE) & (second != NONE) & np.isin(requests.state, SERVED)  # computed where the output is made
+    made = {name: np.where(here, requests[name], legs[name]) for name in ("hit_tokens", "prefilled_tokens")}
+    made |= {"prefill_end_s": np.where(here, requests.ttft_s, legs.ttft_s), "gpu": np.where(here, second, first)}
+    made |= {"transferred_tokens": requests.transferred_tokens}
+    made["decode_gpu"] = np.where(served_whole, first, second)
     for name in ("overhead_s", "router_wait_s"):  # of both decisions, if there were two
-        made[name] = legs[name] + np.where(np.isnan(requests[name]), 0.0, requests[name])
+        either = np.isnan(legs[name]) & np.isnan(requests[name])
+        both = np.nan_to_num(legs[name]) + np.nan_to_num(requests[name])
+        made[name] = np.where(either, np.nan, both)
     return made

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.sim import links, sending
+from prebleexp.sim import addresses, links, sending
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import World
-from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload
+from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload, records
 
 PREFILL, DECODE, BOTH = range(3)
 PULL, RESERVE_FIRST, PUSH_AT_END = range(3)
@@ -28,6 +28,10 @@ computed"""
 END, LAYERS, CHUNKS = range(3)
 """when a prompt's KV is sent (spec: clusters.md, section 2): when all of it is computed; each layer as soon as that is;
 each chunk"""
+
+ALWAYS, NEVER, UNCACHED, PREDICTED = range(4)
+"""whether prompts go to GPUs for prompts (spec: clusters.md, 1.6). UNCACHED: those of which so many tokens are not
+cached where the output is made; PREDICTED: those that would be computed later there"""
 
 
 class Pools(NamedTuple):
@@ -47,6 +51,12 @@ class Pools(NamedTuple):
     """`END` …"""
     layers: int
     """of the model"""
+    decider: int
+    """`ALWAYS` …"""
+    least_tokens: int
+    """with `UNCACHED`"""
+    decides: Any
+    """`prebleexp.sim.addresses.DECIDER`, unless that is `ALWAYS`"""
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,9 @@ class Disaggregation:
     """with RESERVE_FIRST"""
     layers: int = 1
     """of the model, for LAYERS"""
+    decider: int = ALWAYS
+    least_tokens: int = 0
+    """with UNCACHED"""
 
     @property
     def whole(self) -> bool:
@@ -79,7 +92,8 @@ class Disaggregation:
     def pools(self, requests: int, counts: Sequence[int]) -> Pools:
         """`counts`: GPUs of each kind."""
         roles = np.repeat(np.array(self.roles), counts)
-        return Pools(requests, roles, float(self.kv_bytes), self.whole, self.protocol, self.send, self.layers)
+        rest = (self.send, self.layers, self.decider, self.least_tokens, records(1, addresses.DECIDER)[0])
+        return Pools(requests, roles, float(self.kv_bytes), self.whole, self.protocol, *rest)
 
     def links(self, requests: int, gpus: int) -> links.Links:
         made = links.made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
@@ -91,7 +105,7 @@ NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
 
 def nothing(requests: int) -> tuple[Pools, links.UnderWay]:
     """What a run without pools has, and writes nothing to."""
-    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1), UNUSED
+    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1, ALWAYS, 0, records(1, addresses.DECIDER)[0]), UNUSED
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:
@@ -146,9 +160,15 @@ def is_routed_again(world: World, row: int) -> bool:
 
 
 @compiled
+def both_at_arrival(world: World) -> bool:
+    """Whether the GPUs of a prompt and of its output are both chosen when it comes."""
+    return world.pools.protocol != PULL or world.pools.decider != ALWAYS
+
+
+@compiled
 def is_part(world: World, row: int) -> bool:
     """Whether a row, which was sent to a GPU, is a part of a request of which both GPUs are chosen at arrival."""
-    if world.pools.protocol == PULL:
+    if not both_at_arrival(world):
         return False
     return row < world.pools.requests or prefills(world, int(world.seen.requests[row].gpu))
 

@@ -10,7 +10,16 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, RESERVE_FIRST, is_part, is_routed_again, leg_of, prefills, request_of
+from prebleexp.sim.pools import (
+    ALWAYS,
+    RESERVE_FIRST,
+    both_at_arrival,
+    is_part,
+    is_routed_again,
+    leg_of,
+    prefills,
+    request_of,
+)
 from prebleexp.sim.pulling import let_go
 from prebleexp.sim.records import (
     CANCELLED,
@@ -56,7 +65,7 @@ def submit(world: World, request: int) -> None:
     if leg != request:
         world.seen.requests[leg].arrival_s = world.seen.requests[request].arrival_s
         world.arrivals[leg] = world.arrivals[request]
-    join(world, leg)
+    join(world, leg if world.pools.decider == ALWAYS else request)
 
 
 @compiled
@@ -102,7 +111,7 @@ def serve(world: World) -> int:
         control.answered = 0
         if not _decided(world, view.candidates, control.request, control.answer):
             return BAD_ROUTE
-        if control.news > 0 and world.pools.protocol != PULL:  # a GPU for prompts is rid of who was refused
+        if control.news > 0 and both_at_arrival(world):  # a GPU is rid of who was refused
             return DONE
     return DONE
 
@@ -181,10 +190,12 @@ def _refuse(world: World, request: int) -> None:
     if world.jobs[request].state == KEPT and world.jobs[leg_of(world, request)].reached != 0:
         let_go(world, request)
     world.jobs[request].state = REFUSED
-    if world.pools.protocol != PULL and request < world.pools.requests:
-        leg = leg_of(world, request)
-        if world.seen.requests[leg].gpu != NONE:  # its prompt was to be computed there
-            tell(world, CANCELLED, leg, int(world.seen.requests[leg].gpu), 0)
+    if both_at_arrival(world):
+        other = leg_of(world, request) if request < world.pools.requests else request_of(world, request)
+        if world.seen.requests[other].gpu != NONE:
+            tell(world, CANCELLED, other, int(world.seen.requests[other].gpu), 0)
+            if other < request:  # that is how the request ends
+                return
     world.control.unfinished -= 1
     world.control.present -= 1
     failed(world, request_of(world, request))
@@ -202,6 +213,8 @@ def _send(world: World, request: int, g: int) -> None:
         control.stale = 1
     if not is_part(world, request):
         _pass_frontend(world, request)
+    elif world.pools.decider != ALWAYS:
+        _decide(world, request)
     elif request < world.pools.requests:  # both are chosen
         _pass_frontend(world, leg_of(world, request))
         if world.pools.protocol == RESERVE_FIRST:
@@ -212,11 +225,23 @@ def _send(world: World, request: int, g: int) -> None:
 
 
 @compiled
+def _decide(world: World, row: int) -> None:
+    """A part has its GPU; if that is the output's, whether the prompt is to have another is asked now."""
+    decides, now = world.pools.decides, world.control.now
+    if row >= world.pools.requests or call_int(decides.goes, decides.own, world, row, now) == 0:
+        _pass_frontend(world, row)
+        return
+    world.arrivals[leg_of(world, row)] = now
+    join(world, leg_of(world, row))
+
+
+@compiled
 def _pass_frontend(world: World, request: int) -> None:
     control, seen = world.control, world.seen.requests[request]
     cost = world.seen.costs[seen.gpu]
     seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
     passed = is_routed_again(world, request) and world.pools.protocol != RESERVE_FIRST  # there, both are at once
+    passed = passed and world.pools.decider == ALWAYS
     if seconds > 0 and not passed:
         world.jobs[request].state = QUEUED
         push(world.events, control, control.now + seconds, key(REACHED, request))

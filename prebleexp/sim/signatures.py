@@ -26,6 +26,9 @@ MOVING: dict[int, Signatures] = {
     PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
 }
 """… where KV goes from one GPU to another, by protocol"""
+DECIDING: Signatures = {"found": (int64, (WORLD, *_SUBJECT))}
+"""… where it is decided of each prompt whether it goes"""
+DECIDER: Signatures = {"goes": (int64, (WORLD, *_SUBJECT))}
 TIERING: Signatures = {
     "fetch": (int64, (WORLD, *_SUBJECT)),
     "offload": (types.none, (WORLD, *_SUBJECT)),

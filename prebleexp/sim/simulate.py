@@ -9,20 +9,14 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, hearing, links, loop, moves, outcome, records, router, sending, world
+from prebleexp.sim import addresses, deciding, hearing, links, loop, moves, outcome, records, router, sending, world
 from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.migration import Migration, Pairs
 from prebleexp.sim.plug import Plug, joined
-from prebleexp.sim.pools import (
-    Disaggregation,
-    decodes,
-    is_routed_again,
-    refined_of_legs,
-    told_of_legs,
-)
+from prebleexp.sim.pools import ALWAYS, Disaggregation, Pools, decodes, is_routed_again, refined_of_legs, told_of_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.replicated import Replicated, Replication
@@ -32,6 +26,8 @@ from prebleexp.sim.scaling import Scaling, Wanting
 from prebleexp.sim.signatures import (
     CANCELLING,
     COST,
+    DECIDER,
+    DECIDING,
     ENGINE,
     GATEWAY,
     LINK,
@@ -129,7 +125,9 @@ class _Kind:
         (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
         kept = engine.start(self.setup)
         functions = dict(ENGINE)
-        functions |= {} if given.pools is None else MOVING[given.pools.protocol]
+        if given.pools is not None:
+            functions |= MOVING[given.pools.protocol]
+            functions |= DECIDING if given.pools.decider != ALWAYS else {}
         for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
             functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
@@ -194,7 +192,7 @@ class _Run:
         if given.pools is not None:
             n, counts = len(given.workload), [kind.count for kind in self.kinds]
             under_way = self._under_way(given.pools.links(n, given.gpus))
-            split = (given.workload, given.pools.pools(n, counts), under_way)
+            split = (given.workload, self._pools(given.pools, n, counts), under_way)
         if given.tiers is not None:
             size, blocks = engine.blocks(given.setup(0))
             tiers = given.tiers.tiers(given.gpus, size, blocks, sum(one // size for one in kv_tokens))
@@ -222,6 +220,13 @@ class _Run:
             self.scaling = Scaling(given.autoscaler, given.setup(), self.changes)
             self.scaling.begin(self.world)
             self._find_candidates(self.world.value)
+
+    def _pools(self, of: Disaggregation, requests: int, counts: list[int]) -> Pools:
+        made = of.pools(requests, counts)
+        if of.decider == ALWAYS:
+            return made
+        self.decider = Plug(None, deciding, None, addresses.DECIDER, DECIDER)
+        return made._replace(decides=self.decider.record)
 
     def _under_way(self, made: links.Links) -> links.UnderWay:
         parts = made.sendings is not None

@@ -71,8 +71,9 @@ def test_engines_do_the_same_interpreted(engines: list[str]) -> None:
     runs = [f"policy=lor lengths=mean engine={engine} {SCARCE}" for engine in engines]
     runs += ["policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=2"]
     runs += [f"policy=lor engine=vllm {SCARCE} cluster=migrating cluster.migration.below_freeness=100"]
-    runs += ["policy=lor engine=vllm cluster=disaggregated cluster.protocol=push_at_end rps=8 duration_s=1"]
-    runs += ["policy=lor engine=sglang cluster=disaggregated cluster.link.send=layers rps=8 duration_s=1"]
+    split = "policy=lor cluster=disaggregated rps=8 duration_s=1"
+    runs += [f"{split} engine=vllm cluster.protocol=push_at_end cluster.decider=predicted"]
+    runs += [f"{split} engine=sglang cluster.link.send=layers"]
     assert dict(zip(runs, interpreted(*runs), strict=True)) == {run: digest(*run.split()) for run in runs}
 
 

@@ -25,10 +25,13 @@ from prebleexp.sim.pools import (
     DECODE,
     END,
     LAYERS,
+    NEVER,
+    PREDICTED,
     PREFILL,
     PULL,
     PUSH_AT_END,
     RESERVE_FIRST,
+    UNCACHED,
     Disaggregation,
 )
 from prebleexp.sim.records import View
@@ -115,6 +118,11 @@ CLUSTERS = st.fixed_dictionaries(
 COST = LinearCost(step_s=0.0013, token_s=0.0001, context_token_s=1e-6, kv_tokens=1, gpu_memory_gib=48)
 
 
+DECIDED = st.tuples(CLUSTERS, st.sampled_from([NEVER, UNCACHED, PREDICTED]), st.sampled_from([1, 10, 50])).map(
+    lambda drawn: drawn[0] | {"roles": (PREFILL, DECODE, DECODE), "decider": drawn[1], "least_tokens": drawn[2]}
+)
+
+
 def streams() -> st.SearchStrategy[Workload]:
     request = st.tuples(PATHS, st.integers(1, 70), st.sampled_from([1, 30, 60]), st.sampled_from(["named", "turn"]))
     drawn = st.lists(st.tuples(request, NOW_AND_THEN), min_size=1, max_size=40)
@@ -124,7 +132,7 @@ def streams() -> st.SearchStrategy[Workload]:
 
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
-    names = ("sharing", "latency_s", "rate", "protocol", "send", "layers")
+    names = ("sharing", "latency_s", "rate", "protocol", "send", "layers", "decider", "least_tokens")
     link = {name: cluster[name] for name in names if name in cluster}
     given = {name: cluster[name] for name in ("engine", "policy", "horizon", "overhead", "reports_ms")}
     given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
@@ -167,6 +175,12 @@ SGLANGS = st.builds(
 RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]), st.sampled_from([1, 3, 4])).map(
     lambda drawn: drawn[0] | {"engine": drawn[1], "protocol": RESERVE_FIRST, "send": drawn[2], "layers": drawn[3]}
 )
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(streams(), DECIDED)
+def test_deciders_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -20,7 +20,18 @@ from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL, PUSH_AT_END, RESERVE_FIRST, Disaggregation
+from prebleexp.sim.pools import (
+    BOTH,
+    DECODE,
+    NEVER,
+    PREDICTED,
+    PREFILL,
+    PULL,
+    PUSH_AT_END,
+    RESERVE_FIRST,
+    UNCACHED,
+    Disaggregation,
+)
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
@@ -219,6 +230,59 @@ def test_both_gpus_are_chosen_at_arrival() -> None:
     assert (made.due_s + made.ttft_s)[:2] == pytest.approx([0.1, 0.2009 + 0.1])
     shown = [one for one in NOTES[-1] if one[0] == "first_token"]
     assert shown == [("first_token", i, pytest.approx(made.due_s[i] + made.ttft_s[i])) for i in (0, 1)]
+
+
+# ---------------------------------------------------------------- deciders, by hand
+def test_whoever_decides_never_computes_where_outputs_are_made() -> None:
+    """100 ms for the prompt, and three more tokens: nothing moves, and the prompts' GPU has nobody."""
+    for protocol in (PULL, PUSH_AT_END):
+        made = serve(stream([own(0, 1000)], [0.0], [4]), split(decider=NEVER, protocol=protocol))
+        assert made.gpu.tolist() == made.decode_gpu.tolist() == [1]
+        assert made.ttft_s.tolist() == made.prefill_end_s.tolist() == [0.1]
+        assert made.latency_s[0] == pytest.approx(0.1003)
+        assert made.gpu_requests.tolist() == [0, 1]
+        assert not made.transferred_tokens.any()
+
+
+def test_prompts_go_of_which_enough_is_not_cached_where_outputs_are_made() -> None:
+    """The first, of 1,000 tokens, and then the same with 8 more: 992 of them are cached, and 16 are left, which is less
+    than 100, and not less than 16. Other 100 tokens go."""
+    prompts = stream([own(0, 1000), [(0, 1000), (1, 8)], own(2, 100)], [0.0, 1.0, 2.0], [1] * 3)
+    for tokens, first in ((100, [0, 1, 0]), (16, [0, 0, 0]), (101, [0, 1, 1])):
+        made = serve(prompts, split(decider=UNCACHED, least_tokens=tokens))
+        assert made.gpu.tolist() == first
+        assert made.decode_gpu.tolist() == [1, 1, 1]
+        assert made.hit_tokens[1] == 992
+    assert made.ttft_s[1:] == pytest.approx([0.0016, 0.01])
+
+
+def test_prompts_go_if_they_are_predicted_to_be_there_sooner() -> None:
+    """On an idle cluster none does: 100 ms for the prompt there, and as much on the link. Three at once: the second
+    finds 1,000 tokens that wait before it, 100 ms more, and as it is no sooner elsewhere, stays; the third goes."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [1] * 3)
+    made = serve(prompts, split(decider=PREDICTED))
+    assert made.gpu.tolist() == [1, 1, 0]
+    assert made.transferred_tokens.tolist() == [0, 0, 1008]
+    made = serve(prompts, split(decider=PREDICTED, rate=1e12))  # a link that takes no time
+    assert made.gpu.tolist() == [1, 0, 1]
+
+
+def test_a_prompt_that_its_router_refuses_leaves_the_outputs_gpu() -> None:
+    made = serve(
+        stream([own(i, 1000) for i in range(3)], [0.0, 1.0, 2.0], [2] * 3),
+        split(decider=UNCACHED, least_tokens=1),
+        policy=Refusing(),
+    )
+    assert (made.state == State.REFUSED).all()
+    assert made.gpu.tolist() == [-1, -1, -1]
+    assert not made.gpu_forwarded_tokens.any()
+
+
+class Refusing(LeastOutstanding):
+    """Everybody."""
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return REFUSE
 
 
 # ---------------------------------------------------------------- who is asked, and told

@@ -50,6 +50,7 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_it_without_roles
             "cluster.link.sharing=fifo",
             "cluster.protocol=push_at_end",
         ),
+        *("cluster.decider=predicted", "cluster.decider=uncached_tokens"),
         *("cluster.decode_policy=lor", "cluster.decode_policy=random", PAIR),
     )
     keys = {key(cell(*POOLS, *([change] if change else []))) for change in ("", *changes)}
@@ -59,7 +60,8 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_it_without_roles
 
 @pytest.mark.parametrize("second", ["null", "lor", "{policy: random, policy.seed: 3}"])
 def test_a_run_is_made_again_from_what_the_cache_knows(second: str) -> None:
-    made = cell(*POOLS, PAIR, f"cluster.decode_policy={second}", "cluster.link.gb_s=50")
+    more = ("cluster.link.gb_s=50", "cluster.decider=uncached_tokens")
+    made = cell(*POOLS, PAIR, f"cluster.decode_policy={second}", *more)
     known = content(made)["cell"]
     assert isinstance(known, dict)
     overrides = from_cache.overrides_of(key(made), known, configs.loader())
@@ -115,6 +117,21 @@ def test_two_policies_are_those_that_were_set() -> None:
         (
             ["cluster.protocol=push"],
             "cluster.protocol=push is not valid; it must be one of pull, reserve_first, push_at_end",
+        ),
+        (
+            ["cluster.decider=often"],
+            "cluster.decider=often is not valid; it must be one of always, never, unca",
+        ),
+        (
+            ["engine=sglang", "cluster.decider=never"],
+            "cluster.decider=never is not valid with cluster.protocol=reserve_first; take always",
+        ),
+        (
+            [
+                "cluster.decider=predicted",
+                "cluster.groups=[{gpus: 1, role: prefill}, {gpus: 1, role: both}, {gpus: 1, role: decode}]",
+            ],
+            "cluster.decider=predicted is not valid beside groups with role both; take always",
         ),
         (["cluster.link.gb_s=0"], "cluster.link.gb_s=0 is not valid; it must be a number of GB/s > 0"),
         (["cluster.link.latency_us=-1"], "cluster.link.latency_us=-1 is not valid; it must be a number of microsec"),

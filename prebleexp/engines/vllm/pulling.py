@@ -15,6 +15,7 @@ from prebleexp.engines.vllm.blocks import cached, hold, remember, take
 from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.records import PULLED, STEPS, Engines
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.pools import ALWAYS
 from prebleexp.sim.pulling import read
 from prebleexp.sim.records import NONE, World
 
@@ -30,7 +31,8 @@ def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> in
     g, size = int(world.seen.requests[request].gpu), mine.settings.block_size
     gpu = mine.gpus[g]
     hits, idle = cached(mine, world, g, request)
-    again = promised(mine, g) if gpu.put_back != 0 else 0  # nobody was ever preempted, and computes again
+    computing = gpu.put_back != 0 or world.pools.decider != ALWAYS  # else nobody computes a prompt here, or again
+    again = promised(mine, g) if computing else 0
     evicted = reserve(mine, world, g, request, hits, idle + again, PULLED)
     if evicted == NONE:
         return 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
-from prebleexp.engines.vllm.blocks import release, remember
+from prebleexp.engines.vllm.blocks import cached, release, remember
 from prebleexp.engines.vllm.leaving import leave_running
 from prebleexp.engines.vllm.moving import abandon as abandon
 from prebleexp.engines.vllm.moving import copied as copied
@@ -138,6 +138,13 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
         job.running = 0
     publish(mine, world, g)
     return left
+
+
+@compiled
+def found(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
+    """Tokens of a request's prompt that are cached on its GPU."""
+    hits, _ = cached(mine, world, int(world.seen.requests[request].gpu), request)
+    return int(hits * mine.settings.block_size)
 
 
 @compiled

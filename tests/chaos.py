@@ -1,7 +1,8 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways or replicas of the router; tiers; faults, with pools or without.
+patience, overheads, stale reports; gateways, replicas of the router or requests that are moved; tiers; faults, with
+pools or without.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.migration import Migration
+from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.pools import (
     BOTH,
     CHUNKS,
@@ -99,10 +102,13 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         cluster["engine"] = RESERVING[rng.integers(2)] if protocol == RESERVE_FIRST else ENGINES[rng.integers(2)]
         pools = _pools(rng, len(counts), protocol)
         cluster |= {"pools": pools, "kinds": _alike(cluster["kinds"])}
-        if protocol != PULL:
+        if protocol != PULL or pools.decider != 0:
             return replace(workload, patience_s=np.full(len(workload), np.nan)), cluster
         return workload, cluster | {"faults": _faults(rng, sum(counts), ("retry", "fail"), DRAINS[:1])}
-    if rng.random() < 0.5:
+    if kind == "faults" and rng.random() < 0.3:
+        cluster |= {"engine": ENGINES[rng.integers(2)], "migration": _migration(rng)}
+        cluster["kinds"] = [(sum(counts), costs[0])]
+    elif rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
     elif cluster["overhead"].mode != "serial" and number % 2:
@@ -114,7 +120,7 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
     if not cluster["engine"].loses:
         return workload, cluster
-    if rng.random() < 0.5:
+    if "migration" not in cluster and rng.random() < 0.5:
         cluster["autoscaler"] = _autoscaler(rng, sum(counts))
     return workload, cluster | {"faults": _faults(rng, sum(counts), after_loss, DRAINS)}
 
@@ -154,6 +160,13 @@ def _pools(rng: np.random.Generator, kinds: int, protocol: int) -> Disaggregatio
     decider = int(rng.integers(4)) if protocol != RESERVE_FIRST and BOTH not in roles else 0
     how = {"layers": int(rng.integers(1, 5)), "decider": decider, "least_tokens": int(rng.choice([1, 20]))}
     return Disaggregation(tuple(roles), second, 1000.0, *link, protocol, send, **how)
+
+
+def _migration(rng: np.random.Generator) -> Migration:
+    link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
+    below, chooses = float(rng.choice([3.0, 30.0, 1e6])), int(rng.choice([RUNNING, WAITING, WAITING_FIRST]))
+    stages = int(rng.choice([1, 4, 16])), int(rng.choice([1, 3, 9]))
+    return Migration(float(rng.choice([0.001, 0.02, 0.3])), 1000.0, *link, below, chooses, *stages)
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:

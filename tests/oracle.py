@@ -24,7 +24,7 @@ from prebleexp.sim.changes import DOWN, DRAIN, LIMIT, NOTICED, READY, SLOW, UP
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
 
-CHANGE, END, ARRIVED, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(9)
+CHANGE, END, ARRIVED, REPORT, PAIR, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(10)
 Tokens = tuple[tuple[int, int], ...]
 """(segment, index within it); (-1, 0) is every token of an answer without a segment"""
 
@@ -498,7 +498,7 @@ class Oracle:
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
                 return self._outcome(self.duration_s)
-            end_s = now if kind != REPORT else end_s  # not said: reports of what is over are no part of it
+            end_s = end_s if kind in (REPORT, PAIR) else now  # not said: reports of what is over are no part of it
             self._happens(kind, subject, now)
             self._route(now)
         return self._outcome(end_s)
@@ -518,8 +518,7 @@ class Oracle:
         elif kind == REPORT:
             self.view.gpus[:] = [gpu.seen for gpu in self.gpus]
             self.view.reports[0] += 1
-            if self.heap:  # not said: reports go on as long as anything else is to come
-                heapq.heappush(self.heap, (now + self.reports_s, REPORT, 0))
+            self._again(now + self.reports_s, REPORT)
         elif kind == SUBMIT:
             job = self.jobs[subject]
             job.number = next(self.arrived)
@@ -549,6 +548,11 @@ class Oracle:
                 if self.tell_at_start:
                     self.gpus[subject].end(now + seconds)
                     self._tell(subject, now)
+
+    def _again(self, at_s: float, kind: int) -> None:
+        """Not said: what comes again and again does so as long as anything else is to come."""
+        if any(one[1] not in (REPORT, PAIR) for one in self.heap):
+            heapq.heappush(self.heap, (at_s, kind, 0))
 
     def _last(self) -> list[Job]:
         """Those that say where requests are."""
@@ -828,7 +832,17 @@ class Oracle:
         columns["gpu_down_s"] = np.array([gpu.down_s for gpu in self.gpus])
         columns["gpu_on_s"] = np.array(self.on_s)
         columns["decode_gpu"], columns["prefill_end_s"] = columns["gpu"], columns["ttft_s"]
-        for name in ("transferred_tokens", "host_tokens", "disk_tokens", "shared_tokens", "refused_by", "retries"):
+        columns["stopped_s"] = np.zeros(len(self.jobs))
+        for name in (
+            "moves",
+            "moves_aborted",
+            "transferred_tokens",
+            "host_tokens",
+            "disk_tokens",
+            "shared_tokens",
+            "refused_by",
+            "retries",
+        ):
             columns[name] = np.zeros(len(self.jobs), np.int32)
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
         return Outcome(end_s=end_s, **columns)

@@ -295,7 +295,96 @@ class VllmGpu:
                 self.world.news.append(("finished", request.index, self.number, 0))
 
 
-class PoolsOracle(oracle.Oracle):
+class Linked(oracle.Oracle):
+    """With links between GPUs."""
+
+    def link(self, of: Any) -> None:
+        """`of`: its sharing, rate and latency."""
+        self.of_links = of
+        self.free_s: dict[tuple[str, int], float] = {}
+        self.asked: dict[int, Any] = {}  # (begins, ends, ports) of each transfer, but with FAIR
+        self.coming: dict[int, Any] = {}  # transfers whose bytes do not move yet
+        self.moving: dict[int, Any] = {}  # … and those that do, in the order in which they began
+        self.changed_s = 0.0
+
+    def send(self, subject: int, source: int, target: int, size: float, now: float) -> None:
+        of, ports = self.of_links, [("out", source), ("in", target)]
+        begins_s = now + of.latency_s
+        if of.sharing == FAIR:
+            self.coming[subject] = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
+            if begins_s == now:
+                self._begin(subject, now)
+            else:
+                heapq.heappush(self.heap, (begins_s, ARRIVED, subject))
+            return
+        if of.sharing == FIFO:
+            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
+        ends_s = begins_s + size / of.rate
+        self.free_s |= dict.fromkeys(ports, ends_s)
+        self.asked[subject] = (begins_s, ends_s, ports)
+        heapq.heappush(self.heap, (ends_s, ARRIVED, subject))
+
+    def drop(self, subject: int, now: float) -> None:
+        """It ends here. Not said: what was asked for last at a port gives that back."""
+        if subject in self.moving:
+            self._arrives(subject, now)
+        elif subject not in self.coming:
+            begins_s, ends_s, ports = self.asked[subject]
+            self.free_s |= {port: begins_s for port in ports if self.free_s[port] == ends_s}
+        self.coming.pop(subject, None)
+        self.heap = [one for one in self.heap if one[1:] != (ARRIVED, subject)]
+        heapq.heapify(self.heap)
+
+    def _begin(self, index: int, now: float) -> None:
+        self._advance(now)
+        self.moving[index] = self.coming.pop(index)
+        self._share(now)
+
+    def _advance(self, now: float) -> None:
+        for flow in self.moving.values():
+            flow.left = 0.0 if flow.ends_s <= now else max(0.0, flow.left - flow.rate * (now - self.changed_s))
+        self.changed_s = now
+
+    def _share(self, now: float) -> None:
+        """Max-min."""
+        without = list(self.moving.values())
+        ports = [(way, g) for way in ("out", "in") for g in range(len(self.gpus))]
+        room = dict.fromkeys(ports, self.of_links.rate)
+        while without:
+            users = {port: [flow for flow in without if port in flow.ports] for port in ports}
+            narrow = min((port for port in ports if users[port]), key=lambda port: room[port] / len(users[port]))
+            share = room[narrow] / len(users[narrow])
+            for flow in users[narrow]:
+                flow.rate, flow.ends_s = share, now + flow.left / share
+                for port in flow.ports:
+                    room[port] -= share
+                without.remove(flow)
+        self.heap = [one for one in self.heap if one[1] != ARRIVED or self._is_timer(one[2])]
+        self.heap += [(flow.ends_s, ARRIVED, index) for index, flow in self.moving.items()]
+        heapq.heapify(self.heap)
+
+    def _is_timer(self, subject: int) -> bool:
+        """Whether an event of a transfer is not that its bytes have moved."""
+        return subject in self.coming
+
+    def _arrives(self, index: int, now: float) -> bool:
+        """Whether all of it is there: else it begins to move."""
+        if index in self.coming:
+            self._begin(index, now)
+            return False
+        if index in self.moving:
+            self._advance(now)
+            del self.moving[index]
+            self._share(now)
+        return True
+
+    def _wake(self, gpu: Any, now: float) -> None:
+        if not gpu.awake:
+            gpu.awake = True
+            heapq.heappush(self.heap, (now, START, gpu.number))
+
+
+class PoolsOracle(Linked):
     def __init__(self, workload: Workload, of: Any) -> None:
         pools: Disaggregation = of.pools
         self.pools, self.n = pools, len(workload)
@@ -315,11 +404,7 @@ class PoolsOracle(oracle.Oracle):
         self.mine = of.policy.start(setup)
         self.second_mine = pools.decode_policy.start(setup)
         self.transferred, self.held_s = [0] * self.n, [math.nan] * self.n
-        self.free_s: dict[tuple[str, int], float] = {}
-        self.asked: dict[int, Any] = {}  # (begins, ends, ports) of each transfer, but with FAIR
-        self.coming: dict[int, Any] = {}  # transfers whose bytes do not move yet
-        self.moving: dict[int, Any] = {}  # … and those that do, in the order in which they began
-        self.changed_s = 0.0
+        self.link(pools)
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return VllmGpu(g, self.roles[g], engine, hardware, self.rows, self)
@@ -471,7 +556,7 @@ class PoolsOracle(oracle.Oracle):
 
     def _leave_kv(self, request: Job, now: float) -> None:
         if request.state == State.RESERVED:
-            self._drop(request, now)
+            self.drop(request.index, now)
         if request.gpu >= 0:
             self._wake(self.gpus[request.gpu], now)
         if self.is_held(request):
@@ -489,86 +574,9 @@ class PoolsOracle(oracle.Oracle):
         self._tell(gpu.number, now)
         self._wake(gpu, now)
 
-    def _wake(self, gpu: Any, now: float) -> None:
-        if not gpu.awake:
-            gpu.awake = True
-            heapq.heappush(self.heap, (now, START, gpu.number))
-
-    # ------------------------------------------------------------ links
     def ask(self, request: Job, tokens: int, now: float) -> None:
         request.state, self.transferred[request.index] = State.RESERVED, tokens
-        size, of = tokens * self.pools.kv_bytes, self.pools
-        ports = [("out", self._leg(request).gpu), ("in", request.gpu)]
-        begins_s = now + of.latency_s
-        if of.sharing == FAIR:
-            flow = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
-            self.coming[request.index] = flow
-            if begins_s == now:
-                self._begin(request.index, now)
-            else:
-                heapq.heappush(self.heap, (begins_s, ARRIVED, request.index))
-            return
-        if of.sharing == FIFO:
-            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
-        ends_s = begins_s + size / of.rate
-        self.free_s |= dict.fromkeys(ports, ends_s)
-        self.asked[request.index] = (begins_s, ends_s, ports)
-        heapq.heappush(self.heap, (ends_s, ARRIVED, request.index))
-
-    def _drop(self, request: Job, now: float) -> None:
-        """Its transfer ends here. Not said: what was asked for last at a port gives that back."""
-        index = request.index
-        if index in self.moving:
-            self._arrives(index, now)
-        elif index not in self.coming:
-            begins_s, ends_s, ports = self.asked[index]
-            self.free_s |= {port: begins_s for port in ports if self.free_s[port] == ends_s}
-        self.coming.pop(index, None)
-        self.heap = [one for one in self.heap if one[1:] != (ARRIVED, index)]
-        heapq.heapify(self.heap)
-
-    def _begin(self, index: int, now: float) -> None:
-        self._advance(now)
-        self.moving[index] = self.coming.pop(index)
-        self._share(now)
-
-    def _advance(self, now: float) -> None:
-        for flow in self.moving.values():
-            flow.left = 0.0 if flow.ends_s <= now else max(0.0, flow.left - flow.rate * (now - self.changed_s))
-        self.changed_s = now
-
-    def _share(self, now: float) -> None:
-        """Max-min."""
-        without = list(self.moving.values())
-        ports = [(way, g) for way in ("out", "in") for g in range(len(self.gpus))]
-        room = dict.fromkeys(ports, self.pools.rate)
-        while without:
-            users = {port: [flow for flow in without if port in flow.ports] for port in ports}
-            narrow = min((port for port in ports if users[port]), key=lambda port: room[port] / len(users[port]))
-            share = room[narrow] / len(users[narrow])
-            for flow in users[narrow]:
-                flow.rate, flow.ends_s = share, now + flow.left / share
-                for port in flow.ports:
-                    room[port] -= share
-                without.remove(flow)
-        self.heap = [one for one in self.heap if one[1] != ARRIVED or self._is_timer(one[2])]
-        self.heap += [(flow.ends_s, ARRIVED, index) for index, flow in self.moving.items()]
-        heapq.heapify(self.heap)
-
-    def _is_timer(self, subject: int) -> bool:
-        """Whether an event of a transfer is not that its bytes have moved."""
-        return subject in self.coming
-
-    def _arrives(self, index: int, now: float) -> bool:
-        """Whether all of it is there: else it begins to move."""
-        if index in self.coming:
-            self._begin(index, now)
-            return False
-        if index in self.moving:
-            self._advance(now)
-            del self.moving[index]
-            self._share(now)
-        return True
+        self.send(request.index, self._leg(request).gpu, request.gpu, tokens * self.pools.kv_bytes, now)
 
     def _happens(self, kind: int, subject: int, now: float) -> None:
         if kind != ARRIVED:

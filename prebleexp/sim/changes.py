@@ -65,6 +65,9 @@ class Emptied(Protocol):
     def lose(self, g: int, requests: Longs) -> None:
         """Empty a GPU, where these requests are."""
 
+    def abandon(self, g: int) -> None:
+        """Give up moves from a GPU, and to it: what it has is dropped."""
+
     def give_back(self, g: int) -> Longs:
         """Take out of a GPU's queue what was never admitted there."""
 
@@ -147,6 +150,7 @@ class Changes:
     def _lose_all(self, world: of.World, g: int, engines: Emptied) -> None:
         server, jobs, told = world.servers[g], world.jobs, world.live[g].copy()
         server.stage, server.leaving = of.DOWN, of.NONE
+        engines.abandon(g)
         for request in unread(world, g).tolist():
             break_off(world, engines.handle, request, engines.withdraw)
             if world.seen.requests[request].gpu != g:
@@ -201,6 +205,8 @@ class Changes:
     def _up(self, block: Any, g: int, now: float, engines: Emptied) -> None:
         world = block.value
         self._at_s[LIMIT][g] = np.nan
+        if world.servers[g].stage == of.IDLE:
+            engines.abandon(g)
         empty = world.servers[g].stage == of.DOWN or _is_empty(world, g)
         if not empty or self._terms.start_s[g] == 0:
             self._ready(world, g, now, engines)

@@ -7,6 +7,9 @@ import numpy as np
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
+from prebleexp.sim.moves import is_over, routed_anew
+from prebleexp.sim.moves import join as join_moved
+from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
 from prebleexp.sim.records import (
@@ -17,8 +20,10 @@ from prebleexp.sim.records import (
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
+    LEFT,
     LOST,
     NONE,
+    ROUTED,
     STORED,
     World,
 )
@@ -37,6 +42,7 @@ def is_lost(world: World, row: int) -> None:
     control, job, request = world.control, world.jobs[row], request_of(world, row)
     first = leg_of(world, request)
     job.reached = 0
+    routed_anew(world, row)
     if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, first):
         _begin_anew(world, row)
         if first != row:  # nobody saw what its prompt's leg brought
@@ -105,6 +111,16 @@ def hear(world: World, kind: int, request: int) -> None:
         if world.rules.mean_window_s > 0:
             learn(world, request)
         ended(world, request)
+    elif kind == LEFT:
+        leave_moved(world, request)
+    elif kind == ROUTED:
+        join_moved(world, request)
+
+
+@compiled
+def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
+    """Whether a policy is not told of it: it believes that the request is over."""
+    return kind in (FINISHED, CANCELLED, LOST, LEFT, FIRST_TOKEN) and is_over(world, kind, request, routed)
 
 
 @compiled
@@ -126,10 +142,14 @@ def tell_policy(world: World) -> None:
         of_outputs = decodes(world, int(news.gpu))
         router, view = (world.decode_router, world.decode_seen) if of_outputs else (world.router, world.seen)
         hear(world, kind, request)
-        if kind in (FINISHED, CANCELLED, LOST) and router.finished != 0:
+        if is_silent(world, kind, request, int(router.routed != 0)):
+            pass
+        elif kind in (FINISHED, CANCELLED, LOST, LEFT) and router.finished != 0:
             call_none(router.finished, router.own, view, request, control.now)
         elif kind == FIRST_TOKEN and router.first_token != 0:
             call_none(router.first_token, router.own, view, request, control.now)
+        elif kind == ROUTED and router.routed != 0:
+            call_none(router.routed, router.own, view, request, control.now)
         elif kind == STORED and router.stored != 0:
             call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == EVICTED and router.evicted != 0:

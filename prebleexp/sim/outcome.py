@@ -47,7 +47,7 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     if len(world.pools.roles):
         return Ended(*_joined(world), *rest, _of_legs(world))
-    return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world)})
+    return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world), **_of_moves(world)})
 
 
 def _from_tiers(world: World) -> dict[str, Any]:
@@ -55,6 +55,13 @@ def _from_tiers(world: World) -> dict[str, Any]:
     tiers = ((HOST, "host"), (DISK, "disk"), (SHARED, "shared")) if len(world.tiers.tiers) else ()
     made = {f"{name}_tokens": world.tiers.tokens[tier] for tier, name in tiers}
     return made | {f"gpu_{name}_tokens": world.tiers.totals[tier] for tier, name in tiers}
+
+
+def _of_moves(world: World) -> dict[str, Any]:
+    moved = world.moves.requests
+    if not len(moved):
+        return {}
+    return {"moves": moved.moves, "moves_aborted": moved.aborted, "stopped_s": moved.stopped_s}
 
 
 def outcome(left: Ended) -> Outcome:
@@ -73,6 +80,7 @@ def outcome(left: Ended) -> Outcome:
         "retries": np.zeros(len(jobs)),
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
+        **dict.fromkeys(("moves", "moves_aborted", "stopped_s"), np.zeros(len(jobs))),
         **dict.fromkeys(("host_tokens", "disk_tokens", "shared_tokens"), np.zeros(len(jobs))),
         **dict.fromkeys(("gpu_host_tokens", "gpu_disk_tokens", "gpu_shared_tokens"), np.zeros(len(totals))),
         **known,

@@ -72,6 +72,9 @@ def arrived(world: World, request: int) -> None:
     if len(world.tiers.tiers) > 0:
         _landed(world, request)
         return
+    if len(world.moves.gpus) > 0:
+        _copied(world, request)
+        return
     g = int(world.seen.requests[request].gpu)
     engine = world.engines[g]
     call_none(engine.arrive, engine.own, world, request, control.now)
@@ -87,6 +90,15 @@ def _landed(world: World, subject: int) -> None:
     control, g = world.control, gpu_of(world, subject)
     engine = world.engines[g]
     call_none(engine.landed, engine.own, world, subject, control.now)
+    if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
+        control.lacking = g
+
+
+@compiled
+def _copied(world: World, g: int) -> None:
+    """A part of what is moved from a GPU is where it goes."""
+    control, engine = world.control, world.engines[g]
+    call_none(engine.copied, engine.own, world, g, control.now)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
 

@@ -21,6 +21,7 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.pools import (
+    ALWAYS,
     BOTH,
     CHUNKS,
     DECODE,

@@ -70,12 +70,11 @@ def forget(mine: Any, world: Any, requests: Longs) -> None:
 
 
 @compiled
-def _drop(mine: Engines, g: int, requests: Any) -> None:
+def _drop(mine: Engines, g: int, requests: Longs) -> None:
     for row in range(mine.gpus[g].running):
         release(mine, g, int(mine.running[g, row]))
-    for request in requests:
-        if mine.jobs[request].running == 0 and mine.jobs[request].blocks > 0:  # its KV was read, and it waits
-            release(mine, g, request)
+    for request in requests:  # some have blocks and do not run, where requests are moved
+        release(mine, g, int(request))
     clear(mine, g)
 
 

@@ -22,8 +22,9 @@ LISTS = (("queue_head", "queue_tail"), ("held_head", "held_tail"))
 
 def unread(world: World, g: int) -> Longs:
     """Requests whose KV a GPU holds, or has taken blocks for, in the order in which they came."""
-    n = world.pools.requests if len(world.pools.roles) else 0
-    jobs, gpus = world.jobs, world.seen.requests.gpu
+    if len(world.pools.roles) == 0:
+        return np.zeros(0, np.int64)
+    n, jobs, gpus = world.pools.requests, world.jobs, world.seen.requests.gpu
     waits = np.isin(jobs.state[:n], (State.HELD, State.RESERVED)) & (jobs.reached[n:] != 0)
     found = np.flatnonzero(waits & ((gpus[n:] == g) | (gpus[:n] == g)))
     return found[np.argsort(jobs.number[found])]

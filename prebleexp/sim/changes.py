@@ -22,12 +22,13 @@ It is on, and paid for, from when it is started until it goes down, or is empty 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from prebleexp.sim import records as of
 from prebleexp.sim.breaking import break_off, unread
+from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.hearing import is_lost
 from prebleexp.sim.pools import leg_of, request_of
@@ -56,30 +57,6 @@ class Terms(NamedTuple):
     def changes_nothing(self) -> bool:
         """Whether nothing follows upon an event of a timeline but what is in that."""
         return not any(self.start_s) and self.drain_s == math.inf
-
-
-class Emptied(Protocol):
-    """What engines do for this. It is handed in, and not kept: a run that could be reached from here would outlive its
-    end, with all of its memory."""
-
-    def lose(self, g: int, requests: Longs) -> None:
-        """Empty a GPU, where these requests are."""
-
-    def abandon(self, g: int) -> None:
-        """Give up moves from a GPU, and to it: what it has is dropped."""
-
-    def give_back(self, g: int) -> Longs:
-        """Take out of a GPU's queue what was never admitted there."""
-
-    def withdraw(self, g: int, request: int) -> None:
-        """Take out of a GPU a request that waits there for KV."""
-
-    def forget(self, g: int, request: int) -> None:
-        """Let a request that a GPU was done with be as if it had never come there."""
-
-    @property
-    def handle(self) -> Any:
-        """The world, as compiled functions are given it."""
 
 
 def with_spare(timeline: Any, gpus: int) -> Any:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, deciding, hearing, links, loop, moves, outcome, records, router, sending, world
+from prebleexp.sim import addresses, deciding, hearing, links, loop, outcome, records, router, sending, world
 from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
+from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.migration import Migration, Pairs
@@ -47,7 +48,7 @@ from prebleexp.sim.signatures import (
     WORLD,
 )
 from prebleexp.sim.tiering import Tiering
-from prebleexp.sim.types import Longs, Outcome, Workload
+from prebleexp.sim.types import Outcome, Workload
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
@@ -274,10 +275,11 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
+                engines = Emptied(self.batcher, [kind.engine for kind in self.kind_of], self.world)
                 if self.scaling is not None and state.timeline[control.subject].event == LOOK:
-                    self.scaling.look(self.world, self, now)
+                    self.scaling.look(self.world, engines, now)
                 else:
-                    self.changes.happen(self.world, self)
+                    self.changes.happen(self.world, engines)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)
@@ -320,35 +322,6 @@ class _Run:
             routing, view = self._of(len(news) > 0 and decodes(self.world.handle, int(news[-1].gpu)))
         mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
         return routing.explained(error, view, request, mine, float(state.control.now))
-
-    def lose(self, g: int, requests: Longs) -> None:
-        """Let a GPU's engine lose all that it has."""
-        self.batcher.lose(self._mine(g), self.world.handle, g, requests)
-
-    @property
-    def handle(self) -> Any:
-        """The world, as compiled functions are given it."""
-        return self.world.handle
-
-    def withdraw(self, g: int, request: int) -> None:
-        """Let a request that waits for KV leave a GPU's engine."""
-        self.batcher.withdraw(self._mine(g), self.world.handle, g, request)
-
-    def forget(self, g: int, request: int) -> None:
-        """Let a GPU's engine know nothing of a request that it was done with."""
-        self.batcher.forget(self._mine(g), self.world.handle, request)
-
-    def abandon(self, g: int) -> None:
-        """Let engines give up moves from a GPU, and to it."""
-        moves.abandon(self.world.handle, g)
-
-    def give_back(self, g: int) -> Longs:
-        """Let a GPU's engine give back what waits there."""
-        return self.batcher.give_back(self._mine(g), self.world.handle, g)
-
-    def _mine(self, g: int) -> Any:
-        engine = self.kind_of[g].engine
-        return engine.mine if INTERPRETED else engine.block.mine
 
     def _tell(self, state: World) -> None:
         """Let routers hear what has happened, of which one is plain Python."""

@@ -187,12 +187,10 @@ QUANTITIES = (
     Quantity("norm_latency", lambda made: _each(made.latency_s, made.output_seen), "s/token",
              "normalised latency: latency / output tokens"),
     Quantity("overhead", lambda made: made.overhead_s, "s",
-             "scheduling overhead: time that the routing decision took, by the overhead model; nothing with "
-             "overhead=none"),
+             "scheduling overhead: time that the routing decision took, by the overhead model, if there is one"),
 )
 _METRICS = (
-    Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests of the "
-           "stream: each is in one of the states below."),
+    Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests of the stream."),
     _count(State.FINISHED, HIGHER, "Requests whose last token came."),
     _count(State.RUNNING, LOWER, "Requests that were in a batch when the run ended."),
     _count(State.QUEUED, LOWER, "Requests that waited on a GPU when the run ended."),
@@ -203,8 +201,7 @@ _METRICS = (
            "another, they are in n_unrouted."),
     _count(State.CANCELLED, LOWER, "Requests that had no first token within their patience, or never came since they "
            "come after one that was cancelled, refused or lost."),
-    _count(State.LOST, LOWER, "Requests that were lost with their GPU, which went down or was down, and not routed "
-           "again."),
+    _count(State.LOST, LOWER, "Requests that were lost with their GPU, and not routed again."),
     _count(State.HELD, LOWER, "Requests whose prompt was computed when the run ended, and whose output's GPU had taken "
            "no room for it (only where prompts have GPUs of their own)."),
     _count(State.RESERVED, LOWER, "Requests whose KV was under way between GPUs when the run ended (likewise)."),
@@ -253,6 +250,13 @@ _METRICS = (
            "Tokens of KV that prefix caches dropped for want of memory."),
     Metric("retracted", "retractions", lambda run: run.total("retracted"), "times", LOWER,
            "How often a running request was sent back to its queue for want of memory."),
+    Metric("moves", "moves of requests", lambda run: int(run.made.moves.sum()), "times", NEITHER,
+           "How often a request was moved from one GPU to another (cluster.migration)."),
+    Metric("moves_aborted", "aborted moves", lambda run: int(run.made.moves_aborted.sum()), "times", LOWER,
+           "How often that began and came to nothing: no room, too many stages, or an end, a preemption or a loss."),
+    Metric("stopped_mean_s", "average time stopped by moves",
+           lambda run: _statistics(run.made.stopped_s[run.made.stopped_s > 0])[0], "s", LOWER, "Mean, over those that "
+           "were, of the time that requests were in no batch for the last stage of moves, in seconds."),
     Metric("losses", "losses", lambda run: int(run.made.losses.sum()), "times", LOWER,
            "How often a request was lost with its GPU (faults): it was routed again, unless it ended so."),
     Metric("availability", "availability of GPUs",

@@ -1,11 +1,13 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways or replicas of the router; and faults, pools or tiers.
+patience, overheads, stale reports; gateways, replicas of the router or requests that are moved; tiers; faults, with
+pools or without.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +22,14 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.faults.base import DRAINS, ON_LOSS
+from prebleexp.faults.base import DRAINS, ON_LOSS, Faults
 from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.migration import Migration
+from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.pools import (
     BOTH,
     CHUNKS,
@@ -89,31 +93,36 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         "reports_ms": float(rng.choice([0.0, 50.0, 500.0])),
     }
     workload = _linked(rng, _stream(rng))
+    if rng.random() < 0.3:
+        patience = np.where(rng.random(len(workload)) < 0.5, np.nan, rng.exponential(0.3, len(workload)))
+        workload = replace(workload, patience_s=patience)
     kind = rng.choice(["pools", "tiers", "faults", "faults"])
     if kind == "pools" and len(counts) > 1:
         protocol = int(rng.choice([PULL, PUSH_AT_END, RESERVE_FIRST]))
         cluster["engine"] = RESERVING[rng.integers(2)] if protocol == RESERVE_FIRST else ENGINES[rng.integers(2)]
         pools = _pools(rng, len(counts), protocol)
-        return workload, cluster | {"pools": pools, "kinds": _alike(cluster["kinds"])}
-    if rng.random() < 0.5:
+        cluster |= {"pools": pools, "kinds": _alike(cluster["kinds"])}
+        if protocol != PULL or pools.decider != 0:
+            return replace(workload, patience_s=np.full(len(workload), np.nan)), cluster
+        return workload, cluster | {"faults": _faults(rng, sum(counts), ("retry", "fail"), DRAINS[:1])}
+    if kind == "faults" and rng.random() < 0.3:
+        cluster |= {"engine": ENGINES[rng.integers(2)], "migration": _migration(rng)}
+        cluster["kinds"] = [(sum(counts), costs[0])]
+    elif rng.random() < 0.5:
         workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
         cluster["gateway"] = _gateway(rng)
     elif cluster["overhead"].mode != "serial" and number % 2:
         gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
         cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if kind == "tiers":
+        workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
-    if rng.random() < 0.5:
-        patience = np.where(rng.random(len(workload)) < 0.5, np.nan, rng.exponential(0.3, len(workload)))
-        workload = replace(workload, patience_s=patience)
-    happens = list(zip(*_happens(rng, int(rng.integers(0, 13))), strict=True)) if cluster["engine"].loses else []
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
-    given: dict[str, Any] = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
-    given |= {"drain": str(rng.choice(DRAINS)), "drain_s": [None, 0.01, 0.5][rng.integers(3)]}
-    given |= {"init_s": float(rng.choice([0.0, 0.5]))}
-    if cluster["engine"].loses and rng.random() < 0.5:
+    if not cluster["engine"].loses:
+        return workload, cluster
+    if "migration" not in cluster and rng.random() < 0.5:
         cluster["autoscaler"] = _autoscaler(rng, sum(counts))
-    return workload, cluster | {"faults": timeline(happens, sum(counts), **given)}
+    return workload, cluster | {"faults": _faults(rng, sum(counts), after_loss, DRAINS)}
 
 
 def _stream(rng: np.random.Generator) -> Workload:
@@ -151,6 +160,13 @@ def _pools(rng: np.random.Generator, kinds: int, protocol: int) -> Disaggregatio
     decider = int(rng.integers(4)) if protocol != RESERVE_FIRST and BOTH not in roles else 0
     how = {"layers": int(rng.integers(1, 5)), "decider": decider, "least_tokens": int(rng.choice([1, 20]))}
     return Disaggregation(tuple(roles), second, 1000.0, *link, protocol, send, **how)
+
+
+def _migration(rng: np.random.Generator) -> Migration:
+    link = int(rng.choice(SHARING)), float(rng.choice([1e5, 1e6, 1e9])), float(rng.choice([0.0, 0.01]))
+    below, chooses = float(rng.choice([3.0, 30.0, 1e6])), int(rng.choice([RUNNING, WAITING, WAITING_FIRST]))
+    stages = int(rng.choice([1, 4, 16])), int(rng.choice([1, 3, 9]))
+    return Migration(float(rng.choice([0.001, 0.02, 0.3])), 1000.0, *link, below, chooses, *stages)
 
 
 def _gateway(rng: np.random.Generator) -> Gateway:
@@ -201,7 +217,11 @@ def _alike(kinds: list[tuple[int, LinearCost]]) -> list[tuple[int, LinearCost]]:
     return [(count, replace(cost, kv_tokens=max(600, cost.kv_tokens))) for count, cost in kinds]
 
 
-def _happens(rng: np.random.Generator, events: int) -> tuple[Any, ...]:
-    times = rng.choice([0.5, 2.0, 6.0]) * rng.random(events)
-    factors = rng.choice([0.25, 0.5, 2.0], events)
-    return times.tolist(), rng.integers(0, 8, events).tolist(), rng.integers(0, 6, events).tolist(), factors.tolist()
+def _faults(rng: np.random.Generator, gpus: int, after_loss: Sequence[str], drains: Sequence[str]) -> Faults:
+    events = int(rng.integers(0, 13))
+    times, factors = rng.choice([0.5, 2.0, 6.0]) * rng.random(events), rng.choice([0.25, 0.5, 2.0], events)
+    which = rng.integers(0, 8, events).tolist(), rng.integers(0, 6, events).tolist()
+    happens = list(zip(times.tolist(), *which, factors.tolist(), strict=True))
+    given: dict[str, Any] = {"detect_ms": float(rng.choice([0.0, 1.0, 100.0])), "on_loss": str(rng.choice(after_loss))}
+    given |= {"drain": str(rng.choice(drains)), "drain_s": [None, 0.01, 0.5][rng.integers(3)]}
+    return timeline(happens, gpus, **given, init_s=float(rng.choice([0.0, 0.5])))

@@ -19,12 +19,12 @@ import numpy as np
 from prebleexp.engines.continuous import Continuous
 from prebleexp.faults.base import Faults
 from prebleexp.hardware.preble import PrebleFit
-from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
 from prebleexp.sim.changes import DOWN, DRAIN, LIMIT, NOTICED, READY, SLOW, UP
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
 
-CHANGE, END, ARRIVED, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(9)
+CHANGE, END, ARRIVED, REPORT, PAIR, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(10)
 Tokens = tuple[tuple[int, int], ...]
 """(segment, index within it); (-1, 0) is every token of an answer without a segment"""
 
@@ -498,7 +498,7 @@ class Oracle:
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
                 return self._outcome(self.duration_s)
-            end_s = now if kind != REPORT else end_s  # not said: reports of what is over are no part of it
+            end_s = end_s if kind in (REPORT, PAIR) else now  # not said: reports of what is over are no part of it
             self._happens(kind, subject, now)
             self._route(now)
         return self._outcome(end_s)
@@ -518,8 +518,7 @@ class Oracle:
         elif kind == REPORT:
             self.view.gpus[:] = [gpu.seen for gpu in self.gpus]
             self.view.reports[0] += 1
-            if self.heap:  # not said: reports go on as long as anything else is to come
-                heapq.heappush(self.heap, (now + self.reports_s, REPORT, 0))
+            self._again(now + self.reports_s, REPORT)
         elif kind == SUBMIT:
             job = self.jobs[subject]
             job.number = next(self.arrived)
@@ -533,7 +532,7 @@ class Oracle:
             self._expire(self.jobs[subject], now)
         elif kind == DECIDED:
             answer = self.deciding.pop(subject)
-            if self.jobs[subject].state not in (State.CANCELLED, State.EXPIRED):
+            if answer != WITHDRAWN and self.jobs[subject].state not in (State.CANCELLED, State.EXPIRED):
                 self._carry_out(self.jobs[subject], answer, now)
             self._release() if self.missed else None
         elif kind == REACHED:
@@ -549,6 +548,11 @@ class Oracle:
                 if self.tell_at_start:
                     self.gpus[subject].end(now + seconds)
                     self._tell(subject, now)
+
+    def _again(self, at_s: float, kind: int) -> None:
+        """Not said: what comes again and again does so as long as anything else is to come."""
+        if any(one[1] not in (REPORT, PAIR) for one in self.heap):
+            heapq.heappush(self.heap, (at_s, kind, 0))
 
     def _last(self) -> list[Job]:
         """Those that say where requests are."""
@@ -648,8 +652,8 @@ class Oracle:
         job.state, job.unnoticed, job.losses = State.LOST, True, job.losses + 1
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
-        gpu, candidates = self.gpus[g], set(self.view.candidates.tolist())
-        empty = not gpu.up or self.view.sent[g].outstanding == 0
+        gpu, before = self.gpus[g], self._candidates()
+        candidates, empty = set(before), not gpu.up or self._is_empty(g)
         if event == DOWN or (event == DRAIN and not gpu.up):
             self.planned.pop((g, READY), None)
             self.planned.pop((g, LIMIT), None)
@@ -658,9 +662,9 @@ class Oracle:
             if gpu.up:
                 gpu.down_since_s = now
                 gpu.lost_s = now if math.isnan(gpu.lost_s) else gpu.lost_s
-                self._lose_all(gpu)
+                self._lose_all(gpu, now)
         elif event == NOTICED:
-            self._notice(gpu)
+            self._notice(gpu, now)
             candidates -= set() if gpu.up else {g}
         elif event == UP and empty and self.start_s[g]:
             self.planned.pop((g, LIMIT), None)
@@ -682,10 +686,10 @@ class Oracle:
             candidates -= {g}
         elif event == LIMIT and self._is_planned(g, LIMIT, now) and not empty:
             self._is_off(g, now)
-            self._lose_all(gpu)
-            self._notice(gpu)
-        self.news += [("changed", -1, g, 0)] if len(candidates) != len(self.view.candidates) else []
-        self.view = self.view._replace(candidates=self._room(candidates))
+            self._lose_all(gpu, now)
+            self._notice(gpu, now)
+        self.news += [("changed", -1, g, 0)] if candidates != before else []
+        self._let_be(candidates)
         self._tell(g, now)
         self._release()
 
@@ -698,16 +702,43 @@ class Oracle:
     def _is_planned(self, g: int, event: int, now: float) -> bool:
         return self.planned.get((g, event)) == now and self.planned.pop((g, event)) == now
 
-    def _lose_all(self, gpu: Any) -> None:
+    def _candidates(self) -> set[int]:
+        return set(self.view.candidates.tolist())
+
+    def _let_be(self, candidates: set[int]) -> None:
+        self.view = self.view._replace(candidates=self._room(candidates))
+
+    def _unread(self, g: int) -> list[Job]:
+        """Requests whose KV is to go from or to a GPU."""
+        return []
+
+    def _break_off(self, job: Job, g: int, now: float) -> None:
+        """It will not, for GPU g is down."""
+
+    def _is_empty(self, g: int) -> bool:
+        return bool(self.view.sent[g].outstanding == 0) and not self._unread(g)
+
+    def _lose_all(self, gpu: Any, now: float) -> None:
         gpu.up = False
+        for job in self._unread(gpu.number):
+            self._break_off(job, gpu.number, now)
         for job in gpu.lose():
             if job.state != State.CANCELLED:
                 self._lose(job)
                 self.view.requests[job.index].output_seen = job.output_seen if self.faults.resumes else 0
 
-    def _notice(self, gpu: Any) -> None:
-        lost = [job for job in self.jobs if job.unnoticed and job.gpu == gpu.number]
-        self.news += [("lost", job.index, gpu.number, 0) for job in sorted(lost, key=lambda job: job.number)]
+    def _lost_with(self, g: int) -> list[Job]:
+        return [job for job in self.jobs if job.unnoticed and job.gpu == g]
+
+    def _number(self, job: Job) -> int:
+        return job.number
+
+    def _hears_of_loss(self, job: Job, now: float) -> None:
+        self.news.append(("lost", job.index, job.gpu, 0))
+
+    def _notice(self, gpu: Any, now: float) -> None:
+        for job in sorted(self._lost_with(gpu.number), key=self._number):
+            self._hears_of_loss(job, now)
         gpu.gone = not gpu.up
 
     def _is_ready(self, gpu: Any, empty: bool, now: float) -> None:
@@ -718,7 +749,7 @@ class Oracle:
         if not gpu.up:
             gpu.down_s += 0.0 if math.isnan(gpu.down_since_s) else now - gpu.down_since_s
             gpu.speed = 1.0
-        elif not gpu.awake:  # it was drained
+        elif not gpu.awake and not self._unread(gpu.number):  # it was drained
             gpu.lose()
         gpu.up, gpu.gone, gpu.down_since_s = True, False, math.nan
 
@@ -727,7 +758,7 @@ class Oracle:
         if g not in self.on_since_s:
             return
         drained_s, ends_s = self.drained_s.pop(g, None), self.gpus[g].ends_s
-        if drained_s is not None and self.view.sent[g].outstanding == 0:
+        if drained_s is not None and self._is_empty(g):
             now = min(now, drained_s if math.isnan(ends_s) else max(drained_s, ends_s))
         self.on_s[g] += now - self.on_since_s.pop(g)
 
@@ -801,7 +832,17 @@ class Oracle:
         columns["gpu_down_s"] = np.array([gpu.down_s for gpu in self.gpus])
         columns["gpu_on_s"] = np.array(self.on_s)
         columns["decode_gpu"], columns["prefill_end_s"] = columns["gpu"], columns["ttft_s"]
-        for name in ("transferred_tokens", "host_tokens", "disk_tokens", "shared_tokens", "refused_by", "retries"):
+        columns["stopped_s"] = np.zeros(len(self.jobs))
+        for name in (
+            "moves",
+            "moves_aborted",
+            "transferred_tokens",
+            "host_tokens",
+            "disk_tokens",
+            "shared_tokens",
+            "refused_by",
+            "retries",
+        ):
             columns[name] = np.zeros(len(self.jobs), np.int32)
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
         return Outcome(end_s=end_s, **columns)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from prebleexp.sim.pools import BOTH
-from prebleexp.sim.types import Outcome, State, Workload
+from prebleexp.sim.types import Outcome, Workload
 from tests import oracle
 from tests.oracle import Job
 from tests.oracle_pools import VllmGpu
@@ -20,9 +20,10 @@ class FaultyGpu(VllmGpu):
     """Beside what that does: it may lose all that it has, and what was shown may stand behind a prompt."""
 
     def lose(self) -> list[Job]:
-        there = [request for request in [*self.of.waiting, *self.of.running] if not request.done]
+        there = [one for one in [*self.of.skipped, *self.of.waiting, *self.of.running] if not one.done]
         self.of = self._scheduler(self.of.config)
         self.flight.clear()
+        self.leaving.clear()
         self.awake = self.stepping = False
         return [self.world.jobs[request.index] for request in there]
 
@@ -42,22 +43,6 @@ class FaultyGpu(VllmGpu):
         super().submit(job)
         if self.world.faults.resumes:
             self.requests[job.index].tokens += job.output_seen
-
-    def end(self, now: float) -> None:
-        self.stepping = False
-        served, finished = self.of.take_up(self.step)
-        for request in served:
-            job = self.world.jobs[request.index]
-            job.output_seen, job.latency_s = request.tokens - request.prompt, now - job.due_s
-            if math.isnan(job.ttft_s):
-                job.ttft_s = job.latency_s
-            if math.isnan(job.attempt_s):
-                job.attempt_s = job.latency_s
-                job.state = State.RUNNING if request.running else job.state
-                self.world.news.append(("first_token", request.index, self.number, 0))
-            if request in finished:
-                job.state, job.finish_s = State.FINISHED, now
-                self.world.news.append(("finished", request.index, self.number, 0))
 
 
 class FaultyOracle(oracle.Oracle):

@@ -49,6 +49,17 @@ class Puller(Scheduler):
         self.recomputed += min(request.computed, request.prompt)
         super()._preempt(request)
 
+    def leave(self, request: Request) -> None:
+        """It gave up."""
+        for places in (self.waiting, self.skipped, self.running):
+            if request in places:
+                self.flush = self.flush or places is self.running
+                places.remove(request)
+        self.arrived.discard(request)
+        self.pulls.discard(request)
+        super()._release(request)
+        request.done, request.running = True, False
+
     def let_go(self, request: Request) -> None:
         self.held.remove(request)
         request.done = False
@@ -139,6 +150,7 @@ class VllmGpu:
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
         self.lost_s = math.nan
+        self.leaving: list[Job] = []
         self.up, self.gone, self.down_s, self.speed = True, False, 0.0, 1.0
         self.ends_s = self.down_since_s = math.nan
         self.publish()
@@ -196,6 +208,15 @@ class VllmGpu:
             self.world.ask(job, -(-request.prompt // self.block) * self.block, now)
         else:
             heapq.heappush(self.world.heap, (now + 1.0, REACHED, job.index))
+
+    def cancel(self, job: Job) -> None:
+        if job.index not in self.requests:
+            return  # it is on its way
+        request = self.requests[job.index]
+        if request in self.of.running and self.stepping:
+            self.leaving.insert(0, job)
+        else:
+            self.of.leave(request)
 
     def begin(self, now: float) -> float | None:
         waits = False
@@ -256,13 +277,17 @@ class VllmGpu:
             self.of.looked.append((found, request.prompt))
 
     def end(self, now: float) -> None:
-        self.stepping = False
+        self.stepping, leaving, self.leaving = False, self.leaving, []
+        for job in leaving:
+            self.cancel(job)
         served, finished = self.of.take_up(self.step)
         for request in served:
             job = self.world.jobs[request.index]
             job.output_seen, job.latency_s = request.tokens - request.prompt, now - job.due_s
-            if request.tokens == request.prompt + 1:
-                job.ttft_s = job.attempt_s = job.latency_s
+            if math.isnan(job.ttft_s):
+                job.ttft_s = job.latency_s
+            if math.isnan(job.attempt_s):
+                job.attempt_s = job.latency_s
                 job.state = State.RUNNING if request.running else job.state
                 self.world.news.append(("first_token", request.index, self.number, 0))
             if request in finished:
@@ -270,7 +295,96 @@ class VllmGpu:
                 self.world.news.append(("finished", request.index, self.number, 0))
 
 
-class PoolsOracle(oracle.Oracle):
+class Linked(oracle.Oracle):
+    """With links between GPUs."""
+
+    def link(self, of: Any) -> None:
+        """`of`: its sharing, rate and latency."""
+        self.of_links = of
+        self.free_s: dict[tuple[str, int], float] = {}
+        self.asked: dict[int, Any] = {}  # (begins, ends, ports) of each transfer, but with FAIR
+        self.coming: dict[int, Any] = {}  # transfers whose bytes do not move yet
+        self.moving: dict[int, Any] = {}  # … and those that do, in the order in which they began
+        self.changed_s = 0.0
+
+    def send(self, subject: int, source: int, target: int, size: float, now: float) -> None:
+        of, ports = self.of_links, [("out", source), ("in", target)]
+        begins_s = now + of.latency_s
+        if of.sharing == FAIR:
+            self.coming[subject] = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
+            if begins_s == now:
+                self._begin(subject, now)
+            else:
+                heapq.heappush(self.heap, (begins_s, ARRIVED, subject))
+            return
+        if of.sharing == FIFO:
+            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
+        ends_s = begins_s + size / of.rate
+        self.free_s |= dict.fromkeys(ports, ends_s)
+        self.asked[subject] = (begins_s, ends_s, ports)
+        heapq.heappush(self.heap, (ends_s, ARRIVED, subject))
+
+    def drop(self, subject: int, now: float) -> None:
+        """It ends here. Not said: what was asked for last at a port gives that back."""
+        if subject in self.moving:
+            self._arrives(subject, now)
+        elif subject not in self.coming:
+            begins_s, ends_s, ports = self.asked[subject]
+            self.free_s |= {port: begins_s for port in ports if self.free_s[port] == ends_s}
+        self.coming.pop(subject, None)
+        self.heap = [one for one in self.heap if one[1:] != (ARRIVED, subject)]
+        heapq.heapify(self.heap)
+
+    def _begin(self, index: int, now: float) -> None:
+        self._advance(now)
+        self.moving[index] = self.coming.pop(index)
+        self._share(now)
+
+    def _advance(self, now: float) -> None:
+        for flow in self.moving.values():
+            flow.left = 0.0 if flow.ends_s <= now else max(0.0, flow.left - flow.rate * (now - self.changed_s))
+        self.changed_s = now
+
+    def _share(self, now: float) -> None:
+        """Max-min."""
+        without = list(self.moving.values())
+        ports = [(way, g) for way in ("out", "in") for g in range(len(self.gpus))]
+        room = dict.fromkeys(ports, self.of_links.rate)
+        while without:
+            users = {port: [flow for flow in without if port in flow.ports] for port in ports}
+            narrow = min((port for port in ports if users[port]), key=lambda port: room[port] / len(users[port]))
+            share = room[narrow] / len(users[narrow])
+            for flow in users[narrow]:
+                flow.rate, flow.ends_s = share, now + flow.left / share
+                for port in flow.ports:
+                    room[port] -= share
+                without.remove(flow)
+        self.heap = [one for one in self.heap if one[1] != ARRIVED or self._is_timer(one[2])]
+        self.heap += [(flow.ends_s, ARRIVED, index) for index, flow in self.moving.items()]
+        heapq.heapify(self.heap)
+
+    def _is_timer(self, subject: int) -> bool:
+        """Whether an event of a transfer is not that its bytes have moved."""
+        return subject in self.coming
+
+    def _arrives(self, index: int, now: float) -> bool:
+        """Whether all of it is there: else it begins to move."""
+        if index in self.coming:
+            self._begin(index, now)
+            return False
+        if index in self.moving:
+            self._advance(now)
+            del self.moving[index]
+            self._share(now)
+        return True
+
+    def _wake(self, gpu: Any, now: float) -> None:
+        if not gpu.awake:
+            gpu.awake = True
+            heapq.heappush(self.heap, (now, START, gpu.number))
+
+
+class PoolsOracle(Linked):
     def __init__(self, workload: Workload, of: Any) -> None:
         pools: Disaggregation = of.pools
         self.pools, self.n = pools, len(workload)
@@ -290,10 +404,7 @@ class PoolsOracle(oracle.Oracle):
         self.mine = of.policy.start(setup)
         self.second_mine = pools.decode_policy.start(setup)
         self.transferred, self.held_s = [0] * self.n, [math.nan] * self.n
-        self.free_s: dict[tuple[str, int], float] = {}
-        self.coming: dict[int, Any] = {}  # transfers whose bytes do not move yet
-        self.moving: dict[int, Any] = {}  # … and those that do, in the order in which they began
-        self.changed_s = 0.0
+        self.link(pools)
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return VllmGpu(g, self.roles[g], engine, hardware, self.rows, self)
@@ -403,16 +514,17 @@ class PoolsOracle(oracle.Oracle):
 
     def _failed(self, job: Job, state: State, now: float) -> None:
         leg, request, closes = self._leg(job), self._request(job), None
+        both = self.pools.protocol != PULL or self.pools.decider != ALWAYS
         if job.state == State.HELD and self.is_held(job):
             self.let_go(job, now)
-        elif job is leg and state == State.CANCELLED:  # its request is refused
+        elif both and job is leg and state == State.CANCELLED:  # its request is refused
             return
-        elif job is leg:  # refused, and its request is rid of its GPU
+        elif both and job is leg:  # refused, and its request is rid of its GPU
             job.state, closes = state, request
         elif state == State.REFUSED and leg.gpu >= 0 and self.pools.protocol != PULL:
             closes = leg
         if closes is not request:
-            job.state = job.state if state == State.CANCELLED else state
+            job.state = job.state if both and state == State.CANCELLED else state
             if request.goes_on:
                 self._ended(request, now)
             else:
@@ -422,6 +534,33 @@ class PoolsOracle(oracle.Oracle):
             self._tell(closes.gpu, now)
         elif closes is request:
             self._failed(request, State.CANCELLED, now)
+
+    def _expire(self, request: Job, now: float) -> None:
+        job = self._leg(request) if request.state == State.UNROUTED else request
+        unread, unnoticed = job.state in (State.HELD, State.RESERVED), job.unnoticed
+        waits = unread or unnoticed or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
+        if not waits or not (math.isnan(request.ttft_s) and math.isnan(job.ttft_s)):
+            return
+        job.unnoticed = False
+        if job.gpu < 0:
+            self._failed(job, State.CANCELLED, now)
+            self.queue = [one for one in self.queue if one is not job]
+            self.held = [one for one in self.held if one is not job]
+            return
+        if not unnoticed:
+            self.gpus[job.gpu].cancel(job)
+        if unread:
+            self._leave_kv(job, now)
+        self.news.append(("cancelled", job.index, job.gpu, 0))
+        self._tell(job.gpu, now)
+
+    def _leave_kv(self, request: Job, now: float) -> None:
+        if request.state == State.RESERVED:
+            self.drop(request.index, now)
+        if request.gpu >= 0:
+            self._wake(self.gpus[request.gpu], now)
+        if self.is_held(request):
+            self.let_go(request, now)
 
     def is_held(self, request: Job) -> bool:
         leg = self._leg(request)
@@ -435,73 +574,9 @@ class PoolsOracle(oracle.Oracle):
         self._tell(gpu.number, now)
         self._wake(gpu, now)
 
-    def _wake(self, gpu: Any, now: float) -> None:
-        if not gpu.awake:
-            gpu.awake = True
-            heapq.heappush(self.heap, (now, START, gpu.number))
-
-    # ------------------------------------------------------------ links
     def ask(self, request: Job, tokens: int, now: float) -> None:
         request.state, self.transferred[request.index] = State.RESERVED, tokens
-        size, of = tokens * self.pools.kv_bytes, self.pools
-        ports = [("out", self._leg(request).gpu), ("in", request.gpu)]
-        begins_s = now + of.latency_s
-        if of.sharing == FAIR:
-            flow = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
-            self.coming[request.index] = flow
-            if begins_s == now:
-                self._begin(request.index, now)
-            else:
-                heapq.heappush(self.heap, (begins_s, ARRIVED, request.index))
-            return
-        if of.sharing == FIFO:
-            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
-        ends_s = begins_s + size / of.rate
-        self.free_s |= dict.fromkeys(ports, ends_s)
-        heapq.heappush(self.heap, (ends_s, ARRIVED, request.index))
-
-    def _begin(self, index: int, now: float) -> None:
-        self._advance(now)
-        self.moving[index] = self.coming.pop(index)
-        self._share(now)
-
-    def _advance(self, now: float) -> None:
-        for flow in self.moving.values():
-            flow.left = 0.0 if flow.ends_s <= now else max(0.0, flow.left - flow.rate * (now - self.changed_s))
-        self.changed_s = now
-
-    def _share(self, now: float) -> None:
-        """Max-min."""
-        without = list(self.moving.values())
-        ports = [(way, g) for way in ("out", "in") for g in range(len(self.gpus))]
-        room = dict.fromkeys(ports, self.pools.rate)
-        while without:
-            users = {port: [flow for flow in without if port in flow.ports] for port in ports}
-            narrow = min((port for port in ports if users[port]), key=lambda port: room[port] / len(users[port]))
-            share = room[narrow] / len(users[narrow])
-            for flow in users[narrow]:
-                flow.rate, flow.ends_s = share, now + flow.left / share
-                for port in flow.ports:
-                    room[port] -= share
-                without.remove(flow)
-        self.heap = [one for one in self.heap if one[1] != ARRIVED or self._is_timer(one[2])]
-        self.heap += [(flow.ends_s, ARRIVED, index) for index, flow in self.moving.items()]
-        heapq.heapify(self.heap)
-
-    def _is_timer(self, subject: int) -> bool:
-        """Whether an event of a transfer is not that its bytes have moved."""
-        return subject in self.coming
-
-    def _arrives(self, index: int, now: float) -> bool:
-        """Whether all of it is there: else it begins to move."""
-        if index in self.coming:
-            self._begin(index, now)
-            return False
-        if index in self.moving:
-            self._advance(now)
-            del self.moving[index]
-            self._share(now)
-        return True
+        self.send(request.index, self._leg(request).gpu, request.gpu, tokens * self.pools.kv_bytes, now)
 
     def _happens(self, kind: int, subject: int, now: float) -> None:
         if kind != ARRIVED:

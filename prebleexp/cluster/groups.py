@@ -7,6 +7,7 @@ from typing import Any
 
 from prebleexp.checks import integer, one_of
 from prebleexp.cluster.link import SEND, SHARING, Link
+from prebleexp.cluster.migration import CHOOSES, Migration
 from prebleexp.cluster.tiers import DiskTier, HostTier, SharedTier
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.base import Hardware
@@ -48,14 +49,14 @@ class Cluster(Part):
     are in all is then no matter of `gpus`.
 
     Groups may have roles, as `{gpus: 4, role: prefill}`: all or none, and then some compute prompts and some make
-    outputs (docs/pools.md). Behind the GPUs' caches there may be tiers of memory (docs/tiers.md). Raises InvalidInput
-    for clusters that cannot serve so.
+    outputs (docs/pools.md). Behind the GPUs' caches there may be tiers of memory (docs/tiers.md). Requests may be moved
+    from one GPU to another (docs/migration.md). Raises InvalidInput for clusters that cannot serve so.
     """
 
     groups: tuple[Group, ...] = ()
     """how many GPUs of which kind, and with which role; none: one kind"""
     link: Link = field(default_factory=Link)
-    """between GPUs; no matter where groups have no roles"""
+    """between GPUs; no matter where groups have no roles and no requests are moved"""
     protocol: str | None = None
     """how KV goes from prompts to outputs. pull: who makes the output is chosen when the prompt is computed, and reads
     it (vLLM); reserve_first: both are chosen at arrival, and the prompt is computed when there is room for it where the
@@ -76,6 +77,8 @@ class Cluster(Part):
     """of each GPU, behind the host"""
     shared: SharedTier = field(default_factory=SharedTier)
     """of all, likewise"""
+    migration: Migration = field(default_factory=Migration)
+    """when requests are moved from one GPU to another"""
 
     def __post_init__(self) -> None:
         roles = [group.role for group in self.groups]
@@ -83,6 +86,8 @@ class Cluster(Part):
             one_of("cluster.protocol", self.protocol, PROTOCOLS)
         one_of("cluster.decider", self.decider, DECIDERS)
         integer("cluster.decider_tokens", self.decider_tokens, 0, MOST_TOKENS)
+        if self.migrates:
+            self._check_migration()
         if not self.has_roles:
             if self.decode_policy is not None:
                 raise InvalidInput("cluster.decode_policy has nothing to route: no group of cluster.groups has a role")
@@ -99,6 +104,16 @@ class Cluster(Part):
             if role not in roles:
                 raise InvalidInput(f"no group of cluster.groups {does}; one must have role: {role}")
 
+    def _check_migration(self) -> None:
+        others = {
+            "cluster.groups have roles": self.has_roles,
+            "there are tiers": self.has_tiers,
+            "cluster.groups are several": len(self.groups) > 1,
+        }
+        for other, there in others.items():
+            if there:
+                raise InvalidInput(f"{other}, and requests are moved; only one of the two is modelled at once")
+
     @property
     def gpus(self) -> int:
         """Of all groups."""
@@ -112,14 +127,23 @@ class Cluster(Part):
     def has_tiers(self) -> bool:
         return any(getattr(self, name).gb > 0 for name in TIERS)
 
+    @property
+    def migrates(self) -> bool:
+        """Whether requests are moved."""
+        return self.migration.interval_ms is not None
+
     def columns(self) -> dict[str, Any]:
         """What tables show, such as "8 x gpt-oss-120b in bf16 on h200, vllm"."""
         texts = [f"{group.gpus} x {group.hardware.title or type(group.hardware).__name__}" for group in self.groups]
+        link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us")}
+        if self.migrates:
+            moves = {f"migration.{one.name}": getattr(self.migration, one.name) for one in fields(self.migration)}
+            return {"groups": " + ".join(texts) or None, **link, **moves}
         if not self.has_roles:
             return {"groups": " + ".join(texts) or None, **self._of_tiers()}
         texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
         second = None if self.decode_policy is None else type(self.decode_policy).__name__
-        link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us", "send")}
+        link["link.send"] = self.link.send
         return {
             "groups": " + ".join(texts),
             "protocol": self.protocol,
@@ -157,15 +181,40 @@ class Cluster(Part):
             roles=tuple(ROLES.index(str(group.role)) for group in self.groups),
             decode_policy=self.decode_policy or policy,
             kv_bytes=self.groups[0].hardware.kv_bytes,
-            sharing=SHARING.index(self.link.sharing),
-            rate=self.link.gb_s * 1e9,
-            latency_s=self.link.latency_us / 1e6,
+            **self._linked(),
             protocol=PROTOCOLS.index(str(self.protocol)),
             decider=DECIDERS.index(self.decider),
             least_tokens=self.decider_tokens,
             send=SEND.index(str(self.link.send)),
             layers=self.groups[0].hardware.layers,
         )
+
+    def moves(self, kv_bytes: float) -> Any:
+        """What the simulator is told of migration: a `prebleexp.sim.migration.Migration`, or None without it.
+        `kv_bytes` are those of a token."""
+        interval_ms, of = self.migration.interval_ms, self.migration
+        if interval_ms is None:
+            return None
+        from prebleexp.sim.migration import Migration  # numba: nothing that is cached needs it
+
+        return Migration(
+            interval_s=interval_ms / 1e3,
+            kv_bytes=kv_bytes,
+            **self._linked(),
+            below_freeness=float(of.below_freeness),
+            chooses=CHOOSES.index(of.chooses),
+            last_stage_blocks=of.last_stage_blocks,
+            max_stages=of.max_stages,
+        )
+
+    def _linked(self) -> dict[str, Any]:
+        """What the simulator is told of the link."""
+        of = self.link
+        return {
+            "sharing": SHARING.index(of.sharing),
+            "rate": float(of.gb_s * 1e9),
+            "latency_s": float(of.latency_us / 1e6),
+        }
 
 
 ONE_KIND = Cluster()

@@ -61,6 +61,12 @@ def finished(self: Any, mine: Any, view: View, request: int, now: float) -> None
     _add(mine, request, ticks() - start)
 
 
+def routed(self: Any, mine: Any, view: View, request: int, now: float) -> None:
+    start = ticks()
+    call_none(mine.router.routed, mine.router.own, view, request, now)
+    _add(mine, request, ticks() - start)
+
+
 def stored(self: Any, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
     start = ticks()
     call_none(mine.router.stored, mine.router.own, view, request, gpu, tokens, now)
@@ -78,7 +84,7 @@ def _add(mine: Any, request: int, took: int) -> None:
     mine.ticks[request] += took
 
 
-HEARD = {"first_token": first_token, "finished": finished, "stored": stored, "evicted": evicted}
+HEARD = {"first_token": first_token, "finished": finished, "routed": routed, "stored": stored, "evicted": evicted}
 
 
 @dataclass(frozen=True)

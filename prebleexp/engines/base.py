@@ -43,6 +43,10 @@ class Engine(Part):
       `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
       request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
       transfers is over
+    - `move(self, mine, world, g, now)`, `copied(self, mine, world, g, now)`, `stop(self, mine, world, g, now)` and
+      `abandon(self, mine, world, g, now)`, needed only where requests are moved: begin to move one from GPU g to
+      `world.moves.gpus[g].target`, if there is one; a stage of it has come; it leaves the batch, called by the engine;
+      one of the two GPUs is lost. See `prebleexp.sim.moves`
     - `lacks_room(self, mine, world, g, now) -> int`: 1 if `with_more_room` must be called before anything else happens
     """
 
@@ -69,6 +73,9 @@ class Engine(Part):
 
     fetches: ClassVar[bool] = False
     """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""
+
+    moves: ClassVar[bool] = False
+    """whether it has `move`, `copied`, `stop` and `abandon`, without which no requests are moved between its GPUs"""
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -107,6 +114,15 @@ class Engine(Part):
         `mine` and `world` are also what compiled functions of them can be given. Only called if `loses`."""
         raise NotImplementedError
 
+    def withdraw(self, mine: Any, world: Any, g: int, request: int) -> None:
+        """A request that waits on GPU g for KV, or has taken blocks for that (`State.RESERVED`), was lost, and is as if
+        it had never come. As `lose`; only called if it has `pull`, too."""
+        raise NotImplementedError
+
+    def forget(self, mine: Any, world: Any, request: int) -> None:
+        """A request with which a GPU is done is as if it had never come. Only called with `withdraw`."""
+        raise NotImplementedError
+
     def give_back(self, mine: Any, world: Any, g: int) -> Longs:
         """Take out of GPU g's queue the requests that hold nothing and have no token of this attempt, and return them;
         they are as if they had never come, and the GPU tells of itself what it is then. Only called if `loses`."""
@@ -121,9 +137,12 @@ class Engine(Part):
     def check_tiers(self) -> None:
         """Raises InvalidInput if it cannot, as it is set, have tiers behind its caches."""
 
+    def check_moves(self) -> None:
+        """Raises InvalidInput if requests cannot, as it is set, be moved between its GPUs."""
+
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
         """Tokens of a block of KV, and (n,) full blocks that each request's context has at most. Only called if
-        `fetches`."""
+        `fetches` or `moves`."""
         raise NotImplementedError
 
     def alone(self, workload: Workload) -> tuple[Floats, Floats, Floats] | None:

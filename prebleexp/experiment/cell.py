@@ -91,6 +91,8 @@ class Cell:
             self._check_roles()
         if self.cluster.has_tiers:
             self._check_tiers()
+        if self.cluster.migrates:
+            self._check_migration()
         self.engine.check(self.gpus)
         self.faults.check(self.gpus)
         self.autoscaler.check(self.gpus)
@@ -162,8 +164,18 @@ class Cell:
         object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol, link=link))
         self.engine.check_roles()
         if not self.faults.changes_nothing:
-            raise InvalidInput("faults= is not valid where cluster.groups have roles; take faults=none")
+            self._check_faults_of_roles(protocol)
         self._check_kv_bytes("where groups have roles")
+
+    def _check_faults_of_roles(self, protocol: str) -> None:
+        if protocol != "pull":
+            raise InvalidInput(f"faults= is not valid where cluster.protocol={protocol}; take faults=none")
+        if self.cluster.decider != "always":
+            raise InvalidInput(f"faults= is not valid where cluster.decider={self.cluster.decider}; take faults=none")
+        if self.faults.resumes:
+            raise InvalidInput("faults.on_loss=resume is not valid where cluster.groups have roles; take retry or fail")
+        if self.faults.requeues:
+            raise InvalidInput("faults.drain=requeue is not valid where cluster.groups have roles; take finish")
 
     def _check_tiers(self) -> None:
         engine = self.names.get("engine", type(self.engine).__name__)
@@ -173,6 +185,19 @@ class Cell:
         if not self.faults.changes_nothing:
             raise InvalidInput("faults= is not valid where cluster has tiers; take faults=none")
         self._check_kv_bytes("where there are tiers")
+
+    def _check_migration(self) -> None:
+        engine = self.names.get("engine", type(self.engine).__name__)
+        if not self.engine.moves:
+            raise InvalidInput(
+                f"engine={engine} cannot move requests; take engine=vllm, or a cluster without migration"
+            )
+        self.engine.check_moves()
+        if not self.gateway.changes_nothing:
+            raise InvalidInput("gateway= is not valid where requests are moved; take gateway=open")
+        if not self.autoscaler.changes_nothing:
+            raise InvalidInput("autoscaler= is not valid where requests are moved; take autoscaler=none")
+        self._check_kv_bytes("where requests are moved")
 
     def _check_kv_bytes(self, where: str) -> None:
         kv_bytes = [group.hardware.kv_bytes for group in self.kinds]
@@ -243,7 +268,7 @@ class Cell:
         for name in SPECS:
             if name not in left_out:
                 values[name] = of(getattr(self, name))
-        if self.cluster.groups or self.cluster.has_tiers:
+        if self.cluster.groups or self.cluster.has_tiers or self.cluster.migrates:
             values["cluster"] = self._identity_of_cluster(of)
         if self.gpus_change:
             values["faults"] = of(self.faults)
@@ -254,7 +279,7 @@ class Cell:
         return values
 
     def _identity_of_cluster(self, of: Callable[[Any], dict[str, object]]) -> object:
-        """Groups, or with roles or tiers a mapping of all there is."""
+        """Groups, or with roles, tiers or migration a mapping of all there is."""
         groups: list[dict[str, object]] = [
             {"gpus": one.gpus, "hardware": of(one.hardware)} | ({} if one.role is None else {"role": one.role})
             for one in self.cluster.groups
@@ -262,6 +287,8 @@ class Cell:
         if self.cluster.has_tiers:
             tiers = {name: getattr(self.cluster, name) for name in TIERS}
             return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.gb > 0}}
+        if self.cluster.migrates:
+            return {"groups": groups, "link": of(self.cluster.link), "migration": of(self.cluster.migration)}
         if not self.cluster.has_roles:
             return groups
         second = self.cluster.decode_policy

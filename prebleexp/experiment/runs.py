@@ -79,6 +79,7 @@ def simulate_cell(
         replicas=cell.gateway.replication,
         pools=cell.cluster.pools(cell.policy),
         tiers=cell.cluster.tiers(cell.hardware.kv_bytes),
+        migration=cell.cluster.moves(cell.hardware.kv_bytes),
         engine=cell.engine,
         lengths=cell.lengths,
         overhead=cell.overhead,

@@ -46,12 +46,18 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
             fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
             made += [f"{spec}={option}", *(f"++{path}={_flow(value)}" for path, value in _leaves(spec, fields))]
     if isinstance(cluster, Mapping):
-        option, none = (
-            ("disaggregated", {}) if "link" in cluster else ("tiered", {"host.gb": 0, "disk.gb": 0, "shared.gb": 0})
-        )
+        tiers = {f"{name}.gb": 0 for name in TIERS}
+        option, none = (_option(cluster), {} if "link" in cluster else tiers)
         fields = {name: one for name, one in none.items() if name.partition(".")[0] not in cluster} | dict(cluster)
         return [*made, f"cluster={option}", *(f"cluster.{name}={_flow(one)}" for name, one in fields.items())]
     return [*made, f"cluster.groups={_flow(cluster)}"] if cluster else made
+
+
+def _option(cluster: Mapping[str, Any]) -> str:
+    """The option that a cluster with more than groups is of."""
+    if "migration" in cluster:
+        return "migrating"
+    return "disaggregated" if "link" in cluster else "tiered"
 
 
 def _groups(cluster: Any) -> Sequence[Mapping[str, Any]]:
@@ -137,6 +143,9 @@ class Options:
         if "link" not in cluster:
             tiers = {name: specs.build(name, "", cluster[name]) for name in TIERS if name in cluster}
             return "tiered", Cluster(found, **tiers).columns()
+        if "migration" in cluster:
+            parts = {name: specs.build(name, "", cluster[name]) for name in ("link", "migration")}
+            return "migrating", Cluster(found, **parts).columns()
         policy = cluster.get("decode_policy")
         if policy is not None and self.nearest("policy", policy) is None:
             return "groups", {"groups": None}

@@ -45,6 +45,9 @@ class Policy(Part):
     - `first_token(self, mine, view, request, now)`, `finished(self, mine, view, request, now)`: the request's first or
       last token has come; `view.requests[request]` says from which GPU, after how long, and how many there were
       (none, where it gave up before the first, or was lost with its GPU)
+    - `routed(self, mine, view, request, now)`: the request was moved to another GPU, `view.requests[request]` says to
+      which; `finished` has been told of the one that it left. A policy that has no `routed` hears nothing more of the
+      request's tokens, so that there is one `finished` for each of its decisions
     - `changed(self, mine, view, gpu, now)`: the GPU is a candidate no longer, or again, with nothing in its cache
     - `stored(self, mine, view, request, gpu, tokens, now)`: the GPU's prefix cache holds so many leading tokens of the
       request's context

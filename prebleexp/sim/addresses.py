@@ -5,18 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 _OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "changed", "lacks_room", "compiled")
-_TOLD_OF_TIERS = ("copied", "dropped")
-ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_TIERS)], align=True)
+_TOLD_OF_OTHERS = ("copied", "dropped", "routed")
+ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_OTHERS)], align=True)
 
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel")
 _OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found")
 DECIDER = np.dtype([(name, np.int64) for name in ("own", "goes")], align=True)
 
 _OF_TIERS = ("fetch", "offload", "landed")
-ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_POOLS, *_OF_TIERS)], align=True)
+_OF_MOVES = ("move", "copied", "stop", "abandon")
+ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_POOLS, *_OF_TIERS, *_OF_MOVES)], align=True)
 
-_OF_LINKS = ("own", "ask", "happens", "takes", "open_for", "more")
+_OF_LINKS = ("own", "ask", "happens", "takes", "drop", "open_for", "more")
 LINK = np.dtype([(name, np.int64) for name in _OF_LINKS], align=True)
+
+PAIRING = np.dtype([(name, np.int64) for name in ("own", "pair")], align=True)
 
 _OF_GATEWAYS = ("own", "arrive", "join", "offer", "leave", "release", "expire", "hear")
 GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)

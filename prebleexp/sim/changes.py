@@ -22,12 +22,16 @@ It is on, and paid for, from when it is started until it goes down, or is empty 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from prebleexp.sim import records as of
+from prebleexp.sim.breaking import break_off, unread
+from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
+from prebleexp.sim.hearing import is_lost
+from prebleexp.sim.pools import leg_of, request_of
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs, records
 
@@ -55,17 +59,6 @@ class Terms(NamedTuple):
         return not any(self.start_s) and self.drain_s == math.inf
 
 
-class Emptied(Protocol):
-    """What engines do for this. It is handed in, and not kept: a run that could be reached from here would outlive its
-    end, with all of its memory."""
-
-    def lose(self, g: int, requests: Longs) -> None:
-        """Empty a GPU, where these requests are."""
-
-    def give_back(self, g: int) -> Longs:
-        """Take out of a GPU's queue what was never admitted there."""
-
-
 def with_spare(timeline: Any, gpus: int) -> Any:
     """The same, and behind it a row for each GPU to be READY, one for it to come to its LIMIT, and one to LOOK."""
     rows = records(len(timeline) + 2 * gpus + 1, TIMELINE)
@@ -87,6 +80,8 @@ class Changes:
         self._down_s, self._drained_s = np.full(gpus, np.nan), np.full(gpus, np.nan)
         self._on_s = np.zeros(gpus)
         self._at_s = {READY: np.full(gpus, np.nan), LIMIT: np.full(gpus, np.nan)}
+        self._lost_with: dict[int, list[int]] = {}
+        """by GPU, requests that were lost elsewhere, for their KV was computed there, and routers do not know yet"""
 
     def happen(self, block: Any, engines: Emptied) -> None:
         """Let the event in hand happen."""
@@ -96,7 +91,7 @@ class Changes:
         if one.event == DOWN:
             self._down(world, g, now, engines)
         elif one.event == NOTICED:
-            self._notice(world, g, world.servers[g].stage == of.DOWN)
+            self._notice(world, g, world.servers[g].stage == of.DOWN, engines)
         elif one.event == UP and self._scaled:
             self._repaired(world, g, now)
         elif one.event == UP:
@@ -130,19 +125,36 @@ class Changes:
         self._lose_all(world, g, engines)
 
     def _lose_all(self, world: of.World, g: int, engines: Emptied) -> None:
-        server, jobs = world.servers[g], world.jobs
+        server, jobs, told = world.servers[g], world.jobs, world.live[g].copy()
         server.stage, server.leaving = of.DOWN, of.NONE
+        engines.abandon(g)
+        for request in unread(world, g).tolist():
+            break_off(world, engines.handle, request, engines.withdraw)
+            if world.seen.requests[request].gpu != g:
+                self._lost_with.setdefault(g, []).append(request)
         there = (world.seen.requests.gpu == g) & (jobs.reached != 0)
         lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING)))
         jobs.state[lost] = State.LOST
         jobs.losses[lost] += 1
         world.seen.requests.output_seen[lost] = jobs.output_seen[lost] if world.rules.resume else 0
         engines.lose(g, lost)
+        world.live[g] = told
 
-    def _notice(self, world: of.World, g: int, is_down: bool) -> None:
-        jobs = world.jobs
-        lost = np.flatnonzero((world.seen.requests.gpu == g) & (jobs.reached != 0) & (jobs.state == State.LOST))
-        _tell_all(world, lost, g)
+    def _notice(self, world: of.World, g: int, is_down: bool, engines: Emptied) -> None:
+        jobs, requests = world.jobs, world.seen.requests
+        lost, elsewhere = (requests.gpu == g) & (jobs.reached != 0) & (jobs.state == State.LOST), np.zeros(0, np.int64)
+        if self._lost_with:
+            lost[[one for g_of, ones in self._lost_with.items() if g_of != g for one in ones]] = False
+            elsewhere = np.array(self._lost_with.pop(g, []), np.int64)
+            elsewhere = elsewhere[jobs.state[elsewhere] == State.LOST]
+        for row in _in_order(world, np.concatenate([np.flatnonzero(lost), elsewhere])):
+            leg, at = leg_of(engines.handle, request_of(engines.handle, row)), int(requests[row].gpu)
+            if row != leg:
+                engines.forget(int(requests[leg].gpu), leg)
+            if at == of.NONE:  # no router has it in its book
+                is_lost(engines.handle, row)
+            else:
+                _tell(world, of.LOST, row, at)
         if is_down:
             world.servers[g].gone = 1
             self._change(world, g, False)
@@ -154,22 +166,25 @@ class Changes:
         else:
             self._drained_s[g] = now
             if self._terms.requeue:
-                _tell_all(world, engines.give_back(g), g)
+                for request in _in_order(world, engines.give_back(g)):
+                    _tell(world, of.LOST, request, g)
             if self._terms.drain_s < math.inf:
                 self._plan(block, LIMIT, g, now + self._terms.drain_s)
         self._change(block.value, g, False)
 
     def _reach_limit(self, world: of.World, g: int, now: float, engines: Emptied) -> None:
-        if world.seen.sent[g].outstanding > 0:
+        if not _is_empty(world, g):
             self._is_off(world, g, now)
             self._lose_all(world, g, engines)
-            self._notice(world, g, True)
+            self._notice(world, g, True, engines)
 
     # ---------------------------------------------------------------- coming
     def _up(self, block: Any, g: int, now: float, engines: Emptied) -> None:
         world = block.value
         self._at_s[LIMIT][g] = np.nan
-        empty = world.servers[g].stage == of.DOWN or world.seen.sent[g].outstanding == 0
+        if world.servers[g].stage == of.IDLE:
+            engines.abandon(g)
+        empty = world.servers[g].stage == of.DOWN or _is_empty(world, g)
         if not empty or self._terms.start_s[g] == 0:
             self._ready(world, g, now, engines)
             return
@@ -186,8 +201,9 @@ class Changes:
 
     def _ready(self, world: of.World, g: int, now: float, engines: Emptied) -> None:
         server, live = world.servers[g], world.live[g]
-        if not np.isnan(self._drained_s[g]) and world.seen.sent[g].outstanding == 0:
+        if not np.isnan(self._drained_s[g]) and _is_empty(world, g):
             self._is_off(world, g, now)
+        empty = server.stage == of.DOWN or (server.stage == of.IDLE and len(unread(world, g)) == 0)
         self._on_s[g] = now if np.isnan(self._on_s[g]) else self._on_s[g]
         self._drained_s[g] = np.nan
         if server.stage == of.DOWN:
@@ -195,9 +211,9 @@ class Changes:
                 world.totals[g].down_s += now - self._down_s[g]
                 self._down_s[g] = np.nan
             server.stage, server.gone, server.speed = of.IDLE, 0, 1.0
-        elif server.stage == of.IDLE:  # it was drained
+        elif empty:  # it was drained
             engines.lose(g, np.zeros(0, np.int64))
-        if server.stage == of.IDLE:
+        if empty:
             kv_tokens = int(live.kv_tokens)
             world.live[g] = np.zeros(1, of.REPORT)[0]
             live.kv_tokens = live.kv_free = kv_tokens
@@ -237,7 +253,7 @@ class Changes:
         """It is not on from now on, or since it was drained and empty."""
         if np.isnan(self._on_s[g]):
             return
-        if not np.isnan(self._drained_s[g]) and world.seen.sent[g].outstanding == 0:
+        if not np.isnan(self._drained_s[g]) and _is_empty(world, g):
             now = min(now, max(float(self._drained_s[g]), float(world.servers[g].ends_s)))
         world.totals[g].on_s += now - self._on_s[g]
         self._on_s[g] = self._drained_s[g] = np.nan
@@ -255,10 +271,15 @@ class Changes:
             _tell(world, of.CHANGED, of.NONE, g)
 
 
-def _tell_all(world: of.World, requests: Longs, g: int) -> None:
-    """That they are lost, or given back, in order of arrival."""
-    for request in requests[np.argsort(world.jobs.number[requests])].tolist():
-        _tell(world, of.LOST, request, g)
+def _is_empty(world: of.World, g: int) -> bool:
+    """Whether nothing is to come of what it has."""
+    return bool(world.seen.sent[g].outstanding == 0) and len(unread(world, g)) == 0
+
+
+def _in_order(world: of.World, rows: Longs) -> list[int]:
+    """Of arrival."""
+    requests = rows if len(world.pools.roles) == 0 else rows % world.pools.requests
+    return [int(row) for row in rows[np.argsort(world.jobs.number[requests], kind="stable")]]
 
 
 def _tell(world: Any, kind: int, request: int, g: int) -> None:

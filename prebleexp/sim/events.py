@@ -4,8 +4,9 @@
 | --- | --- | --- |
 | CHANGE | row of the timeline | a GPU goes down, comes up, slows … (see `prebleexp.sim.changes`) |
 | END | GPU | the step in hand is over: its tokens exist, its requests finish, and now everybody hears of it |
-| ARRIVED | request | its KV has come over a link, or begins to (see `prebleexp.sim.links`) |
+| ARRIVED | request, or GPU | KV has come over a link, or begins to (see `prebleexp.sim.links`) |
 | REPORT | – | what routers see of the GPUs is refreshed |
+| PAIR | – | GPUs are paired, of which one is to have a request of the other |
 | SUBMIT | request | it reaches the router |
 | DECIDED | request | the router's decision has taken its time |
 | REACHED | request | it has passed the engine's frontend and joins its GPU's queue |
@@ -26,7 +27,7 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import Events
 
-CHANGE, END, ARRIVED, REPORT, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(9)
+CHANGE, END, ARRIVED, REPORT, PAIR, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(10)
 KIND_BITS = 40
 
 
@@ -83,6 +84,21 @@ def pop(events: Events, control: Any) -> tuple[float, int]:
         child = 2 * position + 1
     events.times[position], events.keys[position] = moved_time, moved_key
     return time, a_key
+
+
+@compiled
+def remove(events: Events, control: Any, a_key: int) -> None:
+    """Take out the event with this key, if there is one."""
+    position = 0
+    while position < control.events and events.keys[position] != a_key:
+        position += 1
+    if position == control.events:
+        return
+    while position > 0:  # as if it were the first
+        parent = (position - 1) >> 1
+        events.times[position], events.keys[position] = events.times[parent], events.keys[parent]
+        position = parent
+    pop(events, control)
 
 
 def with_event(events: Events, control: Any, time: float, a_key: int) -> Events:

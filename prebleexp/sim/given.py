@@ -11,7 +11,8 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.changes import Terms
-from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, Disaggregation, with_legs
+from prebleexp.sim.migration import Migration
+from prebleexp.sim.pools import ALWAYS, DECODE, PREFILL, PROTOCOLS, PULL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Wanting
@@ -42,6 +43,7 @@ class Given:
     tiers: Tiering | None
     replicas: Replication | None
     autoscaler: Wanting | None
+    migration: Migration | None
 
     @property
     def hardware(self) -> Accelerator:
@@ -82,9 +84,9 @@ class Given:
         if kind is not None and self.pools is not None and self.pools.whole and self.pools.roles[kind] == PREFILL:
             rows = with_legs(self.workload, False)
         sizes = (len(rows), of.kv_tokens, of.context_length)
-        both = (self.pools is not None, self.tiers is not None)
+        seams = (self.pools is not None, self.tiers is not None, self.migration is not None)
         store = () if self.tiers is None else (self.tiers.store_s,)
-        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *both, *store)
+        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *seams, *store)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""
@@ -109,7 +111,12 @@ def check_together(given: Given) -> None:
         if protocol not in engine.protocols:
             raise InvalidInput(f"engine {name} has no protocol {protocol}, and GPUs have roles")
         engine.check_roles()
-        _refuse_beside("GPUs have roles", others | {"requests pass a gateway": given.gateway is not None})
+        resumed = {"requests that are lost go on behind what was shown": faults and given.resumes}
+        resumed |= {"an autoscaler says how many GPUs there are": given.autoscaler is not None}
+        resumed |= {"GPUs that are drained give back what waits": faults and given.terms.requeue}
+        _refuse_beside("GPUs have roles", resumed | {"requests pass a gateway": given.gateway is not None})
+        if given.pools.protocol != PULL or given.pools.decider != ALWAYS:
+            _refuse_beside("both GPUs are chosen at arrival", others)
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
@@ -119,6 +126,14 @@ def check_together(given: Given) -> None:
         takes_time, gated = given.overhead.mode == "serial", given.gateway is not None
         others = {"GPUs have roles": roles, "requests pass a gateway": gated, "decisions take time": takes_time}
         _refuse_beside("the router has replicas", others)
+    if given.migration is not None:
+        if not engine.moves:
+            raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")
+        engine.check_moves()
+        others = {"GPUs are of several kinds": len(given.kinds) > 1, "GPUs have roles": roles}
+        others |= {"there are tiers": given.tiers is not None, "requests pass a gateway": given.gateway is not None}
+        others |= {"the router has replicas": given.replicas is not None}
+        _refuse_beside("requests are moved", others | {"there is an autoscaler": given.autoscaler is not None})
 
 
 def _refuse_beside(what: str, others: dict[str, bool]) -> None:

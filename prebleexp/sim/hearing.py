@@ -7,8 +7,11 @@ import numpy as np
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
+from prebleexp.sim.moves import is_over, routed_anew
+from prebleexp.sim.moves import join as join_moved
+from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, prefills, request_of
+from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -17,8 +20,10 @@ from prebleexp.sim.records import (
     EVICTED,
     FINISHED,
     FIRST_TOKEN,
+    LEFT,
     LOST,
     NONE,
+    ROUTED,
     STORED,
     World,
 )
@@ -31,17 +36,28 @@ UNROUTED, KEPT, GONE_WITH_IT = int(State.UNROUTED), int(State.HELD), int(State.L
 
 
 @compiled
-def _is_lost(world: World, request: int) -> None:
+def is_lost(world: World, row: int) -> None:
     """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end. One
     that was given back is not lost, and routed again whatever the rules."""
-    control, job, seen = world.control, world.jobs[request], world.seen.requests[request]
+    control, job, request = world.control, world.jobs[row], request_of(world, row)
+    first = leg_of(world, request)
     job.reached = 0
-    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, request):
-        job.state, seen.gpu, seen.ttft_s = UNROUTED, NONE, np.nan
+    routed_anew(world, row)
+    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, first):
+        _begin_anew(world, row)
+        if first != row:  # nobody saw what its prompt's leg brought
+            world.jobs[first].ttft_s = np.nan
+            _begin_anew(world, first)
     else:
         control.unfinished -= 1
         control.present -= 1
         failed(world, request)
+
+
+@compiled
+def _begin_anew(world: World, row: int) -> None:
+    job, seen = world.jobs[row], world.seen.requests[row]
+    job.state, job.reached, seen.gpu, seen.ttft_s = UNROUTED, 0, NONE, np.nan
 
 
 @compiled
@@ -83,7 +99,8 @@ def hear(world: World, kind: int, request: int) -> None:
             call_none(world.gateway.hear, world.gateway.own, world, kind, request)
             if sent.outstanding == world.rules.max_in_flight - 1:
                 world.control.stale = world.control.offering = 1
-        if kind == LOST or prefills(world, g):
+        part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
+        if kind == LOST or part:
             return
         request = request_of(world, request)
         world.control.unfinished -= 1
@@ -94,13 +111,23 @@ def hear(world: World, kind: int, request: int) -> None:
         if world.rules.mean_window_s > 0:
             learn(world, request)
         ended(world, request)
+    elif kind == LEFT:
+        leave_moved(world, request)
+    elif kind == ROUTED:
+        join_moved(world, request)
+
+
+@compiled
+def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
+    """Whether a policy is not told of it: it believes that the request is over."""
+    return kind in (FINISHED, CANCELLED, LOST, LEFT, FIRST_TOKEN) and is_over(world, kind, request, routed)
 
 
 @compiled
 def go_on(world: World, kind: int, request: int) -> None:
     """The policy has heard of it: it may be asked about the request once more."""
     if kind == LOST:
-        _is_lost(world, request)
+        is_lost(world, request)
     elif kind == FINISHED and prefills(world, int(world.seen.requests[request].gpu)):
         _hand_over(world, request)
 
@@ -115,10 +142,14 @@ def tell_policy(world: World) -> None:
         of_outputs = decodes(world, int(news.gpu))
         router, view = (world.decode_router, world.decode_seen) if of_outputs else (world.router, world.seen)
         hear(world, kind, request)
-        if kind in (FINISHED, CANCELLED, LOST) and router.finished != 0:
+        if is_silent(world, kind, request, int(router.routed != 0)):
+            pass
+        elif kind in (FINISHED, CANCELLED, LOST, LEFT) and router.finished != 0:
             call_none(router.finished, router.own, view, request, control.now)
         elif kind == FIRST_TOKEN and router.first_token != 0:
             call_none(router.first_token, router.own, view, request, control.now)
+        elif kind == ROUTED and router.routed != 0:
+            call_none(router.routed, router.own, view, request, control.now)
         elif kind == STORED and router.stored != 0:
             call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
         elif kind == EVICTED and router.evicted != 0:

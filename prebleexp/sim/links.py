@@ -10,7 +10,8 @@ section 2), as its egress says:
 | FIFO | the same, when all that were asked for before at its egress or at its ingress have arrived |
 | FAIR | max-min fair over all ports, anew whenever a transfer's bytes begin to move or have arrived |
 
-A port of infinite rate is in nobody's way.
+A port of infinite rate is in nobody's way. A transfer may be dropped before it has arrived. With FIFO the others come
+when they would have come, but what was asked for last at a port gives it back.
 
 Transfers have an agenda of their own, as sessions have: with FAIR an end is known only until somebody else begins.
 """
@@ -23,7 +24,7 @@ import numpy as np
 
 from prebleexp.sim import addresses
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.events import ARRIVED, key, pop, push
+from prebleexp.sim.events import ARRIVED, key, pop, push, remove
 from prebleexp.sim.records import Events
 from prebleexp.sim.types import records
 
@@ -59,11 +60,12 @@ TRANSFER = np.dtype(
         ("bytes", np.float64),
         ("left", np.float64),  # of them, when rates last changed
         ("rate", np.float64),  # bytes a second from then on; negative: not decided yet
+        ("begins_s", np.float64),  # when its bytes begin to move (but with FAIR)
         ("ends_s", np.float64),
     ],
     align=True,
 )
-"""The last three fields are FAIR's."""
+"""`left` and `rate` are FAIR's."""
 
 
 class UnderWay(NamedTuple):
@@ -128,10 +130,10 @@ def ask(self: None, links: Links, subject: int, source: int, target: int, size: 
     else:
         if egress.sharing == FIFO:
             begins_s = max(begins_s, egress.free_s, ingress.free_s)
-        ends_s = begins_s + size / min(egress.rate, ingress.rate)
+        one.begins_s, one.ends_s = begins_s, begins_s + size / min(egress.rate, ingress.rate)
         for port in (egress, ingress):
-            port.free_s = ends_s if port.rate < float("inf") else 0.0
-        push(links.timers, control, ends_s, key(ARRIVED, subject))
+            port.free_s = one.ends_s if port.rate < float("inf") else 0.0
+        push(links.timers, control, one.ends_s, key(ARRIVED, subject))
     look_ahead(links)
 
 
@@ -162,6 +164,20 @@ def happens(self: None, links: Links, subject: int, now: float) -> bool:
 
 
 @compiled
+def drop(self: None, links: Links, subject: int, now: float) -> None:
+    """What is under way ends here, and never arrives."""
+    control, one = links.control, links.transfers[subject]
+    if _row_of(links, subject) < control.moving:
+        end(links, subject, now)
+    else:
+        remove(links.timers, control, key(ARRIVED, subject))
+        for port in (links.ports[one.egress], links.ports[one.ingress]):
+            if port.sharing != FAIR and port.free_s == one.ends_s:
+                port.free_s = one.begins_s
+    look_ahead(links)
+
+
+@compiled
 def look_ahead(links: Links) -> None:
     """Find the next event of a transfer."""
     control, timers = links.control, links.timers
@@ -187,14 +203,21 @@ def begin(links: Links, subject: int, now: float) -> None:
 
 @compiled
 def end(links: Links, subject: int, now: float) -> None:
-    control, row = links.control, 0
+    control, row = links.control, _row_of(links, subject)
     advance(links, now)
-    while links.moving[row] != subject:
-        row += 1
     control.moving -= 1
     for other in range(row, control.moving):
         links.moving[other] = links.moving[other + 1]
     share_out(links, now)
+
+
+@compiled
+def _row_of(links: Links, subject: int) -> int:
+    """Where it is among those whose bytes move; behind all, if they do not."""
+    row = 0
+    while row < links.control.moving and links.moving[row] != subject:
+        row += 1
+    return row
 
 
 @compiled

@@ -16,6 +16,7 @@ from prebleexp.sim.events import (
     DECIDED,
     END,
     EXPIRE,
+    PAIR,
     REACHED,
     REPORT,
     START,
@@ -119,8 +120,24 @@ def _report(world: World) -> None:
     for g in range(len(world.live)):
         world.seen.gpus[g] = world.live[g]
     world.seen.reports[0] += 1
-    if _next_time(world) < float("inf"):
+    if _goes_on(world, len(world.moves.rules)):
         push(world.events, world.control, world.control.now + world.rules.reports_s, key(REPORT, 0))
+
+
+@compiled
+def _pair(world: World) -> None:
+    """Let requests be moved; and again in a while, if anything is to happen."""
+    control, moves = world.control, world.moves
+    call_none(moves.calls.pair, moves.calls.own, world, control.now)
+    if _goes_on(world, int(world.rules.reports_s > 0)):
+        push(world.events, control, control.now + moves.rules[0].interval_s, key(PAIR, 0))
+
+
+@compiled
+def _goes_on(world: World, others: int) -> bool:
+    """Whether anything is to happen, besides so many events that only come again and again."""
+    time = min(world.sessions.control.time, world.links.control.time)
+    return time < float("inf") or world.control.events > others
 
 
 @compiled
@@ -174,7 +191,7 @@ def advance(world: World) -> int:
         if control.unfinished == 0 or time == float("inf") or time > rules.end_s:
             return _finish(world)
         _take_next(world)
-        if control.kind != REPORT:  # to look at what is over is not to go on
+        if control.kind not in (REPORT, PAIR):  # to look at what is over is not to go on
             control.clock = control.now
         if control.kind == SUBMIT:
             submit(world, control.subject)
@@ -194,5 +211,7 @@ def advance(world: World) -> int:
         elif control.kind == CHANGE:
             change(world, control.subject)
             return HAS_CHANGED
+        elif control.kind == PAIR:
+            _pair(world)
         else:
             _report(world)

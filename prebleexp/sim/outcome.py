@@ -47,7 +47,7 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     if len(world.pools.roles):
         return Ended(*_joined(world), *rest, _of_legs(world))
-    return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world)})
+    return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world), **_of_moves(world)})
 
 
 def _from_tiers(world: World) -> dict[str, Any]:
@@ -55,6 +55,13 @@ def _from_tiers(world: World) -> dict[str, Any]:
     tiers = ((HOST, "host"), (DISK, "disk"), (SHARED, "shared")) if len(world.tiers.tiers) else ()
     made = {f"{name}_tokens": world.tiers.tokens[tier] for tier, name in tiers}
     return made | {f"gpu_{name}_tokens": world.tiers.totals[tier] for tier, name in tiers}
+
+
+def _of_moves(world: World) -> dict[str, Any]:
+    moved = world.moves.requests
+    if not len(moved):
+        return {}
+    return {"moves": moved.moves, "moves_aborted": moved.aborted, "stopped_s": moved.stopped_s}
 
 
 def outcome(left: Ended) -> Outcome:
@@ -73,6 +80,7 @@ def outcome(left: Ended) -> Outcome:
         "retries": np.zeros(len(jobs)),
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
+        **dict.fromkeys(("moves", "moves_aborted", "stopped_s"), np.zeros(len(jobs))),
         **dict.fromkeys(("host_tokens", "disk_tokens", "shared_tokens"), np.zeros(len(jobs))),
         **dict.fromkeys(("gpu_host_tokens", "gpu_disk_tokens", "gpu_shared_tokens"), np.zeros(len(totals))),
         **known,
@@ -86,8 +94,9 @@ def _joined(world: World) -> tuple[Any, Any]:
     """Of each request its row or, while its prompt's leg says where it is, that of the leg."""
     n = world.pools.requests
     requests, jobs = world.seen.requests[:n].copy(), world.jobs[:n].copy()
-    by_leg = jobs.state == State.UNROUTED
+    by_leg, shown_s = jobs.state == State.UNROUTED, jobs.ttft_s.copy()
     jobs[by_leg] = world.jobs[n:][by_leg]
+    jobs.ttft_s = np.where(np.isnan(shown_s), jobs.ttft_s, shown_s)
     for name in ("gpu", "expected_output"):
         requests[name][by_leg] = world.seen.requests[n:][name][by_leg]
     return requests, jobs
@@ -103,7 +112,7 @@ def _of_legs(world: World) -> dict[str, Any]:
     here = (first == NONE) & (second != NONE) & np.isin(requests.state, SERVED)  # computed where the output is made
     made = {name: np.where(here, requests[name], legs[name]) for name in ("hit_tokens", "prefilled_tokens")}
     made |= {"prefill_end_s": np.where(here, requests.ttft_s, legs.ttft_s), "gpu": np.where(here, second, first)}
-    made |= {"transferred_tokens": requests.transferred_tokens}
+    made |= {"transferred_tokens": requests.transferred_tokens, "losses": legs.losses + requests.losses}
     made["decode_gpu"] = np.where(served_whole, first, second)
     for name in ("overhead_s", "router_wait_s"):  # of both decisions, if there were two
         either = np.isnan(legs[name]) & np.isnan(requests[name])

@@ -53,6 +53,12 @@ class Outcome:
     """prompt tokens loaded from the disk of its GPU, likewise"""
     shared_tokens: Ints
     """prompt tokens loaded from the cluster's shared store, likewise"""
+    moves: Ints
+    """how often it was moved to another GPU, of which `gpu` is the last"""
+    moves_aborted: Ints
+    """how often that began and came to nothing"""
+    stopped_s: Floats
+    """seconds in which no GPU had it in its batch since the last stage of a move was under way"""
     losses: Ints
     """how often it was lost with its GPU; it is routed again as often, unless it ended so"""
     refused_by: Ints

@@ -1,7 +1,8 @@
 """Requests that give up before their first token: wherever they are, they leave.
 
 One that waits, or is on its way, does so at once; one that is in the step in hand, when that is over, and before what
-it brings is looked at. The router hears of it at once: it is who was hung up on.
+it brings is looked at. The router hears of it at once: it is who was hung up on. KV that was on its way to it, or held
+for it, is given back.
 """
 
 from __future__ import annotations
@@ -11,26 +12,31 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int
+from prebleexp.sim.pools import leg_of
+from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import CANCELLED, NONE, World
 from prebleexp.sim.sessions import failed
 from prebleexp.sim.types import State
 
 UNROUTED, QUEUED, RUNNING = int(State.UNROUTED), int(State.QUEUED), int(State.RUNNING)
+HELD, RESERVED = int(State.HELD), int(State.RESERVED)
 GONE, LOST = int(State.CANCELLED), int(State.LOST)
 
 
 @compiled
 def expire(world: World, request: int) -> None:
     """A request's patience is over; it has its first token, or leaves."""
-    control, job, gateway = world.control, world.jobs[request], world.gateway
+    control, gateway = world.control, world.gateway
     if world.rules.gated and call_int(gateway.expire, gateway.own, world, request, control.now) != 0:
         return
-    g, waits = int(world.seen.requests[request].gpu), job.state in (UNROUTED, QUEUED, RUNNING)
+    row = leg_of(world, request) if world.jobs[request].state == UNROUTED else request
+    job, g = world.jobs[row], int(world.seen.requests[row].gpu)
+    waits = job.state in (UNROUTED, QUEUED, RUNNING, HELD, RESERVED)
     unnoticed = job.state == LOST and job.reached != 0
-    if not (waits or unnoticed) or not np.isnan(job.ttft_s):
+    if not (waits or unnoticed) or not (np.isnan(job.ttft_s) and np.isnan(world.jobs[request].ttft_s)):
         return
-    job.state = GONE
     if g == NONE:  # the router passes over it when it comes to it
+        _go(world, row)
         if world.rules.gated:
             call_int(gateway.leave, gateway.own, world, request, NONE)
         control.unfinished -= 1
@@ -38,9 +44,18 @@ def expire(world: World, request: int) -> None:
         failed(world, request)
         return
     engine, server = world.engines[g], world.servers[g]
-    if not unnoticed and job.reached != 0 and call_int(engine.cancel, engine.own, world, request, control.now) == 0:
-        job.next, server.leaving = server.leaving, request
-    tell(world, CANCELLED, request, g, 0)
+    if not unnoticed and job.reached != 0 and call_int(engine.cancel, engine.own, world, row, control.now) == 0:
+        job.next, server.leaving = server.leaving, row
+    _go(world, row)
+    tell(world, CANCELLED, row, g, 0)
+
+
+@compiled
+def _go(world: World, row: int) -> None:
+    job = world.jobs[row]
+    if job.state in (HELD, RESERVED):
+        leave_kv(world, row)
+    job.state = GONE
 
 
 @compiled

@@ -9,7 +9,7 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import CHUNKS, END, LAYERS, leg_of, request_of
-from prebleexp.sim.records import World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import gpu_of
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
@@ -72,6 +72,9 @@ def arrived(world: World, request: int) -> None:
     if len(world.tiers.tiers) > 0:
         _landed(world, request)
         return
+    if len(world.moves.gpus) > 0:
+        _copied(world, request)
+        return
     g = int(world.seen.requests[request].gpu)
     engine = world.engines[g]
     call_none(engine.arrive, engine.own, world, request, control.now)
@@ -89,6 +92,29 @@ def _landed(world: World, subject: int) -> None:
     call_none(engine.landed, engine.own, world, subject, control.now)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
+
+
+@compiled
+def _copied(world: World, g: int) -> None:
+    """A part of what is moved from a GPU is where it goes."""
+    control, engine = world.control, world.engines[g]
+    call_none(engine.copied, engine.own, world, g, control.now)
+    if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
+        control.lacking = g
+
+
+@compiled
+def leave_kv(world: World, request: int) -> None:
+    """A request that has not got its KV will not get it any more: what is under way ends here, and whoever waits behind
+    it may go on."""
+    g = int(world.seen.requests[request].gpu)
+    if world.jobs[request].state == RESERVED:
+        link = world.links.calls
+        call_none(link.drop, link.own, request, world.control.now)
+    if g != NONE:
+        wake(world, g)
+    if world.jobs[leg_of(world, request)].reached != 0:
+        let_go(world, request)
 
 
 @compiled

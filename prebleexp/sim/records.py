@@ -259,7 +259,7 @@ CONTROL = np.dtype(
 )
 
 NEWS = np.dtype([("kind", np.int64), ("request", np.int64), ("gpu", np.int64), ("tokens", np.int64)], align=True)
-FIRST_TOKEN, STORED, EVICTED, FINISHED, CANCELLED, LOST, CHANGED, COPIED, DROPPED = range(9)
+FIRST_TOKEN, STORED, EVICTED, FINISHED, CANCELLED, LOST, CHANGED, COPIED, DROPPED, LEFT, ROUTED = range(11)
 
 
 class Events(NamedTuple):
@@ -315,6 +315,8 @@ class World(NamedTuple):
     """`prebleexp.sim.addresses.GATEWAY`: where requests wait for the router, if `rules.gated`"""
     tiers: Any
     """KV behind the caches: `prebleexp.sim.tiers.Tiers`"""
+    moves: Any
+    """requests that are moved from one GPU to another: `prebleexp.sim.moves.Moves`"""
     told: Any
     """`ROUTER`: what any router wants to be told is not 0"""
     router: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
@@ -20,7 +20,7 @@ from prebleexp.sim.pools import (
     prefills,
     request_of,
 )
-from prebleexp.sim.pulling import let_go
+from prebleexp.sim.pulling import leave_kv, let_go
 from prebleexp.sim.records import (
     CANCELLED,
     DOWN,
@@ -163,7 +163,7 @@ def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
 def decided(world: World, request: int) -> None:
     """The decision has taken its time."""
     world.control.deciding = 0
-    if world.jobs[request].state not in (GONE, EXPIRED):
+    if world.jobs[request].state not in (GONE, EXPIRED) and world.jobs[request].answer != WITHDRAWN:
         _carry_out(world, request, world.jobs[request].answer)
     if world.control.missed:
         release(world)
@@ -282,6 +282,8 @@ def _waits_for_room(world: World, row: int, g: int) -> bool:
 def lose(world: World, request: int) -> None:
     """A request has reached a GPU that is down. If routers know that, they hear of it; else when they do."""
     job, g = world.jobs[request], int(world.seen.requests[request].gpu)
+    if is_routed_again(world, request):
+        leave_kv(world, request)
     job.state = GONE_WITH_IT
     job.losses += 1
     if world.servers[g].gone != 0:

@@ -27,6 +27,7 @@ FUNCTIONS: Signatures = {
     "route": (int64, (VIEW, *_SUBJECT)),
     "first_token": (types.none, (VIEW, *_SUBJECT)),
     "finished": (types.none, (VIEW, *_SUBJECT)),
+    "routed": (types.none, (VIEW, *_SUBJECT)),
     "stored": (types.none, (VIEW, int64, int64, int64, float64)),
     "evicted": (types.none, (VIEW, int64, int64, int64, float64)),
     "changed": (types.none, (VIEW, *_SUBJECT)),
@@ -35,8 +36,8 @@ FUNCTIONS: Signatures = {
     "lacks_room": (int64, (VIEW, int64)),
 }
 OPTIONAL = tuple(name for name in FUNCTIONS if name != "route")
-HEARD = {records.FIRST_TOKEN: "first_token"} | dict.fromkeys(
-    (records.FINISHED, records.CANCELLED, records.LOST), "finished"
+HEARD = {records.FIRST_TOKEN: "first_token", records.ROUTED: "routed"} | dict.fromkeys(
+    (records.FINISHED, records.CANCELLED, records.LOST, records.LEFT), "finished"
 )
 HEARD_WITH_TOKENS = {
     records.STORED: "stored",

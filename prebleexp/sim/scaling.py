@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from prebleexp.sim import records as of
-from prebleexp.sim.changes import Changes, Emptied
+from prebleexp.sim.changes import Changes
+from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, REPORT, key, kind_of, with_event
 from prebleexp.sim.fleet import Fleet, seen
 

@@ -21,7 +21,7 @@ SENDING = np.dtype(
         ("seconds", np.float64),  # … in so long all of them, …
         ("parts", np.int64),  # … so many, …
         ("ready", np.int64),  # … of which so many are …
-        ("size", np.float64),  # … bytes of each
+        ("bytes", np.float64),  # … of each
         ("moves", np.int64),  # whether bytes move (FAIR)
         ("last", np.int64),  # whether these parts are the last
     ],
@@ -47,7 +47,7 @@ def more(
 ) -> None:
     """So many bytes more get ready within so many seconds, in equal parts; whether they are the last."""
     one = links.sendings[subject]
-    one.since_s, one.seconds, one.parts, one.ready, one.size, one.last = now, seconds, parts, 0, size / parts, last
+    one.since_s, one.seconds, one.parts, one.ready, one.bytes, one.last = now, seconds, parts, 0, size / parts, last
     if seconds > 0:
         _await_part(links, subject)
     else:
@@ -69,7 +69,7 @@ def happens(self: None, links: Links, subject: int, now: float) -> bool:
         one.ready += 1
         if one.ready < one.parts:
             _await_part(links, subject - n)
-        _take(links, subject - n, float(one.size), now)
+        _take(links, subject - n, float(one.bytes), now)
     elif timed:
         arrived = True
     else:

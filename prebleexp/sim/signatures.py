@@ -35,10 +35,14 @@ TIERING: Signatures = {
     "landed": (types.none, (WORLD, *_SUBJECT)),
 }
 """… and where KV comes from tiers"""
+MIGRATING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (types.none, (WORLD, *_SUBJECT)))
+"""… and where requests are moved"""
+PAIRING: Signatures = {"pair": (types.none, (WORLD, float64))}
 LINK: Signatures = {
     "ask": (types.none, (int64, int64, int64, float64, float64)),
     "happens": (int64, (int64, float64)),
     "takes": (float64, (int64, int64, float64, float64)),
+    "drop": (types.none, (int64, float64)),
 }
 SENDING: Signatures = {
     "open_for": (types.none, (int64, int64, int64, float64)),

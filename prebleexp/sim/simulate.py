@@ -12,10 +12,21 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.sim import addresses, deciding, hearing, links, loop, outcome, records, router, sending, world
 from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
+from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
+from prebleexp.sim.migration import Migration, Pairs
 from prebleexp.sim.plug import Plug, joined
-from prebleexp.sim.pools import ALWAYS, Disaggregation, Pools, decodes, is_routed_again, refined_of_legs, told_of_legs
+from prebleexp.sim.pools import (
+    ALWAYS,
+    DECODE,
+    Disaggregation,
+    Pools,
+    decodes,
+    is_routed_again,
+    refined_of_legs,
+    told_of_legs,
+)
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.replicated import Replicated, Replication
@@ -30,13 +41,14 @@ from prebleexp.sim.signatures import (
     ENGINE,
     GATEWAY,
     LINK,
+    MIGRATING,
     MOVING,
     SENDING,
     TIERING,
     WORLD,
 )
 from prebleexp.sim.tiering import Tiering
-from prebleexp.sim.types import Longs, Outcome, Workload
+from prebleexp.sim.types import Outcome, Workload
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
@@ -63,6 +75,7 @@ def simulate(
     tiers: Tiering | None = None,
     replicas: Replication | None = None,
     autoscaler: Wanting | None = None,
+    migration: Migration | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -74,12 +87,12 @@ def simulate(
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
-    the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are. `seed` is
-    that of policies, lengths and faults; the workload has its own. `check`: plugs that are not the package's look at
-    every index. `on_pause` is called at least once a second, and when Python is needed anyway; it may end the run by
-    raising. `on_event` is called after every event, which takes a hundred times as long.
+    the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
+    `migration`, when requests are moved from one GPU to another. `seed` is that of policies, lengths and faults; the
+    workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is called at least
+    once a second, and when Python is needed; it may end the run by raising. `on_event` is called after every event.
 
-    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with pools, tiers or replicas,
+    Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with what else is asked for,
     and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
     name, file and line.
     """
@@ -105,6 +118,7 @@ def simulate(
         tiers=tiers,
         replicas=replicas,
         autoscaler=autoscaler,
+        migration=migration,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -124,7 +138,7 @@ class _Kind:
         if given.pools is not None:
             functions |= MOVING[given.pools.protocol]
             functions |= DECIDING if given.pools.decider != ALWAYS else {}
-        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers)):
+        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
             functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
@@ -193,6 +207,10 @@ class _Run:
             size, blocks = engine.blocks(given.setup(0))
             tiers = given.tiers.tiers(given.gpus, size, blocks, sum(one // size for one in kv_tokens))
             behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
+        moving = None
+        if given.migration is not None:
+            self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])
+            moving = (self.pairs.moves, self._under_way(given.migration.links(given.gpus)))
         self.entrance, gateway = given.gateway, None
         if self.entrance is not None:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
@@ -201,7 +219,7 @@ class _Run:
         terms = given.terms
         spare = not terms.changes_nothing or given.autoscaler is not None
         timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
-        seams = (timeline, split, gateway, behind)
+        seams = (timeline, split, gateway, behind, moving)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
@@ -257,10 +275,11 @@ class _Run:
             elif status == loop.HAS_NEWS:
                 self._tell(state)
             elif status == loop.HAS_CHANGED:
+                engines = Emptied(self.batcher, [kind.engine for kind in self.kind_of], self.world)
                 if self.scaling is not None and state.timeline[control.subject].event == LOOK:
-                    self.scaling.look(self.world, self, now)
+                    self.scaling.look(self.world, engines, now)
                 else:
-                    self.changes.happen(self.world, self)
+                    self.changes.happen(self.world, engines)
                 self._find_candidates(state)
             elif status == router.NEEDS_CANDIDATES:
                 self._find_candidates(state)
@@ -278,7 +297,10 @@ class _Run:
         if most > 0:
             found = found & (state.seen.sent.outstanding < most)
         state.control.stale = 0
-        self.world.put(("seen", "candidates"), np.flatnonzero(found))
+        outputs = np.zeros(len(found), np.bool_) if len(state.pools.roles) == 0 else state.pools.roles == DECODE
+        self.world.put(("seen", "candidates"), np.flatnonzero(found & ~outputs))
+        if outputs.any():
+            self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))
         if self.replicated is not None:
             self.replicated.look(self.world.value.seen)
 
@@ -301,18 +323,6 @@ class _Run:
         mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
         return routing.explained(error, view, request, mine, float(state.control.now))
 
-    def lose(self, g: int, requests: Longs) -> None:
-        """Let a GPU's engine lose all that it has."""
-        self.batcher.lose(self._mine(g), self.world.handle, g, requests)
-
-    def give_back(self, g: int) -> Longs:
-        """Let a GPU's engine give back what waits there."""
-        return self.batcher.give_back(self._mine(g), self.world.handle, g)
-
-    def _mine(self, g: int) -> Any:
-        engine = self.kind_of[g].engine
-        return engine.mine if INTERPRETED else engine.block.mine
-
     def _tell(self, state: World) -> None:
         """Let routers hear what has happened, of which one is plain Python."""
         handle = self.world.handle
@@ -320,6 +330,7 @@ class _Run:
             kind, request, g = int(news.kind), int(news.request), int(news.gpu)
             hearing.hear(handle, kind, request)
             routing, view = self._of(decodes(handle, g))
-            routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
+            if not hearing.is_silent(handle, kind, request, int(routing.record.routed != 0)):
+                routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
             hearing.go_on(handle, kind, request)
         state.control.news = 0

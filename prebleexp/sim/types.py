@@ -234,6 +234,8 @@ class Setup:
     """whether the second half of the requests is what computes the first half's prompts, on GPUs of their own"""
     tiers: bool = False
     """whether tiers of KV stand behind the caches"""
+    moves: bool = False
+    """whether requests are moved from one GPU to another"""
     store_s: tuple[float, float] = (math.inf, math.inf)
     """seconds that a load from a store takes which all GPUs share, and a token of it; infinite: there is none"""
     common_seed: int | None = None

@@ -13,9 +13,11 @@ from prebleexp.sim.agenda import made_sessions
 from prebleexp.sim.answers import REFUSE
 from prebleexp.sim.changes import NOTHING
 from prebleexp.sim.children import copy_children, slots
-from prebleexp.sim.events import CHANGE, REPORT, key
+from prebleexp.sim.events import CHANGE, PAIR, REPORT, key
 from prebleexp.sim.handles import Block
 from prebleexp.sim.links import UnderWay
+from prebleexp.sim.moves import Moves
+from prebleexp.sim.moves import nothing as no_moves
 from prebleexp.sim.pools import DECODE, Pools, nothing
 from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, View, World
 from prebleexp.sim.rules import Rules
@@ -37,16 +39,18 @@ def allocate(
     split: tuple[Workload, Pools, UnderWay] | None = None,
     gateway: Any = None,
     behind: tuple[Tiers, UnderWay] | None = None,
+    moving: tuple[Moves, UnderWay] | None = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
     `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both
     routers, which are one without pools, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
     contexts in the tree, what it may tell of its own at once; `timeline`: what happens to GPUs; `split`: if the setup
     has legs, the requests without them, who does what, and the links between; `gateway`: its record, if there is
-    one; `behind`: tiers, and links to them."""
+    one; `behind`: tiers, and links to them; `moving`: requests that are moved, and the links between."""
     workload, gpus = setup.workload, setup.gpus
     requests, pools, links = split or (workload, *nothing(len(workload)))
     tiers, links = behind or (no_tiers(), links)
+    moves, links = moving or (no_moves(), links)
     n = len(workload)
     sessions = made_sessions(requests, rules)
     control = records(1, of.CONTROL)[0]
@@ -67,10 +71,11 @@ def allocate(
     cache.requests.arrival_s[sessions.firsts] = workload.arrival_s[sessions.firsts]
     if own_cache is not None:
         cache.control.free_nodes = of.ENOUGH
-    size = n + 2 * gpus + 4 + len(timeline)  # a step that is lost still has its END
+    size = n + 2 * gpus + 5 + len(timeline)  # a step that is lost still has its END
     events = Events(np.zeros(size), np.zeros(size, np.int64))
     due = [(0.0, key(REPORT, 0))] * int(rules.reports_s > 0) + [
-        (float(one.at_s), key(CHANGE, 0)) for one in timeline[: min(1, rules.changes)]
+        *((float(one.at_s), key(CHANGE, 0)) for one in timeline[: min(1, rules.changes)]),
+        *((float(one.interval_s), key(PAIR, 0)) for one in moves.rules),
     ]
     control.events = len(due)
     for row, (time, a_key) in enumerate(sorted(due)):
@@ -97,6 +102,7 @@ def allocate(
         links=links,
         gateway=records(1, addresses.GATEWAY)[0] if gateway is None else gateway,
         tiers=tiers,
+        moves=moves,
         told=_either(router, decode_router),
         router=router,
         decode_router=decode_router,

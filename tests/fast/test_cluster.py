@@ -172,7 +172,10 @@ def test_slowdowns_are_against_the_first_kind() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["cluster=twokinds"], "unknown cluster 'twokinds'; valid: disaggregated, one_kind, tiered, two_kinds"),
+        (
+            ["cluster=twokinds"],
+            "unknown cluster 'twokinds'; valid: disaggregated, migrating, one_kind, tiered, two_kinds",
+        ),
         (["cluster.groups=5"], "cluster.groups=5 is not valid; it must be a list of groups"),
         (["cluster.groups=[5]"], "cluster.groups[0]=5 is not valid; it must be a group such as {gpus: 8, hardware/gpu"),
         (["cluster.groups=[{hardware/gpu: h100}]"], "cluster.groups[0]={'hardware/gpu': 'h100'} is not valid"),

@@ -67,9 +67,10 @@ SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"
     "engines", [["vllm", "sglang", "released"], pytest.param(["preble", "sglang_2024"], marks=pytest.mark.slow)]
 )
 def test_engines_do_the_same_interpreted(engines: list[str]) -> None:
-    """Also running means, evictions, and GPUs of two kinds."""
+    """Also running means, evictions, GPUs of two kinds, and requests that are moved."""
     runs = [f"policy=lor lengths=mean engine={engine} {SCARCE}" for engine in engines]
     runs += ["policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=2"]
+    runs += [f"policy=lor engine=vllm {SCARCE} cluster=migrating cluster.migration.below_freeness=100"]
     split = "policy=lor cluster=disaggregated rps=8 duration_s=1"
     runs += [f"{split} engine=vllm cluster.protocol=push_at_end cluster.decider=predicted"]
     runs += [f"{split} engine=sglang cluster.link.send=layers"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.faults.base import Faults
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import HOLD, REFUSE, Policy
@@ -20,6 +21,7 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.pools import (
+    ALWAYS,
     BOTH,
     CHUNKS,
     DECODE,
@@ -37,12 +39,13 @@ from prebleexp.sim.pools import (
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, Workload
-from tests import oracle_pools, oracle_reserving
+from tests import oracle_pools, oracle_reserving, oracle_split_faults
 from tests.fast.test_laws import workloads
 from tests.fast.test_oracle import NOW_AND_THEN, PATHS, conversations
 from tests.linear_cost import LinearCost
 from tests.sampled import examples
-from tests.sessions import linked
+from tests.sessions import impatient, linked
+from tests.timelines import timelines
 
 HEARD: list[Longs] = []
 """what policies of the last runs heard, as numbers that any difference changes"""
@@ -127,10 +130,12 @@ def streams() -> st.SearchStrategy[Workload]:
     request = st.tuples(PATHS, st.integers(1, 70), st.sampled_from([1, 30, 60]), st.sampled_from(["named", "turn"]))
     drawn = st.lists(st.tuples(request, NOW_AND_THEN), min_size=1, max_size=40)
     turns = drawn.map(lambda rows: conversations([row[0] for row in rows], [row[1] / 10 for row in rows]))
-    return st.one_of(workloads(), turns, linked(workloads()))
+    return st.one_of(workloads(), turns, linked(workloads()), impatient(linked(workloads())), impatient(turns))
 
 
-def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
+def agree(workload: Workload, cluster: dict[str, Any], faults: Faults | None = None) -> Outcome:
+    if cluster["protocol"] != PULL or cluster.get("decider", ALWAYS) != ALWAYS:
+        workload = replace(workload, patience_s=np.full(len(workload), np.nan))
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     names = ("sharing", "latency_s", "rate", "protocol", "send", "layers", "decider", "least_tokens")
     link = {name: cluster[name] for name in names if name in cluster}
@@ -138,6 +143,8 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
     given["kinds"] = [(count, hardware) for count in cluster["counts"]]
     given["pools"] = Disaggregation(tuple(cluster["roles"]), cluster["second"], 1000.0, **link)
+    if faults is not None:
+        return same(workload, given | {"faults": faults}, oracle_split_faults.simulate)
     reserving = cluster["protocol"] == RESERVE_FIRST
     return same(workload, given, oracle_reserving.simulate if reserving else oracle_pools.simulate)
 
@@ -161,6 +168,26 @@ def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcom
 @given(streams(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
+
+
+@st.composite
+def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
+    cluster = draw(CLUSTERS) | {"protocol": PULL}
+    return cluster, replace(draw(timelines(sum(cluster["counts"]))), drain="finish")
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(streams(), faulty())
+def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Faults]) -> None:
+    agree(workload, *of)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(streams(), faulty())
+def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle_on_many(workload: Workload, of: tuple[Any, Faults]) -> None:
+    agree(workload, *of)
 
 
 SGLANGS = st.builds(

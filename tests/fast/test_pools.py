@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
+from prebleexp.faults.base import Event
+from prebleexp.faults.timeline import Timeline
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import HOLD, REFUSE, Policy
@@ -144,6 +146,77 @@ def test_a_run_that_stops_says_where_requests_are() -> None:
     assert made.decode_gpu.tolist() == [2, 2, -1, -1]
     assert np.isfinite(made.prefill_end_s).tolist() == [True, True, False, False]
     assert np.isnan(made.ttft_s).all()
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "state", "sent", "ms"),
+    [
+        (0.05, State.CANCELLED, 0, [200, 400.8]),  # in its prompt's step, which goes on until 100 ms
+        (0.15, State.CANCELLED, 1008, [250, 450.8]),  # on the link
+        (0.25, State.FINISHED, 1008, [300.8, 501.6]),  # it has had its token
+    ],
+)
+def test_whoever_gives_up_leaves_its_blocks_to_others(
+    patience_s: float, state: int, sent: int, ms: list[float]
+) -> None:
+    """Three prompts of 100 ms on GPUs that have room for one: the next one begins when the one before has been read, at
+    200.8 ms, or is given up, there and then. Each is read in 100.8 ms, and has its token 0.1 ms later."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [1] * 3)
+    prompts = replace(prompts, patience_s=np.array([patience_s, np.nan, np.nan]))
+    engine = replace(SYNCHRONOUS, max_num_batched_tokens=1008, max_num_seqs=1)
+    made = serve(prompts, split(), engine=engine, hardware=replace(MS, kv_tokens=16 * 66))
+    assert made.state.tolist() == [state, State.FINISHED, State.FINISHED]
+    assert made.transferred_tokens.tolist() == [sent, 1008, 1008]
+    assert made.prefill_end_s[1:] * 1e3 == pytest.approx(ms)
+    assert (made.latency_s - made.prefill_end_s)[1:] * 1e3 == pytest.approx([100.9] * 2)
+
+
+def test_whoever_is_held_and_gives_up_is_let_go() -> None:
+    """At 150 ms the second one's KV waits for room where outputs are made, whose blocks the first one has until
+    200.9 ms; whoever held it may compute the third."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [1] * 3)
+    prompts = replace(prompts, patience_s=np.array([np.nan, 0.15, np.nan]))
+    given: dict[str, Any] = {"policy": RoundRobin(), "hardware": replace(MS, kv_tokens=16 * 66)}
+    made = serve(prompts, split(), (2, 1), engine=replace(SYNCHRONOUS, max_num_seqs=1), **given)
+    assert made.state.tolist() == [State.FINISHED, State.CANCELLED, State.FINISHED]
+    assert made.decode_gpu.tolist() == [2, 2, 2]
+    assert made.transferred_tokens.tolist() == [1008, 0, 1008]
+
+
+@pytest.mark.parametrize(
+    ("counts", "down", "detect_ms", "losses", "first_ms", "last_ms"),
+    [
+        ((2, 1), (0.05, 0), 0, 1, 250.9, 350.8),  # its prompt is being computed: 100 ms more at the other GPU, …
+        ((2, 1), (0.15, 0), 0, 1, 350.9, 450.8),  # … so it is where its KV is on the link, …
+        ((2, 1), (0.15, 0), 20, 1, 370.9, 470.8),  # … as soon as the router knows
+        ((2, 1), (0.25, 0), 0, 0, 200.9, 300.8),  # nobody needs that GPU any more
+        ((1, 2), (0.15, 1), 0, 1, 251.7, 351.6),  # its KV is on the link: of its prompt 8 tokens are computed again
+        ((1, 2), (0.25, 1), 0, 1, 200.9, 451.6),  # its output is being made: the same, and all of it is made again
+    ],
+)
+def test_a_gpu_is_lost_while_a_request_needs_it(
+    counts: tuple[int, int], down: tuple[float, int], detect_ms: float, losses: int, first_ms: float, last_ms: float
+) -> None:
+    """1,000 tokens: computed at 100 ms, read at 200.8 ms, and 1,000 tokens of 0.1 ms each. Who computed the prompt has
+    62 of its blocks in its cache, wherever the rest of it goes."""
+    faults = Timeline(detect_ms, "retry", (Event(*down, "down"),))
+    made = serve(stream([own(0, 1000)], [0.0], [1000]), split(), counts, faults=faults)
+    assert made.state.tolist() == [State.FINISHED]
+    assert made.losses.tolist() == [losses]
+    assert made.ttft_s * 1e3 == pytest.approx([first_ms])
+    assert made.latency_s * 1e3 == pytest.approx([last_ms])
+    failed = serve(stream([own(0, 1000)], [0.0], [1000]), split(), counts, faults=replace(faults, on_loss="fail"))
+    assert failed.state.tolist() == [State.LOST if losses else State.FINISHED]
+
+
+def test_a_gpu_that_is_drained_is_not_empty_before_its_kv_was_read() -> None:
+    """It is drained at 120 ms and back at 150, and has its cache then: 62 blocks are found by the second request."""
+    happen = (Event(0.12, 0, "drain"), Event(0.15, 0, "up"))
+    made = serve(stream([own(0, 1000)] * 2, [0.0, 0.5], [1, 1]), split(), faults=Timeline(happen=happen))
+    assert made.ttft_s[0] * 1e3 == pytest.approx(200.9)
+    assert made.hit_tokens.tolist() == [0, 62 * 16]
+    later = Timeline(happen=(Event(0.12, 0, "drain"), Event(0.25, 0, "up")))
+    assert serve(stream([own(0, 1000)] * 2, [0.0, 0.5], [1, 1]), split(), faults=later).hit_tokens.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("second", [LeastOutstanding(), RoundRobin()])
@@ -491,8 +564,6 @@ def test_what_does_not_go_with_pools_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
     with pytest.raises(InvalidInput, match="engine Continuous has no protocol pull, and GPUs have roles"):
         serve(one, split(), engine=Continuous())
-    with pytest.raises(InvalidInput, match="requests have patience_s, and GPUs have roles; only one"):
-        serve(replace(one, patience_s=[1.0]), split())
     with pytest.raises(
         InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where groups have roles"
     ):

@@ -109,7 +109,15 @@ def test_two_policies_are_those_that_were_set() -> None:
             "cluster.link.send=layers is not valid; it must be end with cluster.protocol=pull, which asks for KV when",
         ),
         (["engine=sglang", "cluster.link.send=tokens"], "cluster.link.send=tokens is not valid; it must be one of end"),
-        (["faults=rates"], "faults= is not valid where cluster.groups have roles; take faults=none"),
+        (
+            ["faults=rates", "faults.on_loss=resume"],
+            "faults.on_loss=resume is not valid where cluster.groups have roles; take retry or fail",
+        ),
+        (["faults=rates", "faults.drain=requeue"], "faults.drain=requeue is not valid where cluster.groups have roles"),
+        (
+            ["faults=rates", "cluster.protocol=push_at_end"],
+            "faults= is not valid where cluster.protocol=push_at_end; take faults=none",
+        ),
         (
             ["hardware=a6000_mistral_7b"],
             "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",

@@ -53,13 +53,14 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
 
 def test_much_happens() -> None:
     """Else nothing would be shown by what holds."""
-    states, kinds = np.zeros(len(State), np.int64), np.zeros(7, np.int64)
+    states, kinds = np.zeros(len(State), np.int64), np.zeros(9, np.int64)
     for number in range(300):
         workload, cluster = chaos(number)
         made = simulate(workload, lengths=Max(), **cluster)
         states += np.bincount(made.state, minlength=len(State))
         loaded = made.host_tokens.any() or made.disk_tokens.any() or made.shared_tokens.any()
         gated = made.refused_by.any(), made.retries.any()
+        moved = made.moves.any(), made.stopped_s.any()
         kinds += [
             "pools" in cluster,
             made.losses.any(),
@@ -67,6 +68,7 @@ def test_much_happens() -> None:
             loaded,
             *gated,
             "replicas" in cluster,
+            *moved,
         ]
     assert (states > 0).all(), {state.name: int(states[state]) for state in State}
     assert (kinds > 10).all(), kinds

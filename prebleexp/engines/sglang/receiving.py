@@ -26,10 +26,10 @@ RUNS = int(State.RUNNING)
 def reserve(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     """Before a step is scheduled: whoever can gets room, and whoever is there joins those that run."""
     _resume(mine, g)
-    if mine.lists[g, RETRACTED].size == 0:
+    if mine.lists[g, RETRACTED].length == 0:
         _reserve(mine, world, g)
     ready = mine.lists[g, READY]
-    while ready.size > 0 and mine.gpus[g].running < mine.settings.max_running_requests:
+    while ready.length > 0 and mine.gpus[g].running < mine.settings.max_running_requests:
         _join(mine, world, g, _take_first(mine, g, READY), now)
 
 
@@ -46,7 +46,7 @@ def _resume(mine: Engines, g: int) -> None:
     """Those that were retracted, in order, until one does not fit: their KV comes back from the host, in no time."""
     gpu, retracted, kept = mine.gpus[g], mine.lists[g, RETRACTED], mine.settings.reserved_decode_tokens
     left = gpu.free - kept * _active(mine, g)
-    while retracted.size > 0:
+    while retracted.length > 0:
         job = mine.jobs[retracted.first]
         known = int(job.prompt + job.generated)
         if known + kept > left:
@@ -80,7 +80,7 @@ def _reserve(mine: Engines, world: World, g: int) -> None:
 @compiled
 def _active(mine: Engines, g: int) -> int:
     """Requests that have room."""
-    return int(mine.gpus[g].running + mine.gpus[g].coming + mine.lists[g, READY].size)
+    return int(mine.gpus[g].running + mine.gpus[g].coming + mine.lists[g, READY].length)
 
 
 @compiled
@@ -133,7 +133,7 @@ def append(mine: Engines, g: int, which: int, request: int) -> None:
     else:
         mine.jobs[one.last].behind = request
     one.last = request
-    one.size += 1
+    one.length += 1
 
 
 @compiled
@@ -143,5 +143,5 @@ def _take_first(mine: Engines, g: int, which: int) -> int:
     one.first = mine.jobs[first].behind
     if one.first == NONE:
         one.last = NONE
-    one.size -= 1
+    one.length -= 1
     return first

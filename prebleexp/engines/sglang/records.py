@@ -50,7 +50,7 @@ GPU = np.dtype(
     align=True,
 )
 
-LIST = np.dtype([("first", np.int64), ("last", np.int64), ("size", np.int64)], align=True)
+LIST = np.dtype([("first", np.int64), ("last", np.int64), ("length", np.int64)], align=True)
 """Requests in order, linked by `behind`."""
 
 READY, RETRACTED = range(2)

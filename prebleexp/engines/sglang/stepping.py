@@ -186,7 +186,7 @@ def _publish(mine: Engines, world: World, g: int) -> None:
     gpu, live = mine.gpus[g], world.live[g]
     live.queued, live.running, live.waiting_tokens = gpu.queued, gpu.running, gpu.waiting_tokens
     if decodes(world, g):
-        live.queued += gpu.coming + mine.lists[g, READY].size + mine.lists[g, RETRACTED].size
+        live.queued += gpu.coming + mine.lists[g, READY].length + mine.lists[g, RETRACTED].length
     live.kv_free, live.evictable = gpu.free, gpu.evictable
     live.generated = gpu.generated
     live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts

@@ -41,6 +41,7 @@ class VLLM(Engine):
     resumes: ClassVar[bool] = True
     protocols: ClassVar[tuple[str, ...]] = ("pull", "push_at_end")
     fetches: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
 
     max_num_batched_tokens: int | None = None
     """tokens that a step computes at most, prompts and decoding alike"""
@@ -110,6 +111,10 @@ class VLLM(Engine):
         valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
+    def check_moves(self) -> None:
+        valid = "fcfs where requests are moved: those that hold blocks could wait for ever behind others without"
+        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
 
@@ -148,6 +153,16 @@ class VLLM(Engine):
 
         lose(mine, world, g, requests)
 
+    def withdraw(self, mine: Any, world: Any, g: int, request: int) -> None:
+        from prebleexp.engines.vllm.losing import withdraw
+
+        withdraw(mine, world, g, request)
+
+    def forget(self, mine: Any, world: Any, request: int) -> None:
+        from prebleexp.engines.vllm.losing import forget
+
+        forget(mine, world, np.array([request]))
+
     def give_back(self, mine: Any, world: Any, g: int) -> Longs:
         from prebleexp.engines.vllm.losing import give_back
 
@@ -158,12 +173,14 @@ class VLLM(Engine):
 
         tokens, seqs = self.limits(setup)
         evicted = setup.kv_tokens // self.block_size if setup.legs or setup.tiers else 0  # for KV that is to come
+        evicted = setup.gpus * setup.kv_tokens // self.block_size if setup.moves else evicted  # on many GPUs at once
         return AT_ONCE * 2 * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
-        longest = last_tokens(setup) if setup.tiers else setup.workload.prompt_tokens
-        return int(longest.max(initial=0)) // self.block_size + 1 if setup.legs or setup.tiers else 0
+        longest = last_tokens(setup) if setup.tiers or setup.moves else setup.workload.prompt_tokens
+        comes = setup.legs or setup.tiers or setup.moves
+        return int(longest.max(initial=0)) // self.block_size + 1 if comes else 0
 
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
         return self.block_size, last_tokens(setup) // self.block_size

@@ -4,9 +4,10 @@ back, and those that are cached stay so. What is under way of it is not looked a
 from __future__ import annotations
 
 from prebleexp.engines.vllm.blocks import release
-from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.records import PULLED, PULLS, STEPS, Engines
 from prebleexp.engines.vllm.steady import end_steady
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, STEPPING, World
 
 
@@ -15,8 +16,7 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
     """Whether it has left: 0, if it is in the step in hand."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     if job.running == 0:  # whoever is done is passed over when its turn comes
-        gpu.queued -= 1
-        gpu.waiting_tokens -= job.known
+        stop_waiting(mine, world, g, request)
         job.finished = 1
         return 1
     if world.servers[g].stage == STEPPING:
@@ -28,6 +28,20 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
     release(mine, g, request)
     job.finished, gpu.flush = 1, 1
     return 1
+
+
+@compiled
+def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
+    """Whoever does not run is not counted any more, and has no blocks."""
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    if world.jobs[request].state == RESERVED:
+        gpu.reserved -= 1
+    else:
+        gpu.queued -= 1
+    if job.filling not in (PULLS, PULLED):
+        gpu.waiting_tokens -= job.known
+    if job.blocks > 0:  # its KV is under way, or there
+        release(mine, g, request)
 
 
 @compiled

@@ -1,4 +1,5 @@
-"""A GPU goes down: its queue, its batch and its blocks are gone. Or it gives back what waits there."""
+"""A GPU goes down: its queue, its batch and its blocks are gone. Or it gives back what waits there. And a request whose
+KV was to come from a GPU that is down leaves."""
 
 from __future__ import annotations
 
@@ -6,22 +7,32 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.engines.vllm import queue as waiting
 from prebleexp.engines.vllm.blocks import clear, release
+from prebleexp.engines.vllm.giving_up import stop_waiting
+from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import GPU, JOB, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_jobs
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NONE
+from prebleexp.sim.pulling import RESERVED
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import Longs, records
 
 
 def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
     """`requests` are as if they had never come, or know what was shown of them. Nobody is told."""
-    _drop(mine, g)
+    _drop(mine, g, requests)
     gpus = records(1, GPU)
     begin_gpus(gpus, mine.settings)
     mine.gpus[g] = gpus[0]
     mine.crossing[g] = mine.recent[g] = 0
-    _forget(mine, world, requests)
+    forget(mine, world, requests)
+
+
+def withdraw(mine: Any, world: Any, g: int, request: int) -> None:
+    """One that waits for KV, or has blocks for it, leaves as if it had never come."""
+    _leave(mine, world, g, request)
+    forget(mine, world, np.array([request]))
 
 
 def give_back(mine: Any, world: Any, g: int) -> Longs:
@@ -35,7 +46,7 @@ def give_back(mine: Any, world: Any, g: int) -> Longs:
     gpu.waiting_tokens -= jobs.known[waits].sum()
     mine.jobs.heap_left[kept], mine.jobs.heap_right[kept] = np.append(kept[1:], NONE)[: len(kept)], NONE
     gpu.queue = kept[0] if len(kept) else NONE
-    _forget(mine, world, given)
+    forget(mine, world, given)
     live.queued, live.waiting_tokens = gpu.queued + gpu.reserved, gpu.waiting_tokens
     return given
 
@@ -49,7 +60,8 @@ def _queue(mine: Any, g: int) -> Longs:
     return queue[np.argsort(mine.jobs.heap_key[queue])]
 
 
-def _forget(mine: Any, world: Any, requests: Longs) -> None:
+def forget(mine: Any, world: Any, requests: Longs) -> None:
+    """They are as if they had never come, or know what was shown of them."""
     jobs, seen = records(len(requests), JOB), world.seen.requests[requests]
     begin_jobs(jobs, seen.prompt_tokens, mine.jobs.limit[requests], seen.answer_segment)
     if world.rules.resume:
@@ -58,7 +70,17 @@ def _forget(mine: Any, world: Any, requests: Longs) -> None:
 
 
 @compiled
-def _drop(mine: Engines, g: int) -> None:
+def _drop(mine: Engines, g: int, requests: Longs) -> None:
     for row in range(mine.gpus[g].running):
         release(mine, g, int(mine.running[g, row]))
+    for request in requests:  # some have blocks and do not run, where requests are moved
+        release(mine, g, int(request))
     clear(mine, g)
+
+
+@compiled
+def _leave(mine: Engines, world: World, g: int, request: int) -> None:
+    if world.jobs[request].state != RESERVED:  # else it is in no queue
+        waiting.take_out(mine, g, request)
+    stop_waiting(mine, world, g, request)
+    publish(mine, world, g)

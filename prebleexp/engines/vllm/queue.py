@@ -54,3 +54,16 @@ def pop(mine: Engines, g: int) -> int:
     first = int(mine.gpus[g].queue)
     mine.gpus[g].queue = merge(mine.jobs, int(mine.jobs[first].heap_left), int(mine.jobs[first].heap_right))
     return first
+
+
+@compiled
+def take_out(mine: Engines, g: int, request: int) -> None:
+    """One out of the heap, wherever it is: those before it are put back."""
+    gpu, before = mine.gpus[g], NONE
+    while gpu.queue != request:
+        first = pop(mine, g)
+        mine.jobs[first].heap_left, before = before, first
+    pop(mine, g)
+    while before != NONE:
+        one, before = before, int(mine.jobs[before].heap_left)
+        push(mine, g, one)

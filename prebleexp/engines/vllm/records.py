@@ -28,9 +28,10 @@ GPU = np.dtype(
         ("running", np.int64),
         ("steady", np.int64),  # of these, those that decode steadily (see `steady`), …
         ("context", np.int64),  # … and the positions of them that are scheduled
-        ("held", np.int64),  # requests whose prompts were computed here, kept until another GPU has read them
+        ("held", np.int64),  # requests that have blocks and neither run nor wait: another GPU reads them, or is read
         ("reserved", np.int64),  # requests that have blocks, and whose KV is under way to them, …
         ("reservations", np.int64),  # … and how many there were so far
+        ("moving", np.int64),  # request that stops, or has stopped, to be moved to another GPU
         ("flush", np.int64),  # whether requests finished since the last scheduling: one more follows, perhaps empty
         # steps
         ("scheduled", np.int64),  # so far
@@ -56,7 +57,7 @@ JOB = np.dtype(
         ("holds", np.int32),  # the last of its `HOLD`s
         ("answer", np.int32),  # the run of its answer alone that it has begun; -1: none; `ANONYMOUS`: nor need it
         ("segment", np.int32),  # of its context, the one in which its next block to be cached ends, or one before it
-        ("running", np.int8),
+        ("running", np.int8),  # or `STOPPED`
         ("filling", np.int8),  # whether it has tokens to compute before its next one; in the queue `PULLS` … `LOADED`
         ("finished", np.int8),
         (
@@ -135,6 +136,9 @@ STORE = np.dtype([(name, np.int64) for name in ("free_run", "runs", "free_hold",
 PULLS, PULLED, LOADED = 2, 3, 4
 """of a prompt that was computed elsewhere: its KV is to be read from there; it has blocks for that, or has been read;
 of one that tiers have KV of: it has blocks, and that is loaded, or has been"""
+
+STOPPED = 2
+"""of a request that is moved to another GPU: it is in no more steps, but for those under way"""
 
 STEPS = 4
 """steps of a GPU that are remembered: at most three are scheduled at once, and the last two are not over"""

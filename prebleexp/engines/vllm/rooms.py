@@ -58,7 +58,7 @@ def engines(setup: Setup, settings: Settings, last_tokens: npt.NDArray[np.int64]
 def begin_gpus(gpus: Any, settings: Settings) -> None:
     """Let zeroed records be GPUs that nobody has used."""
     gpus.free = gpus.unkeyed = settings.blocks
-    gpus.first = gpus.last = gpus.queue = NONE
+    gpus.first = gpus.last = gpus.queue = gpus.moving = NONE
 
 
 def begin_jobs(jobs: Any, prompt_tokens: Any, last_tokens: Any, answer_segment: Any) -> None:
@@ -85,7 +85,7 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray) -> Blocks:
     runs = setup.gpus * (settings.blocks + settings.max_num_seqs)  # a step caches blocks before it takes all of them
     of_contexts = -(-tokens.astype(np.int64) // settings.block_size)
     at_once = setup.gpus * settings.max_num_seqs * int(of_contexts.max(initial=1))
-    whole = setup.legs or setup.tiers  # there are holds of requests that do not run
+    whole = setup.legs or setup.tiers or setup.moves  # there are holds of requests that do not run
     holds = int(of_contexts.sum()) if whole else min(int(of_contexts.sum()), at_once)
     holds += TIERS * setup.gpus * settings.blocks if setup.tiers else 0  # what is stored
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs

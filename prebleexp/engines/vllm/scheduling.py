@@ -14,6 +14,7 @@ from prebleexp.engines.vllm.running import go_on, one_by_one, plan
 from prebleexp.engines.vllm.steady import unsettle
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
+from prebleexp.sim.plug import call_none
 from prebleexp.sim.records import NONE, World
 
 
@@ -27,6 +28,8 @@ def busy(gpu: Any) -> bool:
 def schedule(mine: Engines, world: World, g: int, now: float) -> None:
     """Choose the next step's requests."""
     gpu = mine.gpus[g]
+    if gpu.moving != NONE:
+        call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
     step = mine.steps[g, gpu.scheduled % STEPS]
     step.scheduled_s = now
     step.requests = step.steady = step.chosen = step.admitted = 0

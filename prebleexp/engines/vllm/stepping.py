@@ -11,9 +11,14 @@ import numpy as np
 from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
 from prebleexp.engines.vllm.blocks import cached, release, remember
+from prebleexp.engines.vllm.leaving import leave_running
+from prebleexp.engines.vllm.moving import abandon as abandon
+from prebleexp.engines.vllm.moving import copied as copied
+from prebleexp.engines.vllm.moving import move as move
+from prebleexp.engines.vllm.moving import stop as stop
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
-from prebleexp.engines.vllm.records import PULLS, STEPS, Engines
+from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of
 from prebleexp.engines.vllm.tiering import fetch as fetch
@@ -117,6 +122,8 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     if step.finished > 0:
         _leave(mine, g, mine.finished[g, slot, : step.finished])
         gpu.flush = 1
+    if gpu.moving != NONE:
+        call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
     step.free_after = gpu.free
     publish(mine, world, g)
 
@@ -127,7 +134,7 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     g, job = int(world.seen.requests[request].gpu), mine.jobs[request]
     left = giving_up.leave(mine, world, g, request)
     if left != 0 and job.running != 0:
-        _leave_running(mine, g, request)
+        leave_running(mine, g, request)
         job.running = 0
     publish(mine, world, g)
     return left
@@ -192,10 +199,10 @@ def _serve(mine: Engines, world: World, g: int, request: int, stale: bool, now: 
     prompt = int(world.seen.requests[request].prompt_tokens)
     job.known += 1
     world.jobs[request].latency_s = now - world.seen.requests[request].arrival_s
-    if job.running != 0:
-        gpu.generated += 1
-    else:
+    if job.running == 0:
         gpu.waiting_tokens += 1
+    elif job.running != STOPPED:
+        gpu.generated += 1
     if np.isnan(world.seen.requests[request].ttft_s):
         first_token(world, g, request, now)
         world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.known - prompt
@@ -243,21 +250,4 @@ def _leave(mine: Engines, g: int, finished: Any) -> None:
     """Finished requests leave the running ones."""
     for at in range(len(finished)):
         if mine.jobs[finished[at]].running != 0:
-            _leave_running(mine, g, int(finished[at]))
-
-
-@compiled
-def _leave_running(mine: Engines, g: int, request: int) -> None:
-    gpu, running, row = mine.gpus[g], mine.running[g], 0
-    while running[row] != request:
-        row += 1
-    _take_out(running[row : gpu.running])
-    _take_out(mine.due[g, row : gpu.running])
-    gpu.running -= 1
-
-
-@compiled
-def _take_out(rows: Any) -> None:
-    """The first of them, and the others move up: a slice, in which no index can be negative, is moved as a whole."""
-    for row in range(len(rows) - 1):
-        rows[row] = rows[row + 1]
+            leave_running(mine, g, int(finished[at]))

@@ -1,0 +1,254 @@
+"""Requests are moved from one GPU to another, as Llumnix does it on vLLM (spec: clusters.md, section 6).
+
+One that waits changes queues. One that runs decodes on while full blocks of its KV are copied; in the last stage it is
+in no step that is scheduled from then on, and when those under way are over the rest is copied, with the block that is
+part full. The other GPU takes blocks for each stage before that begins. When all is there the request comes before all
+that wait there, and needs no blocks, like one whose prompt was computed elsewhere (`engines.vllm.pulling`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.serving import QUEUED
+from prebleexp.engines.vllm import queue
+from prebleexp.engines.vllm.blocks import release, remember, take
+from prebleexp.engines.vllm.choosing import blocks_of
+from prebleexp.engines.vllm.leaving import leave_running
+from prebleexp.engines.vllm.publishing import publish
+from prebleexp.engines.vllm.pulling import FIRST
+from prebleexp.engines.vllm.records import PULLED, STOPPED, Engines
+from prebleexp.engines.vllm.steady import known_of, last_is_due, unsettle
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.moves import RUNNING, WAITING, ask_for, hand_over
+from prebleexp.sim.records import DOWN, NONE, World
+from prebleexp.sim.waking import wake
+
+
+@compiled
+def move(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
+    """Begin to move a request of this GPU to the one that it is paired with, if there is one that can be."""
+    one, chooses = world.moves.gpus[g], world.moves.rules[0].chooses
+    waiting = NONE if chooses == RUNNING else _first_waiting(mine, g)
+    if waiting != NONE:
+        _move_waiting(mine, world, waiting, g, int(one.target))
+    elif chooses != WAITING:
+        request = _shortest(mine, world, g)
+        if request != NONE:
+            one.request, one.mark = request, mine.preemptions[request]
+            _next_stage(mine, world, g, now)
+
+
+# ---------------------------------------------------------------- one that waits
+@compiled
+def _first_waiting(mine: Engines, g: int) -> int:
+    """The first of the queue, unless tokens of it are under way, or it has blocks."""
+    gpu = mine.gpus[g]
+    while gpu.queue != NONE and mine.jobs[gpu.queue].finished != 0:
+        queue.pop(mine, g)
+    if gpu.queue == NONE or mine.jobs[gpu.queue].stale > 0 or mine.jobs[gpu.queue].filling == PULLED:
+        return NONE
+    return int(gpu.queue)
+
+
+@compiled
+def _move_waiting(mine: Engines, world: World, request: int, source: int, target: int) -> None:
+    known = int(mine.jobs[request].known)
+    if not _has_room(mine, world, target, blocks_of(mine, known)):
+        world.moves.requests[request].aborted += 1
+        return
+    queue.pop(mine, source)
+    mine.gpus[source].queued -= 1
+    mine.gpus[source].waiting_tokens -= known
+    mine.gpus[target].waiting_tokens += known
+    queue.join(mine, world, target, request)
+    hand_over(world, request, source, target)
+    for g in (source, target):
+        publish(mine, world, g)
+        wake(world, g)
+
+
+# ---------------------------------------------------------------- one that runs
+@compiled
+def _shortest(mine: Engines, world: World, g: int) -> int:
+    """Of the running requests that have KV of all their tokens but the last the one with the fewest; of equals the one
+    admitted first."""
+    gpu, found, least = mine.gpus[g], NONE, 0
+    for row in range(gpu.running):
+        request = int(mine.running[g, row])
+        job = mine.jobs[request]
+        known = known_of(job, gpu.over)
+        computed = int(job.computed - job.under_way) + (known - int(job.known))
+        decodes = known > world.seen.requests[request].prompt_tokens and computed == known - 1
+        if decodes and (found == NONE or known < least):
+            found, least = request, known
+    return found
+
+
+@compiled
+def _next_stage(mine: Engines, world: World, g: int, now: float) -> None:
+    """Copy the full blocks that are not copied yet, or, if few blocks are left, let the request stop."""
+    one, rules, gpu = world.moves.gpus[g], world.moves.rules[0], mine.gpus[g]
+    computed = known_of(mine.jobs[one.request], gpu.over) - 1
+    more = computed // mine.settings.block_size - int(one.copied)
+    if blocks_of(mine, computed) - one.copied <= rules.last_blocks:
+        gpu.moving = one.request
+    elif one.stages + 1 >= rules.stages or not _take_room(mine, world, g, more):
+        _abort(mine, world, g)
+    else:
+        ask_for(world, g, more, now)
+
+
+@compiled
+def copied(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
+    """A stage of what leaves this GPU is over."""
+    one = world.moves.gpus[g]
+    one.busy = 0
+    if one.request == NONE:  # it was given up
+        return
+    if mine.jobs[one.request].running == STOPPED:
+        _commit(mine, world, g, now)
+    elif _ran_on(mine, one):
+        _next_stage(mine, world, g, now)
+    else:
+        _abort(mine, world, g)
+
+
+@compiled
+def _ran_on(mine: Engines, one: Any) -> bool:
+    """Whether the request neither ended nor was preempted since its move began."""
+    job = mine.jobs[one.request]
+    return bool(job.finished == 0 and job.running != 0 and mine.preemptions[one.request] == one.mark)
+
+
+@compiled
+def stop(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
+    """A request is to leave this GPU's batch, or has left it: the rest is copied when no step under way has it."""
+    gpu, one, request = mine.gpus[g], world.moves.gpus[g], int(mine.gpus[g].moving)
+    job = mine.jobs[request]
+    if job.running != STOPPED and not _leaves(mine, world, g, request):
+        _abort(mine, world, g)
+    elif job.under_way > 0:
+        return
+    elif one.request == NONE:  # it was given up
+        gpu.moving, one.busy = NONE, 0
+        _resume(mine, world, g, request)
+    else:
+        gpu.moving, one.stopped_s = NONE, now
+        ask_for(world, g, blocks_of(mine, int(job.known) - 1) - int(one.copied), now)
+
+
+@compiled
+def _leaves(mine: Engines, world: World, g: int, request: int) -> bool:
+    """Let it be in no more steps, if there is room for all of it where it goes, and its last token is not under way."""
+    gpu, one, job = mine.gpus[g], world.moves.gpus[g], mine.jobs[request]
+    if not _ran_on(mine, one):
+        return False
+    unsettle(mine, world, g)
+    blocks = blocks_of(mine, int(job.known + job.expected)) - int(one.taken)
+    if last_is_due(job) or not _take_room(mine, world, g, blocks):
+        return False
+    leave_running(mine, g, request)
+    job.running = STOPPED
+    gpu.held += 1
+    gpu.generated -= job.known - world.seen.requests[request].prompt_tokens
+    return True
+
+
+@compiled
+def _commit(mine: Engines, world: World, g: int, now: float) -> None:
+    """All of it is there: the request goes on, others find its blocks, and those that it had are cached only."""
+    one = world.moves.gpus[g]
+    request, target = int(one.request), int(one.target)
+    job, moved = mine.jobs[request], world.moves.requests[request]
+    release(mine, g, request)
+    mine.gpus[g].held -= 1
+    mine.gpus[target].held -= 1
+    moved.stopped_s += now - one.stopped_s
+    hand_over(world, request, g, target)
+    job.blocks = one.taken
+    remember(mine, world, target, request, int(job.known) - 1)
+    _wait_with_blocks(mine, world, target, request)
+    one.request = NONE
+    publish(mine, world, g)
+    wake(world, g)
+
+
+@compiled
+def _wait_with_blocks(mine: Engines, world: World, g: int, request: int) -> None:
+    """Before all that wait."""
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    gpu.reservations += 1
+    gpu.queued += 1
+    job.running, job.filling, job.heap_key = 0, PULLED, FIRST + gpu.reservations
+    job.computed = job.known - 1
+    world.jobs[request].state = QUEUED
+    queue.push(mine, g, request)
+    publish(mine, world, g)
+    wake(world, g)
+
+
+# ---------------------------------------------------------------- moves that come to nothing
+@compiled
+def abandon(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
+    """The move from this GPU is given up, wherever it is: one of the two GPUs is lost. What is on the link comes."""
+    one, request = world.moves.gpus[g], int(world.moves.gpus[g].request)
+    job = mine.jobs[request]
+    stopped, begun = job.running == STOPPED, mine.gpus[g].moving == NONE
+    if stopped and begun:
+        world.moves.requests[request].stopped_s += now - one.stopped_s
+    _abort(mine, world, g)
+    if not stopped or world.servers[g].stage == DOWN:
+        return
+    if begun:
+        _resume(mine, world, g, request)
+    else:  # steps under way have it
+        mine.gpus[g].moving, one.busy = request, 1
+
+
+@compiled
+def _abort(mine: Engines, world: World, g: int) -> None:
+    """The other GPU gives its blocks back."""
+    one = world.moves.gpus[g]
+    target = int(one.target)
+    world.moves.requests[one.request].aborted += 1
+    mine.gpus[g].moving = one.request = NONE
+    if one.taken == 0 or world.servers[target].stage == DOWN:
+        return
+    gpu = mine.gpus[target]
+    gpu.free += one.taken
+    gpu.unkeyed += one.taken
+    gpu.held -= 1
+    publish(mine, world, target)
+    if gpu.queued > 0:
+        wake(world, target)
+
+
+@compiled
+def _resume(mine: Engines, world: World, g: int, request: int) -> None:
+    """A request that has stopped goes on where it was."""
+    mine.gpus[g].held -= 1
+    _wait_with_blocks(mine, world, g, request)
+
+
+# ---------------------------------------------------------------- room where it goes
+@compiled
+def _has_room(mine: Engines, world: World, g: int, blocks: int) -> bool:
+    gpu = mine.gpus[g]
+    kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
+    return bool(world.servers[g].stage != DOWN and blocks + kept <= gpu.free)
+
+
+@compiled
+def _take_room(mine: Engines, world: World, g: int, blocks: int) -> bool:
+    """Blocks for what leaves GPU g, where it goes; whether there were as many."""
+    one = world.moves.gpus[g]
+    target = int(one.target)
+    if not _has_room(mine, world, target, blocks):
+        return False
+    evicted = take(mine, world, target, blocks)
+    world.totals[target].evicted_tokens += evicted * mine.settings.block_size
+    mine.gpus[target].held += int(one.taken == 0)
+    one.taken += blocks
+    publish(mine, world, target)
+    return True

@@ -1,0 +1,59 @@
+"""What a run in which requests are moved is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from prebleexp.sim import addresses, links, pairing
+from prebleexp.sim.moves import MOVE, MOVED, RULES, RUNNING, Moves
+from prebleexp.sim.plug import Plug
+from prebleexp.sim.records import NONE
+from prebleexp.sim.signatures import PAIRING
+from prebleexp.sim.types import records
+
+
+@dataclass(frozen=True)
+class Migration:
+    """When requests are moved, and over what."""
+
+    interval_s: float
+    """between two times at which GPUs are paired"""
+    kv_bytes: float
+    """of a token"""
+    sharing: int
+    """of links (see `prebleexp.sim.links`)"""
+    rate: float
+    """of each GPU's egress, and of its ingress: bytes a second"""
+    latency_s: float
+    below_freeness: float = 3.0
+    """blocks a request: whoever has fewer is to have less to do"""
+    chooses: int = RUNNING
+    """of `prebleexp.sim.moves`: which request is moved"""
+    last_stage_blocks: int = 16
+    max_stages: int = 3
+
+    def moves(self, gpus: int, requests: int, block_tokens: int, calls: Any) -> Moves:
+        """None yet."""
+        rules, move = records(1, RULES), records(gpus, MOVE)
+        one = rules[0]
+        one.interval_s, one.below = self.interval_s, self.below_freeness * block_tokens
+        one.chooses, one.last_blocks, one.stages = self.chooses, self.last_stage_blocks, self.max_stages
+        one.kv_bytes = self.kv_bytes * block_tokens
+        move.request = move.target = NONE
+        move.stopped_s = np.nan
+        return Moves(rules, move, records(requests, MOVED), calls)
+
+    def links(self, gpus: int) -> links.Links:
+        """Subjects are the GPUs that requests leave."""
+        return links.made_links(gpus, gpus, self.sharing, float(self.rate), float(self.latency_s))
+
+
+class Pairs:
+    """What pairs GPUs in a run, and the moves that come of it."""
+
+    def __init__(self, given: Migration, gpus: int, requests: int, block_tokens: int) -> None:
+        self._plug = Plug(None, pairing, None, addresses.PAIRING, PAIRING)
+        self.moves = given.moves(gpus, requests, block_tokens, self._plug.record)

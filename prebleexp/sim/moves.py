@@ -1,0 +1,157 @@
+"""Requests that are moved from one GPU to another: what a run knows of it (spec: clusters.md, section 6).
+
+Every while GPUs are paired, one that has little free memory for each of its requests with one that has much
+(`prebleexp.sim.pairing`), and a request of the first is moved to the second. One that waits is moved at once. One that
+runs goes on while its KV is copied, in stages, and stops for the last of them; it belongs to the first GPU until all of
+it is there.
+
+Engines of whose GPUs requests are moved have `move`, `copied`, `stop` and `abandon` (see `prebleexp.engines.base`), and
+call what is here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.sim import addresses
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.news import tell
+from prebleexp.sim.plug import call_none
+from prebleexp.sim.records import LEFT, NONE, ROUTED, World
+from prebleexp.sim.types import records
+
+RUNNING, WAITING, WAITING_FIRST = range(3)
+"""which request is moved: the shortest that runs, the first that waits, or that one if there is one"""
+
+RULES = np.dtype(
+    [
+        ("interval_s", np.float64),  # between two times at which GPUs are paired
+        ("below", np.float64),  # free tokens a request, of whoever is to have less, …
+        ("chooses", np.int64),  # … and which of these it is
+        ("last_blocks", np.int64),  # that are left when a request stops, at most
+        ("stages", np.int64),  # at most, the last one included
+        ("kv_bytes", np.float64),  # of a block
+    ],
+    align=True,
+)
+
+MOVE = np.dtype(
+    [
+        ("request", np.int64),  # that is moved from this GPU; -1: none is
+        ("target", np.int64),
+        ("stages", np.int64),  # begun so far
+        ("copied", np.int64),  # blocks, those under way included
+        ("taken", np.int64),  # blocks at the target
+        ("busy", np.int64),  # whether something is under way, if only of a move that was given up
+        ("paired", np.int64),  # whether this GPU has its part in a move
+        ("mark", np.int64),  # the engine's, by which it knows whether the request ran all the time
+        ("stopped_s", np.float64),  # when the last stage began; NaN: not yet
+    ],
+    align=True,
+)
+"""Of a GPU from which requests are moved, one at a time."""
+
+MOVED = np.dtype(
+    [
+        ("moves", np.int64),
+        ("aborted", np.int64),
+        ("stopped_s", np.float64),
+        ("gpu", np.int32),  # to which it goes
+        (
+            "over",
+            np.int32,
+        ),  # moves since policies were asked about it, for each of which they heard that it is finished
+    ],
+    align=True,
+)
+"""Of a request."""
+
+
+class Moves(NamedTuple):
+    """All of it; arrays of length 0 in a run without."""
+
+    rules: Any
+    """(1,) `RULES`"""
+    gpus: Any
+    """(GPUs,) `MOVE`"""
+    requests: Any
+    """(n,) `MOVED`"""
+    calls: Any
+    """`prebleexp.sim.addresses.PAIRING`"""
+
+
+def nothing() -> Moves:
+    """What a run without has, and writes nothing to."""
+    return Moves(records(0, RULES), records(0, MOVE), records(0, MOVED), records(1, addresses.PAIRING)[0])
+
+
+# ---------------------------------------------------------------- what engines call
+@compiled
+def ask_for(world: World, g: int, blocks: int, now: float) -> None:
+    """So many blocks of the request that leaves a GPU are to be copied."""
+    one, link = world.moves.gpus[g], world.links.calls
+    one.busy = 1
+    one.stages += 1
+    one.copied += blocks
+    size = blocks * world.moves.rules[0].kv_bytes
+    call_none(link.ask, link.own, g, g, int(one.target), size, now)
+
+
+@compiled
+def hand_over(world: World, request: int, source: int, target: int) -> None:
+    """A request belongs to another GPU from now on: routers hear of it when this event has been dealt with."""
+    moved = world.moves.requests[request]
+    moved.moves += 1
+    moved.gpu = target
+    tell(world, LEFT, request, source, 0)
+    tell(world, ROUTED, request, target, 0)
+
+
+# ---------------------------------------------------------------- what the router calls
+@compiled
+def leave(world: World, request: int) -> None:
+    """The router's own book of the GPU that a request leaves."""
+    sent = world.seen.sent[world.seen.requests[request].gpu]
+    sent.outstanding -= 1
+    sent.tokens -= world.seen.requests[request].prompt_tokens
+    world.moves.requests[request].over += 1
+
+
+@compiled
+def join(world: World, request: int) -> None:
+    """… and of the one that it comes to."""
+    seen = world.seen.requests[request]
+    seen.gpu = world.moves.requests[request].gpu
+    sent = world.seen.sent[seen.gpu]
+    sent.outstanding += 1
+    sent.tokens += seen.prompt_tokens
+    world.control.most = max(world.control.most, sent.outstanding)
+
+
+@compiled
+def is_over(world: World, kind: int, request: int, routed: int) -> bool:
+    """Whether a request has been moved, and the policy, which does not hear where to (`routed` is 0), believes since
+    that it is finished: it hears of no more of its tokens."""
+    if len(world.moves.requests) == 0 or routed != 0 or request == NONE:
+        return False
+    return bool(world.moves.requests[request].over > int(kind == LEFT))
+
+
+@compiled
+def routed_anew(world: World, request: int) -> None:
+    """A lost request begins again: policies are asked about it."""
+    if len(world.moves.requests) > 0:
+        world.moves.requests[request].over = 0
+
+
+# ---------------------------------------------------------------- what the loop calls
+@compiled
+def abandon(world: World, g: int) -> None:
+    """All that a GPU has from a move, or gives to one, is lost."""
+    for source in range(len(world.moves.gpus)):
+        one = world.moves.gpus[source]
+        if one.request != NONE and g in (source, one.target):
+            engine = world.engines[source]
+            call_none(engine.abandon, engine.own, world, source, world.control.now)

@@ -316,11 +316,11 @@ class MovesOracle(Linked):
             self._abandon(g, now)
         super()._change(g, event, factor, now)
 
-    def _lose_all(self, gpu: Any) -> None:
+    def _lose_all(self, gpu: Any, now: float) -> None:
         gpu.up = False
         self._abandon(gpu.number, self.now)
         self.later.discard(gpu.number)
-        super()._lose_all(gpu)
+        super()._lose_all(gpu, now)
 
     def _see(self, gpu: Any) -> None:
         if not self.reports_s:

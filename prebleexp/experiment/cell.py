@@ -288,7 +288,8 @@ class Cell:
             tiers = {name: getattr(self.cluster, name) for name in TIERS}
             return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.gb > 0}}
         if self.cluster.migrates:
-            return {"groups": groups, "link": of(self.cluster.link), "migration": of(self.cluster.migration)}
+            link = {name: one for name, one in of(self.cluster.link).items() if name != "send"}  # of prompts
+            return {"groups": groups, "link": link, "migration": of(self.cluster.migration)}
         if not self.cluster.has_roles:
             return groups
         second = self.cluster.decode_policy

@@ -334,7 +334,7 @@ def test_every_column_of_requests_is_the_same_on_groups_of_one_kind() -> None:
 class Lost:
     """A GPU that is lost at once."""
 
-    retries = True
+    retries, resumes = True, False
 
     def timeline(self, gpus: int, duration_s: float, seed: int) -> Any:
         made = records(1, TIMELINE)

@@ -316,7 +316,8 @@ def test_every_request_and_block_is_accounted_for_at_every_event(workload: Workl
 @given(STREAMS, CLUSTERS, st.data())
 def test_requests_are_accounted_for_where_gpus_are_lost(workload: Workload, cluster: dict[str, Any], data: Any) -> None:
     faults = data.draw(timelines(cluster["gpus"]))
-    accounted(workload, run(workload, cluster | {"horizon": "drain"}, faults=faults))
+    made = run(workload, cluster | {"horizon": "drain"}, faults=faults)
+    accounted(workload, made, faults.requeues)
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -204,13 +204,13 @@ RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]),
 )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(streams(), DECIDED)
 def test_deciders_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(streams(), RESERVING)
 def test_reserving_first_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)

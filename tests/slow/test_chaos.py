@@ -16,7 +16,7 @@ from tests.sessions import in_order
 
 pytestmark = pytest.mark.slow
 
-CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 1_000
+CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 500
 LATER, NIGHTLY = range(IN_CI, CLUSTERS, AT_ONCE), pytest.mark.nightly
 ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.NOT_DUE]
 
@@ -45,7 +45,8 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     assert (np.isfinite(made.finish_s) == finished).all()
     assert (made.output_seen[finished] == np.minimum(workload.output_tokens, workload.max_new_tokens)[finished]).all()
     served = finished & (made.decode_gpu != made.gpu)
-    assert (made.prefill_end_s[served] <= made.ttft_s[served]).all()
+    first = served & (made.losses == 0)  # else its first token was shown before its prompt was computed again
+    assert (made.prefill_end_s[first] <= made.ttft_s[first]).all()
     assert split or not served.any()
     found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens
     assert (found + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()

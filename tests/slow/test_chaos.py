@@ -16,7 +16,7 @@ from tests.sessions import in_order
 
 pytestmark = pytest.mark.slow
 
-CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 500
+CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 1_000
 LATER, NIGHTLY = range(IN_CI, CLUSTERS, AT_ONCE), pytest.mark.nightly
 ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.NOT_DUE]
 

@@ -83,18 +83,30 @@ class LeastWork(Balancing):
 @compiled
 def without_prefill(mine: Working, view: View, request: int) -> int:
     """The GPU that would have the least to do if it held all of the prompt. Writes what each would."""
-    expected, best, least = view.requests[request].expected_output, NONE, 0.0
+    best, least = NONE, 0.0
     for i in range(len(view.candidates)):
         g = nth(view.candidates, len(view.sent), i)
-        gpu, outstanding = view.gpus[g], view.sent[g].outstanding
-        left = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead)
-        waiting = gpu.queued / outstanding if outstanding > 0 else 0.0
-        queued = mine.prefill[g] * NS * waiting
-        to_come = (left + expected) * token_s(mine, view, g, request)
+        queued, to_come = queued_s(mine, view, g), to_come_s(mine, view, g, request)
         mine.queued[g], mine.to_come[g] = queued, to_come
         if best == NONE or queued + to_come < least:
             best, least = g, queued + to_come
     return best
+
+
+@compiled
+def queued_s(mine: Working, view: View, g: int) -> float:
+    """What GPU g has still to prefill."""
+    outstanding = view.sent[g].outstanding
+    waiting = view.gpus[g].queued / outstanding if outstanding > 0 else 0.0
+    return float(mine.prefill[g] * NS * waiting)
+
+
+@compiled
+def to_come_s(mine: Working, view: View, g: int, request: int) -> float:
+    """Its share of the steps for what is still to come of outputs, this request's among them."""
+    gpu = view.gpus[g]
+    left = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead)
+    return float((left + view.requests[request].expected_output) * token_s(mine, view, g, request))
 
 
 # ---------------------------------------------------------------- what the cost model says

@@ -130,7 +130,11 @@ def streams() -> st.SearchStrategy[Workload]:
     request = st.tuples(PATHS, st.integers(1, 70), st.sampled_from([1, 30, 60]), st.sampled_from(["named", "turn"]))
     drawn = st.lists(st.tuples(request, NOW_AND_THEN), min_size=1, max_size=40)
     turns = drawn.map(lambda rows: conversations([row[0] for row in rows], [row[1] / 10 for row in rows]))
-    return st.one_of(workloads(), turns, linked(workloads()), impatient(linked(workloads())), impatient(turns))
+    return st.one_of(workloads(), turns, linked(workloads()))
+
+
+def streams_with_patience() -> st.SearchStrategy[Workload]:
+    return st.one_of(streams(), impatient(streams()))
 
 
 def agree(workload: Workload, cluster: dict[str, Any], faults: Faults | None = None) -> Outcome:
@@ -165,7 +169,7 @@ def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcom
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(streams(), CLUSTERS)
+@given(streams_with_patience(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
@@ -177,7 +181,7 @@ def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(streams(), faulty())
+@given(streams_with_patience(), faulty())
 def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Faults]) -> None:
     agree(workload, *of)
 
@@ -185,7 +189,7 @@ def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle(workload: Workload, o
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
-@given(streams(), faulty())
+@given(streams_with_patience(), faulty())
 def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle_on_many(workload: Workload, of: tuple[Any, Faults]) -> None:
     agree(workload, *of)
 
@@ -205,13 +209,13 @@ RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]),
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(streams(), DECIDED)
+@given(streams_with_patience(), DECIDED)
 def test_deciders_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(streams(), RESERVING)
+@given(streams_with_patience(), RESERVING)
 def test_reserving_first_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
@@ -219,7 +223,7 @@ def test_reserving_first_gives_the_bytes_of_the_oracle(workload: Workload, clust
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
-@given(streams(), RESERVING)
+@given(streams_with_patience(), RESERVING)
 def test_reserving_first_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
@@ -227,6 +231,6 @@ def test_reserving_first_gives_the_bytes_of_the_oracle_on_many(workload: Workloa
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
-@given(streams(), CLUSTERS)
+@given(streams_with_patience(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)

@@ -107,6 +107,8 @@ def _end(world: World, g: int) -> None:
 def _start_again(world: World, g: int) -> None:
     """After an END of which everybody has heard."""
     control = world.control
+    if control.unfinished == 0:  # all is over, and nobody is to hear of more
+        return
     asked = (control.queue_head != NONE or control.offering != 0) and control.deciding == 0
     if control.lacking == NONE and not asked and _next_time(world) > control.now:
         control.starting = g  # nothing else happens at this instant

@@ -419,7 +419,7 @@ FETCHED: list[Path_] = [[(0, 1000)], [(0, 1000), (1, 100)], [(0, 1000), (2, 100)
 def test_mooncake_fetches_what_a_store_has_where_that_is_sooner(
     policy: Mooncake, load_s: float, token_s: float, gpu: int, booked_ms: int
 ) -> None:
-    router = driven(policy, FETCHED, 2, store_s=(load_s, token_s))
+    router = driven(policy, FETCHED, 2, loads_s=((load_s, token_s),) * 3)
     assert sends(router, 0) == 0
     router.first_token(0, 0.0)
     router.stored(0, 0, 1000, 0.0)

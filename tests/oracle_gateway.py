@@ -242,9 +242,8 @@ class GatewayOracle(Oracle):
         self.asked.clear()
         self.missed = bool(self.deciding)
 
-    def _change(self, g: int, event: int, factor: float, now: float) -> None:
-        self.view = self.view._replace(candidates=np.array(sorted(self.up), np.int64))
-        super()._change(g, event, factor, now)
+    def _candidates(self) -> set[int]:
+        return set(self.up)
 
     def _room(self, up: set[int]) -> np.ndarray[Any, Any]:
         self.up, most = up, self.gateway.max_in_flight or math.inf

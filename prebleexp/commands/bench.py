@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from prebleexp.commands import clocked
 from prebleexp.commands.arguments import Command, Commands, Given, Setting, choice
@@ -121,9 +120,14 @@ def engines(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
         for engine, took in zip(ENGINES, seconds, strict=True):
             size = {"policy": policy, "stream": name, "engine": engine, "requests": len(workload)}
             rows.append(size | {"cpu_seconds": float(took)})
-    best = pd.DataFrame(rows).groupby(list(rows[0])[:-1], sort=False)["cpu_seconds"].min().reset_index()
-    best["requests_per_cpu_second"] = (best.requests / best.cpu_seconds).round().astype(int)
-    return [{str(name): value for name, value in row.items()} for row in best.to_dict("records")]
+    best: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        *which, took = row.values()
+        best[tuple(which)] = min(took, best.get(tuple(which), took))
+    return [
+        dict(zip(rows[0], (*which, took), strict=True)) | {"requests_per_cpu_second": round(which[-1] / took)}
+        for which, took in best.items()
+    ]
 
 
 def pools(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from prebleexp.gateway.base import BUDGETS, ORDERS, Gateway
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
+from prebleexp.policies.e2 import E2
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
@@ -116,6 +117,8 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if kind == "tiers":
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
+        if isinstance(cluster["policy"], E2):
+            cluster["policy"] = replace(cluster["policy"], tiers=number % 2 == 1)
         return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
     if not cluster["engine"].loses:

@@ -284,7 +284,6 @@ class ReservingOracle(PoolsOracle):
         super().__init__(workload, of)
         self.reached: set[int] = set()
         self.flows: dict[int, Any] = {}
-        self.last = -1
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return SglangGpu(g, self.roles[g], engine, hardware, self.rows, self)
@@ -311,17 +310,6 @@ class ReservingOracle(PoolsOracle):
         self.flows[request.index] = SimpleNamespace(ends_s=now, ports=ports, moves=False, over=False, rate=0.0)
         if leg.index in self.reached:
             heapq.heappush(self.heap, (now, REACHED, leg.index))
-
-    def _happens(self, kind: int, subject: int, now: float) -> None:
-        self.last = kind
-        super()._happens(kind, subject, now)
-
-    def _outcome(self, end_s: float) -> Outcome:
-        """Not said: if the last END is all that happens at its instant, the step behind it begins."""
-        then = [(kind, g) for at_s, kind, g in self.heap if at_s == end_s]
-        if self.last == oracle.END and len(then) == 1 and then[0][0] == oracle.START:
-            self.gpus[then[0][1]].begin(end_s)
-        return super()._outcome(end_s)
 
     # ------------------------------------------------------------ links
     def computes(self, leg: int, tokens: int, seconds: float, now: float) -> None:

@@ -31,11 +31,11 @@ class Router:
         gpus: int,
         hardware: PrebleFit,
         expected: Floats | None = None,
-        tiers: bool = False,
+        **more: Any,
     ) -> None:
         self.policy, self.workload = policy, workload
         sizes = (len(workload), hardware.kv_tokens, hardware.context_length)
-        setup = Setup(gpus, 0, *sizes, workload, tiers=tiers)
+        setup = Setup(gpus, 0, *sizes, workload, **more)
         cache = world.told(world.made_cache(setup, gpus), expected)
         reports = records(gpus, REPORT)
         reports.kv_free = hardware.kv_tokens

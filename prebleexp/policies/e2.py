@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prebleexp.checks import flag, is_number, one_of, positive, require
+from prebleexp.policies import below
 from prebleexp.policies.base import Policy, tuned
 from prebleexp.policies.e2_as_described import holdings, rules
 from prebleexp.policies.e2_as_described.losing import forget_all
@@ -44,6 +45,8 @@ class E2(Policy):
     """whether it has P"""
     decode: str = "remaining"
     """output in L: what is still to come (remaining), of all the window's requests (total), or not at all (none)"""
+    tiers: bool = False
+    """whether what tiers behind the caches have counts as held, and as the time that it takes to load it"""
     recompute: bool = False
     """sum the window anew for every load: slow, the same results (a check)"""
 
@@ -56,7 +59,7 @@ class E2(Policy):
         share = self.decode_heavy_hit_ratio
         valid = share is None or (is_number(share) and 0 < share <= 1)
         require(valid, "policy.decode_heavy_hit_ratio", share, "a number in (0, 1], or null: never")
-        for name in ("eviction_cost", "request_cost", "recompute"):
+        for name in ("eviction_cost", "request_cost", "tiers", "recompute"):
             flag(f"policy.{name}", getattr(self, name))
         one_of("policy.decode", self.decode, DECODES)
 
@@ -66,7 +69,7 @@ class E2(Policy):
         threshold, replicate, hit_ratio = others
         switches = (self.eviction_cost, self.request_cost, self.recompute)
         decode = DECODES.index(self.decode)
-        return memory(setup, Settings(window_s, threshold, replicate, hit_ratio, *switches, decode))
+        return memory(setup, Settings(window_s, threshold, replicate, hit_ratio, *switches, decode), self.tiers)
 
     def lacks_room(self, mine: Any, view: View, request: int) -> int:
         return lacks_room(mine, view, request)
@@ -82,6 +85,12 @@ class E2(Policy):
 
     def evicted(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         holdings.evicted(mine, view, request, gpu, tokens)
+
+    def copied(self, mine: Any, view: View, request: int, place: int, tokens: int, now: float) -> None:
+        below.copied(mine.below, view, request, place, tokens)
+
+    def dropped(self, mine: Any, view: View, request: int, place: int, tokens: int, now: float) -> None:
+        below.dropped(mine.below, view, request, place, tokens)
 
     def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
         forget_all(mine, gpu)

@@ -85,8 +85,8 @@ class Given:
             rows = with_legs(self.workload, False)
         sizes = (len(rows), of.kv_tokens, of.context_length)
         seams = (self.pools is not None, self.tiers is not None, self.migration is not None)
-        store = () if self.tiers is None else (self.tiers.store_s,)
-        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *seams, *store)
+        loads = () if self.tiers is None else (self.tiers.loads_s,)
+        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *seams, *loads)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""

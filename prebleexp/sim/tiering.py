@@ -32,6 +32,11 @@ class Tier:
     total_rate: float = float("inf")
     """bytes a second of all loads together, and of all stores"""
 
+    @property
+    def fastest(self) -> float:
+        """Bytes a second of a load that is alone."""
+        return min(self.load_rate, self.total_rate)
+
 
 @dataclass(frozen=True)
 class Tiering:
@@ -47,15 +52,16 @@ class Tiering:
     """of each GPU, behind the host"""
 
     @property
-    def store_s(self) -> tuple[float, float]:
-        """Seconds that a load from the shared store takes, and a token of it; infinite without one."""
-        if self.shared is None:
-            return np.inf, np.inf
-        return self.shared.latency_s, self.kv_bytes / min(self.shared.load_rate, self.shared.total_rate)
+    def loads_s(self) -> tuple[tuple[float, float], ...]:
+        """Of each tier: seconds that a load takes which is alone, and a token of it; infinite without one."""
+        return tuple((one.latency_s, self.kv_bytes / one.fastest) if one else (np.inf, np.inf) for one in self._given())
 
     def each(self) -> list[Tier]:
         """In the order of `prebleexp.sim.tiers`."""
-        return [one or NO_TIER for one in (self.host, self.disk, self.shared)]
+        return [one or NO_TIER for one in self._given()]
+
+    def _given(self) -> tuple[Tier | None, ...]:
+        return self.host, self.disk, self.shared
 
     def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int) -> Tiers:
         """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs."""

@@ -37,9 +37,10 @@ def stream(*prompts: str) -> Workload:
     )
 
 
-def router(policy: E2, *prompts: str, gpus: int = 2, outputs: list[float] | float = 0.0) -> Router:
+def router(policy: E2, *prompts: str, gpus: int = 2, outputs: list[float] | float = 0.0, **more: Any) -> Router:
     workload = stream(*prompts)
-    return Router(policy, workload, gpus, cost_of_a_token(), np.broadcast_to(np.array(outputs), len(workload)).copy())
+    expected = np.broadcast_to(np.array(outputs), len(workload)).copy()
+    return Router(policy, workload, gpus, cost_of_a_token(), expected, **more)
 
 
 def loads(of: Router) -> Any:
@@ -279,6 +280,7 @@ def test_a_prefix_whose_delay_doubles_is_replicated(factor: float | None, delay:
         ("decode_heavy_hit_ratio", [0, 1.01, -1, math.nan, "a"]),
         ("eviction_cost", [1, None, "true"]),
         ("request_cost", [0, None]),
+        ("tiers", [1, "no"]),
         ("recompute", [2, "no"]),
         ("decode", ["all", None, 1]),
     ],

@@ -419,7 +419,7 @@ FETCHED: list[Path_] = [[(0, 1000)], [(0, 1000), (1, 100)], [(0, 1000), (2, 100)
 def test_mooncake_fetches_what_a_store_has_where_that_is_sooner(
     policy: Mooncake, load_s: float, token_s: float, gpu: int, booked_ms: int
 ) -> None:
-    router = driven(policy, FETCHED, 2, store_s=(load_s, token_s))
+    router = driven(policy, FETCHED, 2, loads_s=((load_s, token_s),) * 3)
     assert sends(router, 0) == 0
     router.first_token(0, 0.0)
     router.stored(0, 0, 1000, 0.0)
@@ -431,7 +431,7 @@ def test_mooncake_fetches_what_a_store_has_where_that_is_sooner(
 def test_mooncake_fetches_from_a_threshold_on() -> None:
     """GPU 1 has 500 of 1,000 tokens: twice as many are not more than three times as many."""
     for threshold, gpu in ((2.0, 1), (3.0, 0)):
-        router = driven(Mooncake(balancing_threshold=threshold), FETCHED, 2, store_s=(0.0, 0.0))
+        router = driven(Mooncake(balancing_threshold=threshold), FETCHED, 2, loads_s=((0.0, 0.0),) * 3)
         assert sends(router, 0) == 0
         router.first_token(0, 0.0)
         router.stored(0, 0, 1000, 0.0)
@@ -441,7 +441,7 @@ def test_mooncake_fetches_from_a_threshold_on() -> None:
 
 
 def test_a_store_keeps_what_gpus_drop() -> None:
-    router = driven(Mooncake(balancing_threshold=1.0), FETCHED, 2, store_s=(0.0, 0.0))
+    router = driven(Mooncake(balancing_threshold=1.0), FETCHED, 2, loads_s=((0.0, 0.0),) * 3)
     assert sends(router, 0) == 0
     router.first_token(0, 0.0)
     router.stored(0, 0, 1000, 0.0)

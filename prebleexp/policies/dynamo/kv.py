@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.checks import flag, is_integer, is_number, positive, require
-from prebleexp.policies import prefix_index
+from prebleexp.policies import below, prefix_index
 from prebleexp.policies.base import HOLD, Policy, tuned
 from prebleexp.policies.choices import any_least
-from prebleexp.policies.dynamo import below, output_blocks, prompt_sets, routed
-from prebleexp.policies.dynamo.below import Below
+from prebleexp.policies.dynamo import output_blocks, prompt_sets, routed, tier_credits
 from prebleexp.policies.dynamo.output_blocks import OutputBlocks
 from prebleexp.policies.dynamo.prompt_sets import BITS, HALF, PromptSets
 from prebleexp.policies.dynamo.routed import Routed
+from prebleexp.policies.dynamo.tier_credits import Credits
 from prebleexp.policies.prefix_index import PrefixIndex
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import generator, uniform
@@ -47,8 +47,8 @@ class Memory(NamedTuple):
     settings: Settings
     cached: PrefixIndex
     """what the GPUs said they hold"""
-    below: Below
-    """what the tiers behind them said they hold"""
+    credits: Credits
+    """for what the tiers behind them said they hold"""
     routed: Routed
     """what was sent to them lately, and counts as cached"""
     active: PromptSets
@@ -133,7 +133,7 @@ class DynamoKV(Policy):
         for name in (
             *("overlap_score_credit", "overlap_score_credit_decay", "prefill_load_scale"),
             *("decode_active_request_weight", "router_temperature"),
-            *below.WEIGHTS,
+            *tier_credits.WEIGHTS,
         ):
             value = getattr(self, name)
             require(is_number(value) and value >= 0, f"policy.{name}", value, "a number >= 0")
@@ -161,7 +161,9 @@ class DynamoKV(Policy):
                 self.router_track_active_blocks and self.router_track_output_blocks,
             ),
             cached=prefix_index.prefix_index(setup),
-            below=below.below(setup, self.use_kv_events, *(getattr(self, name) for name in below.WEIGHTS)),
+            credits=tier_credits.credits_of(
+                setup, self.use_kv_events, *(getattr(self, name) for name in tier_credits.WEIGHTS)
+            ),
             routed=routed.routed(setup, self.block_size),
             active=prompt_sets.prompt_sets(setup, self.block_size),
             outputs=output_blocks.output_blocks(setup, self.block_size),
@@ -211,10 +213,10 @@ class DynamoKV(Policy):
             prefix_index.forget(mine.cached, view, request, gpu, tokens)
 
     def copied(self, mine: Memory, view: View, request: int, place: int, tokens: int, now: float) -> None:
-        below.copied(mine.below, view, request, place, tokens)
+        below.copied(mine.credits.tiers, view, request, place, tokens)
 
     def dropped(self, mine: Memory, view: View, request: int, place: int, tokens: int, now: float) -> None:
-        below.dropped(mine.below, view, request, place, tokens)
+        below.dropped(mine.credits.tiers, view, request, place, tokens)
 
     def changed(self, mine: Memory, view: View, gpu: int, now: float) -> None:
         forget_worker(mine, view, gpu)
@@ -255,8 +257,8 @@ def look(mine: Memory, view: View, request: int, now: float) -> None:
         routed.look_up(mine.routed, view, request, computing)
         for gpu in range(len(overlap)):
             overlap[gpu] = max(overlap[gpu], computing[gpu]) if settings.events else computing[gpu]
-    if mine.below.heard:
-        below.look(mine.below, view, request, overlap, size)
+    if mine.credits.tiers.heard:
+        tier_credits.look(mine.credits, view, request, overlap, size)
     if settings.active_blocks:
         if settings.output_blocks:
             output_blocks.catch_up(mine.outputs, mine.active, view, now)
@@ -294,13 +296,13 @@ def book(mine: Memory, view: View, request: int, gpu: int, now: float) -> None:
 def score(mine: Memory, view: View, request: int) -> None:
     """Write what each GPU would cost."""
     settings, tokens = mine.settings, view.requests[request].prompt_tokens
-    prefill, decode, overlap, costs, credits = mine.prefill, mine.decode, mine.overlap, mine.costs, mine.below.credits
+    prefill, decode, overlap, costs, extra = mine.prefill, mine.decode, mine.overlap, mine.costs, mine.credits.each
     size, full, decay = settings.block_size, settings.credit, settings.decay
     least, needed = _least_prefill(mine, view) if decay > 0 else 0, (tokens + size - 1) // size
     if settings.prefill_tokens:
         for gpu in range(len(costs)):
             credit = full / (1 + decay * ((prefill[gpu] - least) / size / needed)) if decay > 0 else full
-            missing = max(0.0, (prefill[gpu] + tokens) / size - credit * overlap[gpu] - credits[gpu])
+            missing = max(0.0, (prefill[gpu] + tokens) / size - credit * overlap[gpu] - extra[gpu])
             costs[gpu] = settings.scale * missing + decode[gpu]
     else:
         for gpu in range(len(costs)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prebleexp.policies.e2_as_described.loading import have_again_s, have_s
 from prebleexp.policies.e2_as_described.memory import NO_DECODE, NS, REMAINING, Memory
 from prebleexp.policies.prefix_records import OUTPUT_UNIT
 from prebleexp.policies.prefix_tree import node_of, own_tokens
@@ -12,8 +13,12 @@ from prebleexp.sim.records import ENTRIES, GPUS, NONE, View
 
 @compiled
 def missing_s(mine: Memory, view: View, request: int, gpu: int) -> float:
-    """P: the prefill of the tokens of the request that the GPU does not hold; one at least is computed."""
+    """P: the prefill of the tokens of the request that the GPU does not hold; one at least is computed. Of those that
+    tiers have, what it takes to load them."""
     length, book = view.requests[request].prompt_tokens, mine.gpus[gpu]
+    if mine.below.heard:
+        book.missing_s = have_s(mine, view, gpu, length)
+        return book.missing_s
     book.missing_s = prefill_s(view.costs[gpu], max(1, length - book.held), length)
     return book.missing_s
 
@@ -73,7 +78,9 @@ def eviction_s(mine: Memory, view: View, request: int, gpu: int) -> float:
 
 @compiled
 def _again_s(mine: Memory, view: View, link: int, gpu: int, own: int, tokens: int) -> float:
-    """What it takes the GPU of the link to compute the last `own` tokens of so many again."""
+    """What it takes the GPU of the link to compute the last `own` tokens of so many again, or to load them."""
+    if mine.below.heard:
+        return have_again_s(mine, view, gpu, node_of(mine.tree, link))
     known = mine.tree.recomputed[link]
     if known.own != own or known.tokens != tokens or known.gpu != gpu:
         known.own, known.tokens, known.gpu = own, tokens, gpu

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.policies import prefix_records, tpot
+from prebleexp.policies import below, prefix_records, tpot
+from prebleexp.policies.below import Below
 from prebleexp.policies.growing import longer
 from prebleexp.policies.tpot import Tpots
 from prebleexp.sim.compiled import compiled
@@ -158,9 +159,13 @@ class Memory(NamedTuple):
     samples: Any
     """`SAMPLE`s in order of time"""
     tpots: Tpots
+    below: Below
+    """what tiers behind the caches have"""
+    loads: Any
+    """(tiers, 2) seconds that a load from each takes, and a token of it"""
 
 
-def memory(setup: Setup, settings: Settings) -> Memory:
+def memory(setup: Setup, settings: Settings, tiers: bool) -> Memory:
     """Nothing yet."""
     n, rows, base = setup.requests, prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     gpus = prefix_records.made(setup.gpus, GPU)
@@ -175,6 +180,8 @@ def memory(setup: Setup, settings: Settings) -> Memory:
         np.full(n, NONE, np.int32),
         records(n, SAMPLE),
         tpot.seeded(setup.gpus, 0.0),
+        below.below(setup, tiers),
+        np.array(setup.loads_s),
     )
 
 

@@ -10,6 +10,7 @@ from prebleexp.policies.e2_as_described.accounts import inherit, observe_tpot, s
 from prebleexp.policies.e2_as_described.delays import note_delay, slide_delays
 from prebleexp.policies.e2_as_described.holdings import copy_holdings, fill_held, look_up_held
 from prebleexp.policies.e2_as_described.load import load_s, missing_s
+from prebleexp.policies.e2_as_described.loading import look_below, only_below
 from prebleexp.policies.e2_as_described.memory import NS, Memory
 from prebleexp.policies.e2_as_described.rebalance import rebalance, replicate
 from prebleexp.policies.e2_as_described.window import add, slide
@@ -34,7 +35,9 @@ def route(mine: Memory, view: View, request: int, now: float) -> int:
         if inherits(tree, cut):
             inherit(mine, cut)
     prefix, matched = prefix_node(tree, leaf), served_by_one(tree, view.candidates, len(view.sent), leaf)
-    hit, gpu = tree.rows[matched].tokens, NONE
+    hit, gpu = int(tree.rows[matched].tokens), NONE
+    if mine.below.heard:
+        matched, hit = look_below(mine, view, request, leaf, matched)
     if hit > view.requests[request].prompt_tokens - hit:
         gpu = _exploit(mine, view, request, leaf, matched, prefix, now)
     if gpu == NONE:
@@ -76,6 +79,11 @@ def _exploit(mine: Memory, view: View, request: int, leaf: int, matched: int, pr
         if tree.accounts[link].replica:
             best, least = _better_by(mine, view, request, leaf, tree.rows[link].gpu, now, best, least)
         link = tree.rows[link].next
+    if mine.below.heard:
+        for gpu in view.candidates:
+            if only_below(mine, matched, gpu):
+                server = server_of(mine, prefix, gpu) if apart else gpu
+                best, least = _better_by(mine, view, request, leaf, server, now, best, least)
     return best
 
 

@@ -14,6 +14,7 @@ from prebleexp.policies.research.prefills import NS, Prefilling, book, look_up, 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import prefill_s
 from prebleexp.sim.records import View
+from prebleexp.sim.tiers import SHARED
 from prebleexp.sim.types import Setup
 
 
@@ -75,7 +76,7 @@ class Mooncake(Prefilling):
         require(valid, "policy.balancing_threshold", least, "a number >= 1, or null: the router knows of no store")
 
     def start(self, setup: Setup) -> Limited:
-        load_s, token_s = setup.store_s
+        load_s, token_s = setup.loads_s[SHARED]
         fetches = self.balancing_threshold is not None and load_s < math.inf
         known = prefills(replace(setup, gpus=setup.gpus + 1) if fetches else setup)
         most_ns = math.inf if self.ttft_slo_s is None else self.ttft_slo_s / NS

@@ -109,7 +109,7 @@ def engines(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
     streams: dict[str, tuple[Workload | None, list[str]]] = {"usual": (None, [])}
     streams["4,000 tokens"] = stream(np.arange(2000) / 8, 4000), []
     streams |= {f"{n:,} at once": (stream(np.zeros(n), 500), ["hardware.kv_tokens=20000"]) for n in BURSTS}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for _, policy, (name, (given, scarce)) in product(range(PASSES), policies or ("lor",), streams.items()):
         overrides = [*CASE, f"policy={policy}", *scarce]
         cells = [configure.cells([*overrides, f"engine={engine}"])[0] for engine in ENGINES]

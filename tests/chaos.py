@@ -178,6 +178,7 @@ def _gateway(rng: np.random.Generator) -> Gateway:
 
     return Gateway(
         order=one(*ORDERS),
+        quantum=one(20.0, 1e4),
         max_in_flight=one(None, None, 1, 2, 8),
         limit=one(None, None, 1, 4, 12),
         queue_limit=one(None, None, 1, 3, 8),

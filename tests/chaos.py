@@ -1,8 +1,8 @@
 """Random clusters to which anything happens, by a number: quick enough that ten thousand of them are run.
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
-patience, overheads, stale reports; gateways, replicas of the router or requests that are moved; tiers; faults, with
-pools or without.
+patience, overheads, stale reports; gateways, replicas of the router or requests that are moved; tiers; faults or
+a gateway, with pools or without.
 """
 
 from __future__ import annotations
@@ -105,6 +105,9 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         cluster |= {"pools": pools, "kinds": _alike(cluster["kinds"])}
         if protocol == RESERVE_FIRST:
             return replace(workload, patience_s=np.full(len(workload), np.nan)), cluster
+        if protocol == PULL and rng.random() < 0.4:
+            workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
+            return workload, cluster | {"gateway": _gateway(rng)}
         return workload, cluster | {"faults": _faults(rng, sum(counts), ("retry", "fail"), DRAINS[:1])}
     if kind == "faults" and rng.random() < 0.3:
         cluster |= {"engine": ENGINES[rng.integers(2)], "migration": _migration(rng)}

@@ -574,6 +574,10 @@ class Oracle:
         """What is routed first of a request."""
         return job
 
+    def _request(self, job: Job) -> Job:
+        """What is routed is a part of it."""
+        return job
+
     def _asked(self, job: Job) -> tuple[Any, Any, Any]:
         """Its policy, what that remembers, and what it sees."""
         return self.policy, self.mine, self.view

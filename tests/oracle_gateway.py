@@ -23,7 +23,7 @@ class GatewayOracle(Oracle):
     def __init__(self, workload: Workload, of: Any, tell_at_start: bool) -> None:
         self.gateway: Gateway = of.gateway
         self.workload = workload
-        self.asked, self.in_flight = set[Job](), list[Job]()
+        self.passed, self.in_flight = set[Job](), list[Job]()
         self.tickets, self.ticket = itertools.count(), dict[Job, int]()
         self.until_s, self.refused_by = dict[Job, float](), np.zeros(len(workload), np.int32)
         self.client = getattr(workload, self.gateway.client).tolist()
@@ -46,11 +46,11 @@ class GatewayOracle(Oracle):
     # ---------------------------------------------------------------- coming
     def _happens(self, kind: int, subject: int, now: float) -> None:
         if kind == SUBMIT:
-            self._arrives(self.jobs[subject], now)
+            self._comes(self.jobs[subject], now)
         else:
             super()._happens(kind, subject, now)
 
-    def _arrives(self, job: Job, now: float) -> None:
+    def _comes(self, job: Job, now: float) -> None:
         job.number = next(self.arrived)
         if self._never(job):
             self._failed(job, State.REFUSED, now)
@@ -119,6 +119,9 @@ class GatewayOracle(Oracle):
     def _up(self) -> list[int]:
         return [gpu.number for gpu in self.gpus if not gpu.gone]
 
+    def _for_prompts(self) -> list[int]:
+        return self._up()
+
     def _saturation(self) -> float:
         total = 0.0
         for seen in (self.view.gpus[g] for g in self._up()):
@@ -127,19 +130,23 @@ class GatewayOracle(Oracle):
         return total / max(1, len(self._up()))
 
     def _predicted_s(self, job: Job) -> float:
-        found, tokens = [math.inf], len(job.prompt)
+        found, tokens, prompts = [math.inf], len(job.prompt), self._for_prompts()
         here = sum(len(one.prompt) for one in self.queue)
-        for g in self._up():
-            cost: Any = self.view.costs[g]
-            alone_s = cost.step_s(1, tokens, tokens, 0, 0, tokens, cost.request_ms(tokens, tokens))
-            ahead = self.view.gpus[g].waiting_tokens + here / len(self._up())
+        for g in prompts:
+            alone_s = self._alone_s(g, tokens)
+            ahead = self.view.gpus[g].waiting_tokens + here / len(prompts)
             found.append(alone_s + alone_s / tokens * ahead)
         return min(found)
+
+    def _alone_s(self, g: int, tokens: int) -> float:
+        cost: Any = self.view.costs[g]
+        return float(cost.step_s(1, tokens, tokens, 0, 0, tokens, cost.request_ms(tokens, tokens)))
 
     def _present(self, but: Job | None = None) -> int:
         """Requests that have come and not ended, the one that comes with them, and are not away."""
         over = (State.FINISHED, State.REFUSED, State.CANCELLED, State.EXPIRED)
-        there = [job for job in self.jobs if job.number >= 0 and job.state not in over and not self._is_lost(job)]
+        where = [(job, at) for job, at in zip(self.jobs, self._last(), strict=False) if job.number >= 0]
+        there = [job for job, at in where if at.state not in over and not self._is_lost(at)]
         return sum(job not in self.away and job is not but for job in there)
 
     def _is_lost(self, job: Job) -> bool:
@@ -167,25 +174,27 @@ class GatewayOracle(Oracle):
     # ---------------------------------------------------------------- leaving
     def _leave(self, job: Job) -> None:
         self.queue.remove(job)
-        self.asked.discard(job)
+        self.passed.discard(job)
         if not self._waiting(self.client[job.index]):
             self.emptied = self.client[job.index]
             self.credit[self.emptied] = 0.0
 
     def _carry_out(self, job: Job, answer: int, now: float) -> None:
-        if answer == HOLD or job not in self.queue:
+        request = self._request(job)
+        if answer == HOLD or request not in self.queue:
             return
-        self._leave(job)
-        if answer == REFUSE and self._fails(job, now):
+        self._leave(request)
+        if answer == REFUSE and self._fails(request, now):
             return
         if answer != REFUSE:
-            self.credit[self.client[job.index]] -= self._cost(job) if self._waiting(self.client[job.index]) else 0.0
-            self.given[self.client[job.index]] += self.gateway.input_weight * len(job.prompt)
-            self.charged[job] = 0
-            self.rebated.discard(job)
-            context = (*self._segments(job), int(self.workload.answer_segment[job.index]))
+            client = self.client[request.index]
+            self.credit[client] -= self._cost(request) if self._waiting(client) else 0.0
+            self.given[client] += self.gateway.input_weight * len(request.prompt)
+            self.charged[request] = 0
+            self.rebated.discard(request)
+            context = (*self._segments(request), int(self.workload.answer_segment[request.index]))
             self.sent_before |= {context[: k + 1] for k in range(len(context))}
-            self.in_flight.append(job)
+            self.in_flight.append(request)
         super()._carry_out(job, answer, now)
 
     def _expire(self, job: Job, now: float) -> None:
@@ -205,14 +214,21 @@ class GatewayOracle(Oracle):
             super()._expire(job, now)
 
     def _tell(self, g: int, now: float) -> None:
-        for kind, i, *_ in self.news:
-            if kind in ("finished", "cancelled", "lost"):
-                self._charge(self.jobs[i])
-                self.in_flight.remove(self.jobs[i])
-                self.retrying.discard(self.jobs[i])
-            if kind == "finished":
-                self.tokens = min(self.gateway.budget_tokens, self.tokens + self.gateway.budget_ratio)
+        for kind, i, at, *_ in self.news:
+            if kind in ("finished", "cancelled", "lost") and not self._is_handed_over(kind, at):
+                self._over(self._request(self.jobs[i]))
+                if kind == "finished":
+                    self.tokens = min(self.gateway.budget_tokens, self.tokens + self.gateway.budget_ratio)
         super()._tell(g, now)
+
+    def _is_handed_over(self, kind: str, g: int) -> bool:
+        """Whether what has ended on a GPU goes on elsewhere."""
+        return False
+
+    def _over(self, job: Job) -> None:
+        self._charge(job)
+        self.in_flight.remove(job)
+        self.retrying.discard(job)
 
     def _go_on(self, job: Job, now: float) -> None:
         lost = job.state == State.LOST
@@ -231,20 +247,24 @@ class GatewayOracle(Oracle):
             self._charge(job)
 
     def _charge(self, job: Job) -> None:
-        of = self.gateway
-        if not math.isnan(job.attempt_s) and job not in self.rebated:
+        of, at, prompt = self.gateway, self._answering(job), self._first_of(job)
+        if not math.isnan(at.attempt_s) and job not in self.rebated:
             self.rebated.add(job)
             usual = 0.0 if of.order == "dlpm" else of.input_weight
             less = of.input_weight - (usual if of.cached_weight is None else of.cached_weight)
-            self.given[self.client[job.index]] -= less * max(0, len(job.prompt) - job.prefilled_tokens)
-        if not math.isnan(job.attempt_s) and job.output_seen > self.charged[job]:
-            more = job.output_seen - self.charged[job]
+            self.given[self.client[job.index]] -= less * max(0, len(job.prompt) - prompt.prefilled_tokens)
+        if not math.isnan(at.attempt_s) and at.output_seen > self.charged[job]:
+            more = at.output_seen - self.charged[job]
             self.given[self.client[job.index]] += self.gateway.output_weight * more
-            self.charged[job] = job.output_seen
+            self.charged[job] = at.output_seen
+
+    def _answering(self, job: Job) -> Job:
+        """What of it makes its answer."""
+        return job
 
     # ---------------------------------------------------------------- who is next
     def _release(self) -> None:
-        self.asked.clear()
+        self.passed.clear()
         self.missed = bool(self.deciding)
 
     def _candidates(self) -> set[int]:
@@ -255,16 +275,20 @@ class GatewayOracle(Oracle):
         return np.array([g for g in sorted(up) if self.view.sent[g].outstanding < most], np.int64)
 
     def _route(self, now: float) -> None:
-        while not self.deciding:
-            waiting = [job for job in self.queue if job not in self.asked]
-            if not waiting:
-                return
+        while not self.deciding and self._offers(now):
+            pass
+
+    def _offers(self, now: float) -> bool:
+        """Whether the router was asked about somebody."""
+        waiting = [job for job in self.queue if job not in self.passed]
+        if waiting:
             self.view = self.view._replace(candidates=self._room(self.up))
-            if not len(self.view.candidates):
-                return
-            job = self._next(waiting)
-            self.asked.add(job)
-            self._ask(job, now)
+        if not waiting or not len(self.view.candidates):
+            return False
+        job = self._next(waiting)
+        self.passed.add(job)
+        self._ask(self._first_of(job), now)
+        return True
 
     def _next(self, waiting: list[Job]) -> Job:
         order = self.gateway.order

@@ -386,13 +386,13 @@ class Linked(oracle.Oracle):
 
 
 class PoolsOracle(Linked):
-    def __init__(self, workload: Workload, of: Any) -> None:
+    def __init__(self, workload: Workload, of: Any, tell_at_start: bool = False) -> None:
         pools: Disaggregation = of.pools
         self.pools, self.n = pools, len(workload)
         self.both = pools.protocol != PULL or pools.decider != ALWAYS  # GPUs are chosen at arrival
         self.roles = [role for role, (count, _) in zip(pools.roles, of.kinds, strict=True) for _ in range(count)]
         self.rows = _doubled(workload, BOTH in pools.roles)
-        super().__init__(workload, of, False)
+        super().__init__(workload, of, tell_at_start)
         requests = self.jobs
         legs = [Job(self.rows, self.n + i) for i in range(self.n)]
         self.jobs = requests + legs

@@ -133,10 +133,21 @@ class Cell:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no gateway; take another engine, or gateway=open")
         if self.cluster.has_roles:
-            raise InvalidInput("gateway= is not valid where cluster.groups have roles; take gateway=open")
+            self._check_gateway_of_roles()
         if self.overhead.mode == "serial" and self.gateway.replicas > 1:
             valid = "1 with overhead=serial; or take overhead=recorded or none"
             require(False, "gateway.replicas", self.gateway.replicas, valid)
+
+    def _check_gateway_of_roles(self) -> None:
+        cluster, valid = self.cluster, "1 where cluster.groups have roles"
+        require(self.gateway.replicas == 1, "gateway.replicas", self.gateway.replicas, valid)
+        for name, usual in (("protocol", "pull"), ("decider", "always")):
+            given = getattr(cluster, name)
+            if given != usual:
+                raise InvalidInput(f"gateway= is not valid where cluster.{name}={given}; take {usual}, or gateway=open")
+        if not self.faults.changes_nothing:
+            others = "take gateway=open or faults=none"
+            raise InvalidInput(f"gateway= and faults= are not valid at once where cluster.groups have roles; {others}")
 
     def _check_groups(self) -> None:
         valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"
@@ -168,10 +179,8 @@ class Cell:
         self._check_kv_bytes("where groups have roles")
 
     def _check_faults_of_roles(self, protocol: str) -> None:
-        if protocol != "pull":
-            raise InvalidInput(f"faults= is not valid where cluster.protocol={protocol}; take faults=none")
-        if self.cluster.decider != "always":
-            raise InvalidInput(f"faults= is not valid where cluster.decider={self.cluster.decider}; take faults=none")
+        if protocol == "reserve_first":
+            raise InvalidInput("faults= is not valid where cluster.protocol=reserve_first; take faults=none")
         if self.faults.resumes:
             raise InvalidInput("faults.on_loss=resume is not valid where cluster.groups have roles; take retry or fail")
         if self.faults.requeues:

@@ -7,6 +7,7 @@ import numpy as np
 from prebleexp.gateway.books import BY_BUCKET, BY_FULL_QUEUE, BY_LIMIT, BY_PROMISE, BY_SATURATION, Books
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import prefill_s
+from prebleexp.sim.pools import decodes
 from prebleexp.sim.records import World
 
 
@@ -43,18 +44,23 @@ def saturation(mine: Books, world: World) -> float:
 
 @compiled
 def predicted_ttft_s(mine: Books, world: World, request: int) -> float:
-    """The least over the GPUs that are not known to be down: the whole prompt, and at its pace per token what waits
-    there, as the GPU told last, and the GPU's share of what waits here."""
+    """The least over the GPUs for prompts that are not known to be down: the whole prompt, and at its pace per token
+    what waits there, as the GPU told last, and the GPU's share of what waits here."""
     tokens, up = int(world.seen.requests[request].prompt_tokens), 0
     for g in range(len(world.servers)):
-        up += int(world.servers[g].gone == 0)
+        up += int(_computes_prompts(world, g))
     least = np.inf
     for g in range(len(world.servers)):
-        if world.servers[g].gone == 0:
+        if _computes_prompts(world, g):
             ahead = world.seen.gpus[g].waiting_tokens + mine.control.waiting_tokens / up
             alone_s = prefill_s(world.seen.costs[g], tokens, tokens)
             least = min(least, alone_s + alone_s / tokens * ahead)
     return least
+
+
+@compiled
+def _computes_prompts(world: World, g: int) -> bool:
+    return bool(world.servers[g].gone == 0) and not decodes(world, g)
 
 
 @compiled

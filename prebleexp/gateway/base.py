@@ -232,8 +232,8 @@ class Gateway(Part):
             window_s=float(self.budget_window_s),
             most_tokens=float(self.budget_tokens),
         )
-        again = made_again(retries, len(setup.workload), setup.seed)
-        return made_books(terms, again, setup, getattr(setup.workload, self.client))
+        n = len(setup.workload) // (2 if setup.legs else 1)
+        return made_books(terms, made_again(retries, n, setup.seed), setup, getattr(setup.workload, self.client)[:n])
 
     def known(self, mine: Any) -> dict[str, Any]:
         """Columns of the outcome, by its books at the end of a run."""

@@ -147,13 +147,13 @@ class Books(NamedTuple):
 
 
 def made_books(terms: Terms, again: Again, setup: Setup, client: Any) -> Books:
-    """At time 0. `client`: (n,) whose each request is."""
-    workload = setup.workload
-    keys: Floats = np.zeros(len(workload))
+    """At time 0. `client`: (n,) whose each request is; rows of the workload behind these are legs of them."""
+    workload, n = setup.workload, len(client)
+    keys: Floats = np.zeros(n)
     if terms.order == EDF:
-        keys = np.where(np.isnan(workload.slo_ttft_s), np.inf, workload.slo_ttft_s)
+        keys = np.where(np.isnan(workload.slo_ttft_s), np.inf, workload.slo_ttft_s)[:n]
     elif terms.order == PRIORITY:
-        keys = workload.priority.astype(np.float64)
+        keys = workload.priority[:n].astype(np.float64)
     elif terms.order in (ROUND_ROBIN, VTC, DRR, DLPM):
         keys = client.astype(np.float64)
     values, lane = np.unique(keys, return_inverse=True)
@@ -163,7 +163,7 @@ def made_books(terms: Terms, again: Again, setup: Setup, client: Any) -> Books:
     lanes.head = lanes.tail = lanes.upcoming = NONE
     if terms.order == EDF:
         lanes.score[:-1] = values
-    requests = records(len(workload), TICKET)
+    requests = records(n, TICKET)
     requests.lane, requests.asked, requests.rings_s, requests.again_s = lane, NONE, np.nan, np.nan
     ids = 1 + max(setup.segment_ids, int(workload.answer_segment.max(initial=-1)))
     sent = np.zeros(ids if terms.order == DLPM else 0, np.bool_)

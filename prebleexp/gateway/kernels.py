@@ -26,6 +26,7 @@ from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
 from prebleexp.sim.answers import REFUSE
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import EXPIRE, key, push
+from prebleexp.sim.pools import leg_of
 from prebleexp.sim.records import FINISHED, NONE, World
 from prebleexp.sim.sessions import failed, look_ahead
 from prebleexp.sim.types import State
@@ -53,7 +54,8 @@ def _attempt(mine: Books, world: World, request: int, now: float) -> int:
 
 @compiled
 def join(self: Any, mine: Books, world: World, request: int, now: float) -> int:
-    if mine.again.terms.retries > 0 and world.jobs[request].state == LOST:
+    is_lost = LOST in (world.jobs[request].state, world.jobs[leg_of(world, request)].state)
+    if mine.again.terms.retries > 0 and is_lost:
         return comes_again(mine, world, request, now)
     _queue(mine, world, request, now)
     return 1
@@ -179,7 +181,7 @@ def expire(self: Any, mine: Books, world: World, request: int, now: float) -> in
 @compiled
 def _end(mine: Books, world: World, request: int, state: int) -> None:
     """Its last attempt has failed."""
-    world.jobs[request].state = state
+    world.jobs[request].state = world.jobs[leg_of(world, request)].state = state
     world.control.unfinished -= 1
     world.control.present -= 1
     failed(world, request)

@@ -15,6 +15,7 @@ from prebleexp.gateway.books import Books
 from prebleexp.gateway.lanes import insert, take_out
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
+from prebleexp.sim.pools import leg_of, prefills
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
 
@@ -57,22 +58,30 @@ def count_tokens(mine: Books, world: World) -> None:
     """Charge clients for all that was made of their answers by now."""
     request = mine.lanes[len(mine.lanes) - 1].head
     while request != NONE:
-        g, job = int(world.seen.requests[request].gpu), world.jobs[request]
-        if job.reached != 0 and job.state in (QUEUED, RUNNING):
-            engine = world.engines[g]
-            call_none(engine.settle, engine.own, world, request, world.control.now)
+        row = _answering(world, request)
+        if world.jobs[row].reached != 0 and world.jobs[row].state in (QUEUED, RUNNING):
+            engine = world.engines[world.seen.requests[row].gpu]
+            call_none(engine.settle, engine.own, world, row, world.control.now)
         _charge(mine, world, request)
         request = mine.requests[request].next
 
 
 @compiled
+def _answering(world: World, request: int) -> int:
+    """The row of a request in flight that makes its answer: itself, unless its prompt's GPU does."""
+    leg = leg_of(world, request)
+    return request if prefills(world, int(world.seen.requests[leg].gpu)) else leg
+
+
+@compiled
 def _charge(mine: Books, world: World, request: int) -> None:
-    one, made, seen = mine.requests[request], world.jobs[request].output_seen, world.seen.requests[request]
+    row, leg = _answering(world, request), leg_of(world, request)
+    one, made, seen = mine.requests[request], world.jobs[row].output_seen, world.seen.requests[row]
     if np.isnan(seen.ttft_s):
         return
     if one.rebated == 0:
         one.rebated = 1
-        found = max(0, seen.prompt_tokens - world.jobs[request].prefilled_tokens)
+        found = max(0, seen.prompt_tokens - world.jobs[leg].prefilled_tokens)
         mine.lanes[one.lane].score -= (mine.terms.input_weight - mine.terms.cached_weight) * found
     if made > one.charged:
         mine.lanes[one.lane].score += mine.terms.output_weight * (made - one.charged)

@@ -71,7 +71,7 @@ def _joins_again(world: World, request: int) -> bool:
     """Whether a lost request has another attempt."""
     gateway = world.gateway
     if world.rules.gated:
-        return call_int(gateway.join, gateway.own, world, request, world.control.now) != 0
+        return call_int(gateway.join, gateway.own, world, request_of(world, request), world.control.now) != 0
     join(world, request)
     return True
 
@@ -101,11 +101,12 @@ def hear(world: World, kind: int, request: int) -> None:
         sent = world.seen.sent[g]
         sent.outstanding -= 1
         sent.tokens -= world.seen.requests[request].prompt_tokens
+        part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
         if world.rules.gated:
-            call_none(world.gateway.hear, world.gateway.own, world, kind, request)
+            if not part:
+                call_none(world.gateway.hear, world.gateway.own, world, kind, request_of(world, request))
             if sent.outstanding == world.rules.max_in_flight - 1:
                 world.control.stale = world.control.offering = 1
-        part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
         if kind == LOST or part:
             return
         request = request_of(world, request)

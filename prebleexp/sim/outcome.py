@@ -46,7 +46,7 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     linked = len(world.sessions.behind) > 0
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     if len(world.pools.roles):
-        return Ended(*_joined(world), *rest, _of_legs(world))
+        return Ended(*_joined(world), *rest, {**known, **_of_legs(world)})
     return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world), **_of_moves(world)})
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.plug import call_int
-from prebleexp.sim.pools import both_at_arrival, leg_of, prefills
+from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.pools import both_at_arrival, is_routed_again, leg_of, prefills
 from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import CANCELLED, NONE, World
 from prebleexp.sim.sessions import failed
@@ -40,7 +40,9 @@ def expire(world: World, request: int) -> None:
         return
     if g == NONE:  # the router passes over it when it comes to it
         _go(world, row)
-        if world.rules.gated:
+        if world.rules.gated and is_routed_again(world, row):
+            call_none(gateway.hear, gateway.own, world, CANCELLED, row)
+        elif world.rules.gated:
             call_int(gateway.leave, gateway.own, world, request, NONE)
         control.unfinished -= 1
         control.present -= 1

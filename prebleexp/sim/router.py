@@ -60,13 +60,12 @@ def submit(world: World, request: int) -> None:
         _refuse(world, request)
         return
     watch_patience(world, request)
-    if world.rules.gated:
-        return
     leg = leg_of(world, request)
     if leg != request:
         world.seen.requests[leg].arrival_s = world.seen.requests[request].arrival_s
         world.arrivals[leg] = world.arrivals[request]
-    join(world, leg if world.pools.decider == ALWAYS else request)
+    if not world.rules.gated:
+        join(world, leg if world.pools.decider == ALWAYS else request)
 
 
 @compiled
@@ -126,7 +125,7 @@ def _take_offer(world: World) -> None:
     if request == NONE:
         control.offering = 0
     else:
-        join(world, request)
+        join(world, leg_of(world, request))
 
 
 @compiled
@@ -173,10 +172,10 @@ def decided(world: World, request: int) -> None:
 @compiled
 def _carry_out(world: World, request: int, answer: int) -> None:
     gateway = world.gateway
-    if world.rules.gated:
+    if world.rules.gated and not is_routed_again(world, request):
         if answer == HOLD:  # it has never left the gateway's queue
             return
-        if call_int(gateway.leave, gateway.own, world, request, answer) != 0:  # it comes again
+        if call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0:  # it comes again
             return
     if answer == HOLD:
         hold(world, request)
@@ -190,6 +189,8 @@ def _carry_out(world: World, request: int, answer: int) -> None:
 def _refuse(world: World, request: int) -> None:
     if world.jobs[request].state == KEPT and world.jobs[leg_of(world, request)].reached != 0:
         let_go(world, request)
+    if world.rules.gated and world.jobs[request].state == KEPT:
+        call_none(world.gateway.hear, world.gateway.own, world, CANCELLED, request)
     world.jobs[request].state = REFUSED
     if both_at_arrival(world):
         other = leg_of(world, request) if request < world.pools.requests else request_of(world, request)

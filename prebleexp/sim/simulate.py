@@ -294,10 +294,10 @@ class _Run:
     def _find_candidates(self, state: World) -> None:
         """Who is up, as far as routers know, and has room."""
         found, most = self.changes.candidate, state.rules.max_in_flight
-        if most > 0:
-            found = found & (state.seen.sent.outstanding < most)
-        state.control.stale = 0
         outputs = np.zeros(len(found), np.bool_) if len(state.pools.roles) == 0 else state.pools.roles == DECODE
+        if most > 0:  # who has a prompt's KV is in no queue any more
+            found = found & (outputs | (state.seen.sent.outstanding < most))
+        state.control.stale = 0
         self.world.put(("seen", "candidates"), np.flatnonzero(found & ~outputs))
         if outputs.any():
             self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))

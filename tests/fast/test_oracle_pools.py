@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.faults.base import Faults
+from prebleexp.gateway.base import Gateway
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import HOLD, REFUSE, Policy
@@ -38,9 +39,10 @@ from prebleexp.sim.pools import (
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, Workload
-from tests import oracle_pools, oracle_reserving, oracle_split_faults
+from tests import oracle_gateway_pools, oracle_pools, oracle_reserving, oracle_split_faults
 from tests.fast.test_laws import workloads
 from tests.fast.test_oracle import NOW_AND_THEN, PATHS, conversations
+from tests.gateways import GATEWAYS, of_clients
 from tests.linear_cost import LinearCost
 from tests.sampled import examples
 from tests.sessions import impatient, linked
@@ -136,7 +138,9 @@ def streams_with_patience() -> st.SearchStrategy[Workload]:
     return st.one_of(streams(), impatient(streams()))
 
 
-def agree(workload: Workload, cluster: dict[str, Any], faults: Faults | None = None) -> Outcome:
+def agree(
+    workload: Workload, cluster: dict[str, Any], faults: Faults | None = None, gateway: Gateway | None = None
+) -> Outcome:
     if cluster["protocol"] == RESERVE_FIRST:
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
@@ -148,6 +152,8 @@ def agree(workload: Workload, cluster: dict[str, Any], faults: Faults | None = N
     given["pools"] = Disaggregation(tuple(cluster["roles"]), cluster["second"], 1000.0, **link)
     if faults is not None:
         return same(workload, given | {"faults": faults}, oracle_split_faults.simulate)
+    if gateway is not None:
+        return same(workload, given | {"gateway": gateway}, oracle_gateway_pools.simulate)
     reserving = cluster["protocol"] == RESERVE_FIRST
     return same(workload, given, oracle_reserving.simulate if reserving else oracle_pools.simulate)
 
@@ -171,6 +177,25 @@ def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcom
 @given(streams_with_patience(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
+
+
+GATED = st.tuples(CLUSTERS.map(lambda drawn: drawn | {"protocol": PULL}), GATEWAYS)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(of_clients(streams_with_patience()), GATED)
+def test_gateways_before_pools_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Gateway]) -> None:
+    agree(workload, of[0], gateway=of[1])
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(of_clients(streams_with_patience()), GATED)
+def test_gateways_before_pools_give_the_bytes_of_the_oracle_on_many(
+    workload: Workload, of: tuple[Any, Gateway]
+) -> None:
+    agree(workload, of[0], gateway=of[1])
 
 
 @st.composite

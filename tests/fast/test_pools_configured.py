@@ -115,9 +115,18 @@ def test_two_policies_are_those_that_were_set() -> None:
         ),
         (["faults=rates", "faults.drain=requeue"], "faults.drain=requeue is not valid where cluster.groups have roles"),
         (
-            ["faults=rates", "cluster.protocol=push_at_end"],
-            "faults= is not valid where cluster.protocol=push_at_end; take faults=none",
+            ["faults=rates", "engine=sglang"],
+            "faults= is not valid where cluster.protocol=reserve_first; take faults=none",
         ),
+        (
+            ["gateway.limit=9", "cluster.protocol=push_at_end"],
+            "gateway= is not valid where cluster.protocol=push_at_end; take pull, or gateway=open",
+        ),
+        (
+            ["gateway.limit=9", "cluster.decider=never"],
+            "gateway= is not valid where cluster.decider=never; take always, or gateway=open",
+        ),
+        (["gateway.limit=9", "faults=rates"], "gateway= and faults= are not valid at once where cluster.groups have"),
         (
             ["hardware=a6000_mistral_7b"],
             "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",

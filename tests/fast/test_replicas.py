@@ -274,7 +274,7 @@ def test_a_wrong_answer_is_named() -> None:
             "gateway.replicas=2 engine=released hardware=a6000_mistral_7b",
             "engine=released takes no gateway; take another engine, or gateway=open",
         ),
-        ("gateway.replicas=2 cluster=disaggregated", "gateway= is not valid where cluster.groups have roles"),
+        ("gateway.replicas=2 cluster=disaggregated", "it must be 1 where cluster.groups have roles"),
     ],
 )
 def test_what_is_not_valid_is_said_in_a_line(override: str, said: str) -> None:

@@ -71,6 +71,11 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         numbers["hit_ratio"] + numbers["host_hit_ratio"] + numbers["shared_hit_ratio"]
     )
     assert done.outcome.host_tokens.sum() == done.outcome.gpu_host_tokens.sum()
+    many = run(cell(*TIGHT, "cluster.host.gb=1", "cluster.disk.gb=50", "cluster.peers.gb_s=100")).metrics
+    assert many["disk_hit_ratio"] > 0
+    assert many["peer_hit_ratio"] > 0
+    parts = (many[f"{where}hit_ratio"] for where in ("", "host_", "disk_", "shared_", "peer_"))
+    assert many["found_ratio"] == pytest.approx(sum(parts))
     none = run(cell(*TIGHT, "cluster.host.gb=0"))
     assert none.metrics["host_hit_ratio"] == none.metrics["shared_hit_ratio"] == 0
     assert none.metrics["found_ratio"] == none.metrics["hit_ratio"] < numbers["found_ratio"]

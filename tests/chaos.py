@@ -181,6 +181,7 @@ def _gateway(rng: np.random.Generator) -> Gateway:
 
     return Gateway(
         order=one(*ORDERS),
+        quantum=one(20.0, 1e4),
         max_in_flight=one(None, None, 1, 2, 8),
         limit=one(None, None, 1, 4, 12),
         queue_limit=one(None, None, 1, 3, 8),
@@ -195,7 +196,7 @@ def _gateway(rng: np.random.Generator) -> Gateway:
 
 
 def _autoscaler(rng: np.random.Generator, gpus: int) -> Rule:
-    given = {"interval_s": float(rng.choice([0.25, 0.5, 1.0])), "initial": int(rng.integers(1, gpus + 1))}
+    given = {"interval_s": float(rng.choice([0.01, 0.1, 1.0])), "initial": int(rng.integers(1, gpus + 1))}
     load, target = ("kv_use", 0.3) if rng.random() < 0.3 else (str(rng.choice(["in_flight", "queued"])), 2.0)
     window_s = float(rng.choice([0.0, 0.3]))
     rules: list[Rule] = [

@@ -17,6 +17,7 @@ GATEWAYS = st.builds(
     input_weight=st.sampled_from([1.0, 0.0, 0.3]),
     cached_weight=st.sampled_from([None, 0.0, 0.2]),
     output_weight=st.sampled_from([2.0, 1.0, 0.7]),
+    quantum=st.sampled_from([7.5, 60.0, 10_000.0]),
     max_in_flight=st.sampled_from([None, 1, 1, 2, 3, 8]),
     limit=st.sampled_from([None, None, 1, 4, 12]),
     queue_limit=st.sampled_from([None, None, 1, 3, 8]),

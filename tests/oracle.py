@@ -498,10 +498,14 @@ class Oracle:
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
                 return self._outcome(self.duration_s)
-            end_s = end_s if kind in (REPORT, PAIR) else now  # not said: reports of what is over are no part of it
             self._happens(kind, subject, now)
+            end_s = now if self._is_part(kind, subject) else end_s
             self._route(now)
         return self._outcome(end_s)
+
+    def _is_part(self, kind: int, subject: int) -> bool:
+        """Not said: reports of what is over are no part of a run."""
+        return kind not in (REPORT, PAIR)
 
     def _happens(self, kind: int, subject: int, now: float) -> None:
         if kind == CHANGE:
@@ -652,8 +656,14 @@ class Oracle:
         job.state, job.unnoticed, job.losses = State.LOST, True, job.losses + 1
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
-        gpu, before = self.gpus[g], self._candidates()
-        candidates, empty = set(before), not gpu.up or self._is_empty(g)
+        self._let_be(self._happens_to(g, event, factor, self._candidates(), now))
+        self._tell(g, now)
+        self._release()
+
+    def _happens_to(self, g: int, event: int, factor: float, before: set[int], now: float) -> set[int]:
+        """Who are candidates then, and were before. Nobody is told yet."""
+        gpu, candidates = self.gpus[g], set(before)
+        empty = not gpu.up or self._is_empty(g)
         if event == DOWN or (event == DRAIN and not gpu.up):
             self.planned.pop((g, READY), None)
             self.planned.pop((g, LIMIT), None)
@@ -689,9 +699,7 @@ class Oracle:
             self._lose_all(gpu, now)
             self._notice(gpu, now)
         self.news += [("changed", -1, g, 0)] if candidates != before else []
-        self._let_be(candidates)
-        self._tell(g, now)
-        self._release()
+        return candidates
 
     def _plan(self, g: int, event: int, at_s: float) -> None:
         """What was planned of it before is void."""

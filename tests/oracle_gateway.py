@@ -30,7 +30,8 @@ class GatewayOracle(Oracle):
         self.clients = sorted(set(self.client))
         self.given = dict.fromkeys(self.clients, 0.0)  # what each client was given
         self.charged, self.rebated = dict[Job, int](), set[Job]()
-        self.turn, self.emptied = -1, None
+        self.turn, self.emptied = len(self.clients) - 1, None
+        self.credit = dict.fromkeys(self.clients, 0.0)
         self.level, self.filled_s = float(self.gateway.bucket_tokens or 0), 0.0
         self.tries, self.away = np.zeros(len(workload), np.int32), dict[Job, float]()
         self.retrying, self.came, self.tried = set[Job](), list[float](), list[float]()
@@ -167,6 +168,7 @@ class GatewayOracle(Oracle):
         self.asked.discard(job)
         if not self._waiting(self.client[job.index]):
             self.emptied = self.client[job.index]
+            self.credit[self.emptied] = 0.0
 
     def _carry_out(self, job: Job, answer: int, now: float) -> None:
         if answer == HOLD or job not in self.queue:
@@ -175,6 +177,7 @@ class GatewayOracle(Oracle):
         if answer == REFUSE and self._fails(job, now):
             return
         if answer != REFUSE:
+            self.credit[self.client[job.index]] -= self._cost(job) if self._waiting(self.client[job.index]) else 0.0
             self.given[self.client[job.index]] += self.gateway.input_weight * len(job.prompt)
             self.charged[job] = 0
             self.rebated.discard(job)
@@ -239,9 +242,8 @@ class GatewayOracle(Oracle):
         self.asked.clear()
         self.missed = bool(self.deciding)
 
-    def _change(self, g: int, event: int, factor: float, now: float) -> None:
-        self.view = self.view._replace(candidates=np.array(sorted(self.up), np.int64))
-        super()._change(g, event, factor, now)
+    def _candidates(self) -> set[int]:
+        return set(self.up)
 
     def _room(self, up: set[int]) -> np.ndarray[Any, Any]:
         self.up, most = up, self.gateway.max_in_flight or math.inf
@@ -268,7 +270,26 @@ class GatewayOracle(Oracle):
             have = {self.clients.index(self.client[job.index]) for job in waiting}
             self.turn = min(have, key=lambda at: (at - self.turn - 1) % count)
             waiting = [job for job in waiting if self.client[job.index] == self.clients[self.turn]]
+        if order == "drr":
+            client = self._in_credit(waiting)
+            waiting = [job for job in waiting if self.client[job.index] == client]
         return min(waiting, key=lambda job: (self._rank(job), self.ticket[job]))
+
+    def _cost(self, job: Job) -> float:
+        expected = float(self.view.requests.expected_output[job.index])
+        return self.gateway.input_weight * len(job.prompt) + self.gateway.output_weight * expected
+
+    def _in_credit(self, waiting: list[Job]) -> int:
+        first: dict[int, Job] = {}
+        for job in sorted(waiting, key=lambda job: self.ticket[job]):
+            first.setdefault(self.client[job.index], job)
+        while True:
+            client = self.clients[self.turn]
+            if client in first and self._cost(first[client]) <= self.credit[client]:
+                return client
+            self.turn = (self.turn + 1) % len(self.clients)
+            if self.clients[self.turn] in first:
+                self.credit[self.clients[self.turn]] += self.gateway.quantum
 
     def _rank(self, job: Job) -> Any:
         i, client = job.index, self.client[job.index]

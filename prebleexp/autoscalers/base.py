@@ -61,6 +61,12 @@ class Rule(Autoscaler):
         """GPUs at the beginning."""
         return self.least if self.initial is None else self.initial
 
+    @property
+    def memory_s(self) -> float:
+        """How long what it saw makes a difference to what it wants: where nothing else happens for longer, and it
+        changes nothing, it looks no more."""
+        return 3600.0
+
     def check(self, gpus: int) -> None:
         if self.first > gpus:
             raise InvalidInput(f"autoscaler wants {self.first} GPUs at the beginning, and gpus={gpus}; take more GPUs")

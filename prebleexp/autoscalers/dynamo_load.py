@@ -37,6 +37,10 @@ class DynamoLoad(Rule):
             value = getattr(self, name)
             require(is_number(value) and value >= 0, f"autoscaler.{name}", value, "a number >= 0")
 
+    @property
+    def memory_s(self) -> float:
+        return 0.0
+
     def start(self, setup: Setup) -> Any:
         return setup.context_length
 

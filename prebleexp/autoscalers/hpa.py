@@ -38,6 +38,10 @@ class HPA(ByLoad):
                     getattr(self, name), what)  # fmt: skip
         require(is_integer(self.burst, 1), "autoscaler.burst", self.burst, "an integer >= 1")
 
+    @property
+    def memory_s(self) -> float:
+        return self.window_s
+
     def start(self, setup: Setup) -> Any:
         return deque[tuple[float, int]]()
 

@@ -30,6 +30,10 @@ class KEDA(HPA):
         valid = is_number(self.cooldown_s) and self.cooldown_s >= 0
         require(valid, "autoscaler.cooldown_s", self.cooldown_s, "a number of seconds >= 0")
 
+    @property
+    def memory_s(self) -> float:
+        return max(self.window_s, self.cooldown_s)
+
     def start(self, setup: Setup) -> Any:
         return [super().start(setup), 0.0]  # and when there was something last
 

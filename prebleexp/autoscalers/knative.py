@@ -49,6 +49,10 @@ class Knative(Rule):
         share = is_number(self.utilisation) and 0 < self.utilisation <= 1
         require(share, "autoscaler.utilisation", self.utilisation, "a share above 0, at most 1")
 
+    @property
+    def memory_s(self) -> float:
+        return self.panic_s + self.stable_s  # a panic may begin so late, and lasts so long
+
     def start(self, setup: Setup) -> Any:
         return Past()
 

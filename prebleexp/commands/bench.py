@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from prebleexp.commands import clocked
 from prebleexp.commands.arguments import Command, Commands, Given, Setting, choice
@@ -110,7 +109,7 @@ def engines(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
     streams: dict[str, tuple[Workload | None, list[str]]] = {"usual": (None, [])}
     streams["4,000 tokens"] = stream(np.arange(2000) / 8, 4000), []
     streams |= {f"{n:,} at once": (stream(np.zeros(n), 500), ["hardware.kv_tokens=20000"]) for n in BURSTS}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for _, policy, (name, (given, scarce)) in product(range(PASSES), policies or ("lor",), streams.items()):
         overrides = [*CASE, f"policy={policy}", *scarce]
         cells = [configure.cells([*overrides, f"engine={engine}"])[0] for engine in ENGINES]
@@ -121,9 +120,14 @@ def engines(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
         for engine, took in zip(ENGINES, seconds, strict=True):
             size = {"policy": policy, "stream": name, "engine": engine, "requests": len(workload)}
             rows.append(size | {"cpu_seconds": float(took)})
-    best = pd.DataFrame(rows).groupby(list(rows[0])[:-1], sort=False)["cpu_seconds"].min().reset_index()
-    best["requests_per_cpu_second"] = (best.requests / best.cpu_seconds).round().astype(int)
-    return [{str(name): value for name, value in row.items()} for row in best.to_dict("records")]
+    best: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        *which, took = row.values()
+        best[tuple(which)] = min(took, best.get(tuple(which), took))
+    return [
+        dict(zip(rows[0], (*which, took), strict=True)) | {"requests_per_cpu_second": round(which[-1] / took)}
+        for which, took in best.items()
+    ]
 
 
 def pools(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:

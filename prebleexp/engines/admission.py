@@ -89,8 +89,8 @@ def _look_up(mine: Batching, world: World, g: int, row: Any) -> None:
         if changes - row.changes <= REMEMBERED and not _concerns(world, g, row, changes):
             row.changes = changes
             return
-    before = row.cached
-    row.cached, row.node, row.first = peek(world.cache, g, row.request)
+    before = int(row.cached)
+    row.cached, row.node, row.first = peek(world.cache, g, int(row.request))
     row.changes = changes
     mine.gpus[g].waiting_tokens -= row.cached - before
 
@@ -119,18 +119,19 @@ def _select(
                 full = True  # nor does anything behind it fit
             else:
                 _look_up(mine, world, g, row)
-                new = _new_tokens(self, world, row.request, row.cached)
+                request = int(row.request)
+                new = _new_tokens(self, world, request, int(row.cached))
                 fits = new + row.need + promised < available
                 if fits and (prefill < budget if self.chunk_tokens > 0 else new + prefill < budget):
-                    job, before = mine.jobs[row.request], available
-                    _, job.node = match(world.cache, g, row.request, 0)
+                    job, before = mine.jobs[request], available
+                    _, job.node = match(world.cache, g, request, 0)
                     available += lock(world.cache, g, job.node)
                     if new + row.need + promised < available:
                         promised += new + row.need
                         prefill += new
                         _take(self, mine, world, g, row, new)
                         hits += job.cached
-                        prompts += world.seen.requests[row.request].prompt_tokens
+                        prompts += world.seen.requests[request].prompt_tokens
                         continue
                     unlock(world.cache, g, job.node)
                     available, full = before, True

@@ -15,7 +15,7 @@ def put_in_order(self: Any, mine: Any, requests: Any, g: int, queue: Any) -> Non
     """Sort rows of `WAITING` whose `cached` is known. Equal ones come in order of arrival."""
     for i in range(len(queue)):
         row = queue[i]
-        row.rank = row.number if self.queue != LPM else -row.cached << 32 | row.number
+        row.rank = row.number if self.queue != LPM else -int(row.cached) << 32 | int(row.number)
     _sort(queue, mine.merge)
     if self.queue == PRIORITY_GROUPS:
         _take_turns(self, mine, requests, g, queue)
@@ -46,7 +46,7 @@ def _sort(queue: Any, merge: Any) -> None:
 
 @compiled
 def _group(self: Any, requests: Any, row: Any) -> int:
-    return self.groups * row.cached // requests[row.request].prompt_tokens
+    return self.groups * int(row.cached) // requests[row.request].prompt_tokens
 
 
 @compiled

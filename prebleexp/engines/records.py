@@ -64,13 +64,13 @@ JOB = np.dtype(
 
 WAITING = np.dtype(
     [
-        ("request", np.int64),
-        ("number", np.int64),  # in order of arrival
+        ("request", np.int32),
+        ("number", np.int32),  # in order of arrival
+        ("cached", np.int32),  # what of its prompt was found in the cache when that was last looked up
+        ("node", np.int32),  # the last cache node that lies in its prompt as a whole; -1: never looked up
+        ("first", np.int32),  # segment with which its prompt goes on there
         ("need", np.int64),  # tokens it takes besides its new ones
         ("rank", np.int64),  # the queue is sorted by it
-        ("cached", np.int64),  # what of its prompt was found in the cache when that was last looked up
-        ("node", np.int64),  # the last cache node that lies in its prompt as a whole; -1: never looked up
-        ("first", np.int64),  # segment with which its prompt goes on there
         ("changes", np.int64),  # of the cache, until then
     ],
     align=True,

@@ -8,12 +8,14 @@ import numpy as np
 
 from prebleexp.engines.batch import Batches
 from prebleexp.engines.records import GPU, JOB, WAITING, Batching, Window
-from prebleexp.sim.arrays import copy_written
+from prebleexp.sim.arrays import copy_written, move_up
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Setup, records
 
 LEAST = 16
 """rows"""
+ROOM = 4
+"""times as many rows as are wanted are there when an array is outgrown: what nobody writes to takes no memory"""
 
 
 def batching(setup: Setup, groups: int) -> Batching:
@@ -41,30 +43,36 @@ def batching(setup: Setup, groups: int) -> Batching:
 def with_more(mine: Batching, g: int, outstanding: int) -> Batching:
     """Half as many rows again for a GPU as it has requests, or twice as many of its hit window, whichever it lacks.
     Those of the GPUs behind it move: what all have is what all need, also where most requests wait on few GPUs."""
-    gpu, behind = mine.gpus[g], mine.gpus[g + 1 :]
+    gpu, behind, last = mine.gpus[g], mine.gpus[g + 1 :], mine.gpus[-1]
     if gpu.window_capacity <= gpu.window_rows + 1:
+        used = int(last.window_offset + last.window_capacity)
         capacity, start = int(gpu.window_capacity), int(gpu.window_offset)
         ring = slice(start, start + capacity)
         for column in mine.window:
             column[ring] = np.roll(column[ring], -int(gpu.window_first))
         gpu.window_first, gpu.window_capacity = 0, 2 * capacity
         behind.window_offset += capacity
-        mine = mine._replace(window=Window(*(_longer(column, start + capacity, capacity) for column in mine.window)))
+        longer = (_with_gap(column, start + capacity, used, capacity) for column in mine.window)
+        mine = mine._replace(window=Window(*longer))
     if gpu.batch_capacity <= outstanding + 1:
+        used = int(last.batch_offset + last.batch_capacity)
         end = int(gpu.batch_offset + gpu.batch_capacity)
         wanted = outstanding + max(LEAST, outstanding // 2)
         more = wanted - int(gpu.batch_capacity)
         gpu.batch_capacity = wanted
         behind.batch_offset += more
-        batches = Batches(*(_longer(column, end, more) for column in mine.batches))
+        batches = Batches(*(_with_gap(column, end, used, more) for column in mine.batches))
         merge = mine.merge if len(mine.merge) >= wanted else records(wanted, WAITING)
-        mine = mine._replace(batches=batches, waiting=_longer(mine.waiting, end, more), merge=merge)
+        mine = mine._replace(batches=batches, waiting=_with_gap(mine.waiting, end, used, more), merge=merge)
     return mine
 
 
-def _longer(column: Any, end: int, more: int) -> Any:
-    """With so many more rows before row `end`."""
-    longer = np.zeros(len(column) + more, column.dtype).view(type(column))
-    copy_written(longer[:end], column[:end])
-    copy_written(longer[end + more :], column[end:])
-    return longer
+def _with_gap(column: Any, end: int, used: int, more: int) -> Any:
+    """With so many more rows before row `end`, of those that are used. There is room for others from the first time on,
+    so that a column which takes much memory is hardly ever there twice."""
+    if used + more > len(column):
+        longer = np.zeros(ROOM * (used + more), column.dtype).view(type(column))
+        copy_written(longer, column[:used])
+        column = longer
+    move_up(column[end : used + more], more)
+    return column

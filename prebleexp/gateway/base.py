@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prebleexp.sim.replicated import Replication
     from prebleexp.sim.types import Setup
 
-ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc")
+ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc", "drr")
 """in the order of `prebleexp.gateway.books`"""
 BUDGETS = ("none", "ratio", "window", "tokens")
 """likewise"""
@@ -39,17 +39,20 @@ class Gateway(Part):
     order: str = "fcfs"
     """who is next: fcfs; edf: whose promised first token (`slo_ttft_s` behind when it was due) is due first, those
     without a promise last; priority: the lowest number, fcfs among equals; round_robin: clients in turn; vtc: the
-    client that was given the fewest tokens (Virtual Token Counter, Sheng et al., OSDI 2024)"""
+    client that was given the fewest tokens (Virtual Token Counter, Sheng et al., OSDI 2024); drr: clients in turn, each
+    for as many tokens (Deficit Round Robin, Shreedhar and Varghese, SIGCOMM 1995)"""
     client: str = "client"
-    """what of a request says whose it is, for round_robin and vtc: client, session or prefix_group; all that have none
-    are one client's"""
+    """what of a request says whose it is, for round_robin, vtc and drr: client, session or prefix_group; all that have
+    none are one client's"""
     input_weight: float = 1.0
-    """of a prompt's token in what a client was given (vtc): counted when it is sent, cached or not …"""
+    """of a prompt's token in what a client was given (vtc, drr): counted when it is sent, cached or not …"""
     cached_weight: float | None = None
-    """… of one that was found in a cache, which is known with the first token; null: input_weight, as in the paper; 0:
-    only what is computed counts …"""
+    """… of one that was found in a cache, which is known with the first token (vtc); null: input_weight, as in the
+    paper; 0: only what is computed counts …"""
     output_weight: float = 2.0
-    """… and of an answer's: counted as it is made"""
+    """… and of an answer's: counted as it is made (vtc), or as many as the router expects when it is sent (drr)"""
+    quantum: float = 10_000.0
+    """weighted tokens that a client may be given in each of its turns (drr), besides what it left over of the last"""
     max_in_flight: int | None = None
     """requests that the router has outstanding on a GPU before that gets no more; null: as many as come"""
     limit: int | None = None
@@ -113,6 +116,8 @@ class Gateway(Part):
         for name in ("input_weight", "output_weight"):
             value = getattr(self, name)
             require(is_number(value) and value >= 0, f"gateway.{name}", value, "a number >= 0")
+        valid = is_number(self.quantum) and self.quantum >= 1
+        require(valid, "gateway.quantum", self.quantum, "a number >= 1")
         cached = self.cached_weight
         valid = cached is None or (is_number(cached) and cached >= 0)
         require(valid, "gateway.cached_weight", cached, "a number >= 0, or null: as gateway.input_weight")
@@ -200,6 +205,7 @@ class Gateway(Part):
             input_weight=float(self.input_weight),
             cached_weight=float(self.input_weight if self.cached_weight is None else self.cached_weight),
             output_weight=float(self.output_weight),
+            quantum=float(self.quantum),
             bucket_tokens=self.bucket_tokens or 0,
             refill_tokens_s=float(self.refill_tokens_s),
             shed=bool(self.shed),

@@ -13,7 +13,7 @@ import numpy as np
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Floats, Workload, records
 
-FCFS, EDF, PRIORITY, ROUND_ROBIN, VTC = range(5)
+FCFS, EDF, PRIORITY, ROUND_ROBIN, VTC, DRR = range(6)
 BY_LIMIT, BY_FULL_QUEUE, BY_BUCKET, BY_SATURATION, BY_PROMISE = range(1, 6)
 """`Outcome.refused_by`"""
 NO_BUDGET, RATIO, WINDOW, TOKENS = range(4)
@@ -46,7 +46,7 @@ LANE = np.dtype(
         ("tail", np.int64),
         ("upcoming", np.int64),  # first of it about whom the router was not asked in this round
         ("length", np.int64),
-        ("score", np.float64),  # EDF: the promise, in seconds; VTC: what the client was given
+        ("score", np.float64),  # EDF: the promise, in seconds; VTC: what the client was given; DRR: its credit
     ],
     align=True,
 )
@@ -58,6 +58,7 @@ TICKET = np.dtype(
         ("previous", np.int64),
         ("number", np.int64),  # in order of joining
         ("rank", np.float64),  # lower is further ahead in its lane
+        ("cost", np.float64),  # DRR: in weighted tokens
         ("waits", np.int64),  # whether it is in the queue
         ("asked", np.int64),  # the round in which the router was asked about it last
         ("charged", np.int64),  # output tokens of this attempt that its client was charged for
@@ -88,6 +89,7 @@ class Terms(NamedTuple):
     input_weight: float
     cached_weight: float
     output_weight: float
+    quantum: float
     bucket_tokens: int
     """0: there is no bucket"""
     refill_tokens_s: float
@@ -149,11 +151,11 @@ def made_books(terms: Terms, again: Again, workload: Workload, client: Any) -> B
         keys = np.where(np.isnan(workload.slo_ttft_s), np.inf, workload.slo_ttft_s)
     elif terms.order == PRIORITY:
         keys = workload.priority.astype(np.float64)
-    elif terms.order in (ROUND_ROBIN, VTC):
+    elif terms.order in (ROUND_ROBIN, VTC, DRR):
         keys = client.astype(np.float64)
     values, lane = np.unique(keys, return_inverse=True)
     control, lanes = records(1, GATE)[0], records(len(values) + 1, LANE)
-    control.turn = control.emptied = NONE
+    control.turn, control.emptied = len(values) - 1, NONE
     control.level, control.tokens = terms.bucket_tokens, again.terms.most_tokens
     lanes.head = lanes.tail = lanes.upcoming = NONE
     if terms.order == EDF:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.gateway.admission import refused
-from prebleexp.gateway.books import EDF, VTC, Books
+from prebleexp.gateway.books import DRR, EDF, VTC, Books
 from prebleexp.gateway.lanes import begin_round, chosen, insert, pass_by, take_out
 from prebleexp.gateway.retries import begin, comes_again, comes_back, over, succeeds
 from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
@@ -66,6 +66,9 @@ def _queue(mine: Books, world: World, request: int, now: float) -> None:
         enter(mine, world, one.lane)
     if mine.terms.order == EDF:
         one.rank = world.seen.requests[request].arrival_s + lane.score
+    if mine.terms.order == DRR:
+        told, terms = world.seen.requests[request], mine.terms
+        one.cost = terms.input_weight * told.prompt_tokens + terms.output_weight * told.expected_output
     one.number, one.waits, one.asked = gate.tickets, 1, NONE
     gate.tickets += 1
     gate.waiting += 1
@@ -109,6 +112,8 @@ def leave(self: Any, mine: Books, world: World, request: int, answer: int) -> in
         comes_back(mine, request)
     elif mine.terms.order == VTC:
         pay(mine, world, request)
+    elif mine.terms.order == DRR and mine.lanes[mine.requests[request].lane].length > 0:
+        mine.lanes[mine.requests[request].lane].score -= mine.requests[request].cost
     return 0
 
 
@@ -127,6 +132,8 @@ def _take_out(mine: Books, world: World, request: int) -> None:
     gate.waiting_tokens -= world.seen.requests[request].prompt_tokens
     if lane.length == 0:
         gate.emptied = one.lane
+        if mine.terms.order == DRR:
+            lane.score = 0.0  # nobody saves up while absent
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prebleexp.gateway.books import EDF, ROUND_ROBIN, VTC, Books
+from prebleexp.gateway.books import DRR, EDF, ROUND_ROBIN, VTC, Books
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE
 
@@ -72,7 +72,18 @@ def chosen(mine: Books) -> int:
             best = at
         if order not in (EDF, VTC):
             break
-    return best
+    return _in_credit(mine) if order == DRR and best != NONE else best
+
+
+@compiled
+def _in_credit(mine: Books) -> int:
+    """The lane whose turn it is, as long as its credit is enough for who comes; else the next, with a quantum more."""
+    at, count = int(mine.control.turn), len(mine.lanes) - 1
+    while mine.lanes[at].upcoming == NONE or mine.requests[mine.lanes[at].upcoming].cost > mine.lanes[at].score:
+        at = (at + 1) % count
+        if mine.lanes[at].upcoming != NONE:
+            mine.lanes[at].score += mine.terms.quantum
+    return at
 
 
 @compiled

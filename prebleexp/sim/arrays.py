@@ -28,3 +28,17 @@ def copy_written(into: Any, column: Any) -> None:
         part = given[start : start + PART]
         if part.any():
             to[start : start + len(part)] = part
+
+
+def move_up(column: Any, rows: int) -> None:
+    """Move all but the last so many rows of a column to its end, in place; what stays where they were is left over.
+    Zeros are not written where there are some."""
+    whole = column.view(np.ndarray).view(np.uint8)
+    shift = rows * column.itemsize
+    end = len(whole) - shift
+    while end > 0:
+        start = max(0, end - PART)
+        part, to = whole[start:end], whole[start + shift : end + shift]
+        if part.any() or to.any():
+            to[:] = part
+        end = start

@@ -88,6 +88,7 @@ class Changes:
         world = block.value
         one = world.timeline[world.control.subject]
         g, now = int(one.gpu), float(world.control.now)
+        world.control.clock = now
         if one.event == DOWN:
             self._down(world, g, now, engines)
         elif one.event == NOTICED:

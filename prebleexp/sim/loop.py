@@ -193,7 +193,7 @@ def advance(world: World) -> int:
         if control.unfinished == 0 or time == float("inf") or time > rules.end_s:
             return _finish(world)
         _take_next(world)
-        if control.kind not in (REPORT, PAIR):  # to look at what is over is not to go on
+        if control.kind not in (REPORT, PAIR, CHANGE):  # to look at what is over is not to go on
             control.clock = control.now
         if control.kind == SUBMIT:
             submit(world, control.subject)

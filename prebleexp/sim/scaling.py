@@ -12,9 +12,6 @@ from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, REPORT, key, kind_of, with_event
 from prebleexp.sim.fleet import Fleet, seen
 
-PATIENCE_S = 3600.0
-"""after which an autoscaler looks no more, if nothing at all has happened: whoever waits then waits for ever"""
-
 
 class Wanting(Protocol):
     """What the simulator asks of an autoscaler (see `prebleexp.autoscalers.base.Rule`)."""
@@ -25,6 +22,8 @@ class Wanting(Protocol):
     def least(self) -> int: ...
     @property
     def first(self) -> int: ...
+    @property
+    def memory_s(self) -> float: ...
     def start(self, setup: Any) -> Any: ...
     def desired(self, mine: Any, fleet: Fleet, now: float) -> int: ...
 
@@ -34,7 +33,8 @@ class Scaling:
 
     def __init__(self, rule: Wanting, setup: Any, changes: Changes) -> None:
         self._rule, self._mine, self._changes = rule, rule.start(setup), changes
-        self._busy_s = 0.0
+        self._still_s = np.nan
+        """since when nothing but looks was to happen, and none changed anything"""
         self._started_s = np.zeros(setup.gpus)
 
     def begin(self, block: Any) -> None:
@@ -46,34 +46,46 @@ class Scaling:
         self._plan(block, self._rule.interval_s)
 
     def look(self, block: Any, engines: Emptied, now: float) -> None:
-        """Ask, and let it be so."""
+        """Ask, and let it be so; and again in a while, if that can make a difference."""
         world, changes = block.value, self._changes
-        for g in changes.emptied(world):
+        still = not self._goes_on(world)
+        if still and world.control.present == 0:  # nobody is there, nor comes
+            return
+        empty = changes.emptied(world)
+        for g in empty:
             changes.switch_off(world, g, now)
             engines.lose(g, np.zeros(0, np.int64))
         there = np.flatnonzero(changes.candidate)
-        starting = changes.starting()
+        starting, off = changes.starting(), changes.off(world)
         n = len(there) + len(starting)
         wanted = self._rule.desired(self._mine, seen(world, there, n), now)
         wanted = max(self._rule.least, min(wanted, len(changes.candidate)))
-        for g in changes.off(world)[: max(0, wanted - n)]:
+        begin = off[: max(0, wanted - n)]
+        for g in begin:
             self._started_s[g] = now
             changes.start(block, g, now, engines)
         leave = [*self._last_first(starting), *self._last_first(there.tolist())][: max(0, n - wanted)]
         for g in leave:
             changes.drain(block, g, now, engines)
-        if self._goes_on(block.value, now):
+        still = still and not (empty or begin or leave)
+        if not still:  # to look at what is over is not to go on
+            world.control.clock = now
+        self._still_s = np.nan if not still else now if np.isnan(self._still_s) else self._still_s
+        if not still or (n + len(off) > 0 and now - self._still_s <= self._remembers_s(world)):
             self._plan(block, now + self._rule.interval_s)
 
     def _last_first(self, gpus: list[int]) -> list[int]:
         return sorted(gpus, key=lambda g: (-self._started_s[g], -g))
 
-    def _goes_on(self, world: of.World, now: float) -> bool:
-        """Whether anything else is to come, or came of late."""
+    def _goes_on(self, world: of.World) -> bool:
+        """Whether anything is to happen besides reports and looks."""
         kinds = [kind_of(int(one)) for one in world.events.keys[: world.control.events]]
-        if any(kind != REPORT for kind in kinds) or world.sessions.control.time < np.inf or self._changes.starting():
-            self._busy_s = now
-        return now - self._busy_s < PATIENCE_S
+        return any(kind != REPORT for kind in kinds) or bool(world.sessions.control.time < np.inf)
+
+    def _remembers_s(self, world: of.World) -> float:
+        """How long something may make a difference that was seen before: then all GPUs have reported what they are,
+        and routers were asked about what they hold since."""
+        return self._rule.memory_s + float(world.rules.reports_s) + self._rule.interval_s
 
     def _plan(self, block: Any, at_s: float) -> None:
         world = block.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prebleexp.sim.arrays import PART, copy_written, records
+from prebleexp.sim.arrays import PART, copy_written, move_up, records
 
 ROW = np.dtype([("one", np.int64), ("other", np.int32)], align=True)
 
@@ -22,3 +22,19 @@ def test_what_is_copied_but_for_zeros_is_the_same(kind: np.dtype[np.void], rows:
     copy_written(longer, column)
     np.testing.assert_array_equal(longer[:rows], column)
     assert not longer[rows:].view(np.ndarray).view(np.uint8).any()
+
+
+@pytest.mark.parametrize("kind", [np.dtype(np.int32), np.dtype(np.float64), ROW])
+@pytest.mark.parametrize("rows", [1, 3, PART // 16 + 1, 3 * PART + 7])
+@pytest.mark.parametrize("up", [0, 1, PART // 8, 5 * PART])
+def test_what_moves_up_is_the_same_and_behind_is_nothing_else(kind: np.dtype[np.void], rows: int, up: int) -> None:
+    """By less than a part and by more, with zeros where there were none, and the other way round."""
+    column = records(rows + up, kind) if kind.names else np.zeros(rows + up, kind)
+    rng = np.random.default_rng(rows)
+    for row in rng.integers(0, rows + up, 5):
+        column[row : row + 2] = np.ones(1, kind)[0]
+    before = column.copy()
+    move_up(column, up)
+    np.testing.assert_array_equal(column[up:], before[:rows])
+    still = min(rows, up)
+    np.testing.assert_array_equal(column[:still], before[:still])

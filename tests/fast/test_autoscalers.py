@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from prebleexp.sim.records import DOWN
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests.fast.test_gpu_faults import accounted, happens
-from tests.fast.test_oracle import alike
+from tests.fast.test_oracle import Watcher, alike
 from tests.linear_cost import LinearCost
 
 SETUP = Setup(8, 0, 1, 1000, 1000, alike([0.0], 16, 1))
@@ -162,10 +163,48 @@ def test_a_gpu_that_fails_is_replaced() -> None:
     np.testing.assert_allclose(made.gpu_down_s, [1.0, 0.0, 0.0])
 
 
-def test_whoever_waits_for_ever_ends_the_run() -> None:
-    made, _ = run(alike([0.0], 16, 1), HPA(interval_s=600.0), gpus=1, faults=happens((0.0, 0, "down")))
+def looks(workload: Workload, rule: Rule, **given: Any) -> tuple[Outcome, list[float]]:
+    """And when it was asked."""
+    asked = []
+
+    class Asked(type(rule)):  # type: ignore[misc]
+        def desired(self, mine: Any, fleet: Fleet, now: float) -> int:
+            asked.append(now)
+            return int(super().desired(mine, fleet, now))
+
+    made, _ = run(workload, Asked(**vars(rule)), **given)
+    return made, asked
+
+
+def test_who_waits_for_a_gpu_that_is_lost_for_good_waits_no_longer() -> None:
+    """The second GPU is started at the first look after the loss of the first; then that is lost too."""
+    rule, faults = HPA(interval_s=5.0, initial=1), happens((0.0, 0, "down"), (9.0, 1, "down"))
+    made, asked = looks(alike([0.0, 10.0], 16, 1), rule, gpus=2, faults=faults)
+    assert made.state.tolist() == [State.FINISHED, State.UNROUTED]
+    assert (made.finish_s[0], made.end_s) == (5.125, 10.0)
+    assert asked == [5.0, 10.0, 15.0], "at 10 the second request is still to come"
+
+
+def test_a_gpu_that_is_repaired_is_waited_for() -> None:
+    faults = happens((0.0, 0, "down"), (4000.0, 0, "up"))
+    made, _ = looks(alike([0.0], 16, 1), HPA(interval_s=600.0), gpus=1, faults=faults)
+    assert made.finish_s.tolist() == [4200.125]
+
+
+def test_whoever_is_held_waits_as_long_as_a_rule_remembers() -> None:
+    """At 1, 2, … until nothing that was seen before 1, when all was still, makes a difference, and once more."""
+    made, asked = looks(alike([0.0], 16, 1), HPA(interval_s=1.0, window_s=2.0), policy=Watcher(-1), gpus=1)
     assert made.state.tolist() == [State.UNROUTED]
-    assert made.end_s <= 2 * 3600
+    assert (made.end_s, asked) == (0.0, [1.0, 2.0, 3.0, 4.0, 5.0])
+
+
+def test_looks_at_what_is_over_do_not_make_a_run_longer() -> None:
+    """Somebody is left who never comes."""
+    links = {"after_offsets": np.array([0, 0, 1, 1]), "after_ids": np.array([0]), "session": np.array([0, 0, 1])}
+    workload = replace(alike([0.0, 0.0, 9.0], 16, 1), **links)
+    made, asked = looks(workload, HPA(interval_s=2.0), gpus=1, duration_s=5.0)
+    assert made.state.tolist() == [State.FINISHED, State.FINISHED, State.NOT_DUE]
+    assert (made.end_s, asked) == (0.25, [])
 
 
 def test_where_all_are_wanted_the_run_is_that_without_a_rule() -> None:

@@ -179,6 +179,27 @@ def test_nobody_saves_up_where_nobody_waits() -> None:
     assert [client[i] for i in sent(made)][4:] == [1, 0, 1, 0, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("quantum", "order"),
+    [(1.0, "BBABBBABBBABBBAB"), (100.0, "BBABBBABBBABBBAB"), (300.0, "ABBB" * 4), (700.0, "AABBBBBBBAABBBBB")],
+)
+def test_clients_take_turns_for_as_many_tokens(quantum: float, order: str) -> None:
+    """A's cost 300, B's 100. With 100 a turn A may send at each third; with 700 it sends two, has 100 left over, and B
+    sends seven."""
+    workload = behind_another([A] * 4 + [B] * 12, [0] * 4 + [1] * 12)
+    made = serve(workload, Gateway("drr", quantum=quantum, max_in_flight=1))
+    assert "".join("AB"[int(workload.client[i])] for i in sent(made)[1:]) == order
+
+
+def test_who_has_nobody_waiting_loses_what_it_left_over() -> None:
+    """Client 0 sends 10 of 300 and has nobody waiting: of 301 it cannot send at its next turn at once."""
+    sizes, client = [(10, 0), (150, 0), (150, 0), (301, 0)], [0, 1, 1, 0]
+    arrivals = [TOKEN.token_s / 2] * 3 + [12 * TOKEN.token_s]
+    workload = behind_another([(p, 1) for p, _ in sizes], client, arrivals)
+    made = serve(workload, Gateway("drr", output_weight=0.0, quantum=300.0, max_in_flight=1))
+    assert sent(made) == [0, 1, 2, 3, 4]
+
+
 def test_clients_take_turns() -> None:
     sizes, client = [(10, 1)] * 7, [0, 0, 0, 0, 1, 2, 2]
     made = serve(of(sizes, client), Gateway("round_robin", max_in_flight=1))
@@ -277,6 +298,23 @@ def test_service_of_two_who_wait_differs_by_no_more_than_the_bound(
     assert not ahead or max(ahead) - min(ahead) <= 2 * max(w_p * longest, w_q * most)
 
 
+@settings(max_examples=examples(60), deadline=None)
+@given(BACKLOGGED, BACKLOGGED, st.sampled_from([20.0, 100.0, 1000.0]))
+def test_turns_of_two_who_wait_differ_by_no_more_than_the_bound(
+    f: list[tuple[int, int]], g: list[tuple[int, int]], quantum: float
+) -> None:
+    """Deficit round robin, lemma 2: in any time in which both have somebody waiting, what they were given differs by no
+    more than twice the dearest request and a quantum."""
+    workload, first = of(f + g, [0] * len(f) + [1] * len(g)), len(f)
+    order = sent(serve(workload, Gateway("drr", quantum=quantum, max_in_flight=1)))
+    cost, ahead = workload.prompt_tokens + 2.0 * workload.max_new_tokens, [0.0]
+    for n, i in enumerate(order[1:], 1):  # the first was sent before the others came
+        ahead.append(ahead[-1] + (cost[i] if i < first else -cost[i]))
+        if len({j < first for j in order[n + 1 :]}) < 2:
+            break
+    assert max(ahead) - min(ahead) <= 2 * cost.max() + quantum
+
+
 # ---------------------------------------------------------------- configuration
 def test_what_changes_nothing_is_no_part_of_the_key() -> None:
     (plain,), (weighed,), (limited,) = cells([]), cells(["gateway.output_weight=3"]), cells(["gateway.limit=9"])
@@ -289,6 +327,7 @@ def test_what_changes_nothing_is_no_part_of_the_key() -> None:
     [
         ("gateway.order=lifo", "gateway.order=lifo is not valid; it must be one of fcfs, edf, priority,"),
         ("gateway.client=me", "gateway.client=me is not valid; it must be one of client, session, prefix_group"),
+        ("gateway.quantum=0", "gateway.quantum=0 is not valid; it must be a number >= 1"),
         ("gateway.limit=0", "gateway.limit=0 is not valid; it must be an integer >= 1, or null: no limit"),
         ("gateway.queue_limit=1.5", "gateway.queue_limit=1.5 is not valid"),
         ("gateway.max_in_flight=-1", "gateway.max_in_flight=-1 is not valid"),

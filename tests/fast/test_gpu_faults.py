@@ -28,11 +28,13 @@ from prebleexp.launch import configs, from_cache
 from prebleexp.launch.configure import cells
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
+from prebleexp.policies.base import Policy
 from prebleexp.policies.e2 import E2
+from prebleexp.policies.e2_released import ReleasedE2
 from prebleexp.policies.replay import Replay
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
-from prebleexp.sim.types import Outcome, State, Workload
+from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests import oracle_faults
 from tests.fast.test_laws import assert_same, interpreted
 from tests.fast.test_oracle import CLUSTERS, agree, alike, cluster_of, workload_of, workloads
@@ -253,6 +255,25 @@ def test_a_gpu_that_is_lost_mid_decode() -> None:
     assert failed.state.tolist() == [LOST]
     assert failed.output_seen.tolist() == [2]
     assert [failed.ttft_s[0], failed.latency_s[0], failed.end_s] == [0.25, 0.375, 0.5]
+
+
+@pytest.mark.parametrize("policy", [E2, ReleasedE2])
+def test_nothing_is_learned_of_a_request_that_is_lost_part_way(policy: type[Policy]) -> None:
+    """It goes on behind what was shown three times, and ends once: then its time of a token is known."""
+    kept = []
+
+    class Plain(policy):  # type: ignore[misc, valid-type]
+        compiled = False
+
+        def start(self, setup: Setup) -> Any:
+            kept.append(super().start(setup))
+            return kept[-1]
+
+    goes_down = [(0.25 + 0.5 * i, i % 2, event) for i in range(3) for event in ("down", "up")]
+    made = run(alike([0.0], 16, 20), happens(*goes_down, on_loss="resume"), policy=Plain())
+    assert (made.losses.tolist(), made.state.tolist()) == ([3], [FINISHED])
+    assert sorted(kept[0].tpots.state["count"]) == [1, 2], "of one GPU a time more than at the beginning"
+    assert np.isfinite(kept[0].tpots.ring).all()
 
 
 def test_a_step_that_would_end_when_its_gpu_goes_down_is_lost() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -289,13 +290,13 @@ CLUSTERS = st.fixed_dictionaries(
 
 
 # ---------------------------------------------------------------- the comparison
-def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
+def agree(workload: Workload, cluster: dict[str, Any], by: Callable[..., Outcome] = oracle.simulate) -> Outcome:
     """And whatever the core's policy heard and saw, the oracle's did."""
     KEPT.clear()
     made = simulate(workload, lengths=Max(), **cluster)
     heard = [one.rows[: one.used[0]] for one in KEPT]
     KEPT.clear()
-    expected = oracle.simulate(workload, **cluster)
+    expected = by(workload, **cluster)
     for ours, theirs in zip(heard, [one.rows[: one.used[0]] for one in KEPT], strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg="what the policy heard", strict=True)
         once = made.gpu_requests.sum() == (made.gpu >= 0).sum()  # nobody was given back

@@ -129,7 +129,7 @@ def _better(mine: Memory, view: View, request: int, gpu: int, now: float, best: 
 def finish(mine: Memory, view: View, request: int, now: float) -> None:
     seen = view.requests[request]
     slide_delays(mine, now)
-    if seen.output_seen == 0:  # it gave up
+    if math.isnan(seen.latency_s):  # it gave up, was lost, or is moved
         count_finished(mine, request)
         return
     note_delay(mine, request, max(0.0, seen.ttft_s - mine.routed[mine.turn[request]].prefill_ns * NS), now)

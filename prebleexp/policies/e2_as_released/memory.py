@@ -18,15 +18,15 @@ FIRST_TPOT_S = 0.15
 ROW = prefix_records.dtype(
     [
         *prefix_records.NODE,
+        *prefix_records.LINK,
         ("depth", np.int32),  # as the release counts it
+        ("delays", np.int32),  # its row of `Tree.delays`, if any was noted here; 0: none was
         ("subtree_gpu", np.int32),  # the GPU that its subtree was last given to as a whole, …
         ("subtree_stamp", np.int64),  # … and when; a node below obeys if that is later than its own stamp
         ("stamp", np.int64),
         ("accessed", np.int64),  # when it was last touched: a counter, only its order matters
         ("expected_output", np.float64),  # of the request whose prompt ends here; NaN: not known
-        *prefix_records.LINK,
-        ("delays", np.int32),  # its row of `Tree.delays`, if any was noted here; 0: none was
-        ("output", np.int64),  # expected of the unfinished requests, in units of `OUTPUT_UNIT`
+        ("output", np.int64),  # expected of the link's unfinished requests, in units of `OUTPUT_UNIT`
     ]
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from prebleexp.policies import tpot
 from prebleexp.policies.candidates import is_candidate, served_by_one
 from prebleexp.policies.e2_as_released.loads import add_request_cost, fill_loads
@@ -110,7 +112,8 @@ def finish(mine: Memory, view: View, request: int, now: float) -> None:
     row = mine.routed[turn]
     leaf, output, gpu = int(row.leaf), row.output, int(seen.gpu)
     touch_path(tree, leaf)
-    if seen.output_seen > 0:  # else it gave up, or was lost
+    ended = not math.isnan(seen.latency_s)  # else it gave up, was lost, or is moved
+    if ended:
         sample(mine, prefix_node(tree, leaf), gpu, turn, seen.ttft_s, now)
     node = leaf
     while node != NONE:
@@ -118,7 +121,7 @@ def finish(mine: Memory, view: View, request: int, now: float) -> None:
         link.active -= 1
         link.output -= output
         node = int(tree.rows[node].parent)
-    if seen.output_seen == 0:
+    if not ended:
         return
     tpot_s = (seen.latency_s - seen.ttft_s) / seen.output_seen
     if tpot_s != 0.0:  # an output of one token has none

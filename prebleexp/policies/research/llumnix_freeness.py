@@ -17,11 +17,12 @@ class LlumnixFreeness(Policy):
     one without requests is free without bounds. The first of equals.
 
     Source: Llumnix (OSDI 2024), AlibabaPAI/llumnix 24220fb, dispatch policy load, metric remaining_steps (spec:
-    routers, group B, section 7): read, there are no recordings. Migration, which Llumnix is known for, is not simulated
-    and off by default there. Memory is counted in tokens: dividing by the block size changes no order but for rounding.
-    What only the prefix cache holds is free, as in vLLM. Requests that wait need what they have still to compute of
-    their prompts, as the engine reports it; Llumnix counts the whole of those prompts, cached or not, and nothing for
-    one that is part-way through its prefill. Requests are those that were sent and are not finished."""
+    routers, group B, section 7): read, there are no recordings. Migration, which Llumnix is known for, is
+    `cluster=migrating`, and off by default there. Memory is counted in tokens: dividing by the block size changes no
+    order but for rounding. What only the prefix cache holds is free, as in vLLM. Requests that wait need what they have
+    still to compute of their prompts, as the engine reports it; Llumnix counts the whole of those prompts, cached or
+    not, and nothing for one that is part-way through its prefill. Requests are those that were sent and are not
+    finished."""
 
     reads_lengths: ClassVar[bool] = False
 

@@ -1,0 +1,68 @@
+"""Autoscalers against `tests.oracle_scaling`: the same bytes on random clusters, streams and faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.sim.types import Workload
+from tests import oracle_scaling
+from tests.autoscalers import autoscalers
+from tests.fast.test_gateway import STREAMS as OF_CLIENTS
+from tests.fast.test_gateway import gated
+from tests.fast.test_gpu_faults import STREAMS, accounted, faulty, faulty_vllm
+from tests.fast.test_oracle import agree, workloads
+from tests.fast.test_oracle_pools import same
+from tests.sampled import examples
+from tests.sessions import linked
+
+
+@st.composite
+def scaled(draw: st.DrawFn, clusters: st.SearchStrategy[dict[str, Any]]) -> dict[str, Any]:
+    cluster = draw(clusters)
+    return cluster | {"autoscaler": draw(autoscalers(cluster["gpus"]))}
+
+
+def agrees(workload: Workload, cluster: dict[str, Any]) -> None:
+    made = agree(workload, cluster, oracle_scaling.simulate)
+    accounted(workload, made, requeues=True)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(STREAMS, scaled(faulty()))
+def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agrees(workload, cluster)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(OF_CLIENTS, scaled(gated()))
+def test_behind_a_gateway_too(workload: Workload, cluster: dict[str, Any]) -> None:
+    agrees(workload, cluster)
+
+
+VLLM_STREAMS = st.one_of(workloads(), linked(workloads()))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(VLLM_STREAMS, scaled(faulty_vllm()))
+def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, same(workload, cluster, oracle_scaling.simulate), requeues=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(STREAMS, scaled(faulty()))
+def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    agrees(workload, cluster)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(VLLM_STREAMS, scaled(faulty_vllm()))
+def test_vllm_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    accounted(workload, same(workload, cluster, oracle_scaling.simulate), requeues=True)

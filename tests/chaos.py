@@ -103,7 +103,7 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         cluster["engine"] = RESERVING[rng.integers(2)] if protocol == RESERVE_FIRST else ENGINES[rng.integers(2)]
         pools = _pools(rng, len(counts), protocol)
         cluster |= {"pools": pools, "kinds": _alike(cluster["kinds"])}
-        if protocol != PULL or pools.decider != 0:
+        if protocol == RESERVE_FIRST:
             return replace(workload, patience_s=np.full(len(workload), np.nan)), cluster
         return workload, cluster | {"faults": _faults(rng, sum(counts), ("retry", "fail"), DRAINS[:1])}
     if kind == "faults" and rng.random() < 0.3:

@@ -643,7 +643,8 @@ class Oracle:
         gpu = self.gpus[job.gpu]
         if not gpu.up:
             self._lose(job)
-            self.news += [("lost", job.index, gpu.number, 0)] if gpu.gone else []
+            if gpu.gone:
+                self._hears_of_loss(job, now)
             self._tell(gpu.number, now)
             return
         gpu.submit(job)

@@ -190,12 +190,13 @@ class VllmGpu:
 
     def receive(self, job: Job, now: float) -> None:
         """Its prompt is computed elsewhere, and is to be sent here."""
-        if job.index not in self.requests:
+        if math.isnan(job.attempt_s):
             request = self.requests[job.index] = Request(job.index, self.columns)
             request.target = min(request.target, self.context_length - request.prompt)
             request.tokens += 1
             job.output_seen, job.latency_s = 1, now - job.due_s
-            job.ttft_s = job.attempt_s = job.latency_s
+            job.attempt_s = job.latency_s
+            job.ttft_s = job.latency_s if math.isnan(job.ttft_s) else job.ttft_s
             self.world.news.append(("first_token", job.index, self.number, 0))
             if request.target == 1:
                 job.state, job.finish_s = State.FINISHED, now
@@ -388,6 +389,7 @@ class PoolsOracle(Linked):
     def __init__(self, workload: Workload, of: Any) -> None:
         pools: Disaggregation = of.pools
         self.pools, self.n = pools, len(workload)
+        self.both = pools.protocol != PULL or pools.decider != ALWAYS  # GPUs are chosen at arrival
         self.roles = [role for role, (count, _) in zip(pools.roles, of.kinds, strict=True) for _ in range(count)]
         self.rows = _doubled(workload, BOTH in pools.roles)
         super().__init__(workload, of, False)
@@ -485,8 +487,8 @@ class PoolsOracle(Linked):
                 begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
             return float(begins_s - now + new * of.kv_bytes / of.rate)
 
-        others = [gpu for gpu in self.gpus if gpu.role == PREFILL]
-        soonest = min(waits_s(gpu) + prefill_s(gpu, prompt) + moves_s(gpu) for gpu in others)
+        others = [self.gpus[g] for g in self.view.candidates if self.roles[g] == PREFILL]
+        soonest = min([waits_s(gpu) + prefill_s(gpu, prompt) + moves_s(gpu) for gpu in others], default=math.inf)
         return soonest < waits_s(here) + prefill_s(here, new)
 
     def _send(self, job: Job, now: float) -> None:
@@ -505,7 +507,7 @@ class PoolsOracle(Linked):
 
     def _reach(self, job: Job, now: float) -> None:
         gpu = self.gpus[job.gpu]
-        if self.pools.protocol == PULL or job.index >= self.n or not self.is_held(job):
+        if self.pools.protocol == PULL or job.index >= self.n or not gpu.up or not self.is_held(job):
             super()._reach(job, now)
             return
         gpu.receive(job, now)
@@ -514,10 +516,10 @@ class PoolsOracle(Linked):
 
     def _failed(self, job: Job, state: State, now: float) -> None:
         leg, request, closes = self._leg(job), self._request(job), None
-        both = self.pools.protocol != PULL or self.pools.decider != ALWAYS
+        both = self.both
         if job.state == State.HELD and self.is_held(job):
             self.let_go(job, now)
-        elif both and job is leg and state == State.CANCELLED:  # its request is refused
+        elif both and job is leg and state == State.CANCELLED and self.roles[leg.gpu] == PREFILL:  # its request ends
             return
         elif both and job is leg:  # refused, and its request is rid of its GPU
             job.state, closes = state, request
@@ -536,6 +538,9 @@ class PoolsOracle(Linked):
             self._failed(request, State.CANCELLED, now)
 
     def _expire(self, request: Job, now: float) -> None:
+        if self.both and request.state == State.UNROUTED:
+            self._leave_both(request, now)
+            return
         job = self._leg(request) if request.state == State.UNROUTED else request
         unread, unnoticed = job.state in (State.HELD, State.RESERVED), job.unnoticed
         waits = unread or unnoticed or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
@@ -551,8 +556,30 @@ class PoolsOracle(Linked):
             self.gpus[job.gpu].cancel(job)
         if unread:
             self._leave_kv(job, now)
+        job.state = State.CANCELLED if self.both else job.state
         self.news.append(("cancelled", job.index, job.gpu, 0))
         self._tell(job.gpu, now)
+
+    def _leave_both(self, request: Job, now: float) -> None:
+        """Of whose prompt nothing was handed over."""
+        leg = self._leg(request)
+        waits = leg.unnoticed or leg.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
+        if not waits or not (math.isnan(request.ttft_s) and math.isnan(leg.ttft_s)):
+            return
+        self.queue = [one for one in self.queue if one not in (leg, request)]
+        self.held = [one for one in self.held if one not in (leg, request)]
+        there = [one for one in (leg, request) if one.gpu >= 0]
+        if leg in there and not leg.unnoticed:
+            self.gpus[leg.gpu].cancel(leg)
+        leg.state, request.state, leg.unnoticed = State.CANCELLED, State.CANCELLED, False
+        self.news += [("cancelled", one.index, one.gpu, 0) for one in there]
+        if all(self.roles[one.gpu] == PREFILL for one in there):  # nobody else hears of its end
+            if request.goes_on:
+                self._ended(request, now)
+            else:
+                self._cancel_behind(request)
+        if there:
+            self._tell(there[0].gpu, now)
 
     def _leave_kv(self, request: Job, now: float) -> None:
         if request.state == State.RESERVED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import numpy as np
 from prebleexp.sim.answers import WITHDRAWN
 from prebleexp.sim.pools import DECODE
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.oracle import Job
+from tests.oracle import REACHED, Job
 from tests.oracle_faults import FaultyGpu
 from tests.oracle_pools import PoolsOracle
 
@@ -51,11 +52,15 @@ class SplitOracle(PoolsOracle):
                 self.deciding[job.index] = WITHDRAWN
         else:
             gpu = self.gpus[job.gpu]
-            gpu.of.leave(gpu.requests[job.index])
+            if job.index in gpu.requests:  # else its KV is held, and it comes now
+                gpu.of.leave(gpu.requests[job.index])
+            self.heap = [one for one in self.heap if one[1:] != (REACHED, job.index)]  # it looked for room
+            heapq.heapify(self.heap)
             if gpu.up:
                 self._tell(gpu.number, now)
         self._leave_kv(job, now)
         self._lose(job)
+        self.view.requests[job.index].output_seen = 0
         if job.gpu != g:
             self.lost_with.setdefault(g, []).append(job)
 
@@ -70,12 +75,18 @@ class SplitOracle(PoolsOracle):
         return here + [job for job in self.lost_with.pop(g, []) if job.unnoticed]
 
     def _hears_of_loss(self, job: Job, now: float) -> None:
+        request = self._request(job)
         if job.gpu < 0:
             self._go_on(job, now)
-        else:
-            super()._hears_of_loss(job, now)
+            return
+        if job is not request and request.gpu >= 0:  # who was to make its output is rid of it
+            self.news.append(("lost", request.index, request.gpu, 0))
+        super()._hears_of_loss(job, now)
 
     def _go_on(self, job: Job, now: float) -> None:
+        if job.index < self.n and job.state == State.UNROUTED:  # its prompt is lost
+            job.gpu = self.view.requests[job.index].gpu = -1
+            return
         job.unnoticed = False
         if not self.retries:
             self._failed(job, State.LOST, now)
@@ -86,8 +97,9 @@ class SplitOracle(PoolsOracle):
             one.state, one.gpu, one.attempt_s = State.UNROUTED, -1, math.nan
             seen.gpu, seen.ttft_s = -1, math.nan
         if job is request:
-            leg.ttft_s = math.nan
-        self.queue.append(leg)
+            leg.ttft_s = leg.latency_s = leg.finish_s = math.nan
+            leg.output_seen = 0
+        self.queue.append(self._first_of(job))
 
     def _outcome(self, end_s: float) -> Outcome:
         for g in range(len(self.gpus)):  # while there are legs

@@ -33,7 +33,8 @@ class Engine(Part):
     - `pull(self, mine, world, request, now) -> int`, `arrive(self, mine, world, request, now)` and
       `let_go(self, mine, world, leg, now)`, needed only where prompts have GPUs of their own: a waiting request's KV is
       asked for by `prebleexp.sim.pulling.read` (1), or there is no room for it (0), called by the engine; it is there;
-      and, where the prompt was computed, it was read, so that nobody needs it there any more
+      and, where the prompt was computed, it was read, so that nobody needs it there any more: should the request
+      be lost since, it comes there as if for the first time
     - `push(self, mine, world, request, now)`, in place of `pull` with protocol push_at_end: a prompt is computed, and
       its first token is known; called by the engine, now and whenever it has asked to be told of the request again
     - `reserve(self, mine, world, g, now)`, with reserve_first: who gets room before a step where outputs are made,
@@ -117,10 +118,6 @@ class Engine(Part):
     def withdraw(self, mine: Any, world: Any, g: int, request: int) -> None:
         """A request that waits on GPU g for KV, or has taken blocks for that (`State.RESERVED`), was lost, and is as if
         it had never come. As `lose`; only called if it has `pull`, too."""
-        raise NotImplementedError
-
-    def forget(self, mine: Any, world: Any, request: int) -> None:
-        """A request with which a GPU is done is as if it had never come. Only called with `withdraw`."""
         raise NotImplementedError
 
     def give_back(self, mine: Any, world: Any, g: int) -> Longs:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim.answers import WITHDRAWN
+from prebleexp.sim.events import REACHED, key, without_event
 from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.states import State
@@ -39,7 +40,9 @@ def break_off(world: World, handle: Any, request: int, withdraw: Any) -> None:
         job.answer, job.reached = WITHDRAWN, 1
     else:
         withdraw(g, request)
+    without_event(world.events, world.control, key(REACHED, request))  # it was to look for room again
     leave_kv(handle, request)
+    world.seen.requests[request].output_seen = 0
     job.state = State.LOST
     job.losses += 1
 

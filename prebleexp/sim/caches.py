@@ -25,10 +25,14 @@ from prebleexp.sim.skew_heap import merge
 @compiled
 def _new_node(cache: Cache, owner: int, segment: int, beyond: int, depth: int) -> int:
     control = cache.control
-    index = control.free_node
-    node = cache.nodes[index]
-    control.free_node = int(node.parent)
+    index = int(control.free_node)
+    if index != NONE:
+        control.free_node = cache.nodes[index].parent
+    else:
+        index = int(control.made)
+        control.made += 1
     control.free_nodes -= 1
+    node = cache.nodes[index]
     node.owner, node.segment, node.beyond, node.depth = owner, segment, beyond, depth
     node.locks = node.children = node.in_heap = node.unique_stamp = 0
     _touch(cache, index)

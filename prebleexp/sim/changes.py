@@ -31,7 +31,7 @@ from prebleexp.sim.breaking import break_off, unread
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.hearing import is_lost
-from prebleexp.sim.pools import leg_of, request_of
+from prebleexp.sim.pools import request_of
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs, records
 
@@ -149,9 +149,9 @@ class Changes:
             elsewhere = np.array(self._lost_with.pop(g, []), np.int64)
             elsewhere = elsewhere[jobs.state[elsewhere] == State.LOST]
         for row in _in_order(world, np.concatenate([np.flatnonzero(lost), elsewhere])):
-            leg, at = leg_of(engines.handle, request_of(engines.handle, row)), int(requests[row].gpu)
-            if row != leg:
-                engines.forget(int(requests[leg].gpu), leg)
+            at, other = int(requests[row].gpu), request_of(engines.handle, row)
+            if row != other and jobs[other].state == State.UNROUTED and requests[other].gpu != of.NONE:
+                _tell(world, of.LOST, other, int(requests[other].gpu))  # its GPU is rid of it
             if at == of.NONE:  # no router has it in its book
                 is_lost(engines.handle, row)
             else:

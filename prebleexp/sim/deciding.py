@@ -31,7 +31,7 @@ def _elsewhere(world: World, target: int, prompt: int, found: int, now: float) -
     """Seconds until a prompt is computed on the GPU that is soonest to do so, with nothing cached, and is here."""
     soonest, link = float("inf"), world.links.calls
     size = (prompt - found) * world.pools.kv_bytes
-    for g in range(len(world.live)):
+    for g in world.seen.candidates:
         if prefills(world, g):
             moves = call_float(link.takes, link.own, g, target, size, now)
             soonest = min(soonest, _waits(world, g, prompt) + _prefill_s(world, g, prompt, prompt) + moves)

@@ -38,10 +38,6 @@ class Emptied:
         """Take out of a GPU a request that waits there for KV."""
         self._batcher.withdraw(self._mine(g), self.handle, g, request)
 
-    def forget(self, g: int, request: int) -> None:
-        """Let a request that a GPU was done with be as if it had never come there."""
-        self._batcher.forget(self._mine(g), self.handle, request)
-
     def _mine(self, g: int) -> Any:
         engine = self._engines[g]
         return engine.mine if INTERPRETED else engine.block.mine

@@ -110,3 +110,13 @@ def with_event(events: Events, control: Any, time: float, a_key: int) -> Events:
     made.times[: n + 1], made.keys[: n + 1] = times[order], keys[order]
     control.events = n + 1
     return made
+
+
+def without_event(events: Events, control: Any, a_key: int) -> None:
+    """From Python: take out the event with this key, if there is one."""
+    n = int(control.events)
+    kept = np.flatnonzero(events.keys[:n] != a_key)
+    times, keys = events.times[kept], events.keys[kept]
+    order = np.lexsort((keys, times))  # what is in order is a heap
+    control.events = len(kept)
+    events.times[: len(kept)], events.keys[: len(kept)] = times[order], keys[order]

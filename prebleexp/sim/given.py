@@ -12,7 +12,7 @@ import numpy as np
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.changes import Terms
 from prebleexp.sim.migration import Migration
-from prebleexp.sim.pools import ALWAYS, DECODE, PREFILL, PROTOCOLS, PULL, Disaggregation, with_legs
+from prebleexp.sim.pools import DECODE, PREFILL, PROTOCOLS, RESERVE_FIRST, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Wanting
@@ -115,8 +115,8 @@ def check_together(given: Given) -> None:
         resumed |= {"an autoscaler says how many GPUs there are": given.autoscaler is not None}
         resumed |= {"GPUs that are drained give back what waits": faults and given.terms.requeue}
         _refuse_beside("GPUs have roles", resumed | {"requests pass a gateway": given.gateway is not None})
-        if given.pools.protocol != PULL or given.pools.decider != ALWAYS:
-            _refuse_beside("both GPUs are chosen at arrival", others)
+        if given.pools.protocol == RESERVE_FIRST:
+            _refuse_beside("room is reserved before prompts are computed", others)
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")

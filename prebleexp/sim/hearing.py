@@ -11,7 +11,7 @@ from prebleexp.sim.moves import is_over, routed_anew
 from prebleexp.sim.moves import join as join_moved
 from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
+from prebleexp.sim.pools import ALWAYS, RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -41,12 +41,18 @@ def is_lost(world: World, row: int) -> None:
     that was given back is not lost, and routed again whatever the rules."""
     control, job, request = world.control, world.jobs[row], request_of(world, row)
     first = leg_of(world, request)
+    if first != row and job.state == UNROUTED:  # its prompt is lost, and its GPU is rid of it
+        world.seen.requests[row].gpu = NONE
+        return
     job.reached = 0
     routed_anew(world, row)
-    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, first):
+    asked = first if world.pools.decider == ALWAYS else request
+    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, asked):
         _begin_anew(world, row)
         if first != row:  # nobody saw what its prompt's leg brought
-            world.jobs[first].ttft_s = np.nan
+            leg = world.jobs[first]
+            leg.ttft_s = leg.latency_s = leg.finish_s = np.nan
+            leg.output_seen = 0
             _begin_anew(world, first)
     else:
         control.unfinished -= 1

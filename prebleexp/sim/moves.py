@@ -11,6 +11,7 @@ call what is here.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +83,7 @@ class Moves(NamedTuple):
     """`prebleexp.sim.addresses.PAIRING`"""
 
 
+@functools.cache
 def nothing() -> Moves:
     """What a run without has, and writes nothing to."""
     return Moves(records(0, RULES), records(0, MOVE), records(0, MOVED), records(1, addresses.PAIRING)[0])

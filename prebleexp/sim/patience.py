@@ -12,7 +12,7 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int
-from prebleexp.sim.pools import leg_of
+from prebleexp.sim.pools import both_at_arrival, leg_of, prefills
 from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import CANCELLED, NONE, World
 from prebleexp.sim.sessions import failed
@@ -29,6 +29,9 @@ def expire(world: World, request: int) -> None:
     control, gateway = world.control, world.gateway
     if world.rules.gated and call_int(gateway.expire, gateway.own, world, request, control.now) != 0:
         return
+    if both_at_arrival(world) and world.jobs[request].state == UNROUTED:
+        _leave_both(world, request)
+        return
     row = leg_of(world, request) if world.jobs[request].state == UNROUTED else request
     job, g = world.jobs[row], int(world.seen.requests[row].gpu)
     waits = job.state in (UNROUTED, QUEUED, RUNNING, HELD, RESERVED)
@@ -43,11 +46,41 @@ def expire(world: World, request: int) -> None:
         control.present -= 1
         failed(world, request)
         return
-    engine, server = world.engines[g], world.servers[g]
-    if not unnoticed and job.reached != 0 and call_int(engine.cancel, engine.own, world, row, control.now) == 0:
-        job.next, server.leaving = server.leaving, row
+    if not unnoticed and job.reached != 0:
+        _cancel(world, row, g)
     _go(world, row)
     tell(world, CANCELLED, row, g, 0)
+
+
+@compiled
+def _leave_both(world: World, request: int) -> None:
+    """Its prompt is not computed yet, and both GPUs may be chosen: wherever it is, each is rid of it."""
+    control, leg = world.control, leg_of(world, request)
+    job = world.jobs[leg]
+    waits = job.state in (UNROUTED, QUEUED, RUNNING) or (job.state == LOST and job.reached != 0)
+    if not waits or not (np.isnan(job.ttft_s) and np.isnan(world.jobs[request].ttft_s)):
+        return
+    told = False
+    for row in (leg, request):
+        job, g = world.jobs[row], int(world.seen.requests[row].gpu)
+        if g != NONE:
+            if job.state != LOST and job.reached != 0:
+                _cancel(world, row, g)
+            tell(world, CANCELLED, row, g, 0)
+            told = told or not prefills(world, g)
+        job.state = GONE
+    if not told:  # that is how a request ends
+        control.unfinished -= 1
+        control.present -= 1
+        failed(world, request)
+
+
+@compiled
+def _cancel(world: World, row: int, g: int) -> None:
+    """It leaves its GPU, now or when the step in hand is over."""
+    engine, server = world.engines[g], world.servers[g]
+    if call_int(engine.cancel, engine.own, world, row, world.control.now) == 0:
+        world.jobs[row].next, server.leaving = server.leaving, row
 
 
 @compiled

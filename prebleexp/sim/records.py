@@ -134,8 +134,9 @@ SHELF = np.dtype(
     [
         ("touches", np.int64),  # of nodes, so far
         ("stamp", np.int64),  # prefills so far
-        ("free_node", np.int64),  # head of the free list
-        ("free_nodes", np.int64),
+        ("free_node", np.int64),  # head of the list of those that were evicted; -1: none is left of them
+        ("made", np.int64),  # how many there ever were: rows behind these are free, and nobody has written there
+        ("free_nodes", np.int64),  # of both kinds
         ("evicted", np.int64),  # rows of Cache.evicted_… in use
     ],
     align=True,

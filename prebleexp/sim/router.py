@@ -287,4 +287,7 @@ def lose(world: World, request: int) -> None:
     job.state = GONE_WITH_IT
     job.losses += 1
     if world.servers[g].gone != 0:
+        other = request_of(world, request)
+        if both_at_arrival(world) and other != request and world.seen.requests[other].gpu != NONE:
+            tell(world, LOST, other, int(world.seen.requests[other].gpu), 0)  # its GPU is rid of it
         tell(world, LOST, request, g, 0)

@@ -10,6 +10,7 @@ Engines with tiers have `fetch`, `offload` and `landed` (see `prebleexp.engines.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,6 +131,7 @@ class Tiers(NamedTuple):
     """(GPUs,) steps of which all that they computed was looked at"""
 
 
+@functools.cache
 def nothing() -> Tiers:
     """What a run without tiers has, and writes nothing to."""
     none, ints = np.zeros((0, 0), np.int32), np.zeros(0, np.int64)

@@ -134,7 +134,7 @@ def made_cache(setup: Setup, rows: int) -> Cache:
     nodes.parent[: setup.gpus] = nodes.owner[: setup.gpus] = roots.lru[:] = NONE
     nodes.locks[: setup.gpus] = 1
     control = records(1, of.SHELF)[0]
-    _add_free_nodes(control, nodes, setup.gpus)
+    control.free_node, control.made, control.free_nodes = NONE, setup.gpus, rows - setup.gpus
     changes = records(setup.gpus * of.REMEMBERED, of.CHANGE)
     requests, prompts = _requests(setup.workload), _prompts(setup.workload)
     return Cache(control, roots, nodes, *slots(rows), *_evictions(rows), changes, requests, prompts)
@@ -185,15 +185,6 @@ def _prompts(workload: Workload) -> Prompts:
     return Prompts(workload.segment_ids, ends.astype(np.int32))
 
 
-def _add_free_nodes(control: Any, nodes: Any, first: int) -> None:
-    """Put the nodes from `first` on at the head of the free list."""
-    nodes.parent[first:] = np.arange(first + 1, len(nodes) + 1)
-    if len(nodes) > first:
-        nodes.parent[-1] = control.free_node if control.free_nodes else NONE
-        control.free_node = first
-        control.free_nodes += len(nodes) - first
-
-
 def _evictions(nodes: int) -> tuple[Any, Any]:
     return np.zeros(nodes, np.int32), np.zeros(nodes, np.int32)
 
@@ -203,7 +194,7 @@ def with_more_nodes(cache: Cache, wanted: int) -> Cache:
     old = len(cache.nodes)
     nodes = records(max(2 * old, old + wanted), of.NODE)
     nodes[:old] = cache.nodes
-    _add_free_nodes(cache.control, nodes, old)
+    cache.control.free_nodes += len(nodes) - old
     slot_keys, slot_nodes = slots(len(nodes))
     owners, beyond = _evictions(len(nodes))
     larger = cache._replace(

@@ -21,7 +21,6 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.pools import (
-    ALWAYS,
     BOTH,
     CHUNKS,
     DECODE,
@@ -138,7 +137,7 @@ def streams_with_patience() -> st.SearchStrategy[Workload]:
 
 
 def agree(workload: Workload, cluster: dict[str, Any], faults: Faults | None = None) -> Outcome:
-    if cluster["protocol"] != PULL or cluster.get("decider", ALWAYS) != ALWAYS:
+    if cluster["protocol"] == RESERVE_FIRST:
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     names = ("sharing", "latency_s", "rate", "protocol", "send", "layers", "decider", "least_tokens")
@@ -176,7 +175,7 @@ def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[st
 
 @st.composite
 def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
-    cluster = draw(CLUSTERS) | {"protocol": PULL}
+    cluster = draw(st.one_of(CLUSTERS, CLUSTERS, DECIDED))
     return cluster, replace(draw(timelines(sum(cluster["counts"]))), drain="finish")
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import Event
@@ -23,6 +24,7 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.pools import (
+    ALWAYS,
     BOTH,
     DECODE,
     NEVER,
@@ -41,7 +43,8 @@ from tests.fast.test_engines import own, stream
 from tests.fast.test_laws import workloads
 from tests.linear_cost import LinearCost
 from tests.sampled import examples
-from tests.sessions import in_order, linked
+from tests.sessions import impatient, in_order, linked
+from tests.timelines import timelines
 
 MS = LinearCost(step_s=0.0, token_s=0.0001, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)
 """A token takes 0.1 ms, whoever computes it; 1,000 blocks can be held."""
@@ -305,7 +308,88 @@ def test_both_gpus_are_chosen_at_arrival() -> None:
     assert shown == [("first_token", i, pytest.approx(made.due_s[i] + made.ttft_s[i])) for i in (0, 1)]
 
 
+@pytest.mark.parametrize(
+    ("counts", "down", "detect_ms", "losses", "first_ms", "last_ms"),
+    [
+        ((2, 1), (0.05, 0), 0, 1, 150, 350.7),  # its prompt is being computed: 100 ms more at the other GPU, …
+        ((2, 1), (0.15, 0), 0, 1, 100, 450.7),  # … so it is where its KV is on the link, after its first token, …
+        ((2, 1), (0.15, 0), 20, 1, 100, 470.7),  # … as soon as the router knows
+        ((2, 1), (0.25, 0), 0, 0, 100, 300.7),  # nobody needs that GPU any more
+        ((1, 2), (0.05, 1), 0, 1, 100.8, 301.5),  # it is lost when its KV is to go: 8 tokens are computed again
+        ((1, 2), (0.15, 1), 0, 1, 100, 351.5),  # its KV is on the link: the same
+        ((1, 2), (0.25, 1), 0, 1, 100, 451.5),  # its output is being made: the same, and all of it is made again
+    ],
+)
+def test_a_gpu_is_lost_of_two_that_were_chosen_at_arrival(
+    counts: tuple[int, int], down: tuple[float, int], detect_ms: float, losses: int, first_ms: float, last_ms: float
+) -> None:
+    """1,000 tokens: computed at 100 ms, when the first token is shown, read at 200.8 ms, and 999 tokens of 0.1 ms."""
+    faults = Timeline(detect_ms, "retry", (Event(*down, "down"),))
+    made = serve(stream([own(0, 1000)], [0.0], [1000]), split(**PUSH), counts, faults=faults)
+    assert made.state.tolist() == [State.FINISHED]
+    assert made.losses.tolist() == [losses]
+    assert made.ttft_s * 1e3 == pytest.approx([first_ms])
+    assert made.latency_s * 1e3 == pytest.approx([last_ms])
+    failed = serve(stream([own(0, 1000)], [0.0], [1000]), split(**PUSH), counts, faults=replace(faults, on_loss="fail"))
+    assert failed.state.tolist() == [State.LOST if losses else State.FINISHED]
+
+
+def test_room_is_looked_for_no_more_where_a_gpu_is_lost() -> None:
+    """Of three prompts computed at 100 ms one is sent; the others look for room again at 1.1 s. Who computed the second
+    goes down at 0.5 s: computed again by the first GPU at 600 ms, it finds room at once."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [49] * 3)
+    given: dict[str, Any] = {"hardware": replace(MS, kv_tokens=16 * 71), "faults": Timeline(0, "retry", DOWN_AT_HALF)}
+    made = serve(prompts, split(**PUSH), (3, 1), **given)
+    assert made.losses.tolist() == [0, 1, 0]
+    assert made.ttft_s.tolist() == [0.1] * 3
+    assert made.latency_s == pytest.approx([one + 0.1008 + 0.0048 for one in (0.1, 0.6, 1.1)])
+
+
+DOWN_AT_HALF = (Event(0.5, 1, "down"),)
+
+
+@pytest.mark.parametrize(
+    ("who", "patience_s", "state", "ms"),
+    [
+        (0, 0.05, State.CANCELLED, [np.nan, 200, 300]),  # in its prompt's step, which goes on
+        (0, 0.15, State.FINISHED, [100, 200, 300]),  # it has had its token
+        (1, 0.05, State.CANCELLED, [100, np.nan, 200]),  # it waits for the first one's prompt
+    ],
+)
+def test_whoever_gives_up_leaves_both_gpus(who: int, patience_s: float, state: int, ms: list[float]) -> None:
+    """One prompt at a time, of 100 ms."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0] * 3, [2] * 3)
+    prompts = replace(prompts, patience_s=np.where(np.arange(3) == who, patience_s, np.nan))
+    engine, last = replace(SYNCHRONOUS, max_num_batched_tokens=1008, max_num_seqs=1), []
+    made = serve(prompts, split(**PUSH), engine=engine, on_event=lambda world: last.append(world.seen.sent.outstanding))
+    assert made.state[who] == state
+    assert made.gpu_requests.tolist() == [3, 3]
+    assert last[-1].tolist() == [0, 0]
+    assert made.ttft_s * 1e3 == pytest.approx(ms, nan_ok=True)
+
+
+def test_whoever_is_held_by_the_second_router_and_gives_up_leaves_the_first_gpu() -> None:
+    """Outputs are routed one at a time, and the third never."""
+    prompts = stream([own(i, 1000) for i in range(3)], [0.0, 0.001, 0.002], [2] * 3)
+    prompts = replace(prompts, patience_s=np.array([np.nan, 0.05, np.nan]))
+    made = serve(prompts, split(decode_policy=Asked(), **PUSH), (2, 3), policy=RoundRobin())
+    assert made.state.tolist() == [State.FINISHED, State.CANCELLED, State.REFUSED]
+    assert made.gpu_prefilled_tokens.tolist() == [1000, 0, 0, 0, 0]
+    assert made.decode_gpu[1] == -1
+
+
 # ---------------------------------------------------------------- deciders, by hand
+def test_a_prompt_that_stays_is_lost_with_its_gpu() -> None:
+    """At 50 ms: 100 ms more at the other one, and 999 tokens of 0.1 ms."""
+    for protocol in (PULL, PUSH_AT_END):
+        faults = Timeline(0, "retry", (Event(0.05, 1, "down"),))
+        pools = split(decider=NEVER, protocol=protocol)
+        made = serve(stream([own(0, 1000)], [0.0], [1000]), pools, (1, 2), faults=faults)
+        assert made.decode_gpu.tolist() == [2]
+        assert made.losses.tolist() == [1]
+        assert [made.ttft_s[0], made.latency_s[0]] == pytest.approx([0.15, 0.2499])
+
+
 def test_whoever_decides_never_computes_where_outputs_are_made() -> None:
     """100 ms for the prompt, and three more tokens: nothing moves, and the prompts' GPU has nobody."""
     for protocol in (PULL, PUSH_AT_END):
@@ -474,7 +558,7 @@ class Counted:
 
 def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     first, second = cluster["policies"]
-    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate", "protocol")}
+    link = {name: cluster[name] for name in ("sharing", "latency_s", "rate", "protocol", "decider") if name in cluster}
     pools = split(cluster["roles"], decode_policy=second, **link)
     hardware = replace(MS, step_s=0.0013, kv_tokens=cluster["kv"])
     names = ("engine", "horizon", "overhead")
@@ -559,6 +643,26 @@ def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload
             np.testing.assert_array_equal(getattr(made[0], name), getattr(other, name), err_msg=name)
 
 
+@settings(max_examples=examples(60), deadline=None)
+@given(impatient(linked(workloads())), CLUSTERS, timelines(4), st.sampled_from([ALWAYS, NEVER, UNCACHED, PREDICTED]))
+def test_no_request_is_lost_twice_or_vanishes(workload: Workload, cluster: Any, faults: Any, decider: int) -> None:
+    """Whatever happens to whom: each ends once, no router has it in its book then, nobody holds KV for it."""
+    last: list[Any] = []
+    happen = tuple(one for one in faults.happen if one.gpu < sum(cluster["counts"]))
+    faults = replace(faults, drain="finish", happen=happen)
+    cluster = cluster | ({"roles": (PREFILL, DECODE, DECODE), "decider": decider} if decider != ALWAYS else {})
+    made = run(workload, cluster | {"horizon": "drain"}, faults=faults, on_event=last.append)
+    (world, n), waits = (last[-1], len(workload)), np.isin(made.state, (State.UNROUTED, State.NOT_DUE))
+    stuck = waits | np.isin(made.state, (State.HELD, State.QUEUED, State.RUNNING, State.RESERVED))
+    assert world.control.unfinished == stuck.sum()
+    assert (made.state[made.losses == 0] != State.LOST).all()
+    requests = world.seen.sent.requests.sum()
+    assert requests <= 2 * (n + made.losses.sum())
+    assert stuck.any() or not world.seen.sent.outstanding.any()
+    finished = made.state == State.FINISHED
+    assert (made.output_seen[finished] == np.minimum(workload.output_tokens, workload.max_new_tokens)[finished]).all()
+
+
 # ---------------------------------------------------------------- what is not modelled
 def test_what_does_not_go_with_pools_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
@@ -568,6 +672,9 @@ def test_what_does_not_go_with_pools_is_one_line() -> None:
         InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where groups have roles"
     ):
         serve(one, split(), engine=replace(SYNCHRONOUS, scheduling_policy="priority"))
+    impatient = replace(one, patience_s=np.array([1.0]))
+    with pytest.raises(InvalidInput, match="requests have patience_s, and room is reserved before prompts are comp"):
+        serve(impatient, split(protocol=RESERVE_FIRST), engine=SGLang())
 
 
 def test_what_one_of_two_gpus_could_never_do_is_refused() -> None:

@@ -158,11 +158,6 @@ class VLLM(Engine):
 
         withdraw(mine, world, g, request)
 
-    def forget(self, mine: Any, world: Any, request: int) -> None:
-        from prebleexp.engines.vllm.losing import forget
-
-        forget(mine, world, np.array([request]))
-
     def give_back(self, mine: Any, world: Any, g: int) -> Longs:
         from prebleexp.engines.vllm.losing import give_back
 

@@ -14,9 +14,13 @@ from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import GPU, JOB, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_jobs
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.pools import PUSH_AT_END
 from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs, records
+
+HELD = int(State.HELD)
 
 
 def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
@@ -31,7 +35,8 @@ def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
 
 def withdraw(mine: Any, world: Any, g: int, request: int) -> None:
     """One that waits for KV, or has blocks for it, leaves as if it had never come."""
-    _leave(mine, world, g, request)
+    if not (world.pools.protocol == PUSH_AT_END and world.jobs[request].state == HELD):  # else it looks for room
+        _leave(mine, world, g, request)
     forget(mine, world, np.array([request]))
 
 

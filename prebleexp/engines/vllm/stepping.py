@@ -164,9 +164,12 @@ def push(self: Any, mine: Engines, world: World, request: int, now: float) -> No
 
 @compiled
 def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None:
-    """The KV of a prompt was read, and stays cached."""
-    g = int(world.seen.requests[leg].gpu)
+    """The KV of a prompt was read, and stays cached; should it be lost since, the prompt begins anew."""
+    g, job = int(world.seen.requests[leg].gpu), mine.jobs[leg]
     release(mine, g, leg)
+    job.known = world.seen.requests[leg].prompt_tokens
+    job.computed = job.keyed = job.segment = job.finished = 0
+    job.filling = 1
     mine.gpus[g].held -= 1
     publish(mine, world, g)
 

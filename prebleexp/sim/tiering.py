@@ -55,15 +55,15 @@ class Tiering:
 
     @property
     def loads_s(self) -> tuple[tuple[float, float], ...]:
-        """Of each tier: seconds that a load takes which is alone, and a token of it; infinite without one."""
+        """Of each of them: seconds that a load takes which is alone, and a token of it; infinite without one."""
         return tuple((one.latency_s, self.kv_bytes / one.fastest) if one else (np.inf, np.inf) for one in self._given())
 
     def each(self) -> list[Tier]:
         """In the order of `prebleexp.sim.tiers`."""
-        return [one or NO_TIER for one in (*self._given(), self.peers)]
+        return [one or NO_TIER for one in self._given()]
 
     def _given(self) -> tuple[Tier | None, ...]:
-        return self.host, self.disk, self.shared
+        return self.host, self.disk, self.shared, self.peers
 
     def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int) -> Tiers:
         """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs."""

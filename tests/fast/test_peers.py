@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.errors import InvalidInput
+from prebleexp.policies.research.mooncake import Mooncake
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.tiering import Tier, Tiering
@@ -115,6 +116,15 @@ def test_its_own_tiers_come_first() -> None:
     made = fetch(two, tiers=Tiering(KV_BYTES, shared=tier(500), peers=peers()))
     assert made.shared_tokens.tolist() == [0, 992]
     assert made.peer_tokens.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("threshold", "ms"), [(1.0, [100, 250, 210.72]), (None, [100, 250.8, 250.8])])
+def test_mooncake_sends_it_where_it_is_fetched_in_time(threshold: float | None, ms: list[float]) -> None:
+    """GPU 0 has X, and 500 tokens of Y before it, 50 ms; GPU 1 fetches 992 tokens in 9.92 ms, and computes 8 in 0.8."""
+    three = stream([own(0, 1000), own(1, 500), own(0, 1000)], [0.0, 0.2, 0.2], [1] * 3)
+    hardware, tiers = replace(MS, kv_tokens=16 * 200), Tiering(KV_BYTES, peers=peers(10))
+    made = serve(three, tiers, gpus=2, policy=Mooncake(balancing_threshold=threshold), hardware=hardware)
+    assert tokens_ms(three, made) == ms
 
 
 # ---------------------------------------------------------------- laws

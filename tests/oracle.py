@@ -22,6 +22,7 @@ from prebleexp.hardware.preble import PrebleFit
 from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
 from prebleexp.sim.changes import DOWN, DRAIN, LIMIT, NOTICED, READY, SLOW, UP
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
+from prebleexp.sim.touching import uncounted
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
 
 CHANGE, END, ARRIVED, REPORT, PAIR, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(10)
@@ -870,7 +871,9 @@ def _view(workload: Workload, gpus: list[Gpu]) -> View:
     prompts, sent = Prompts(workload.segment_ids, np.concatenate(ends)), records(len(gpus), SENT)
     seen, costs = zip(*((gpu.seen, gpu.cost) for gpu in gpus), strict=True)
     work, reports = np.zeros(4, np.int64), np.zeros(1, np.int64)
-    return View(requests, prompts, sent, list(seen), np.arange(len(gpus)), list(costs), work, reports)
+    return View(
+        requests, prompts, sent, list(seen), np.arange(len(gpus)), list(costs), work, reports, uncounted(len(gpus))
+    )
 
 
 def simulate(workload: Workload, *, tell_at_start: bool = False, **given: Any) -> Outcome:

@@ -35,6 +35,7 @@ from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
 from prebleexp.sim.router import DONE, decided, reached, serve, submit
 from prebleexp.sim.router_queue import release
 from prebleexp.sim.sessions import take_next
+from prebleexp.sim.touching import touch, touch_all
 from prebleexp.sim.world import EXAMPLE
 
 # Why the loop returned, beside what `serve` answers
@@ -83,6 +84,7 @@ def _take_next(world: World) -> None:
 def _begin(world: World, g: int) -> None:
     engine, server, control = world.engines[g], world.servers[g], world.control
     seconds = call_float(engine.begin, engine.own, world, g, control.now)
+    touch(world, g)
     if seconds < 0:
         server.stage = IDLE
         return
@@ -99,6 +101,7 @@ def _end(world: World, g: int) -> None:
     server.stage = AWAKE
     leave(world, g)
     call_none(engine.end, engine.own, world, g, control.now)
+    touch(world, g)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
 
@@ -122,6 +125,7 @@ def _report(world: World) -> None:
     for g in range(len(world.live)):
         world.seen.gpus[g] = world.live[g]
     world.seen.reports[0] += 1
+    touch_all(world)
     if _goes_on(world, len(world.moves.rules)):
         push(world.events, world.control, world.control.now + world.rules.reports_s, key(REPORT, 0))
 
@@ -206,12 +210,14 @@ def advance(world: World) -> int:
             decided(world, control.subject)
         elif control.kind == EXPIRE:
             expire(world, control.subject)
+            touch_all(world)
         elif control.kind == REACHED:
             reached(world, control.subject)
         elif control.kind == ARRIVED:
             arrived(world, control.subject)
         elif control.kind == CHANGE:
             change(world, control.subject)
+            touch_all(world)
             return HAS_CHANGED
         elif control.kind == PAIR:
             _pair(world)

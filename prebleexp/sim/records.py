@@ -79,6 +79,15 @@ class Prompts(NamedTuple):
     """(s,) int32, tokens from the prompt's beginning to the segment's end"""
 
 
+class Touched(NamedTuple):
+    """GPUs whose `SENT` or `REPORT` may have changed: who keeps what it makes of them looks at these alone."""
+
+    times: Any
+    """(1,) how often any did so far; 0: nobody counts"""
+    gpus: Any
+    """(a power of two, not less than there are GPUs) the last ones: the i-th at i modulo its length"""
+
+
 class View(NamedTuple):
     """What a router sees. It writes to `work` alone."""
 
@@ -97,6 +106,7 @@ class View(NamedTuple):
     """(4,) what the decision in hand has cost so far: `NODES` … `GPUS`"""
     reports: Any
     """(1,) how often `gpus` was written so far, at intervals; 0: it is as the GPUs are"""
+    touched: Touched
 
 
 # ---------------------------------------------------------------- prefix caches

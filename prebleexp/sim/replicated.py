@@ -16,6 +16,7 @@ from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.records import CANCELLED, FINISHED, FIRST_TOKEN, LOST, NONE, SENT
 from prebleexp.sim.routing import FUNCTIONS, OPTIONAL, Routing
+from prebleexp.sim.touching import uncounted
 from prebleexp.sim.types import Ints, Setup, records
 
 IN_TURN, RANDOM, BY_SESSION = range(3)
@@ -94,7 +95,9 @@ class Replicated:
         count = len(self._routers)
         gpus = len(mine.books) // count
         for r in range(count):
-            view = seen._replace(sent=mine.books[r * gpus : (r + 1) * gpus]) if gpus else seen
+            view = seen
+            if gpus:
+                view = seen._replace(sent=mine.books[r * gpus : (r + 1) * gpus], touched=uncounted(gpus))
             if r < len(self._views):
                 self._views[r].replace(view)
             else:

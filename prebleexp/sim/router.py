@@ -33,6 +33,7 @@ from prebleexp.sim.records import (
 from prebleexp.sim.router_queue import hold, join, release
 from prebleexp.sim.running_mean import expect
 from prebleexp.sim.sessions import failed, watch_patience
+from prebleexp.sim.touching import touch
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
 
@@ -208,6 +209,7 @@ def _send(world: World, request: int, g: int) -> None:
     sent.outstanding += 1
     sent.tokens += seen.prompt_tokens
     sent.requests += 1
+    touch(world, g)
     control.most = max(control.most, sent.outstanding)
     if sent.outstanding == world.rules.max_in_flight:
         control.stale = 1
@@ -255,6 +257,7 @@ def reached(world: World, request: int) -> None:
     control, job, g = world.control, world.jobs[request], int(world.seen.requests[request].gpu)
     if job.state == GONE:
         return
+    touch(world, g)
     job.reached = 1
     if _waits_for_room(world, request, g):
         job.state = QUEUED

@@ -23,6 +23,7 @@ from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, View, Wor
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.tiers import Tiers
 from prebleexp.sim.tiers import nothing as no_tiers
+from prebleexp.sim.touching import uncounted
 from prebleexp.sim.types import Floats, Ints, Setup, Workload, records
 
 
@@ -81,6 +82,8 @@ def allocate(
     for row, (time, a_key) in enumerate(sorted(due)):
         events.times[row], events.keys[row] = time, a_key
     seen = made_view(cache.requests, cache.prompts, live if rules.reports_s == 0 else live.copy(), costs)
+    if split is None and behind is None and moving is None:
+        seen.touched.times[0] = 1 + len(seen.touched.gpus)  # nobody has looked at any
     return World(
         control=control,
         rules=rules,
@@ -125,7 +128,7 @@ def made_view(requests: Any, prompts: Prompts, seen: Any, costs: Any) -> View:
     gpus = len(seen)
     candidates = np.arange(gpus)
     work, reports = np.zeros(4, np.int64), np.zeros(1, np.int64)
-    return View(requests, prompts, records(gpus, of.SENT), seen, candidates, costs, work, reports)
+    return View(requests, prompts, records(gpus, of.SENT), seen, candidates, costs, work, reports, uncounted(gpus))
 
 
 def made_cache(setup: Setup, rows: int) -> Cache:

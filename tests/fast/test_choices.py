@@ -50,7 +50,8 @@ def test_the_first_of_the_least(seed: int, all_of_them: bool) -> None:
     assert blis.route(blis.start(SETUP), seen, 0, 0.0) == some[np.argmin(load[some])]
     with np.errstate(divide="ignore"):
         free = np.where(outstanding > 0, seen.gpus.kv_free / outstanding, np.inf)
-    assert LlumnixFreeness().route(None, seen, 0, 0.0) == some[np.argmax(free[some])]
+    llumnix = LlumnixFreeness()
+    assert llumnix.route(llumnix.start(SETUP), seen, 0, 0.0) == some[np.argmax(free[some])]
 
 
 @pytest.mark.parametrize("all_of_them", [True, False])

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from prebleexp.policies.base import Policy
 from prebleexp.policies.candidates import nth
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
+from prebleexp.sim.types import Setup
+
+FEW = 32
+"""GPUs of which all are looked at sooner than it is found out which have changed"""
+
+
+class Freeness(NamedTuple):
+    tokens: Any
+    """(GPUs,) of KV memory for each request, as of the last look; infinite where there is none"""
+    looked: Any
+    """(1,) how often any GPU had been touched then"""
 
 
 @dataclass(frozen=True)
@@ -26,9 +39,14 @@ class LlumnixFreeness(Policy):
 
     reads_lengths: ClassVar[bool] = False
 
+    def start(self, setup: Setup) -> Freeness:
+        return Freeness(np.zeros(setup.gpus), np.zeros(1, np.int64))
+
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         candidates, sent = view.candidates, view.sent
         view.work[GPUS] += len(candidates)
+        if len(sent) > FEW and view.touched.times[0] > 0:
+            return freest_known(mine, view)
         best = candidates[0]
         most, of = free(view, best), sent[best].outstanding
         for i in range(len(candidates)):
@@ -39,6 +57,47 @@ class LlumnixFreeness(Policy):
             if free(view, g) * of > most * requests:  # a request, without the time that dividing takes
                 best, most, of = g, free(view, g), requests
         return best
+
+
+# ---------------------------------------------------------------- many GPUs, of which few have changed
+@compiled
+def look(mine: Freeness, view: View) -> None:
+    """At the GPUs that were touched since the last look; at all, if they are no more."""
+    touched, gpus = view.touched, len(mine.tokens)
+    times, looked = touched.times[0], mine.looked[0]
+    if times - looked >= gpus:
+        for g in range(gpus):
+            mine.tokens[g] = freeness(view, g)
+    else:
+        for i in range(looked, times):
+            g = touched.gpus[i & (len(touched.gpus) - 1)]
+            mine.tokens[g] = freeness(view, g)
+    mine.looked[0] = times
+
+
+@compiled
+def freeness(view: View, g: int) -> float:
+    requests = view.sent[g].outstanding
+    return free(view, g) / requests if requests > 0 else np.inf
+
+
+@compiled
+def freest_known(mine: Freeness, view: View) -> int:
+    look(mine, view)
+    candidates, tokens = view.candidates, mine.tokens
+    best = candidates[0]
+    most = tokens[best]
+    for i in range(len(candidates)):
+        g = nth(candidates, len(tokens), i)
+        if tokens[g] >= most and (tokens[g] > most or is_freer(view, g, best)):
+            best, most = g, tokens[g]
+    return int(best)
+
+
+@compiled
+def is_freer(view: View, g: int, other: int) -> bool:
+    """Of two whose tokens a request are one float: whether they are more in fact."""
+    return free(view, g) * view.sent[other].outstanding > free(view, other) * view.sent[g].outstanding
 
 
 @compiled

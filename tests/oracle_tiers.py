@@ -46,11 +46,10 @@ class Place:
 
 
 class Ways:
-    """The links of one tier: to and from each GPU, and all loads and all stores together."""
+    """The links of all tiers. Ports are (0: out, 1: in; tier; 0: loads, 1: stores, 2: all of them together; GPU)."""
 
-    def __init__(self, of: Tier, heap: list[Any]) -> None:
-        self.of, self.heap = of, heap
-        self.rates = {"load": of.load_rate, "store": of.store_rate}
+    def __init__(self, tiers: list[Tier], heap: list[Any]) -> None:
+        self.tiers, self.heap = tiers, heap
         self.free_s: dict[Any, float] = {}
         self.coming: dict[int, Any] = {}
         self.moving: dict[int, Any] = {}
@@ -58,17 +57,19 @@ class Ways:
 
     def _begins_s(self, ports: Any, now: float) -> float:
         free_s = [self.free_s.get(port, 0.0) for port in ports]
-        return max([now + self.of.latency_s, *(free_s if self.of.sharing == FIFO else [])])
+        of = self.tiers[ports[0][1]]
+        return max([now + of.latency_s, *(free_s if of.sharing == FIFO else [])])
 
     def _rate(self, port: Any) -> float:
-        return self.of.total_rate if port[1] == "all" else self.rates[port[0]]
+        of = self.tiers[port[1]]
+        return (of.load_rate, of.store_rate, of.total_rate)[port[2]]
 
     def takes(self, ports: Any, size: float, now: float) -> float:
         return self._begins_s(ports, now) - now + size / min(map(self._rate, ports))
 
     def ask(self, subject: int, ports: Any, size: float, now: float) -> None:
         begins_s = self._begins_s(ports, now)
-        if self.of.sharing == FAIR:
+        if self.tiers[ports[0][1]].sharing == FAIR:
             self.coming[subject] = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
             if begins_s == now:
                 self.begin(subject, now)
@@ -100,9 +101,9 @@ class Ways:
         self.changed_s = now
 
     def _share(self, now: float) -> None:
-        """Max-min. Of ports that have the same for each, any may be first."""
+        """Max-min."""
         without = list(self.moving.values())
-        ports = sorted({port for flow in without for port in flow.ports}, key=str)
+        ports = sorted({port for flow in without for port in flow.ports})
         room = {port: self._rate(port) for port in ports}
         while without:
             users = {port: [flow for flow in without if port in flow.ports] for port in ports}
@@ -214,7 +215,7 @@ class Fetcher(Puller):
         if of.choose in (ALWAYS, THRESHOLD):
             return of.choose == ALWAYS or tokens >= of.least_tokens
         world = gpu.world
-        load_s = world.ways[tier].takes(gpu.ports(tier, request), (until - low) * world.block_bytes, world.now)
+        load_s = world.ways.takes(gpu.ports(tier, request), (until - low) * world.block_bytes, world.now)
         new = request.tokens - low * self.block
         return load_s + gpu.prefill_s(new - tokens, request.tokens) < gpu.prefill_s(new, request.tokens)
 
@@ -234,9 +235,8 @@ class TieredGpu(VllmGpu):
 
     def ports(self, tier: int, request: Request) -> Any:
         """Of a load."""
-        if tier == PEERS:
-            return [("store", self.world.lent[request.index][0].number), ("load", self.number)]
-        return [("load", "all"), ("load", self.number)]
+        source = (1, self.world.lent[request.index][0].number) if tier == PEERS else (2, 0)
+        return [(0, tier, *source), (1, tier, 0, self.number)]
 
     def find(self, request: Request, keys: list[Any], low: int) -> int:
         """Until where another GPU has blocks from `low` on, in its cache or its host."""
@@ -337,7 +337,7 @@ class TieredGpu(VllmGpu):
                     _pin(self.place(tier), keys[low:high])
                 self.of.coming[request] += 1
                 subject = tier * len(world.jobs) + request.index
-                world.ways[tier].ask(subject, self.ports(tier, request), (high - low) * world.block_bytes, world.now)
+                world.ways.ask(subject, self.ports(tier, request), (high - low) * world.block_bytes, world.now)
 
     def loaded(self, tier: int, request: Request) -> None:
         of = self.of
@@ -383,8 +383,8 @@ class TieredGpu(VllmGpu):
                     of = {"owner": request.index, "tokens": at * self.of.block}
                     place.copies[key] = SimpleNamespace(pins=1, store=number, **of)
             world.stores[number] = (self, tier, missing, blocks, request, there)
-            subject, ports = 4 * len(world.jobs) + number, [("store", "all"), ("store", self.number)]
-            world.ways[tier].ask(subject, ports, len(missing) * world.block_bytes, now)
+            subject, ports = 4 * len(world.jobs) + number, [(0, tier, 1, self.number), (1, tier, 2, 0)]
+            world.ways.ask(subject, ports, len(missing) * world.block_bytes, now)
 
     def _number(self, tier: int) -> int:
         """Of its place, for routers."""
@@ -424,7 +424,7 @@ class TiersOracle(oracle.Oracle):
         self.loaded: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(workload)
         self.now = 0.0
         super().__init__(workload, of, False)
-        self.ways = [Ways(one, self.heap) for one in self.tiers]
+        self.ways = Ways(self.tiers, self.heap)
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return TieredGpu(g, BOTH, engine, hardware, self.rows, self)
@@ -451,7 +451,7 @@ class TiersOracle(oracle.Oracle):
         tier, index = divmod(subject, n)
         if subject < 4 * n:
             gpu = self.gpus[self.jobs[index].gpu]
-            if self.ways[tier].arrives(subject, now):
+            if self.ways.arrives(subject, now):
                 request = gpu.requests[index]
                 gpu.loaded(tier, request)
                 if request not in gpu.of.coming:
@@ -459,7 +459,7 @@ class TiersOracle(oracle.Oracle):
                     self._wake(gpu, now)
             return
         gpu, tier, keys, blocks, request, high = self.stores[subject - 4 * n]
-        if not self.ways[tier].arrives(subject, now):
+        if not self.ways.arrives(subject, now):
             return
         for key in keys:
             copy = gpu.place(tier).copies[key]

@@ -22,6 +22,7 @@ class GatewayOracle(Oracle):
 
     def __init__(self, workload: Workload, of: Any, tell_at_start: bool) -> None:
         self.gateway: Gateway = of.gateway
+        self.workload = workload
         self.asked, self.in_flight = set[Job](), list[Job]()
         self.tickets, self.ticket = itertools.count(), dict[Job, int]()
         self.until_s, self.refused_by = dict[Job, float](), np.zeros(len(workload), np.int32)
@@ -32,6 +33,7 @@ class GatewayOracle(Oracle):
         self.charged, self.rebated = dict[Job, int](), set[Job]()
         self.turn, self.emptied = len(self.clients) - 1, None
         self.credit = dict.fromkeys(self.clients, 0.0)
+        self.sent_before = set[tuple[int, ...]]()  # what begins a prompt, in segments
         self.level, self.filled_s = float(self.gateway.bucket_tokens or 0), 0.0
         self.tries, self.away = np.zeros(len(workload), np.int32), dict[Job, float]()
         self.retrying, self.came, self.tried = set[Job](), list[float](), list[float]()
@@ -181,6 +183,8 @@ class GatewayOracle(Oracle):
             self.given[self.client[job.index]] += self.gateway.input_weight * len(job.prompt)
             self.charged[job] = 0
             self.rebated.discard(job)
+            context = (*self._segments(job), int(self.workload.answer_segment[job.index]))
+            self.sent_before |= {context[: k + 1] for k in range(len(context))}
             self.in_flight.append(job)
         super()._carry_out(job, answer, now)
 
@@ -230,7 +234,8 @@ class GatewayOracle(Oracle):
         of = self.gateway
         if not math.isnan(job.attempt_s) and job not in self.rebated:
             self.rebated.add(job)
-            less = of.input_weight - (of.input_weight if of.cached_weight is None else of.cached_weight)
+            usual = 0.0 if of.order == "dlpm" else of.input_weight
+            less = of.input_weight - (usual if of.cached_weight is None else of.cached_weight)
             self.given[self.client[job.index]] -= less * max(0, len(job.prompt) - job.prefilled_tokens)
         if not math.isnan(job.attempt_s) and job.output_seen > self.charged[job]:
             more = job.output_seen - self.charged[job]
@@ -263,8 +268,10 @@ class GatewayOracle(Oracle):
 
     def _next(self, waiting: list[Job]) -> Job:
         order = self.gateway.order
-        if order == "vtc":
+        if order in ("vtc", "dlpm"):
             self._count_tokens()
+        if order == "dlpm":
+            return self._longest(waiting)
         if order == "round_robin":
             count = len(self.clients)
             have = {self.clients.index(self.client[job.index]) for job in waiting}
@@ -274,6 +281,26 @@ class GatewayOracle(Oracle):
             client = self._in_credit(waiting)
             waiting = [job for job in waiting if self.client[job.index] == client]
         return min(waiting, key=lambda job: (self._rank(job), self.ticket[job]))
+
+    def _longest(self, waiting: list[Job]) -> Job:
+        """`given` is beyond the client's quanta."""
+        clients = {self.client[job.index] for job in waiting}
+        while all(self.given[client] >= 0 for client in clients):
+            for client in clients:
+                self.given[client] -= self.gateway.quantum
+        allowed = [job for job in waiting if self.given[self.client[job.index]] < 0]
+        return min(allowed, key=lambda job: (-self._sent_before(job), self.ticket[job]))
+
+    def _sent_before(self, job: Job) -> int:
+        ids, tokens = self._segments(job), 0
+        for k in range(len(ids)):
+            if ids[: k + 1] in self.sent_before:
+                tokens = int(self.workload.segment_tokens[self.workload.segment_offsets[job.index] :][: k + 1].sum())
+        return tokens
+
+    def _segments(self, job: Job) -> tuple[int, ...]:
+        offsets = self.workload.segment_offsets
+        return tuple(self.workload.segment_ids[offsets[job.index] : offsets[job.index + 1]].tolist())
 
     def _cost(self, job: Job) -> float:
         expected = float(self.view.requests.expected_output[job.index])

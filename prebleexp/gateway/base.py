@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prebleexp.sim.replicated import Replication
     from prebleexp.sim.types import Setup
 
-ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc", "drr")
+ORDERS = ("fcfs", "edf", "priority", "round_robin", "vtc", "drr", "dlpm")
 """in the order of `prebleexp.gateway.books`"""
 BUDGETS = ("none", "ratio", "window", "tokens")
 """likewise"""
@@ -40,19 +40,23 @@ class Gateway(Part):
     """who is next: fcfs; edf: whose promised first token (`slo_ttft_s` behind when it was due) is due first, those
     without a promise last; priority: the lowest number, fcfs among equals; round_robin: clients in turn; vtc: the
     client that was given the fewest tokens (Virtual Token Counter, Sheng et al., OSDI 2024); drr: clients in turn, each
-    for as many tokens (Deficit Round Robin, Shreedhar and Varghese, SIGCOMM 1995)"""
+    for as many tokens (Deficit Round Robin, Shreedhar and Varghese, SIGCOMM 1995); dlpm: of the clients that have
+    credit left, the prompt of which most was sent before (Deficit Longest Prefix Match, Cao et al., arXiv
+    2501.14312)"""
     client: str = "client"
-    """what of a request says whose it is, for round_robin, vtc and drr: client, session or prefix_group; all that have
-    none are one client's"""
+    """what of a request says whose it is, for round_robin, vtc, drr and dlpm: client, session or prefix_group; all that
+    have none are one client's"""
     input_weight: float = 1.0
-    """of a prompt's token in what a client was given (vtc, drr): counted when it is sent, cached or not …"""
+    """of a prompt's token in what a client was given (vtc, drr, dlpm): counted when it is sent, cached or not …"""
     cached_weight: float | None = None
-    """… of one that was found in a cache, which is known with the first token (vtc); null: input_weight, as in the
-    paper; 0: only what is computed counts …"""
+    """… of one that was found in a cache, which is known with the first token (vtc, dlpm); null: as in the
+    papers, input_weight (vtc) or 0: only what is computed counts (dlpm) …"""
     output_weight: float = 2.0
-    """… and of an answer's: counted as it is made (vtc), or as many as the router expects when it is sent (drr)"""
+    """… and of an answer's: counted as it is made (vtc, dlpm), or as many as the router expects when it is sent
+    (drr)"""
     quantum: float = 10_000.0
-    """weighted tokens that a client may be given in each of its turns (drr), besides what it left over of the last"""
+    """weighted tokens that a client may be given in each of its turns (drr), or when nobody has credit left (dlpm),
+    besides what it left over of the last"""
     max_in_flight: int | None = None
     """requests that the router has outstanding on a GPU before that gets no more; null: as many as come"""
     limit: int | None = None
@@ -120,7 +124,7 @@ class Gateway(Part):
         require(valid, "gateway.quantum", self.quantum, "a number >= 1")
         cached = self.cached_weight
         valid = cached is None or (is_number(cached) and cached >= 0)
-        require(valid, "gateway.cached_weight", cached, "a number >= 0, or null: as gateway.input_weight")
+        require(valid, "gateway.cached_weight", cached, "a number >= 0, or null: as in the papers")
         for name in ("max_in_flight", "limit", "queue_limit"):
             value = getattr(self, name)
             valid = value is None or is_integer(value, 1)
@@ -179,6 +183,10 @@ class Gateway(Part):
         return self.order == "fcfs" and not self.shed and self.retries == 0 and rules == (None,) * len(rules)
 
     @property
+    def _usual_cached_weight(self) -> float:
+        return 0.0 if self.order == "dlpm" else self.input_weight
+
+    @property
     def most_in_flight(self) -> int:
         """`max_in_flight`, or 0."""
         return self.max_in_flight or 0
@@ -203,7 +211,7 @@ class Gateway(Part):
             queue_limit=self.queue_limit or 0,
             ttl_s=math.inf if self.ttl_queue_s is None else float(self.ttl_queue_s),
             input_weight=float(self.input_weight),
-            cached_weight=float(self.input_weight if self.cached_weight is None else self.cached_weight),
+            cached_weight=float(self._usual_cached_weight if self.cached_weight is None else self.cached_weight),
             output_weight=float(self.output_weight),
             quantum=float(self.quantum),
             bucket_tokens=self.bucket_tokens or 0,
@@ -225,7 +233,7 @@ class Gateway(Part):
             most_tokens=float(self.budget_tokens),
         )
         again = made_again(retries, len(setup.workload), setup.seed)
-        return made_books(terms, again, setup.workload, getattr(setup.workload, self.client))
+        return made_books(terms, again, setup, getattr(setup.workload, self.client))
 
     def known(self, mine: Any) -> dict[str, Any]:
         """Columns of the outcome, by its books at the end of a run."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim.records import NONE
-from prebleexp.sim.types import Floats, Workload, records
+from prebleexp.sim.types import Floats, Setup, records
 
-FCFS, EDF, PRIORITY, ROUND_ROBIN, VTC, DRR = range(6)
+FCFS, EDF, PRIORITY, ROUND_ROBIN, VTC, DRR, DLPM = range(7)
 BY_LIMIT, BY_FULL_QUEUE, BY_BUCKET, BY_SATURATION, BY_PROMISE = range(1, 6)
 """`Outcome.refused_by`"""
 NO_BUDGET, RATIO, WINDOW, TOKENS = range(4)
@@ -46,7 +46,7 @@ LANE = np.dtype(
         ("tail", np.int64),
         ("upcoming", np.int64),  # first of it about whom the router was not asked in this round
         ("length", np.int64),
-        ("score", np.float64),  # EDF: the promise, in seconds; VTC: what the client was given; DRR: its credit
+        ("score", np.float64),  # EDF: the promise, in seconds; VTC, DLPM: what the client was given; DRR: its credit
     ],
     align=True,
 )
@@ -142,16 +142,19 @@ class Books(NamedTuple):
     """(lanes + 1,) `LANE`"""
     requests: Any
     """(n,) `TICKET`"""
+    sent: Any
+    """(segment ids,) whether any prompt with it was sent; (0,) where nobody looks"""
 
 
-def made_books(terms: Terms, again: Again, workload: Workload, client: Any) -> Books:
+def made_books(terms: Terms, again: Again, setup: Setup, client: Any) -> Books:
     """At time 0. `client`: (n,) whose each request is."""
+    workload = setup.workload
     keys: Floats = np.zeros(len(workload))
     if terms.order == EDF:
         keys = np.where(np.isnan(workload.slo_ttft_s), np.inf, workload.slo_ttft_s)
     elif terms.order == PRIORITY:
         keys = workload.priority.astype(np.float64)
-    elif terms.order in (ROUND_ROBIN, VTC, DRR):
+    elif terms.order in (ROUND_ROBIN, VTC, DRR, DLPM):
         keys = client.astype(np.float64)
     values, lane = np.unique(keys, return_inverse=True)
     control, lanes = records(1, GATE)[0], records(len(values) + 1, LANE)
@@ -162,4 +165,6 @@ def made_books(terms: Terms, again: Again, workload: Workload, client: Any) -> B
         lanes.score[:-1] = values
     requests = records(len(workload), TICKET)
     requests.lane, requests.asked, requests.rings_s, requests.again_s = lane, NONE, np.nan, np.nan
-    return Books(terms, again, control, lanes, requests)
+    ids = 1 + max(setup.segment_ids, int(workload.answer_segment.max(initial=-1)))
+    sent = np.zeros(ids if terms.order == DLPM else 0, np.bool_)
+    return Books(terms, again, control, lanes, requests, sent)

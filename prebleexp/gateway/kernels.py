@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from prebleexp.gateway.admission import refused
-from prebleexp.gateway.books import DRR, EDF, VTC, Books
+from prebleexp.gateway.books import DLPM, DRR, EDF, VTC, Books
 from prebleexp.gateway.lanes import begin_round, chosen, insert, pass_by, take_out
+from prebleexp.gateway.prefixes import longest, remember
 from prebleexp.gateway.retries import begin, comes_again, comes_back, over, succeeds
 from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
 from prebleexp.sim.answers import REFUSE
@@ -84,16 +85,21 @@ def _queue(mine: Books, world: World, request: int, now: float) -> None:
 
 @compiled
 def offer(self: Any, mine: Books, world: World, now: float) -> int:
-    if mine.terms.order == VTC:
+    if mine.terms.order in (VTC, DLPM):
         count_tokens(mine, world)
-    at = chosen(mine)
-    if at == NONE:
+    if mine.terms.order == DLPM:
+        request = longest(mine, world)
+    else:
+        at = chosen(mine)
+        request = int(mine.lanes[at].upcoming) if at != NONE else NONE
+    if request == NONE:
         return NONE
-    request = int(mine.lanes[at].upcoming)
+    at = int(mine.requests[request].lane)
     mine.requests[request].asked = mine.control.rounds
     mine.control.asked += 1
     mine.control.turn = at
-    pass_by(mine, at)
+    if mine.lanes[at].upcoming == request:
+        pass_by(mine, at)
     return request
 
 
@@ -110,8 +116,10 @@ def leave(self: Any, mine: Books, world: World, request: int, answer: int) -> in
     if answer == NONE:
         over(mine, request)
         comes_back(mine, request)
-    elif mine.terms.order == VTC:
+    elif mine.terms.order in (VTC, DLPM):
         pay(mine, world, request)
+        if mine.terms.order == DLPM:
+            remember(mine, world, request)
     elif mine.terms.order == DRR and mine.lanes[mine.requests[request].lane].length > 0:
         mine.lanes[mine.requests[request].lane].score -= mine.requests[request].cost
     return 0
@@ -187,7 +195,7 @@ def _ring(mine: Books, world: World, request: int) -> None:
 
 @compiled
 def hear(self: Any, mine: Books, world: World, kind: int, request: int) -> None:
-    if mine.terms.order == VTC:
+    if mine.terms.order in (VTC, DLPM):
         settle_up(mine, world, request)
     over(mine, request)
     if kind == FINISHED:

@@ -191,6 +191,19 @@ def test_clients_take_turns_for_as_many_tokens(quantum: float, order: str) -> No
     assert "".join("AB"[int(workload.client[i])] for i in sent(made)[1:]) == order
 
 
+def test_who_has_credit_left_is_asked_for_the_longest_prefix() -> None:
+    """A's prompts have 96 tokens in common, B's 48, and 16 of their own, which is all they pay from the second on. With
+    40 a quantum: A pays 112 and B 64; A has 8, B 40 when both have a second quantum behind their debts, so that A is
+    next, then B until it has spent all, and so on, A before B whenever both have credit."""
+    prompts = [own(99, 1)]
+    prompts += [[(0, 96), (100 + i, 16)] for i in range(8)] + [[(1, 48), (200 + i, 16)] for i in range(16)]
+    workload = stream(prompts, [0.0] + [TOKEN.token_s / 2] * 24, [1] * 25)
+    workload = replace(workload, client=np.array([9] + [0] * 8 + [1] * 16))
+    gateway = Gateway("dlpm", max_in_flight=1, quantum=40.0, output_weight=0.0)
+    made = serve(workload, gateway, engine=replace(ONE, enable_prefix_caching=True))
+    assert "".join("AB"[int(workload.client[i])] for i in sent(made)[1:17]) == "ABBABBBAABBAAABB"
+
+
 def test_who_has_nobody_waiting_loses_what_it_left_over() -> None:
     """Client 0 sends 10 of 300 and has nobody waiting: of 301 it cannot send at its next turn at once."""
     sizes, client = [(10, 0), (150, 0), (150, 0), (301, 0)], [0, 1, 1, 0]
@@ -313,6 +326,23 @@ def test_turns_of_two_who_wait_differ_by_no_more_than_the_bound(
         if len({j < first for j in order[n + 1 :]}) < 2:
             break
     assert max(ahead) - min(ahead) <= 2 * cost.max() + quantum
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(BACKLOGGED, BACKLOGGED, st.sampled_from([20.0, 100.0, 1000.0]))
+def test_quanta_of_two_who_wait_differ_by_no_more_than_the_bound(
+    f: list[tuple[int, int]], g: list[tuple[int, int]], quantum: float
+) -> None:
+    """DLPM: between two whose credit is at most a quantum, and whose debt is at most the dearest request, what they
+    were given while both waited differs by no more than twice both."""
+    workload, first = of(f + g, [0] * len(f) + [1] * len(g)), len(f)
+    order = sent(serve(workload, Gateway("dlpm", quantum=quantum, max_in_flight=1)))
+    cost, ahead = workload.prompt_tokens + 2.0 * workload.max_new_tokens, [0.0]
+    for n, i in enumerate(order[1:], 1):  # the first was sent before the others came
+        ahead.append(ahead[-1] + (cost[i] if i < first else -cost[i]))
+        if len({j < first for j in order[n + 1 :]}) < 2:
+            break
+    assert max(ahead) - min(ahead) <= 2 * (cost.max() + quantum)
 
 
 # ---------------------------------------------------------------- configuration

@@ -137,7 +137,8 @@ def _count(state: State, better: str, meaning: str) -> Metric:
 
 def _found(name: str, words: str, where: str, *parts: str) -> Metric:
     meaning = f"Prompt tokens {where} over all prompt tokens of all prefills, from 0 to 1."
-    of, whole = ([f"{part}_tokens" for part in few] for few in (parts, ("hit", "host", "shared", "prefilled")))
+    whole = [f"{part}_tokens" for part in ("hit", "host", "disk", "shared", "peer", "prefilled")]
+    of = [f"{part}_tokens" for part in parts]
     return Metric(name, words, lambda run: _ratio(run.total(*of), run.total(*whole)), "share", HIGHER, meaning)
 
 
@@ -212,16 +213,14 @@ _METRICS = (
            lambda run: int(np.isin(run.made.refused_by, (1, 3, 4, 5)).sum()), "requests", LOWER,
            "Of the refused requests those that the gateway did not let in, but for a full queue."),
     Metric("refused_full", "requests that found the queue full", lambda run: int((run.made.refused_by == 2).sum()),
-           "requests", LOWER, "Of the refused requests those that found the gateway's queue full "
-           "(gateway.queue_limit)."),
+           "requests", LOWER, "Refused requests that found the gateway's queue full (gateway.queue_limit)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
     Metric("prefill_end_mean_s", "average end of the prompt's computation",
            lambda run: _statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
            "Mean time from when a request was due until its prompt was computed, in seconds: where one GPU does all of "
            "it, that is its first token; where prompts have GPUs of their own, its first token comes later."),
     Metric("transferred_tokens", "tokens sent between GPUs", lambda run: int(run.made.transferred_tokens.sum()),
-           "tokens", LOWER, "Tokens of prompts whose KV was read from the GPU that computed them by the one that made "
-           "the output, in whole blocks."),
+           "tokens", LOWER, "Tokens of prompts whose KV another GPU read to make the output, in whole blocks."),
     Metric("router_wait_mean_s", "average wait for the router",
            lambda run: _statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER, "Mean time from a request's "
            "arrival until the router took it up, in seconds; above zero only with overhead=serial."),
@@ -229,7 +228,8 @@ _METRICS = (
     _found("host_hit_ratio", "hit ratio of host memory", "loaded from host memory (cluster.host)", "host"),
     _found("disk_hit_ratio", "hit ratio of disks", "loaded from disks (cluster.disk)", "disk"),
     _found("shared_hit_ratio", "hit ratio of the shared store", "loaded from the store (cluster.shared)", "shared"),
-    _found("found_ratio", "hit ratio of all tiers", "found in any of these", "hit", "host", "disk", "shared"),
+    _found("peer_hit_ratio", "hit ratio of other GPUs", "fetched from other GPUs (cluster.peers)", "peer"),
+    _found("found_ratio", "hit ratio of all tiers", "found in any of these", "hit", "host", "disk", "shared", "peer"),
     Metric("output_tokens_per_s", "output token rate",
            lambda run: _ratio(int(run.made.output_seen.sum()), run.made.end_s), "tokens/s", HIGHER,
            "Output tokens reported, over the length of the run."),

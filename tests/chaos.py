@@ -122,7 +122,10 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         if isinstance(cluster["policy"], E2):
             cluster["policy"] = replace(cluster["policy"], tiers=number % 2 == 1)
-        return workload, cluster | {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
+        cluster |= {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
+        if rng.random() < 0.5:
+            cluster |= {"tiers": replace(cluster["tiers"], peers=_peers(rng)), "kinds": [(sum(counts), costs[0])]}
+        return workload, cluster
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
     if not cluster["engine"].loses:
         return workload, cluster
@@ -211,6 +214,10 @@ def _autoscaler(rng: np.random.Generator, gpus: int) -> Rule:
 def _tiers(rng: np.random.Generator) -> Tiering:
     host, shared, disk = [_tier(rng) if rng.random() < 0.7 else None for _ in range(3)]
     return Tiering(1000.0, host, shared, disk)
+
+
+def _peers(rng: np.random.Generator) -> Tier:
+    return replace(_tier(rng), bytes=0.0)
 
 
 def _tier(rng: np.random.Generator) -> Tier:

@@ -854,6 +854,7 @@ class Oracle:
             "host_tokens",
             "disk_tokens",
             "shared_tokens",
+            "peer_tokens",
             "refused_by",
             "retries",
         ):

@@ -24,8 +24,8 @@ from tests.oracle import ARRIVED, START
 from tests.oracle_pools import Puller, VllmGpu
 from tests.reference_vllm import Request
 
-NAMES = ("host", "disk", "shared")
-SHARED = 2
+NAMES = ("host", "disk", "shared", "peer")
+HOST, _, SHARED, PEERS = range(4)
 
 
 class Place:
@@ -46,11 +46,10 @@ class Place:
 
 
 class Ways:
-    """The links of one tier: to and from each GPU, and all loads and all stores together."""
+    """The links of all tiers. Ports are (0: out, 1: in; tier; 0: loads, 1: stores, 2: all of them together; GPU)."""
 
-    def __init__(self, of: Tier, heap: list[Any]) -> None:
-        self.of, self.heap = of, heap
-        self.rates = {"load": of.load_rate, "store": of.store_rate}
+    def __init__(self, tiers: list[Tier], heap: list[Any]) -> None:
+        self.tiers, self.heap = tiers, heap
         self.free_s: dict[Any, float] = {}
         self.coming: dict[int, Any] = {}
         self.moving: dict[int, Any] = {}
@@ -58,19 +57,19 @@ class Ways:
 
     def _begins_s(self, ports: Any, now: float) -> float:
         free_s = [self.free_s.get(port, 0.0) for port in ports]
-        return max([now + self.of.latency_s, *(free_s if self.of.sharing == FIFO else [])])
+        of = self.tiers[ports[0][1]]
+        return max([now + of.latency_s, *(free_s if of.sharing == FIFO else [])])
 
     def _rate(self, port: Any) -> float:
-        return self.of.total_rate if port[1] == "all" else self.rates[port[0]]
+        of = self.tiers[port[1]]
+        return (of.load_rate, of.store_rate, of.total_rate)[port[2]]
 
-    def takes(self, way: str, g: int, size: float, now: float) -> float:
-        ports = [(way, "all"), (way, g)]
+    def takes(self, ports: Any, size: float, now: float) -> float:
         return self._begins_s(ports, now) - now + size / min(map(self._rate, ports))
 
-    def ask(self, subject: int, way: str, g: int, size: float, now: float) -> None:
-        ports: list[Any] = [(way, "all"), (way, g)]
+    def ask(self, subject: int, ports: Any, size: float, now: float) -> None:
         begins_s = self._begins_s(ports, now)
-        if self.of.sharing == FAIR:
+        if self.tiers[ports[0][1]].sharing == FAIR:
             self.coming[subject] = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
             if begins_s == now:
                 self.begin(subject, now)
@@ -102,9 +101,9 @@ class Ways:
         self.changed_s = now
 
     def _share(self, now: float) -> None:
-        """Max-min. Of ports that have the same for each, any may be first."""
+        """Max-min."""
         without = list(self.moving.values())
-        ports = sorted({port for flow in without for port in flow.ports}, key=str)
+        ports = sorted({port for flow in without for port in flow.ports})
         room = {port: self._rate(port) for port in ports}
         while without:
             users = {port: [flow for flow in without if port in flow.ports] for port in ports}
@@ -179,18 +178,18 @@ class Fetcher(Puller):
         most, at = (request.tokens - 1) // self.block, len(hits)
         keys = [request.key(end * self.block) for end in range(1, most + 1)]
         parts = []
-        for tier in range(3):
-            place, until = self.gpu.place(tier), at
-            while until < most and keys[until] in place.copies:
+        for tier in range(4):
+            until = self.gpu.find(request, keys, at) if tier == PEERS else at
+            while tier != PEERS and until < most and keys[until] in self.gpu.place(tier).copies:
                 until += 1
             if until > at and not self._worth(request, tier, at, until):
                 break
             parts.append((at, until))
             at = until
-        parts += [(at, at)] * (3 - len(parts))
+        parts += [(at, at)] * (4 - len(parts))
         if at == len(hits):
             return "go on"
-        for tier, (low, high) in enumerate(parts):
+        for tier, (low, high) in enumerate(parts[:PEERS]):
             if any(self.gpu.place(tier).copies[key].store is not None for key in keys[low:high]):
                 return "deferred"
         mine = set(keys[len(hits) : at])
@@ -216,7 +215,7 @@ class Fetcher(Puller):
         if of.choose in (ALWAYS, THRESHOLD):
             return of.choose == ALWAYS or tokens >= of.least_tokens
         world = gpu.world
-        load_s = world.ways[tier].takes("load", gpu.number, (until - low) * world.block_bytes, world.now)
+        load_s = world.ways.takes(gpu.ports(tier, request), (until - low) * world.block_bytes, world.now)
         new = request.tokens - low * self.block
         return load_s + gpu.prefill_s(new - tokens, request.tokens) < gpu.prefill_s(new, request.tokens)
 
@@ -234,6 +233,58 @@ class TieredGpu(VllmGpu):
     def place(self, tier: int) -> Place:
         return self.world.places[tier][0 if tier == SHARED else self.number]
 
+    def ports(self, tier: int, request: Request) -> Any:
+        """Of a load."""
+        source = (1, self.world.lent[request.index][0].number) if tier == PEERS else (2, 0)
+        return [(0, tier, *source), (1, tier, 0, self.number)]
+
+    def find(self, request: Request, keys: list[Any], low: int) -> int:
+        """Until where another GPU has blocks from `low` on, in its cache or its host."""
+        most = low
+        for other in self.world.gpus if self.world.has_peers else []:
+            if other is self:
+                continue
+            copies, here, there = other.place(HOST).copies, other.computed_until(keys), low
+            while there < len(keys) and keys[there] in copies and copies[keys[there]].store is None:
+                there += 1
+            if max(here, there) > most:
+                most = max(here, there)
+                self.world.lent[request.index] = (other, there > here)
+        return most
+
+    def computed_until(self, keys: list[Any]) -> int:
+        """Of a context's first blocks those that the cache has, before the first that a step under way computes."""
+        size = self.of.block
+        until = next((at for at, key in enumerate(keys) if key not in self.of.pool.cached), len(keys))
+        for one in self.requests.values():
+            if not one.under_way or one.done:
+                continue
+            begin = (one.computed - one.under_way) // size if one.running else 0
+            end = (min(one.computed, one.tokens) if one.running else one.tokens) // size
+            if begin < min(end, until) and one.key((begin + 1) * size) == keys[begin]:
+                until = begin
+        return until
+
+    def lend(self, request: Request, keys: list[Any]) -> None:
+        lender, copied = self.world.lent[request.index]
+        if copied:
+            _pin(lender.place(HOST), keys)
+        else:
+            blocks = [next(iter(lender.of.pool.cached[key])) for key in keys]
+            lender.of.pool.share(blocks)
+            self.world.lent[request.index] = (lender, blocks)
+            self.world.show(lender)
+
+    def take_back(self, request: Request, keys: list[Any]) -> None:
+        lender, blocks = self.world.lent[request.index]
+        if blocks is True:
+            for key in keys:
+                lender.place(HOST).copies[key].pins -= 1
+        else:
+            lender.of.pool.release(blocks)
+            self.world.show(lender)
+            self.world._wake(lender, self.world.now)
+
     def _may_wait(self) -> bool:
         return True
 
@@ -246,7 +297,7 @@ class TieredGpu(VllmGpu):
         for request in self.fresh:
             if request.running or request.done:
                 computed = min(request.computed - request.under_way, request.tokens)
-                for tier in range(3):
+                for tier in range(PEERS):
                     self._store(tier, request, (request.tokens - 1 if request.done else computed) // self.block, now)
         self.fresh = []
         return super().begin(now)
@@ -280,19 +331,23 @@ class TieredGpu(VllmGpu):
             self.of.looked.append((here, request.prompt))
         for tier, (low, high) in enumerate(parts):
             if high > low:
-                place = self.place(tier)
-                for key in reversed(keys[low:high]):
-                    place.copies[key].pins += 1
-                    place.copies.move_to_end(key)
+                if tier == PEERS:
+                    self.lend(request, keys[low:high])
+                else:
+                    _pin(self.place(tier), keys[low:high])
                 self.of.coming[request] += 1
                 subject = tier * len(world.jobs) + request.index
-                world.ways[tier].ask(subject, "load", self.number, (high - low) * world.block_bytes, world.now)
+                world.ways.ask(subject, self.ports(tier, request), (high - low) * world.block_bytes, world.now)
 
     def loaded(self, tier: int, request: Request) -> None:
         of = self.of
         low, high = of.loads[request][tier]
-        for end in range(low + 1, high + 1):
-            self.place(tier).copies[request.key(end * self.block)].pins -= 1
+        keys = [request.key(end * self.block) for end in range(low + 1, high + 1)]
+        if tier == PEERS:
+            self.take_back(request, keys)
+        else:
+            for key in keys:
+                self.place(tier).copies[key].pins -= 1
         of.coming[request] -= 1
         if not of.coming[request]:
             del of.coming[request]
@@ -328,8 +383,8 @@ class TieredGpu(VllmGpu):
                     of = {"owner": request.index, "tokens": at * self.of.block}
                     place.copies[key] = SimpleNamespace(pins=1, store=number, **of)
             world.stores[number] = (self, tier, missing, blocks, request, there)
-            subject = 3 * len(world.jobs) + number
-            world.ways[tier].ask(subject, "store", self.number, len(missing) * world.block_bytes, now)
+            subject, ports = 4 * len(world.jobs) + number, [(0, tier, 1, self.number), (1, tier, 2, 0)]
+            world.ways.ask(subject, ports, len(missing) * world.block_bytes, now)
 
     def _number(self, tier: int) -> int:
         """Of its place, for routers."""
@@ -346,24 +401,39 @@ class TieredGpu(VllmGpu):
             self.world.news.append(("copied", request.index, self._number(tier), tokens))
 
 
+def _pin(place: Place, keys: list[Any]) -> None:
+    """They are used, the last first."""
+    for key in reversed(keys):
+        place.copies[key].pins += 1
+        place.copies.move_to_end(key)
+
+
 class TiersOracle(oracle.Oracle):
     def __init__(self, workload: Workload, of: Any) -> None:
         tiering: Tiering = of.tiers
         self.rows, self.tiers = workload, tiering.each()
         self.block_bytes = tiering.kv_bytes * of.engine.block_size
         blocks = [int(one.bytes // self.block_bytes) for one in self.tiers]
-        counts = (of.gpus, of.gpus, 1)
+        counts = (of.gpus, of.gpus, 1, 0)
+        self.has_peers = tiering.peers is not None
+        self.lent: dict[int, Any] = {}  # by request: which GPU, and its blocks, or whether its host
         self.places = [[Place(size) for _ in range(count)] for size, count in zip(blocks, counts, strict=True)]
-        self.tried: list[dict[int, int]] = [{}, {}, {}]
+        self.tried: list[dict[int, int]] = [{} for _ in range(PEERS)]
         self.stores: dict[int, Any] = {}
         self.free_stores: list[int] = []
-        self.loaded: list[tuple[int, ...]] = [(0, 0, 0)] * len(workload)
+        self.loaded: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(workload)
         self.now = 0.0
         super().__init__(workload, of, False)
-        self.ways = [Ways(one, self.heap) for one in self.tiers]
+        self.ways = Ways(self.tiers, self.heap)
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return TieredGpu(g, BOTH, engine, hardware, self.rows, self)
+
+    def show(self, gpu: Any) -> None:
+        """Let routers see what it is, unless they wait for reports."""
+        gpu.publish()
+        if not self.reports_s:
+            self.view.gpus[gpu.number] = gpu.seen
 
     def _wake(self, gpu: Any, now: float) -> None:
         if not gpu.awake:
@@ -379,24 +449,24 @@ class TiersOracle(oracle.Oracle):
             return
         n = len(self.jobs)
         tier, index = divmod(subject, n)
-        if subject < 3 * n:
+        if subject < 4 * n:
             gpu = self.gpus[self.jobs[index].gpu]
-            if self.ways[tier].arrives(subject, now):
+            if self.ways.arrives(subject, now):
                 request = gpu.requests[index]
                 gpu.loaded(tier, request)
                 if request not in gpu.of.coming:
                     self._tell(gpu.number, now)
                     self._wake(gpu, now)
             return
-        gpu, tier, keys, blocks, request, high = self.stores[subject - 3 * n]
-        if not self.ways[tier].arrives(subject, now):
+        gpu, tier, keys, blocks, request, high = self.stores[subject - 4 * n]
+        if not self.ways.arrives(subject, now):
             return
         for key in keys:
             copy = gpu.place(tier).copies[key]
             copy.pins, copy.store = copy.pins - 1, None
         gpu.of.pool.release(blocks)
         gpu.tell_copied(tier, request, high)
-        self.free_stores.append(subject - 3 * n)
+        self.free_stores.append(subject - 4 * n)
         self._tell(gpu.number, now)
         self._wake(gpu, now)
         for other in self.gpus if tier == SHARED else []:
@@ -405,7 +475,7 @@ class TiersOracle(oracle.Oracle):
 
     def _outcome(self, end_s: float) -> Outcome:
         made = super()._outcome(end_s)
-        loaded = np.array(self.loaded, np.int32).reshape(-1, 3)
+        loaded = np.array(self.loaded, np.int32).reshape(-1, 4)
         return replace(made, **{f"{name}_tokens": loaded[:, tier].copy() for tier, name in enumerate(NAMES)})
 
 

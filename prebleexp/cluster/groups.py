@@ -8,7 +8,7 @@ from typing import Any
 from prebleexp.checks import integer, one_of
 from prebleexp.cluster.link import SEND, SHARING, Link
 from prebleexp.cluster.migration import CHOOSES, Migration
-from prebleexp.cluster.tiers import DiskTier, HostTier, SharedTier
+from prebleexp.cluster.tiers import DiskTier, HostTier, Peers, SharedTier
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.base import Hardware
 from prebleexp.policies.base import Policy
@@ -21,7 +21,7 @@ PROTOCOLS = ("pull", "reserve_first", "push_at_end")
 """likewise"""
 DECIDERS = ("always", "never", "uncached_tokens", "predicted")
 """likewise"""
-TIERS = ("host", "disk", "shared")
+TIERS = ("host", "disk", "shared", "peers")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ class Cluster(Part):
     """of each GPU, behind the host"""
     shared: SharedTier = field(default_factory=SharedTier)
     """of all, likewise"""
+    peers: Peers = field(default_factory=Peers)
+    """what GPUs have of one another"""
     migration: Migration = field(default_factory=Migration)
     """when requests are moved from one GPU to another"""
 
@@ -88,6 +90,9 @@ class Cluster(Part):
         integer("cluster.decider_tokens", self.decider_tokens, 0, MOST_TOKENS)
         if self.migrates:
             self._check_migration()
+        if self.peers.there and len(self.groups) > 1:
+            several = "cluster.groups are several, and KV comes from other GPUs (cluster.peers)"
+            raise InvalidInput(f"{several}; only one of the two is modelled at once")
         if not self.has_roles:
             if self.decode_policy is not None:
                 raise InvalidInput("cluster.decode_policy has nothing to route: no group of cluster.groups has a role")
@@ -125,7 +130,7 @@ class Cluster(Part):
 
     @property
     def has_tiers(self) -> bool:
-        return any(getattr(self, name).gb > 0 for name in TIERS)
+        return any(getattr(self, name).there for name in TIERS)
 
     @property
     def migrates(self) -> bool:
@@ -158,7 +163,7 @@ class Cluster(Part):
 
     def _of_tiers(self) -> dict[str, Any]:
         """What tables show of those that there are."""
-        there = {name: getattr(self, name) for name in TIERS if getattr(self, name).gb > 0}
+        there = {name: getattr(self, name) for name in TIERS if getattr(self, name).there}
         return {f"{name}.{one.name}": getattr(tier, one.name) for name, tier in there.items() for one in fields(tier)}
 
     def tiers(self, kv_bytes: float) -> Any:

@@ -46,12 +46,16 @@ class Tier(Part):
         valid = is_integer(self.least_tokens, 0)
         require(valid, self._called("least_tokens"), self.least_tokens, "an integer >= 0")
 
+    @property
+    def there(self) -> bool:
+        return self.gb > 0
+
     def _called(self, name: str) -> str:
         return f"cluster.{NAMES[type(self).__name__]}.{name}"
 
     def simulated(self) -> Any:
         """A `prebleexp.sim.tiering.Tier`; None if there is no memory."""
-        if self.gb == 0:
+        if not self.there:
             return None
         from prebleexp.sim import tiering  # numba: nothing that is cached needs it
 
@@ -103,6 +107,49 @@ class SharedTier(Tier):
     def _links(self) -> dict[str, Any]:
         total = {} if self.total_gb_s is None else {"total_rate": self.total_gb_s * 1e9}
         return {"sharing": SHARING.index(self.sharing), **total}
+
+
+@dataclass(frozen=True)
+class Peers(Part):
+    """What other GPUs have, in their caches or their hosts' memory: what a waiting request lacks, and finds in no tier,
+    comes from the GPU that has most of it, before the request is admitted. What is lent stays there until it has come.
+    GPUs, or groups of GPUs that serve one copy of the model, send at one rate and receive at the same; one 400 Gb/s
+    adapter for each gives 36 GB/s, as of `cluster.link`.
+
+    Raises InvalidInput for other values.
+    """
+
+    gb_s: float = 0.0
+    """that a GPU sends, and receives, at most; 0: nothing comes from other GPUs"""
+    latency_us: float = 20.0
+    """of each transfer, before its bytes move"""
+    sharing: str = "fair"
+    """fair, fifo or infinite, as of `cluster.link`"""
+    choose: str = "cheaper"
+    """as of other tiers"""
+    least_tokens: int = 256
+    """with choose=threshold"""
+
+    def __post_init__(self) -> None:
+        for name, unit in (("gb_s", "GB/s"), ("latency_us", "microseconds")):
+            value = getattr(self, name)
+            require(is_number(value) and value >= 0, f"cluster.peers.{name}", value, f"a number of {unit} >= 0")
+        one_of("cluster.peers.sharing", self.sharing, SHARING)
+        one_of("cluster.peers.choose", self.choose, CHOICES)
+        require(is_integer(self.least_tokens, 0), "cluster.peers.least_tokens", self.least_tokens, "an integer >= 0")
+
+    @property
+    def there(self) -> bool:
+        return self.gb_s > 0
+
+    def simulated(self) -> Any:
+        """A `prebleexp.sim.tiering.Tier` of no bytes; None if nothing comes from other GPUs."""
+        if not self.there:
+            return None
+        from prebleexp.sim import tiering  # numba: nothing that is cached needs it
+
+        rates, sharing = (self.gb_s * 1e9, self.gb_s * 1e9, self.latency_us / 1e6), SHARING.index(self.sharing)
+        return tiering.Tier(0.0, *rates, CHOICES.index(self.choose), self.least_tokens, sharing)
 
 
 NAMES = {"Tier": "tier", "HostTier": "host", "DiskTier": "disk", "SharedTier": "shared"}

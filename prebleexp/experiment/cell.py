@@ -295,7 +295,7 @@ class Cell:
         ]
         if self.cluster.has_tiers:
             tiers = {name: getattr(self.cluster, name) for name in TIERS}
-            return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.gb > 0}}
+            return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.there}}
         if self.cluster.migrates:
             link = {name: one for name, one in of(self.cluster.link).items() if name != "send"}  # of prompts
             return {"groups": groups, "link": link, "migration": of(self.cluster.migration)}

@@ -46,7 +46,7 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
             fields = {name: value for name, value in content[spec].items() if name not in ("_target_", HASH)}
             made += [f"{spec}={option}", *(f"++{path}={_flow(value)}" for path, value in _leaves(spec, fields))]
     if isinstance(cluster, Mapping):
-        tiers = {f"{name}.gb": 0 for name in TIERS}
+        tiers = {"host.gb": 0}  # there are no others unless one says so
         option, none = (_option(cluster), {} if "link" in cluster else tiers)
         fields = {name: one for name, one in none.items() if name.partition(".")[0] not in cluster} | dict(cluster)
         return [*made, f"cluster={option}", *(f"cluster.{name}={_flow(one)}" for name, one in fields.items())]

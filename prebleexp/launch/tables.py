@@ -18,7 +18,7 @@ from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
 
 NOTHING = "–"
-IF_ANY = ("n_", "host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "moves", "stopped_mean_s")
+IF_ANY = ("n_", "host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "moves", "stopped_mean_s")
 """how the names of those begin that are shown where they are not 0"""
 SHOWN = 20
 """lines of a sweep that a terminal gets, and of what is yet to compute"""

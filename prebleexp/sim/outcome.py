@@ -10,7 +10,7 @@ import numpy as np
 
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.tiers import DISK, HOST, SHARED
+from prebleexp.sim.tiers import NAMES
 from prebleexp.sim.types import Outcome, State
 
 KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Outcome).items() if hint is not float}
@@ -52,9 +52,11 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
 
 def _from_tiers(world: World) -> dict[str, Any]:
     """Columns of what was loaded."""
-    tiers = ((HOST, "host"), (DISK, "disk"), (SHARED, "shared")) if len(world.tiers.tiers) else ()
-    made = {f"{name}_tokens": world.tiers.tokens[tier] for tier, name in tiers}
-    return made | {f"gpu_{name}_tokens": world.tiers.totals[tier] for tier, name in tiers}
+    tiers = enumerate(NAMES if len(world.tiers.tiers) else ())
+    made: dict[str, Any] = {}
+    for tier, name in tiers:
+        made |= {f"{name}_tokens": world.tiers.tokens[tier], f"gpu_{name}_tokens": world.tiers.totals[tier]}
+    return made
 
 
 def _of_moves(world: World) -> dict[str, Any]:
@@ -81,8 +83,8 @@ def outcome(left: Ended) -> Outcome:
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
         **dict.fromkeys(("moves", "moves_aborted", "stopped_s"), np.zeros(len(jobs))),
-        **dict.fromkeys(("host_tokens", "disk_tokens", "shared_tokens"), np.zeros(len(jobs))),
-        **dict.fromkeys(("gpu_host_tokens", "gpu_disk_tokens", "gpu_shared_tokens"), np.zeros(len(totals))),
+        **{f"{name}_tokens": np.zeros(len(jobs)) for name in NAMES},
+        **{f"gpu_{name}_tokens": np.zeros(len(totals)) for name in NAMES},
         **known,
     }
     for name in KINDS.keys() - made.keys():

@@ -53,6 +53,8 @@ class Outcome:
     """prompt tokens loaded from the disk of its GPU, likewise"""
     shared_tokens: Ints
     """prompt tokens loaded from the cluster's shared store, likewise"""
+    peer_tokens: Ints
+    """prompt tokens fetched from another GPU's cache, or its host's memory, likewise"""
     moves: Ints
     """how often it was moved to another GPU, of which `gpu` is the last"""
     moves_aborted: Ints
@@ -74,6 +76,8 @@ class Outcome:
     """prompt tokens loaded from its disk, over all prefills"""
     gpu_shared_tokens: Longs
     """prompt tokens loaded from the cluster's shared store, over all prefills"""
+    gpu_peer_tokens: Longs
+    """prompt tokens fetched from another GPU's cache, or its host's memory, over all prefills"""
     gpu_prefilled_tokens: Longs
     """prompt tokens computed, over all prefills"""
     gpu_forwarded_tokens: Longs

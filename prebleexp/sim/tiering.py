@@ -50,10 +50,12 @@ class Tiering:
     """of all"""
     disk: Tier | None = None
     """of each GPU, behind the host"""
+    peers: Tier | None = None
+    """what other GPUs have: of no bytes, at the rates at which each receives (`load_rate`) and sends (`store_rate`)"""
 
     @property
     def loads_s(self) -> tuple[tuple[float, float], ...]:
-        """Of each tier: seconds that a load takes which is alone, and a token of it; infinite without one."""
+        """Of each of them: seconds that a load takes which is alone, and a token of it; infinite without one."""
         return tuple((one.latency_s, self.kv_bytes / one.fastest) if one else (np.inf, np.inf) for one in self._given())
 
     def each(self) -> list[Tier]:
@@ -61,7 +63,7 @@ class Tiering:
         return [one or NO_TIER for one in self._given()]
 
     def _given(self) -> tuple[Tier | None, ...]:
-        return self.host, self.disk, self.shared
+        return self.host, self.disk, self.shared, self.peers
 
     def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int) -> Tiers:
         """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs."""
@@ -70,15 +72,15 @@ class Tiering:
         control, tiers = records(1, STOCK), records(TIERS, TIER)
         control.free_copy = control.free_store = NONE
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
-        control.block_tokens = block_tokens
+        control.block_tokens, control.peers = block_tokens, self.peers is not None
         copies = 0
         for kind, one in enumerate(self.each()):
             tiers[kind].blocks = min(int(one.bytes // block_bytes), 2**40)
             tiers[kind].rule, tiers[kind].least_tokens = one.choose, one.least_tokens
             tiers[kind].first = kind * _places(gpus)
             copies += min(int(tiers[kind].blocks) * (1 if kind == SHARED else gpus), all_blocks)
-        places, fetches = records((TIERS - 1) * gpus + 1, PLACE), records(n, FETCH)
-        places.oldest = places.newest = fetches.next = NONE
+        places, fetches = records(_places(gpus), PLACE), records(n, FETCH)
+        places.oldest = places.newest = fetches.next = fetches.holds = NONE
         slot_keys, slot_nodes = slots(max(1, copies))
         return Tiers(
             control=control,

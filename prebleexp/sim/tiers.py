@@ -21,9 +21,11 @@ from prebleexp.sim.news import tell
 from prebleexp.sim.records import DROPPED, NONE, World
 from prebleexp.sim.types import records
 
-HOST, DISK, SHARED = range(3)
-"""in the order in which they are looked at"""
-TIERS = 3
+HOST, DISK, SHARED, PEERS = range(4)
+"""in the order in which they are looked at; the last are no memory of their own, but what other GPUs have"""
+TIERS = 4
+NAMES = ("host", "disk", "shared", "peer")
+"""in columns"""
 ALWAYS, THRESHOLD, CHEAPER = range(3)
 """when KV is loaded: whenever it is there, from so many tokens on, or where that is sooner than to compute it"""
 
@@ -74,6 +76,9 @@ FETCH = np.dtype(
     [
         ("low", np.int32),  # the first block that comes from a tier: `Tiers.ends` has where each tier's part ends
         ("left", np.int32),  # transfers under way
+        ("peer", np.int32),  # GPU that the last part comes from, …
+        ("copied", np.int32),  # … of its host's copies, or else …
+        ("holds", np.int32),  # … of its cache's blocks, which are pinned for it there (the engine's)
         ("next", np.int32),  # request whose KV is under way to the same GPU
     ],
     align=True,
@@ -89,6 +94,7 @@ STOCK = np.dtype(
         ("numbers", np.int64),  # more than any context has blocks
         ("kv_bytes", np.float64),  # of a block …
         ("block_tokens", np.int64),  # … and its tokens
+        ("peers", np.int64),  # whether what other GPUs have is looked for
     ],
     align=True,
 )

@@ -236,9 +236,9 @@ class Setup:
     """whether tiers of KV stand behind the caches"""
     moves: bool = False
     """whether requests are moved from one GPU to another"""
-    loads_s: tuple[tuple[float, float], ...] = ((math.inf, math.inf),) * 3
-    """seconds that a load from a GPU's host, its disk and the store for all takes, and a token of it; infinite: there
-    is none"""
+    loads_s: tuple[tuple[float, float], ...] = ((math.inf, math.inf),) * 4
+    """seconds that a load from a GPU's host, its disk, the store for all and another GPU takes, and a token of it;
+    infinite: there is none"""
     common_seed: int | None = None
     """the run's, where `seed` is that of one of several replicas of a router; None: that is the run's"""
 

@@ -67,13 +67,15 @@ SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"
     "engines", [["vllm", "sglang", "released"], pytest.param(["preble", "sglang_2024"], marks=pytest.mark.slow)]
 )
 def test_engines_do_the_same_interpreted(engines: list[str]) -> None:
-    """Also running means, evictions, GPUs of two kinds, and requests that are moved."""
+    """Also running means, evictions, GPUs of two kinds, requests that are moved, and KV that comes from other GPUs."""
     runs = [f"policy=lor lengths=mean engine={engine} {SCARCE}" for engine in engines]
     runs += ["policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=2"]
     runs += [f"policy=lor engine=vllm {SCARCE} cluster=migrating cluster.migration.below_freeness=100"]
     split = "policy=lor cluster=disaggregated rps=8 duration_s=1"
     runs += [f"{split} engine=vllm cluster.protocol=push_at_end cluster.decider=predicted"]
     runs += [f"{split} engine=sglang cluster.link.send=layers"]
+    lent = "cluster=tiered cluster.host.gb=1 cluster.peers.gb_s=36 cluster.peers.choose=always rps=24 duration_s=2"
+    runs += [f"policy=mooncake policy.balancing_threshold=1.0 engine=vllm {SCARCE} {lent}"]
     assert dict(zip(runs, interpreted(*runs), strict=True)) == {run: digest(*run.split()) for run in runs}
 
 

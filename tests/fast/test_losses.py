@@ -258,6 +258,7 @@ def test_kept_requests_have_what_was_declared() -> None:
             "host_tokens",
             "disk_tokens",
             "shared_tokens",
+            "peer_tokens",
             "moves",
             "moves_aborted",
             "stopped_s",

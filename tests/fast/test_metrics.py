@@ -133,7 +133,7 @@ def test_every_metric_is_declared_whole() -> None:
         assert one.better in (LOWER, HIGHER, NEITHER), one.name
     assert {name for name, one in DECLARED.items() if one.better == HIGHER} == {
         *("n_finished", "hit_ratio", "output_tokens_per_s", "requests_per_s", "told_rank_correlation"),
-        *("host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "found_ratio"),
+        *("host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "found_ratio"),
         *("slo_attainment", "slo_margin", "goodput_per_s", "goodput_per_gpu_s", "session_attainment", "availability"),
     }
     assert len({one.words for one in DECLARED.values()}) == len(DECLARED), "no two are called the same"

@@ -37,6 +37,14 @@ SHARED = st.builds(
     total_rate=st.sampled_from([5e4, 2e6, float("inf")]),
 )
 
+PEERS = st.builds(
+    replace,
+    TIERS,
+    bytes=st.just(0.0),
+    sharing=st.sampled_from([INFINITE, FIFO, FAIR]),
+    total_rate=st.just(float("inf")),
+)
+
 
 @dataclass(frozen=True)
 class TierLooker(Looker):
@@ -63,6 +71,7 @@ CLUSTERS = st.fixed_dictionaries(
         "host": st.none() | TIERS,
         "disk": st.none() | TIERS,
         "shared": st.none() | SHARED,
+        "peers": st.none() | PEERS,
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
         "reports_ms": st.sampled_from([0.0, 50.0]),
@@ -82,11 +91,15 @@ def _of_few(rows: list[tuple[int, bool, int, int]]) -> Workload:
     return stream(prompts, arrivals, [output for *_, output in rows])
 
 
+def tiering(cluster: dict[str, Any]) -> Tiering:
+    return Tiering(1000.0, *(cluster[name] for name in ("host", "shared", "disk", "peers")))
+
+
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
     given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0}
-    given["tiers"] = Tiering(1000.0, cluster["host"], cluster["shared"], cluster["disk"])
+    given["tiers"] = tiering(cluster)
     return same(workload, given, oracle_tiers.simulate)
 
 

@@ -130,6 +130,19 @@ class Limited(PlainMooncake):
     slo_s = 0.6
 
 
+class PlainFetching(PlainMooncake):
+    """What GPUs lack comes from the one that has most, if that is twice as much or more: .2 ms a token behind 20 ms."""
+
+    def choose(self, request: int, tokens: int, hits: list[int], now: float) -> int:
+        self.most = max(hits)
+        return super().choose(request, tokens, hits, now)
+
+    def adds(self, tokens: int, hit: int) -> float:
+        if self.most > hit and self.most >= 2 * hit:
+            return super().adds(tokens, self.most) + round(20e6 + (self.most - hit) * 0.2e6)
+        return super().adds(tokens, hit)
+
+
 class LastOfEquals(PlainMooncake):
     def pick(self, times: list[float]) -> int:
         return min(range(len(times)), key=lambda g: (times[g], -g))
@@ -238,11 +251,14 @@ class ForgetsFaster(PlainLbgr):
 
 
 PREFIX = 150
+LENT = (*((math.inf, math.inf),) * 3, (0.02, 0.0002))
+"""what loads from other GPUs take, and there are no tiers"""
 ROUTERS: dict[str, tuple[Callable[[], Policy], type[Plain], tuple[type[Plain], ...]]] = {
     "lmetric": (LMetric, PlainLMetric, (NoQueue, NoFactor, UntilTheEnd)),
     "least_prefill_work": (LeastPrefillWork, PlainLeast, (NoFactor, PlainLMetric)),
     "mooncake": (Mooncake, PlainMooncake, (LastOfEquals, PlainLMetric, Limited)),
     "mooncake with an SLO": (lambda: Mooncake(Limited.slo_s), Limited, (PlainMooncake,)),
+    "mooncake that fetches": (lambda: Mooncake(balancing_threshold=2.0), PlainFetching, (PlainMooncake,)),
     "dualmap": (lambda: DualMap(PREFIX, PlainDualMap.slo_s), PlainDualMap, (NoSlo, AlwaysFaster, PlainMooncake)),
     "llumnix_freeness": (LlumnixFreeness, PlainLlumnix, (NothingWaits, PlainLMetric)),
     "lbgr": (Lbgr, PlainLbgr, (AnyBetter, NeverMelts, LearnsNothing, ForgetsFaster)),
@@ -275,7 +291,7 @@ def disagreements(name: str, models: Sequence[type[Plain]], seed: int, requests:
     """In a random stream that goes where the policy sends it, how often each model decides otherwise."""
     rng = np.random.default_rng(seed)
     prompts = stream(rng, requests)
-    router = driven(ROUTERS[name][0](), prompts, gpus)
+    router = driven(ROUTERS[name][0](), prompts, gpus, loads_s=LENT)
     caches, plain = Caches(workload_of(prompts), gpus), [model(gpus, router) for model in models]
     differ, now, arrived = [0] * len(models), 0.0, 0
     waiting: list[int] = []
@@ -419,7 +435,7 @@ FETCHED: list[Path_] = [[(0, 1000)], [(0, 1000), (1, 100)], [(0, 1000), (2, 100)
 def test_mooncake_fetches_what_a_store_has_where_that_is_sooner(
     policy: Mooncake, load_s: float, token_s: float, gpu: int, booked_ms: int
 ) -> None:
-    router = driven(policy, FETCHED, 2, loads_s=((load_s, token_s),) * 3)
+    router = driven(policy, FETCHED, 2, loads_s=((load_s, token_s),) * 4)
     assert sends(router, 0) == 0
     router.first_token(0, 0.0)
     router.stored(0, 0, 1000, 0.0)
@@ -431,7 +447,7 @@ def test_mooncake_fetches_what_a_store_has_where_that_is_sooner(
 def test_mooncake_fetches_from_a_threshold_on() -> None:
     """GPU 1 has 500 of 1,000 tokens: twice as many are not more than three times as many."""
     for threshold, gpu in ((2.0, 1), (3.0, 0)):
-        router = driven(Mooncake(balancing_threshold=threshold), FETCHED, 2, loads_s=((0.0, 0.0),) * 3)
+        router = driven(Mooncake(balancing_threshold=threshold), FETCHED, 2, loads_s=((0.0, 0.0),) * 4)
         assert sends(router, 0) == 0
         router.first_token(0, 0.0)
         router.stored(0, 0, 1000, 0.0)
@@ -440,8 +456,26 @@ def test_mooncake_fetches_from_a_threshold_on() -> None:
         assert sends(router, 1) == gpu, "100 ms with what is fetched, 600 without, 400 at GPU 0"
 
 
+def test_mooncake_fetches_what_another_gpu_has_and_a_store_comes_first() -> None:
+    """At GPU 1, of 1,000 tokens: 20 + 1,000 · .2 + 100 ms from GPU 0, 1,100 once that has dropped them, and 50 + 300 +
+    100 from a store, which has them still."""
+    for store, lent, dropped in (((math.inf, math.inf), 320, 1100), ((0.05, 0.0003), 450, 450)):
+        loads_s = (*((math.inf, math.inf),) * 2, store, LENT[3])
+        router = driven(Mooncake(balancing_threshold=1.0), FETCHED, 2, loads_s=loads_s)
+        assert sends(router, 0) == 0
+        router.first_token(0, 0.0)
+        router.stored(0, 0, 1000, 0.0)
+        router.mine.queued[0] += 2_000_000_000
+        assert sends(router, 1) == 1
+        assert router.mine.booked[1] == lent * 1_000_000
+        router.first_token(1, 0.0)
+        router.evicted(0, 0, 0, 0.0)
+        assert sends(router, 2) == 1
+        assert router.mine.booked[2] == dropped * 1_000_000
+
+
 def test_a_store_keeps_what_gpus_drop() -> None:
-    router = driven(Mooncake(balancing_threshold=1.0), FETCHED, 2, loads_s=((0.0, 0.0),) * 3)
+    router = driven(Mooncake(balancing_threshold=1.0), FETCHED, 2, loads_s=((0.0, 0.0),) * 4)
     assert sends(router, 0) == 0
     router.first_token(0, 0.0)
     router.stored(0, 0, 1000, 0.0)

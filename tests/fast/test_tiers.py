@@ -25,7 +25,7 @@ from prebleexp.sim.tiers import ALWAYS, CHEAPER, SHARED, THRESHOLD, TIERS
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload, records
 from tests.fast.test_engines import own, stream
 from tests.fast.test_laws import workloads
-from tests.fast.test_oracle_tiers import CLUSTERS, COST
+from tests.fast.test_oracle_tiers import CLUSTERS, COST, tiering
 from tests.fast.test_pools import split
 from tests.linear_cost import LinearCost
 from tests.sampled import examples
@@ -242,7 +242,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     rest = {name: cluster[name] for name in names} | {"duration_s": 2.5, "hardware": hardware}
     return serve(
         workload,
-        given.pop("tiers", Tiering(1000.0, cluster["host"], cluster["shared"], cluster["disk"])),
+        given.pop("tiers", tiering(cluster)),
         **rest | given,
     )
 
@@ -250,9 +250,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
 @settings(max_examples=examples(20), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
-    made = run(
-        workload, cluster, on_event=Counted(Tiering(1000.0, cluster["host"], cluster["shared"], cluster["disk"]))
-    )
+    made = run(workload, cluster, on_event=Counted(tiering(cluster)))
     again = run(workload, cluster)
     for one in fields(Outcome):  # watching changes nothing
         np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
@@ -260,11 +258,12 @@ def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str
     finished = made.state == State.FINISHED
     if cluster["horizon"] == "drain":
         assert np.isin(made.state, (State.FINISHED, State.REFUSED, State.CANCELLED, State.NOT_DUE)).all()
-    found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens + made.prefilled_tokens
+    found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens
+    found = found + made.peer_tokens + made.prefilled_tokens
     np.testing.assert_array_equal(found[finished], workload.prompt_tokens[finished])
     if made.gpu_retracted.sum() == 0 and finished.all():  # each prompt is admitted once
         totals = made.gpu_hit_tokens + made.gpu_prefilled_tokens
-        totals = totals + made.gpu_host_tokens + made.gpu_disk_tokens + made.gpu_shared_tokens
+        totals = totals + made.gpu_host_tokens + made.gpu_disk_tokens + made.gpu_shared_tokens + made.gpu_peer_tokens
         of_gpus = np.zeros(cluster["gpus"], np.int64)
         np.add.at(of_gpus, made.gpu, workload.prompt_tokens)
         np.testing.assert_array_equal(totals, of_gpus)

@@ -28,7 +28,7 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_what_is_not_ther
     changes = (
         *("cluster.host.gb=10", "cluster.host.load_gb_s=10", "cluster.host.store_gb_s=10", "cluster.host.latency_us=0"),
         *("cluster.host.choose=threshold", "cluster.host.least_tokens=7", "cluster.shared.gb=10"),
-        "cluster.groups=[{gpus: 2, hardware/gpu: h100}]",
+        *("cluster.peers.gb_s=36", "cluster.groups=[{gpus: 2, hardware/gpu: h100}]"),
     )
     keys = {key(cell(*TIGHT, *([change] if change else []))) for change in ("", *changes)}
     assert len(keys) == 1 + len(changes)
@@ -43,6 +43,7 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_what_is_not_ther
         ["cluster.host.gb=7"],
         ["cluster.host.gb=0", "cluster.shared.gb=70", "cluster.shared.total_gb_s=50"],
         ["cluster.shared.gb=70", "cluster.groups=[{gpus: 2, hardware/gpu: h100}, {gpus: 1}]"],
+        ["cluster.host.gb=0", "cluster.peers.gb_s=36", "cluster.peers.choose=threshold"],
     ],
 )
 def test_a_run_is_made_again_from_what_the_cache_knows(more: list[str]) -> None:
@@ -70,6 +71,11 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         numbers["hit_ratio"] + numbers["host_hit_ratio"] + numbers["shared_hit_ratio"]
     )
     assert done.outcome.host_tokens.sum() == done.outcome.gpu_host_tokens.sum()
+    many = run(cell(*TIGHT, "cluster.host.gb=1", "cluster.disk.gb=50", "cluster.peers.gb_s=100")).metrics
+    assert many["disk_hit_ratio"] > 0
+    assert many["peer_hit_ratio"] > 0
+    parts = (many[f"{where}hit_ratio"] for where in ("", "host_", "disk_", "shared_", "peer_"))
+    assert many["found_ratio"] == pytest.approx(sum(parts))
     none = run(cell(*TIGHT, "cluster.host.gb=0"))
     assert none.metrics["host_hit_ratio"] == none.metrics["shared_hit_ratio"] == 0
     assert none.metrics["found_ratio"] == none.metrics["hit_ratio"] < numbers["found_ratio"]
@@ -91,6 +97,25 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (
             ["cluster.shared.total_gb_s=0"],
             "cluster.shared.total_gb_s=0 is not valid; it must be null or a number of GB",
+        ),
+        (["cluster.peers.gb_s=-1"], "cluster.peers.gb_s=-1 is not valid; it must be a number of GB/s >= 0"),
+        (
+            ["cluster.peers.latency_us=x"],
+            "cluster.peers.latency_us=x is not valid; it must be a number of microseconds",
+        ),
+        (
+            ["cluster.peers.choose=never"],
+            "cluster.peers.choose=never is not valid; it must be one of always, threshold",
+        ),
+        (["cluster.peers.sharing=even"], "cluster.peers.sharing=even is not valid; it must be one of infinite, fifo"),
+        (["cluster.peers.least_tokens=-1"], "cluster.peers.least_tokens=-1 is not valid; it must be an integer >= 0"),
+        (
+            ["cluster.peers.gb_s=36", "cluster.groups=[{gpus: 1}, {gpus: 1}]"],
+            "cluster.groups are several, and KV comes from other GPUs (cluster.peers); only one of the two is modelled",
+        ),
+        (
+            ["engine=sglang", "cluster.host.gb=0", "cluster.peers.gb_s=36"],
+            "engine=sglang takes no tiers; take engine=vllm",
         ),
         (["cluster.shared.sharing=even"], "cluster.shared.sharing=even is not valid; it must be one of infinite, fifo"),
         (

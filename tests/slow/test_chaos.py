@@ -48,18 +48,19 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     first = served & (made.losses == 0)  # else its first token was shown before its prompt was computed again
     assert (made.prefill_end_s[first] <= made.ttft_s[first]).all()
     assert split or not served.any()
-    found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens
+    found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens + made.peer_tokens
     assert (found + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()
 
 
 def test_much_happens() -> None:
     """Else nothing would be shown by what holds."""
-    states, kinds = np.zeros(len(State), np.int64), np.zeros(9, np.int64)
+    states, kinds = np.zeros(len(State), np.int64), np.zeros(10, np.int64)
     for number in range(700):
         workload, cluster = chaos(number)
         made = simulate(workload, lengths=Max(), **cluster)
         states += np.bincount(made.state, minlength=len(State))
         loaded = made.host_tokens.any() or made.disk_tokens.any() or made.shared_tokens.any()
+        lent = made.peer_tokens.any()
         gated = made.refused_by.any(), made.retries.any()
         moved = made.moves.any(), made.stopped_s.any()
         kinds += [
@@ -67,6 +68,7 @@ def test_much_happens() -> None:
             made.losses.any(),
             len(workload.after_ids) > 0,
             loaded,
+            lent,
             *gated,
             "replicas" in cluster,
             *moved,

@@ -87,7 +87,8 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray) -> Blocks:
     at_once = setup.gpus * settings.max_num_seqs * int(of_contexts.max(initial=1))
     whole = setup.legs or setup.tiers or setup.moves  # there are holds of requests that do not run
     holds = int(of_contexts.sum()) if whole else min(int(of_contexts.sum()), at_once)
-    holds += TIERS * setup.gpus * settings.blocks if setup.tiers else 0  # what is stored
+    if setup.tiers:  # what is stored, and what is lent to other GPUs
+        holds += TIERS * setup.gpus * settings.blocks + int(of_contexts.sum())
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
     keys = 4 * a_step + len(tokens)
     return Blocks(control, _unset(runs, RUN), _unset(holds, HOLD), *slots(keys))

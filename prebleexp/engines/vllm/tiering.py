@@ -19,6 +19,7 @@ from prebleexp.engines.vllm.blocks import (
     key_of,
     most_of,
 )
+from prebleexp.engines.vllm.peers import find, lend, take_back
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import arrive, promised, reserve
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
@@ -34,6 +35,7 @@ from prebleexp.sim.tiers import (
     FETCHING,
     GO_ON,
     NO_ROOM,
+    PEERS,
     SHARED,
     THRESHOLD,
     TIERS,
@@ -61,9 +63,10 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
     one.low, at, goes_on = hits, hits, True
     for tier in range(TIERS):
         low = at
-        if goes_on:
+        if goes_on and (tier != PEERS or world.tiers.control[0].peers != 0):
             at = _worth(mine, world, tier, request, low, now)
-            goes_on = at > low or copy_at(mine, world, tier, request, low) == NONE  # else it was not worth while
+            missing = tier == PEERS or copy_at(mine, world, tier, request, low) == NONE
+            goes_on = at > low or missing  # else it was not worth while
         world.tiers.ends[tier, request] = at
     if at == hits:
         return GO_ON
@@ -92,19 +95,27 @@ def copy_at(mine: Engines, world: World, tier: int, request: int, block: int) ->
 @compiled
 def _worth(mine: Engines, world: World, tier: int, request: int, low: int, now: float) -> int:
     """Until where blocks from `low` on are to come from a tier."""
-    one, high, most = world.tiers.tiers[tier], low, most_of(mine, request)
-    while high < most and copy_at(mine, world, tier, request, high) != NONE:
-        high += 1
+    one = world.tiers.tiers[tier]
+    high = find(mine, world, request, low) if tier == PEERS else _until(mine, world, tier, request, low)
     tokens = (high - low) * mine.settings.block_size
     if tokens == 0 or one.rule == ALWAYS:
         return high
     if one.rule == THRESHOLD:
         return high if tokens >= one.least_tokens else low
     g, known, link = int(world.seen.requests[request].gpu), int(mine.jobs[request].known), world.links.calls
-    source, target = _ways(world, tier, g)
+    source, target = _ways(world, tier, request)
     load_s = call_float(link.takes, link.own, source, target, (high - low) * world.tiers.control[0].kv_bytes, now)
     new = known - low * mine.settings.block_size
     return high if load_s + _prefill_s(world, g, new - tokens, known) < _prefill_s(world, g, new, known) else low
+
+
+@compiled
+def _until(mine: Engines, world: World, tier: int, request: int, low: int) -> int:
+    """Until where a tier has blocks from `low` on."""
+    high, most = low, most_of(mine, request)
+    while high < most and copy_at(mine, world, tier, request, high) != NONE:
+        high += 1
+    return high
 
 
 @compiled
@@ -115,17 +126,18 @@ def _prefill_s(world: World, g: int, new: int, length: int) -> float:
 
 
 @compiled
-def _ways(world: World, tier: int, g: int) -> tuple[int, int]:
-    """Where loads come from, and where they go."""
+def _ways(world: World, tier: int, request: int) -> tuple[int, int]:
+    """Where a request's loads come from, and where they go."""
     first, gpus = int(world.tiers.tiers[tier].first), len(world.live)
-    return first + 2 * gpus, first + g
+    source = gpus + int(world.tiers.fetches[request].peer) if tier == PEERS else 2 * gpus
+    return first + source, first + int(world.seen.requests[request].gpu)
 
 
 @compiled
 def _is_under_way(mine: Engines, world: World, g: int, request: int) -> bool:
     """Whether some of it is on its way to its tier, or from there to this GPU for another request."""
     tiers, one, end = world.tiers, world.tiers.fetches[request], int(world.tiers.ends[TIERS - 1, request])
-    for tier in range(TIERS):
+    for tier in range(PEERS):
         low, high = _part(tiers, tier, request)
         for block in range(low, high):
             if tiers.copies[copy_at(mine, world, tier, request, block)].store != NONE:
@@ -176,12 +188,15 @@ def _load(mine: Engines, world: World, tier: int, request: int, now: float) -> N
     low, high = _part(tiers, tier, request)
     if high == low:
         return
-    for block in range(high - 1, low - 1, -1):
-        copy = copy_at(mine, world, tier, request, block)
-        pin(tiers, copy)
-        use(tiers, copy)
+    if tier == PEERS:
+        lend(mine, world, request, low, high)
+    else:
+        for block in range(high - 1, low - 1, -1):
+            copy = copy_at(mine, world, tier, request, block)
+            pin(tiers, copy)
+            use(tiers, copy)
     one.left += 1
-    source, target = _ways(world, tier, int(world.seen.requests[request].gpu))
+    source, target = _ways(world, tier, request)
     subject, size = tier * len(world.jobs) + request, (high - low) * tiers.control[0].kv_bytes
     call_none(link.ask, link.own, subject, source, target, size, now)
 
@@ -200,7 +215,7 @@ def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         job = mine.jobs[request]
         computed = int(job.known) - 1 if job.finished != 0 else min(int(job.computed - job.under_way), int(job.known))
         if job.running != 0 or job.finished != 0:  # else it was preempted meanwhile
-            for tier in range(TIERS):
+            for tier in range(PEERS):
                 _store(mine, world, tier, request, computed // mine.settings.block_size, now)
 
 
@@ -266,8 +281,11 @@ def landed(self: Any, mine: Engines, world: World, subject: int, now: float) -> 
 def _loaded(mine: Engines, world: World, tier: int, request: int) -> None:
     tiers, one, g = world.tiers, world.tiers.fetches[request], int(world.seen.requests[request].gpu)
     low, high = _part(tiers, tier, request)
-    for block in range(low, high):
-        unpin(tiers, copy_at(mine, world, tier, request, block))
+    if tier == PEERS:
+        take_back(mine, world, request, low, high)
+    else:
+        for block in range(low, high):
+            unpin(tiers, copy_at(mine, world, tier, request, block))
     one.left -= 1
     if one.left > 0:
         return

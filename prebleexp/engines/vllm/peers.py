@@ -1,0 +1,100 @@
+"""What other GPUs have of a context, in their caches or their hosts' memory, and lend to the GPU where it is wanted.
+
+A GPU's cache has blocks as soon as a step that computes them is scheduled; others may have them when it is over. What
+is lent stays where it is until it has arrived.
+"""
+
+from __future__ import annotations
+
+from prebleexp.engines.vllm.blocks import found_until, give_back, hold_between, key_of, most_of
+from prebleexp.engines.vllm.publishing import publish
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+from prebleexp.sim.tiers import HOST, copy_of, pin, place_of, unpin, use
+from prebleexp.sim.waking import wake
+
+
+@compiled
+def find(mine: Engines, world: World, request: int, low: int) -> int:
+    """Until where another GPU has blocks of a context from `low` on: the one that has most, of equals the first; its
+    cache, if its host has no more."""
+    g, most, until = int(world.seen.requests[request].gpu), most_of(mine, request), low
+    one = world.tiers.fetches[request]
+    for other in range(len(world.live)):
+        if other != g:
+            here = _computed_until(mine, world, other, request, most)
+            there = _copied_until(mine, world, other, request, low, most)
+            if max(here, there) > until:
+                until, one.peer, one.copied = max(here, there), other, int(there > here)
+    return until
+
+
+@compiled
+def lend(mine: Engines, world: World, request: int, low: int, high: int) -> None:
+    """The blocks stay where `find` found them."""
+    one = world.tiers.fetches[request]
+    if one.copied != 0:
+        for block in range(high - 1, low - 1, -1):
+            copy = _copy_at(mine, world, int(one.peer), request, block)
+            pin(world.tiers, copy)
+            use(world.tiers, copy)
+        return
+    one.holds = NONE
+    hold_between(mine, world, int(one.peer), request, one, low, high)
+    publish(mine, world, int(one.peer))
+
+
+@compiled
+def take_back(mine: Engines, world: World, request: int, low: int, high: int) -> None:
+    """They have arrived."""
+    one = world.tiers.fetches[request]
+    if one.copied != 0:
+        for block in range(low, high):
+            unpin(world.tiers, _copy_at(mine, world, int(one.peer), request, block))
+        return
+    give_back(mine, int(one.peer), one)
+    publish(mine, world, int(one.peer))
+    wake(world, int(one.peer))
+
+
+@compiled
+def _copy_at(mine: Engines, world: World, g: int, request: int, block: int) -> int:
+    """The copy that a GPU's host has of a block of any request's context; -1: it has none."""
+    return copy_of(world.tiers, place_of(world.tiers, HOST, g), key_of(mine, world, request, block), block)
+
+
+@compiled
+def _copied_until(mine: Engines, world: World, g: int, request: int, low: int, most: int) -> int:
+    """Until where a GPU's host has a context from block `low` on, but for what is on its way there."""
+    until = low
+    while until < most:
+        copy = _copy_at(mine, world, g, request, until)
+        if copy == NONE or world.tiers.copies[copy].store != NONE:
+            break
+        until += 1
+    return until
+
+
+@compiled
+def _computed_until(mine: Engines, world: World, g: int, request: int, most: int) -> int:
+    """How many of a context's first blocks a GPU's cache has, of which no step under way computes any."""
+    gpu, until = mine.gpus[g], found_until(mine, world, g, request, most)
+    for step in range(gpu.over, gpu.scheduled):
+        slot = step % STEPS
+        for row in range(mine.steps[g, slot].chosen):
+            until = min(until, _begins(mine, world, int(mine.chosen[g, slot, row].request), request, until))
+    return until
+
+
+@compiled
+def _begins(mine: Engines, world: World, other: int, request: int, until: int) -> int:
+    """The first block that a step under way computes for another request, if it is one of the context's too."""
+    job, size = mine.jobs[other], mine.settings.block_size
+    if job.finished != 0:
+        return until
+    begin, end = 0, int(job.known) // size  # of one that was preempted, nobody knows
+    if job.running != 0:
+        begin, end = int(job.computed - job.under_way) // size, min(int(job.computed), int(job.known)) // size
+    shared = begin < min(end, until) and key_of(mine, world, other, begin) == key_of(mine, world, request, begin)
+    return begin if shared else until

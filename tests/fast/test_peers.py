@@ -1,0 +1,181 @@
+"""KV that comes from other GPUs, of their caches or their hosts: examples to check on paper, and what holds always.
+
+As in `tests.fast.test_tiers` a step takes 100 ms, and 1 GB/s is 0.1 ms a token; prompts of 1,000 tokens are 63 blocks,
+of which 62, 99.2 ms, can be found. Requests go to the GPUs in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.errors import InvalidInput
+from prebleexp.policies.research.mooncake import Mooncake
+from prebleexp.policies.round_robin import RoundRobin
+from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.tiering import Tier, Tiering
+from prebleexp.sim.tiers import CHEAPER, THRESHOLD
+from prebleexp.sim.types import Outcome, State, Workload
+from tests.fast.test_engines import own, stream
+from tests.fast.test_laws import workloads
+from tests.fast.test_tiers import KV_BYTES, MS, STEP, host, serve, tier, tokens_ms
+from tests.sampled import examples
+
+
+def peers(gb_s: float = 1.0, **more: Any) -> Tier:
+    return tier(0, gb_s, **more)
+
+
+def fetch(workload: Workload, gpus: int = 2, tiers: Tiering | None = None, **given: Any) -> Outcome:
+    """With `peers` alone, unless other tiers are given."""
+    return serve(workload, tiers or Tiering(KV_BYTES, peers=peers()), gpus=gpus, policy=RoundRobin(), **given)
+
+
+# ---------------------------------------------------------------- by hand
+def test_what_another_gpu_has_in_its_cache_comes_from_there() -> None:
+    """X is computed by GPU 0 until 100 ms; GPU 1 fetches it at 300, until 399.2, and computes the last 8 tokens."""
+    two = stream([own(0, 1000)] * 2, [0.0, 0.3], [1, 1])
+    made = fetch(two)
+    assert tokens_ms(two, made) == [100, 499.2]
+    assert made.peer_tokens.tolist() == [0, 992]
+    assert made.prefilled_tokens.tolist() == [1000, 8]
+    assert made.gpu_peer_tokens.tolist() == [0, 992]
+
+
+def test_what_is_being_computed_is_not_there_yet() -> None:
+    """GPU 0's step is over at 100 ms; GPU 1 does not wait for it at 50, and finds what it needs at 100."""
+    for at, first in ((0.05, 150), (0.1, 299.2)):
+        two = stream([own(0, 1000)] * 2, [0.0, at], [1, 1])
+        assert tokens_ms(two, fetch(two))[1] == pytest.approx(first)
+
+
+def test_what_is_lent_is_held_until_it_has_come() -> None:
+    """70 blocks: GPU 1 fetches X from 110 ms to 209.2. Y has no room at GPU 0 until then; else it has at 120."""
+    three = stream([own(0, 1000), own(0, 1000), own(1, 1000)], [0.0, 0.11, 0.12], [1] * 3)
+    hardware = replace(STEP, kv_tokens=16 * 71)
+    assert tokens_ms(three, fetch(three, hardware=hardware)) == [100, 309.2, 309.2]
+    assert tokens_ms(three, serve(three, None, gpus=2, policy=RoundRobin(), hardware=hardware)) == [100, 210, 220]
+
+
+def test_what_a_host_has_comes_from_there() -> None:
+    """70 blocks: Y pushes X out of GPU 0's cache, but for 7 blocks, not out of its host."""
+    four = stream([own(0, 1000), own(2, 20), own(1, 1000), own(0, 1000)], [0.0, 0.0, 0.3, 0.6], [1] * 4)
+    hardware = replace(STEP, kv_tokens=16 * 71)
+    for tiers, found, ms in (
+        (replace(host(500), peers=peers()), 992, 799.2),
+        (Tiering(KV_BYTES, peers=peers()), 112, 711.2),
+    ):
+        made = fetch(four, tiers=tiers, hardware=hardware)
+        assert made.peer_tokens.tolist() == [0, 0, 0, found]
+        assert tokens_ms(four, made)[3] == ms
+
+
+@pytest.mark.parametrize(
+    ("sharing", "ms"), [(FAIR, [1298.4, 1298.4]), (FIFO, [1199.2, 1298.4]), (INFINITE, [1199.2, 1199.2])]
+)
+def test_two_fetch_from_one(sharing: int, ms: list[float]) -> None:
+    """At 1 s, both from GPU 0, which sends at 1 GB/s."""
+    three = stream([own(0, 1000)] * 3, [0.0, 1.0, 1.0], [1] * 3)
+    made = fetch(three, 3, Tiering(KV_BYTES, peers=peers(sharing=sharing)))
+    assert made.peer_tokens.tolist() == [0, 992, 992]
+    assert tokens_ms(three, made) == [100, *ms]
+
+
+def test_it_comes_from_the_one_that_has_most() -> None:
+    """GPU 1 fetches the first 496 tokens from GPU 0, and computes the others; GPU 2 fetches 992 from GPU 1."""
+    short, whole = [(0, 496)], [(0, 496), (1, 504)]
+    three = stream([short, whole, whole], [0.0, 0.3, 1.0], [1] * 3)
+    made = fetch(three, 3)
+    assert made.peer_tokens.tolist() == [0, 496, 992]
+    assert tokens_ms(three, made) == [100, 449.6, 1199.2]
+
+
+@pytest.mark.parametrize(("gb_s", "found"), [(1.01, 992), (0.99, 0)])
+def test_it_is_cheaper_above_the_break_even_rate(gb_s: float, found: int) -> None:
+    """KV bytes a token times tokens a second: 100,000 · 10,000 is 1 GB/s."""
+    two = stream([own(0, 1000)] * 2, [0.0, 1.0], [1] * 2)
+    made = fetch(two, tiers=Tiering(KV_BYTES, peers=peers(gb_s, choose=CHEAPER)), hardware=replace(MS, kv_tokens=2000))
+    assert made.peer_tokens.tolist() == [0, found]
+
+
+@pytest.mark.parametrize(("least", "found"), [(992, 992), (993, 0)])
+def test_a_threshold_is_of_tokens(least: int, found: int) -> None:
+    two = stream([own(0, 1000)] * 2, [0.0, 1.0], [1] * 2)
+    made = fetch(two, tiers=Tiering(KV_BYTES, peers=peers(choose=THRESHOLD, least_tokens=least)))
+    assert made.peer_tokens.tolist() == [0, found]
+
+
+def test_its_own_tiers_come_first() -> None:
+    """The store has X from 199.2 ms on; GPU 0's cache, which it came from, has it too."""
+    two = stream([own(0, 1000)] * 2, [0.0, 0.3], [1, 1])
+    made = fetch(two, tiers=Tiering(KV_BYTES, shared=tier(500), peers=peers()))
+    assert made.shared_tokens.tolist() == [0, 992]
+    assert made.peer_tokens.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("threshold", "ms"), [(1.0, [100, 250, 210.72]), (None, [100, 250.8, 250.8])])
+def test_mooncake_sends_it_where_it_is_fetched_in_time(threshold: float | None, ms: list[float]) -> None:
+    """GPU 0 has X, and 500 tokens of Y before it, 50 ms; GPU 1 fetches 992 tokens in 9.92 ms, and computes 8 in 0.8."""
+    three = stream([own(0, 1000), own(1, 500), own(0, 1000)], [0.0, 0.2, 0.2], [1] * 3)
+    hardware, tiers = replace(MS, kv_tokens=16 * 200), Tiering(KV_BYTES, peers=peers(10))
+    made = serve(three, tiers, gpus=2, policy=Mooncake(balancing_threshold=threshold), hardware=hardware)
+    assert tokens_ms(three, made) == ms
+
+
+# ---------------------------------------------------------------- laws
+LINKS = st.builds(
+    peers,
+    gb_s=st.sampled_from([0.001, 0.1, 1e9]),
+    latency_s=st.sampled_from([0.0, 0.02]),
+    choose=st.sampled_from([0, CHEAPER]),
+    sharing=st.sampled_from([FAIR, FIFO, INFINITE]),
+)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(workloads(), LINKS, st.sampled_from([240, 400, 1000]), st.integers(2, 3))
+def test_all_that_is_lent_is_given_back(workload: Workload, links: Tier, kv: int, gpus: int) -> None:
+    last = []
+    made = fetch(
+        workload,
+        gpus,
+        Tiering(KV_BYTES, peers=links),
+        hardware=replace(MS, kv_tokens=kv),
+        on_event=lambda world: last.append([one.kv_free + one.evictable for one in world.live]),
+    )
+    assert last[-1] == [kv // 16 * 16 + kv % 16] * gpus
+    served = made.state == State.FINISHED
+    found = made.hit_tokens + made.peer_tokens + made.prefilled_tokens
+    np.testing.assert_array_equal(found[served], workload.prompt_tokens[served])
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(workloads(), st.sampled_from([240, 400]))
+def test_on_one_gpu_there_are_none(workload: Workload, kv: int) -> None:
+    hardware = replace(MS, kv_tokens=kv)
+    made, none = fetch(workload, 1, hardware=hardware), serve(workload, None, hardware=hardware, policy=RoundRobin())
+    for one in fields(Outcome):
+        np.testing.assert_array_equal(getattr(made, one.name), getattr(none, one.name), err_msg=one.name)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(workloads(), st.sampled_from([240, 400, 100_000]))
+def test_a_link_that_costs_nothing_makes_no_request_later_that_is_alone(workload: Workload, kv: int) -> None:
+    apart = replace(workload, arrival_s=[20.0 * i for i in range(len(workload))])
+    hardware = replace(MS, kv_tokens=kv)
+    made = fetch(apart, tiers=Tiering(KV_BYTES, peers=peers(1e30)), hardware=hardware)
+    none = serve(apart, None, gpus=2, hardware=hardware, policy=RoundRobin())
+    served = made.state == State.FINISHED
+    assert (made.ttft_s[served] <= none.ttft_s[served] + 1e-9).all()
+    assert (made.prefilled_tokens <= none.prefilled_tokens).all()
+
+
+def test_gpus_of_several_kinds_are_refused() -> None:
+    one = stream([own(0, 100)], [0.0], [1])
+    with pytest.raises(InvalidInput, match="GPUs are of several kinds, and KV comes from other GPUs; only one of the"):
+        fetch(one, kinds=[(1, STEP), (1, STEP)])

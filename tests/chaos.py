@@ -32,6 +32,9 @@ from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.pools import (
+    ALWAYS as ALL_GO,
+)
+from prebleexp.sim.pools import (
     BOTH,
     CHUNKS,
     DECODE,
@@ -105,7 +108,7 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         cluster |= {"pools": pools, "kinds": _alike(cluster["kinds"])}
         if protocol == RESERVE_FIRST:
             return replace(workload, patience_s=np.full(len(workload), np.nan)), cluster
-        if protocol == PULL and rng.random() < 0.4:
+        if protocol == PULL and pools.decider == ALL_GO and rng.random() < 0.4:
             workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
             return workload, cluster | {"gateway": _gateway(rng)}
         return workload, cluster | {"faults": _faults(rng, sum(counts), ("retry", "fail"), DRAINS[:1])}

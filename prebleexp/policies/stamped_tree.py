@@ -19,11 +19,12 @@ import numpy as np
 from prebleexp.policies import prefix_records
 from prebleexp.policies.prefix_tree import find_link, give_back, insert, link_to, node_of, own_tokens, remove_leaf
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.draws import below
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.types import Setup
 
 OWN = [
-    ("home", np.int32),  # of a node: the GPU that it was made for
+    ("home", np.int32),  # of a node: the GPU that it was made for, or that took its place; -1: none yet
     ("before", np.int32),  # of a link: in the GPU's list; -1: the first, or not in it
     ("behind", np.int32),
 ]
@@ -96,12 +97,30 @@ def tick(tree: StampedTree) -> int:
 
 
 @compiled
-def home(tree: StampedTree, node: int) -> int:
-    """The GPU that the node was made for; once that has lost it, any that still has it takes its place for good."""
-    record = tree.rows[node]
-    if find_link(tree, node, record.home) == NONE:
-        record.home = tree.rows[record.next].gpu if record.gpu == NONE else record.gpu
+def home(tree: StampedTree, node: int, drawn: bool, draws: Any) -> int:
+    """The GPU that the node was made for. Once that has lost it, another that still has it takes its place for good:
+    any of several, each as likely as the others, or -1 and none yet unless it is to be `drawn`."""
+    rows, record = tree.rows, tree.rows[node]
+    if record.home != NONE and find_link(tree, node, record.home) != NONE:
+        return int(record.home)
+    holders = _holders(tree, node)
+    record.home = NONE
+    if holders == 1 or drawn:
+        behind, link = below(draws, holders) if holders > 1 else 0, node
+        while rows[link].gpu == NONE or behind > 0:
+            behind -= rows[link].gpu != NONE
+            link = int(rows[link].next)
+        record.home = rows[link].gpu
     return int(record.home)
+
+
+@compiled
+def _holders(tree: StampedTree, node: int) -> int:
+    count, link = 0, node
+    while link != NONE:
+        count += tree.rows[link].gpu != NONE
+        link = int(tree.rows[link].next)
+    return count
 
 
 @compiled

@@ -313,6 +313,15 @@ def test_output_that_nears_its_end_weighs_less_and_with_it_the_prompt() -> None:
     assert driven.mine.active.weights[0] == 0
 
 
+def test_half_a_block_counts_as_one_though_shares_are_cut_to_whole_numbers() -> None:
+    """5 blocks of which each weighs 0.7, a little less in units of `BLOCK`: 3.5."""
+    driven = sent(DynamoKV(router_track_output_blocks=True), [[(0, 32)], [(9, 5)]], 1, {0: 0})
+    for _ in range(3):
+        output_blocks.one_more(part(driven.mine.outputs), part(driven.mine.active), 0, 0, 0.7)
+    assert driven.mine.active.weights[0] < 3.5 * BLOCK
+    assert seen(driven, 1, 0.0)[1][0] == 4
+
+
 def part(value: Any) -> Any:
     return getattr(value, "handle", value)
 

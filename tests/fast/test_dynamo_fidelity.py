@@ -18,6 +18,7 @@ import pytest
 
 from prebleexp.policies.dynamo import output_blocks
 from prebleexp.policies.dynamo.kv import DynamoKV, Memory, book, choose, computed, look, score
+from prebleexp.policies.dynamo.prompt_sets import BLOCK, HALF
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
 from tests.router_recordings import Driven, load, recordings, workload_of
@@ -25,6 +26,8 @@ from tests.router_recordings import Driven, load, recordings, workload_of
 PATHS = [path for path in recordings("routers_b") if path.stem.startswith("dynamo_")]
 SOFTMAX = [path for path in PATHS if path.stem == "dynamo_softmax"]
 SEQUENCES = [path for path in PATHS if path.stem != "dynamo_softmax"]
+NEARLY = 1 << 13
+"""units of `BLOCK`"""
 LIKELY = 16.27
 """99.9 % of chi squares with three degrees of freedom are below"""
 
@@ -109,10 +112,10 @@ def decide(driven: Driven, policy: DynamoKV, row: int, event: dict[str, Any]) ->
     """Agreement with the recorded decision, which is taken; counted as in `Replayed`."""
     mine, gpu, tokens = driven.mine, event["worker"], event["tokens"]
     prefill, requests = mine.prefill.copy(), driven.sent.outstanding.copy()
-    before = driven._remembered()
-    driven.decide(row, event["t"])
-    costs, overlap, decode = mine.costs.copy(), mine.overlap.copy(), mine.decode.copy()
-    driven._remember(before)
+    costs, overlap, decode = answered(driven, row, event["t"])
+    down = rounds_either_way(mine) & (decode == [blocks + 1 for _, blocks, _ in event["loads"]])
+    if down.any():
+        costs, overlap, decode = answered(driven, row, event["t"], fewer=down * NEARLY)
     if policy.router_track_prefill_tokens:
         prefill += tokens - policy.block_size * overlap
     loads = np.column_stack([prefill, decode, requests])
@@ -121,6 +124,24 @@ def decide(driven: Driven, policy: DynamoKV, row: int, event: dict[str, Any]) ->
     same = overlap.tolist() == event["overlap"] and same_loads(loads.tolist(), event["loads"], policy)
     agree, single = costs[gpu] == least, (costs == least).sum() == 1
     return np.array([agree, single, abs(costs[gpu] - event["cost"]) < 1e-9, same]).astype(int)
+
+
+def answered(driven: Driven, row: int, now: float, fewer: Any = 0) -> tuple[Any, Any, Any]:
+    """Costs, cached blocks and active blocks of all GPUs, as it sees them at a decision; nothing of that is remembered.
+    `fewer`: units of `BLOCK` that it takes to be active there."""
+    mine, before = driven.mine, driven._remembered()
+    mine.active.weights[:] -= fewer
+    driven.decide(row, now)
+    answers = mine.costs.copy(), mine.overlap.copy(), mine.decode.copy()
+    driven._remember(before)
+    return answers
+
+
+def rounds_either_way(mine: Memory) -> npt.NDArray[np.bool_]:
+    """Where active blocks come to a half. The real one adds them up as floats, in whatever order it has them: half a
+    block or a little less."""
+    rounded: npt.NDArray[np.bool_] = (mine.active.weights + HALF) % BLOCK < NEARLY
+    return rounded
 
 
 def send(driven: Driven, row: int, gpu: int, now: float) -> None:

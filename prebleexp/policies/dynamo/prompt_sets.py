@@ -46,8 +46,9 @@ LINK = np.dtype(
 )
 
 BITS = 32
-BLOCK, HALF = 1 << BITS, 1 << (BITS - 1)
-"""a whole block: sums of weights are of whole numbers, and exact"""
+BLOCK, HALF = 1 << BITS, (1 << (BITS - 1)) + (1 << 12)
+"""a whole block: sums of weights are of whole numbers, and the same in any order. And what rounds up: half a block, or
+less by what shares of up to 8,192 blocks have lost as whole numbers"""
 
 NODE_ROWS, FREE_NODE, LINK_ROWS, FREE_LINK = range(4)
 

@@ -28,7 +28,7 @@ FIRST_UP, SECOND_UP, DOWN = np.uint64(2 * BITS + 2), np.uint64(BITS + 1), np.uin
 """three bits that lie apart, and how they come to lie side by side, the first one highest"""
 FRACTION, BIAS = 52, 1023
 """of a float: bits of its fraction, and what its exponent is counted from"""
-ONE, NOTHING = np.uint64(1), np.uint64(0)
+NOTHING = np.uint64(0)
 
 
 class Tails(NamedTuple):
@@ -38,7 +38,8 @@ class Tails(NamedTuple):
     """bytes"""
     sizes: Any
     words: Any
-    """(words, names) the bytes, 8 a word, zeros behind them, and a word of zeros"""
+    """(8, words, names) the bytes behind 0 … 7 others, 8 a word, zeros around them; whole words `furc.mixed`, but for
+    the first, which is so when the others are known"""
     some: Any
     """which are asked about, …"""
     hashes: Any
@@ -56,13 +57,26 @@ class Tails(NamedTuple):
 def tails(names: Sequence[str]) -> Tails:
     encoded = [name.encode() for name in names]
     count, longest = len(names), max(map(len, encoded))
-    words = 1 + -(-longest // 8)
-    bytes_ = b"".join(one.ljust(8 * words, b"\0") for one in encoded)
-    rows = np.frombuffer(bytes_, "<u8").astype(np.uint64).reshape(count, words)
+    rows = 1 + (7 + longest) // 8
+    sizes = np.array([len(one) for one in encoded])
+    words = np.zeros((8, rows, count), np.uint64)
+    for rest in range(8):
+        bytes_ = b"".join((bytes(rest) + one).ljust(8 * rows, b"\0") for one in encoded)
+        words[rest] = np.frombuffer(bytes_, "<u8").reshape(count, rows).T
+    with np.errstate(over="ignore"):
+        _mix(words, sizes)
     some, places = np.zeros((2, count), np.int64)
     hashes, word, numbers = np.zeros((3, count), np.uint64)
-    sizes = np.array([len(one) for one in encoded])
-    return Tails(longest, sizes, np.ascontiguousarray(rows.T), some, hashes, word, np.zeros(count), places, numbers)
+    return Tails(longest, sizes, words, some, hashes, word, np.zeros(count), places, numbers)
+
+
+@compiled
+def _mix(words: Any, sizes: Any) -> None:
+    """Whole words behind the first."""
+    for rest in range(8):
+        for name in range(len(sizes)):
+            for row in range(1, (rest + sizes[name]) // 8):
+                words[rest, row, name] = mixed(words[rest, row, name])
 
 
 @compiled
@@ -73,9 +87,9 @@ def _highest(tails: Tails, count: int, heads: Texts, head: int) -> int:
     hashes, numbers, best, most = tails.hashes, tails.numbers, 0, NOTHING
     for one in range(count):
         hashes[one] = hash_of(numbers[one])
-    for one in range(count):
-        if hashes[one] > most:
-            best, most = one, hashes[one]
+        most = max(most, hashes[one])
+    while hashes[best] != most:
+        best += 1
     return int(tails.some[best])
 
 
@@ -86,29 +100,27 @@ highest: Any = np.errstate(over="ignore")(_highest) if INTERPRETED else _highest
 # ---------------------------------------------------------------- MurmurHash64A
 @compiled
 def _hash(tails: Tails, count: int, heads: Texts, head: int) -> None:
-    """All of the text, and the names behind it: where it ends within a word, they are shifted."""
+    """All of the text, and the names behind it."""
     start, size = int(heads.ends[head]), int(heads.ends[head + 1] - heads.ends[head])
-    hashes, some, sizes, before = tails.hashes, tails.some, tails.sizes, tails.word
+    whole, rest = size // 8, size % 8
+    hashes, some, lefts = tails.hashes, tails.some, tails.places
     for one in range(count):
-        hashes[one] = begin(size + sizes[some[one]])
-    whole = size // 8
+        lefts[one] = rest + tails.sizes[np.uint64(some[one])]  # nothing counts from the end, and all goes side by side
+        hashes[one] = begin(8 * whole + lefts[one])
     for at in range(whole):
         word = mixed(_word(heads, start + 8 * at, 8))
         for one in range(count):
             hashes[one] = with_last(hashes[one], word)
-    rest = size - 8 * whole
-    kept, up, down = _word(heads, start + 8 * whole, rest), np.uint64(8 * rest), np.uint64(63 - 8 * rest)
+    words, kept = tails.words[rest, 0], _word(heads, start + 8 * whole, rest)
     for one in range(count):
-        before[one] = 0
-    for row in range((rest + tails.longest + 7) // 8):
-        words, passed = tails.words[row], 8 * row - rest
+        word = kept | words[np.uint64(some[one])]
+        word = mixed(word) if lefts[one] >= 8 else word
+        hashes[one] = with_last(hashes[one], word) if lefts[one] > 0 else hashes[one]
+    for row in range(1, (rest + tails.longest + 7) // 8):
+        words = tails.words[rest, row]
         for one in range(count):
-            given, left = words[some[one]], sizes[some[one]] - passed
-            word = kept | (before[one] >> ONE) >> down | given << up
-            word = mixed(word) if left >= 8 else word
-            hashes[one] = with_last(hashes[one], word) if left > 0 else hashes[one]
-            before[one] = given
-        kept = NOTHING
+            word = words[np.uint64(some[one])]
+            hashes[one] = with_last(hashes[one], word) if lefts[one] > 8 * row else hashes[one]
     for one in range(count):
         hashes[one] = end(hashes[one])
 

@@ -85,9 +85,9 @@ def fewest(mine: Sticky, view: View, name: int) -> int:
     """The candidate with the fewest sessions; of several the one of the highest hash, or, without a name, the first."""
     candidates, counts, some, least, count = view.candidates, mine.counts, mine.workers.some, MOST, 0
     for i in range(len(candidates)):
+        least = min(least, counts[nth(candidates, len(counts), i)])
+    for i in range(len(candidates)):
         gpu = nth(candidates, len(counts), i)
-        if counts[gpu] < least:
-            least, count = counts[gpu], 0
         some[count] = gpu  # the next takes its place, if this one has more
         count += counts[gpu] == least
     view.work[GPUS] += len(candidates)

@@ -23,6 +23,8 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import REFUSE, Policy
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.handles import Block
+from prebleexp.sim.links import FAIR
+from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
@@ -382,11 +384,18 @@ def test_what_a_gateway_cannot_be_is_said_in_a_line(override: str, said: str) ->
     assert "\n" not in str(error.value)
 
 
-def test_engines_with_loops_of_their_own_and_pools_have_none() -> None:
+def test_engines_with_loops_of_their_own_have_none() -> None:
     with pytest.raises(InvalidInput, match="engine=released takes no gateway; take another engine, or gateway=open"):
         cells(["engine=released", "hardware=a6000_mistral_7b", "gateway.limit=3"])
-    with pytest.raises(InvalidInput, match="gateway= is not valid where"):
-        cells(["cluster=disaggregated", "gateway.limit=3"])
+
+
+def test_admission_is_by_gpus_for_prompts() -> None:
+    """One GPU for prompts, one for outputs, 1,024 tokens a second: the second is predicted 2 s behind the first, which
+    waits; GPUs for outputs, of which none computes prompts, and on which nothing waits, do not count."""
+    pools = Disaggregation((PREFILL, DECODE), LeastOutstanding(), 1000.0, FAIR, 1e9, 0.0)
+    workload, gateway = of([(1024, 1)] * 3, [0] * 3, [0.0, 0.0, 1.5]), Gateway(slo_ttft_s=1.5)
+    kinds = [(1, TOKEN), (1, TOKEN)]
+    assert serve(workload, gateway, gpus=2, pools=pools, kinds=kinds).refused_by.tolist() == [0, 5, 0]
 
 
 # ---------------------------------------------------------------- retries

@@ -283,6 +283,14 @@ def free_rows(behind: Any, first: int) -> int:
     return count
 
 
+def test_a_gpu_that_may_not_be_taken_can_have_less_to_prefill_than_all_that_may() -> None:
+    """One block less, for a prompt of one block: with a decay of 1, its credit would be 1 of nothing."""
+    driven = sent(DynamoKV(overlap_score_credit_decay=1.0), [[(0, 16)], [(1, 16)]], 2, {0: 0})
+    driven.offers([0])
+    assert driven.decide(1, 0.0) == 0
+    assert driven.mine.costs[0] == 2 + 2
+
+
 # ---------------------------------------------------------------- output blocks
 def test_output_that_nears_its_end_weighs_less_and_with_it_the_prompt() -> None:
     """Two prompts of 4 blocks, 2 of them shared. The second's output is to have 4 blocks: with its third one quarter is

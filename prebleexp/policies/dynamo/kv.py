@@ -301,7 +301,7 @@ def score(mine: Memory, view: View, request: int) -> None:
     least, needed = _least_prefill(mine, view) if decay > 0 else 0, (tokens + size - 1) // size
     if settings.prefill_tokens:
         for gpu in range(len(costs)):
-            credit = full / (1 + decay * ((prefill[gpu] - least) / size / needed)) if decay > 0 else full
+            credit = full / (1 + decay * (max(0, prefill[gpu] - least) / size / needed)) if decay > 0 else full
             missing = max(0.0, (prefill[gpu] + tokens) / size - credit * overlap[gpu] - extra[gpu])
             costs[gpu] = settings.scale * missing + decode[gpu]
     else:

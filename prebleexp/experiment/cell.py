@@ -14,6 +14,7 @@ from prebleexp.checks import integer, is_integer, is_number, positive, require
 from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, TIERS, Cluster, Group
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment import roles
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.hardware.base import Hardware
@@ -88,7 +89,10 @@ class Cell:
         if self.slo.alone_on is not None:
             object.__setattr__(self, "slo", replace(self.slo, alone_on=self.alone_on.served_by(self.engine.project)))
         if self.cluster.has_roles:
-            self._check_roles()
+            engine = self.names.get("engine", type(self.engine).__name__)
+            object.__setattr__(self, "cluster", roles.completed(self.cluster, self.engine, engine))
+            roles.check_faults(self.faults, self.cluster)
+            self._check_kv_bytes("where groups have roles")
         if self.cluster.has_tiers:
             self._check_tiers()
         if self.cluster.migrates:
@@ -133,21 +137,10 @@ class Cell:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no gateway; take another engine, or gateway=open")
         if self.cluster.has_roles:
-            self._check_gateway_of_roles()
+            roles.check_gateway(self.gateway, self.cluster, self.faults)
         if self.overhead.mode == "serial" and self.gateway.replicas > 1:
             valid = "1 with overhead=serial; or take overhead=recorded or none"
             require(False, "gateway.replicas", self.gateway.replicas, valid)
-
-    def _check_gateway_of_roles(self) -> None:
-        cluster, valid = self.cluster, "1 where cluster.groups have roles"
-        require(self.gateway.replicas == 1, "gateway.replicas", self.gateway.replicas, valid)
-        for name, usual in (("protocol", "pull"), ("decider", "always")):
-            given = getattr(cluster, name)
-            if given != usual:
-                raise InvalidInput(f"gateway= is not valid where cluster.{name}={given}; take {usual}, or gateway=open")
-        if not self.faults.changes_nothing:
-            others = "take gateway=open or faults=none"
-            raise InvalidInput(f"gateway= and faults= are not valid at once where cluster.groups have roles; {others}")
 
     def _check_groups(self) -> None:
         valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"
@@ -155,36 +148,6 @@ class Cell:
         if self.engine.own_loop() is not None:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no groups of GPUs; take another engine, or cluster=one_kind")
-
-    def _check_roles(self) -> None:
-        engine = self.names.get("engine", type(self.engine).__name__)
-        known = self.engine.protocols
-        if not known:
-            others = "take engine=vllm or engine=sglang, or groups without roles"
-            raise InvalidInput(f"engine={engine} takes no groups with roles; {others}")
-        protocol = self.cluster.protocol or known[0]
-        require(protocol in known, "cluster.protocol", protocol, f"{' or '.join(known)} with engine={engine}")
-        if self.cluster.decider != "always" and protocol == "reserve_first":
-            name = f"cluster.decider={self.cluster.decider}"
-            raise InvalidInput(f"{name} is not valid with cluster.protocol=reserve_first; take always")
-        send = self.cluster.link.send or ("chunks" if protocol == "reserve_first" else "end")
-        if protocol != "reserve_first":
-            valid = f"end with cluster.protocol={protocol}, which asks for KV when the prompt is computed"
-            require(send == "end", "cluster.link.send", send, valid)
-        link = replace(self.cluster.link, send=send)
-        object.__setattr__(self, "cluster", replace(self.cluster, protocol=protocol, link=link))
-        self.engine.check_roles()
-        if not self.faults.changes_nothing:
-            self._check_faults_of_roles(protocol)
-        self._check_kv_bytes("where groups have roles")
-
-    def _check_faults_of_roles(self, protocol: str) -> None:
-        if protocol == "reserve_first":
-            raise InvalidInput("faults= is not valid where cluster.protocol=reserve_first; take faults=none")
-        if self.faults.resumes:
-            raise InvalidInput("faults.on_loss=resume is not valid where cluster.groups have roles; take retry or fail")
-        if self.faults.requeues:
-            raise InvalidInput("faults.drain=requeue is not valid where cluster.groups have roles; take finish")
 
     def _check_tiers(self) -> None:
         engine = self.names.get("engine", type(self.engine).__name__)

@@ -233,14 +233,14 @@ def test_an_error_in_a_policy_says_file_and_line(here: Path, capsys: pytest.Capt
         (
             "view.candidate[0]",
             True,
-            "candidates, costs, gpus, prompts, reports, requests, sent, work. Did you mean 'candidates'",
+            "candidates, costs, gpus, prompts, reports, requests, sent, touched, work. Did you mean 'candidates'",
         ),
         ("int(view.sent[0].outstandin)", True, "outstanding, requests, tokens. Did you mean 'outstanding'"),
         ("int(view.sent.tokns[0])", True, "outstanding, requests, tokens. Did you mean 'tokens'"),
         (
             "view.candidate[0]",
             False,
-            "candidates, costs, gpus, prompts, reports, requests, sent, work. Did you mean 'candidates'",
+            "candidates, costs, gpus, prompts, reports, requests, sent, touched, work. Did you mean 'candidates'",
         ),
         ("int(view.gpus[0].load)", False, "ahead, evictable, generated, kv_free, kv_tokens, queued, running"),
     ],

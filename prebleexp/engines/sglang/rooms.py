@@ -48,11 +48,11 @@ def engines(setup: Setup, settings: Settings) -> Engines:
         tree=_tree(gpus, len(workload)),
         due=np.zeros((gpus, 1 << (int(target.max(initial=1)) + 1).bit_length()), np.int32),
         steps=records(gpus * STEPS, STEP).reshape(gpus, STEPS),
-        chosen=records(gpus * STEPS * most, CHOICE).reshape(shape),
-        retracted=np.zeros(shape, np.int32),
-        whole=records(gpus * STEPS * most, CHOICE).reshape(shape),
-        ordered=np.zeros((2, listed), np.int32),
-        keys=np.zeros((2, listed), np.int64),
+        chosen=np.empty(shape, CHOICE).view(np.recarray),  # from here to keys: written before it is read
+        retracted=np.empty(shape, np.int32),
+        whole=np.empty(shape, CHOICE).view(np.recarray),
+        ordered=np.empty((2, listed), np.int32),
+        keys=np.empty((2, listed), np.int64),
         firsts=np.zeros(MATCHED_WAITING, np.int64),
         lists=lists,
         recent=np.zeros((gpus, RECENT, 2), np.int64),
@@ -72,7 +72,8 @@ def with_more(mine: Engines, wanted: int) -> Engines:
 
 def _tree(gpus: int, requests: int) -> Tree:
     rows = max(gpus, min(gpus + 8 * requests, 1 << 16))
-    control, nodes = records(1, STORE)[0], records(rows, NODE)
+    control, nodes = records(1, STORE)[0], np.empty(rows, NODE).view(np.recarray)  # what is taken is written to then
+    nodes[:gpus] = np.zeros(1, NODE)
     control.made = control.nodes = gpus
     control.free_node = NONE
     nodes.parent[:gpus] = NONE

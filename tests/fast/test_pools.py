@@ -222,6 +222,18 @@ def test_a_gpu_that_is_drained_is_not_empty_before_its_kv_was_read() -> None:
     assert serve(stream([own(0, 1000)] * 2, [0.0, 0.5], [1, 1]), split(), faults=later).hit_tokens.tolist() == [0, 0]
 
 
+def test_whoever_lost_its_kv_waits_for_its_prompt_anew_and_gives_up() -> None:
+    """The first prompt is computed at 50 ms, and its KV lost at 80 ms, with the GPU that reads it. The second prompt has
+    63 of 70 blocks from then on, until it is read, at 280.8 ms. At 200 ms the first gives up, in the queue."""
+    prompts = stream([own(0, 500), own(1, 1000), own(2, 100)], [0.0, 0.06, 0.3], [1] * 3)
+    prompts = replace(prompts, patience_s=np.array([0.2, np.nan, np.nan]))
+    faults = Timeline(0, "retry", (Event(0.08, 1, "down"),))
+    made = serve(prompts, split(), (1, 2), faults=faults, hardware=replace(MS, kv_tokens=16 * 71))
+    assert made.state.tolist() == [State.CANCELLED, State.FINISHED, State.FINISHED]
+    assert (made.due_s + made.ttft_s)[1:] == pytest.approx([0.2809, 0.3213])
+    assert made.prefilled_tokens.tolist() == [500, 1000, 100]
+
+
 @pytest.mark.parametrize("second", [LeastOutstanding(), RoundRobin()])
 def test_frontend_and_decisions_are_counted_once_and_twice(second: Policy) -> None:
     """HTTP and tokenising once; two decisions of 10 ms each."""
@@ -291,6 +303,15 @@ def test_room_for_all_of_the_output_is_taken_at_once_or_looked_for_a_second_late
     assert made.ttft_s.tolist() == [0.1] * 3
     assert made.latency_s == pytest.approx([0.1 + 0.1008 + 0.0048 + second for second in (0, 1, 2)])
     assert made.gpu_retracted.sum() == 0
+
+
+def test_kv_that_has_come_waits_for_the_watermark() -> None:
+    """Two prompts are there at 50 + 51.2 ms, with 35 blocks each for 48 more tokens, of 70, of which 7 are to be free
+    where something runs. So the second begins when the first is done, 4.8 ms later."""
+    prompts = stream([own(i, 500) for i in range(2)], [0.0] * 2, [49] * 2)
+    engine = replace(SYNCHRONOUS, watermark=0.1)
+    made = serve(prompts, split(**PUSH), (2, 1), engine=engine, hardware=replace(MS, kv_tokens=16 * 71))
+    assert made.latency_s == pytest.approx([0.1012 + 0.0048, 0.1012 + 2 * 0.0048])
 
 
 def test_both_gpus_are_chosen_at_arrival() -> None:

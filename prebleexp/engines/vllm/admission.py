@@ -74,8 +74,8 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
     if mine.jobs[request].filling >= PULLED:  # it has its blocks
         whole = mine.jobs[request].filling == LOADED and not settings.enable_chunked_prefill
-        more = blocks_of(mine, known) - mine.jobs[request].blocks + kept  # none, but where a move was given up
-        return bool(more <= gpu.free and (not whole or known - mine.jobs[request].computed <= budget))
+        more = max(0, blocks_of(mine, known) - mine.jobs[request].blocks)  # none, but where a move was given up
+        return bool(more + kept <= gpu.free and (not whole or known - mine.jobs[request].computed <= budget))
     if settings.enable_chunked_prefill and blocks_of(mine, known) + kept <= gpu.free:
         return True  # whatever is cached
     hits, idle = cached(mine, world, g, request)

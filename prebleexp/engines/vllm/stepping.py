@@ -168,8 +168,8 @@ def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None
     g, job = int(world.seen.requests[leg].gpu), mine.jobs[leg]
     release(mine, g, leg)
     job.known = world.seen.requests[leg].prompt_tokens
-    job.computed = job.keyed = job.segment = job.finished = 0
-    job.filling = 1
+    job.running = job.computed = job.keyed = job.segment = job.finished = 0
+    job.filling, mine.preemptions[leg] = 1, 0
     mine.gpus[g].held -= 1
     publish(mine, world, g)
 

@@ -164,14 +164,14 @@ def test_on_one_gpu_there_are_none(workload: Workload, kv: int) -> None:
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(workloads(), st.sampled_from([240, 400, 100_000]))
-def test_a_link_that_costs_nothing_makes_no_request_later_that_is_alone(workload: Workload, kv: int) -> None:
+@given(workloads())
+def test_a_link_that_costs_nothing_makes_no_request_later_that_is_alone(workload: Workload) -> None:
+    """Where there is room for all: else what is fetched, and what is lent, changes what is evicted."""
     apart = replace(workload, arrival_s=[20.0 * i for i in range(len(workload))])
-    hardware = replace(MS, kv_tokens=kv)
+    hardware = replace(MS, kv_tokens=100_000)
     made = fetch(apart, tiers=Tiering(KV_BYTES, peers=peers(1e30)), hardware=hardware)
     none = serve(apart, None, gpus=2, hardware=hardware, policy=RoundRobin())
-    served = made.state == State.FINISHED
-    assert (made.ttft_s[served] <= none.ttft_s[served] + 1e-9).all()
+    assert (made.ttft_s <= none.ttft_s + 1e-9).all()
     assert (made.prefilled_tokens <= none.prefilled_tokens).all()
 
 

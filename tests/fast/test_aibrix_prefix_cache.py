@@ -195,6 +195,7 @@ def streams(draw: st.DrawFn) -> tuple[list[list[tuple[int, int]]], list[float], 
     return prompts, np.cumsum(gaps).tolist(), draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(streams(), st.integers(1, 4), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 3, 7, 12, 25, 60]))
 def test_a_random_stream_is_decided_as_with_single_blocks(
@@ -278,6 +279,7 @@ def test_blocks_go_at_the_first_look_after_twenty_minutes(now: float, left: int)
     assert driven.mine.table.control.blocks == left + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [PrefixCache(), PrefixCache(block_number=700, imbalance_abs_count=1)])
 def test_it_passes_the_contract(policy: PrefixCache) -> None:
     check_policy(policy)

@@ -176,6 +176,7 @@ def looks(workload: Workload, rule: Rule, **given: Any) -> tuple[Outcome, list[f
     return made, asked
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_gpu_that_is_lost_for_good_waits_no_longer() -> None:
     """The second GPU is started at the first look after the loss of the first; then that is lost too."""
     rule, faults = HPA(interval_s=5.0, initial=1), happens((0.0, 0, "down"), (9.0, 1, "down"))
@@ -216,6 +217,7 @@ def test_where_all_are_wanted_the_run_is_that_without_a_rule() -> None:
 
 
 # ---------------------------------------------------------------- configured
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["hpa", "keda", "knative", "dynamo_load"])
 def test_options_are_served(option: str) -> None:
     size = ["gpus=3", "policy=lor", "rps=20", "duration_s=8"]
@@ -231,6 +233,7 @@ def test_options_are_served(option: str) -> None:
     assert key(again) == key(cell)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [

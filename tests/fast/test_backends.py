@@ -40,6 +40,7 @@ def cluster() -> Iterator[Any]:
         yield made
 
 
+@pytest.mark.slow
 def test_every_backend_gives_the_same_bytes(tmp_path: Path, cluster: Any) -> None:
     made = []
     for backend in (Threads(), Loky(), Dask(cluster.scheduler_address)):
@@ -116,6 +117,7 @@ def test_other_code_on_a_worker_is_noticed(tmp_path: Path) -> None:
     assert "the worker would compute another run: cell is " in attempt.error.message
 
 
+@pytest.mark.slow
 def test_no_scheduler_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "CONNECT_S", 1)
     with pytest.raises(PrebleexpError, match=r"backend.address=tcp://127.0.0.1:9: no Dask scheduler answers there"):

@@ -186,6 +186,7 @@ def write_often(folder: Path) -> None:
         cache.put(entry(), REQUESTS)
 
 
+@pytest.mark.slow
 def test_writers_of_one_entry_do_not_disturb_each_other_or_readers(
     cache: Cache, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,6 +210,7 @@ def write_for_ever(folder: Path) -> None:
             cache.put(entry(f"{i:02x}" * 32), REQUESTS)
 
 
+@pytest.mark.slow
 def test_killed_writers_leave_no_half_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "cache"
     Cache(folder)
@@ -238,6 +240,7 @@ def test_what_a_dead_writer_left_is_removed_after_an_hour(cache: Cache) -> None:
     assert new.exists()
 
 
+@pytest.mark.slow
 def test_a_thousand_entries_are_read_quickly(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     names = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(1000)]

@@ -257,6 +257,7 @@ def stories(draw: st.DrawFn) -> tuple[Workload, int, dict[str, Any], list[tuple[
     return workload_of(prompts, [0.0] * n, [1] * n, 1), gpus, given, draw(st.lists(steps, min_size=n, max_size=n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SGLangCacheAware, VLLMCacheAware])
 @settings(max_examples=examples(120), deadline=None)
 @given(stories())
@@ -380,6 +381,7 @@ def test_what_is_not_valid_is_named(kind: type[CacheAware], changed: dict[str, A
         kind(**changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [SGLangCacheAware(), VLLMCacheAware()], ids=lambda policy: type(policy).__name__)
 def test_a_contract_of_all_policies(policy: CacheAware) -> None:
     check_policy(policy)

@@ -146,6 +146,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_sweep_of_plans(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each line has an answer on each workload, and a sentence says of each who carries the most."""
     assert main(["+sweeps=mine", "--dry"]) == 0
@@ -168,6 +169,7 @@ def test_a_sweep_of_plans(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "all that this plan needs is in the cache" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

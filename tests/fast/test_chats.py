@@ -109,6 +109,7 @@ def test_too_many_requests_are_refused() -> None:
 
 
 # ---------------------------------------------------------------- users
+@pytest.mark.slow
 def test_a_population_plays_one_session_after_the_other() -> None:
     """So many requests are in the system at most, and think times are between a session's turns alone."""
     settings = ["workload=chats", "workload.load=population", "workload.lanes=7", "gpus=2", "duration_s=120"]
@@ -127,6 +128,7 @@ def test_a_population_plays_one_session_after_the_other() -> None:
         assert len(drawn(seed=seed, load="population", lanes=7)) > 0
 
 
+@pytest.mark.slow
 def test_who_plays_a_session_again_shares_the_system_prompt_alone() -> None:
     workload = drawn(load="population", lanes=300, turns=2.0, duration_s=4000.0, apps=2)
     heads = {prompt(workload, request)[0] for request in range(len(workload))}

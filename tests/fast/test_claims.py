@@ -115,6 +115,7 @@ def test_two_sweeps_at_once_compute_every_run_once(tmp_path: Path) -> None:
     assert [one.metrics for one in made[False]] == [one.metrics for one in made[True][::-1]]
 
 
+@pytest.mark.slow
 def test_a_run_that_a_dead_process_had_is_computed_after_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -267,6 +267,7 @@ def test_a_sweep_prints_a_line_per_cell_and_writes_database_and_report(run: Run,
         assert found == (12,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", [("-m", "policy=lor,random"), ("+sweeps=fig1a",)])
 def test_a_page_draws_the_metrics_that_are_asked_for(run: Run, tmp_path: Path, sweep: tuple[str, ...]) -> None:
     """Of a sweep of one's own it drew normalised latency and nothing else."""
@@ -282,6 +283,7 @@ def test_a_page_draws_the_metrics_that_are_asked_for(run: Run, tmp_path: Path, s
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_a_glob_leaves_out_what_needs_a_file_and_says_so(run: Run, tmp_path: Path) -> None:
     """`policy=glob(*)` has replay in it, which needs a path: so nothing was run."""
     line = ("rps=1", "duration_s=5", "report=none", "output=json")
@@ -304,6 +306,7 @@ def test_a_figure_of_a_single_rate_is_not_drawn_against_the_rate(run: Run, tmp_p
     assert "against request rate" not in page
 
 
+@pytest.mark.slow
 def test_a_sweep_of_the_package_may_be_narrowed_on_the_command_line(run: Run, tmp_path: Path) -> None:
     code, out, err = run("+sweeps=fig1a", "gpus=4", "rps=1,2", "replications=2", "duration_s=5")
     assert code == 0
@@ -322,6 +325,7 @@ def test_a_sweep_that_was_run_before_says_that_all_came_from_the_cache(run: Run)
     assert again[2].count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_sweep_goes_on_where_a_run_fails(run: Run, tmp_path: Path) -> None:
     code, out, err = run("-m", "gpus=2,13,4", "rps=1", "duration_s=5")
     assert code == 1
@@ -338,6 +342,7 @@ def test_a_single_run_that_fails_says_why(run: Run) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_hydra_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
     run("rps=1", "duration_s=5")
     run("-m", "gpus=1,2", "rps=1", "duration_s=5", "report=none")
@@ -345,6 +350,7 @@ def test_hydra_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
     assert not GlobalHydra.instance().is_initialized()
 
 
+@pytest.mark.slow
 def test_another_sweeper_gets_the_metrics_of_its_jobs(run: Run) -> None:
     code, out, err = run("-m", "gpus=2,4", "rps=1", "duration_s=5", "report=none", "hydra/sweeper=basic")
     assert code == 0
@@ -495,6 +501,7 @@ assert not slow, slow
 """
 
 
+@pytest.mark.slow
 def test_a_fully_cached_sweep_imports_nothing_slow(run: Run, tmp_path: Path) -> None:
     assert run("-m", "gpus=2,4", "rps=1", "duration_s=5", "report=none")[0] == 0
     done = python("-c", CACHED, cwd=tmp_path)
@@ -502,6 +509,7 @@ def test_a_fully_cached_sweep_imports_nothing_slow(run: Run, tmp_path: Path) -> 
     assert after_first_words(done.stderr).startswith("2 runs, all from the cache")
 
 
+@pytest.mark.slow
 def test_whoever_reads_the_output_may_stop_reading(run: Run, tmp_path: Path) -> None:
     assert run("rps=1", "duration_s=5")[0] == 0
     line = f"{sys.executable} -m prebleexp rps=1 duration_s=5 output=json | true"

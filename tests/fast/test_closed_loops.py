@@ -54,6 +54,7 @@ def test_hardware_of_a_benchmark_is_what_its_formula_has() -> None:
         assert decode == pytest.approx(float(step_s(of, one, 20.0, 20.0, 40_000.0, 0.0)[0]), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="hundreds of thousands of steps take too long as plain Python")
 def test_a_sample_is_as_far_off_by_the_simulator_as_by_the_formula() -> None:
     seen = seen_of(12)

@@ -123,6 +123,7 @@ def test_a_common_head_is_shared_by_its_group_alone() -> None:
 
 
 # ---------------------------------------------------------------- coding agents
+@pytest.mark.slow
 @pytest.mark.skipif(not (SESSIONS.exists() and WEKA.exists()), reason="the agents' sessions are not there")
 def test_a_session_as_published_is_the_compact_one() -> None:
     (kept,) = (one for one in records() if one["session"] == "a0157")
@@ -153,6 +154,7 @@ def test_who_called_agents_waits_for_the_last_of_them() -> None:
     assert trace.turn[firsts].tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 @needs_sessions
 def test_the_agents_are_those_of_the_table() -> None:
     trace = Agents(str(SESSIONS)).trace()
@@ -178,6 +180,7 @@ def test_agents_find_what_the_table_says() -> None:
     assert reuse(once, np.inf) == pytest.approx(0.964, abs=0.004)
 
 
+@pytest.mark.slow
 @needs_sessions
 def test_sessions_with_equal_tools_may_share_them() -> None:
     plain = Agents(str(SESSIONS)).trace()
@@ -191,6 +194,7 @@ def test_sessions_with_equal_tools_may_share_them() -> None:
         assert trace.prompt_tokens.tolist() == plain.prompt_tokens.tolist()
 
 
+@pytest.mark.slow
 @needs_sessions
 def test_agents_think_as_recorded_or_no_longer_than_the_cap() -> None:
     links = Agents(str(SESSIONS)).trace().links

@@ -145,6 +145,7 @@ def test_one_kind_is_no_part_of_a_key_and_groups_are() -> None:
     assert key(cell("cluster=two_kinds", "hardware/gpu=b200")) == key(two)
 
 
+@pytest.mark.slow
 def test_a_run_is_traced_by_the_key_that_it_has_in_the_cache(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +170,7 @@ def test_slowdowns_are_against_the_first_kind() -> None:
     np.testing.assert_array_equal(*alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

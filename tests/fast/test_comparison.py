@@ -262,6 +262,7 @@ def test_a_limit_of_another_form_is_refused(text: str) -> None:
         limit_of(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
     found = compare(side(name, {4: [1, 2], 8: [1, 2]}), side("b", {4: [1, 3], 8: [2, 3]}), METRIC)
@@ -291,6 +292,7 @@ def swept(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return folder
 
 
+@pytest.mark.slow
 def test_policies_sweeps_and_exports_are_compared_on_the_command_line(
     swept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,6 +317,7 @@ def test_policies_sweeps_and_exports_are_compared_on_the_command_line(
     ]
 
 
+@pytest.mark.slow
 def test_a_limit_decides_the_exit_code(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     two = ["compare", "random", "lor", "sweep=one", "metric=mean_latency"]
     assert main([*two, "fail_if=n_requests:+5%"]) == 0
@@ -343,6 +346,7 @@ def test_two_values_of_a_setting_are_compared(swept: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["differs"] == {"rps": [8, 16]}
 
 
+@pytest.mark.slow
 def test_sweeps_that_are_pooled_are_named(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`random` is in both sweeps, with another engine in the second; lor in the first alone."""
     said = "runs of 2 sweeps are pooled: one (12) and other (6); sweep=NAME takes one"
@@ -354,6 +358,7 @@ def test_sweeps_that_are_pooled_are_named(swept: Path, capsys: pytest.CaptureFix
         assert "pooled" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_pages_of_other_sweeps_metrics_and_settings_are_other_pages(
     swept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,14 +103,14 @@ def by_us(composer: Composer, overrides: list[str]) -> Any:
 pytestmark = pytest.mark.filterwarnings("ignore:provider=hydra.searchpath:UserWarning")
 
 
-@pytest.mark.parametrize("overrides", sampled([[], ["gpus=3 "], *jobs_of(VALID)], 8), ids=" ".join)
+@pytest.mark.parametrize("overrides", sampled([[], ["gpus=3 "], *jobs_of(VALID)], 24), ids=" ".join)
 def test_composes_what_hydra_composes(loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]) -> None:
     ours = by_us(composer, overrides)
     assert repr(ours) == repr(by_hydra(loader, [REQUIRED, *overrides]))
     assert isinstance(ours[0], dict), f"is not valid: {ours}"
 
 
-@pytest.mark.parametrize("overrides", sampled([[" gpus=3"], *jobs_of(WRONG)], 8), ids=" ".join)
+@pytest.mark.parametrize("overrides", sampled([[" gpus=3"], *jobs_of(WRONG)], 24), ids=" ".join)
 def test_refuses_what_hydra_refuses_with_the_same_words(
     loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]
 ) -> None:
@@ -159,7 +159,7 @@ VALUES = (
 STRUCTURE = ("+variant=released", "+variant=described", "+sweeps=fig1a", "hydra.verbose=true", "+policy@other=e2")
 
 
-@pytest.mark.parametrize("override", VALUES)
+@pytest.mark.parametrize("override", sampled(VALUES, 7))
 def test_each_form_composes_with_those_of_the_package(
     own: ConfigLoaderImpl, own_composer: Composer, override: str
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_step_is_what_the_equations_say() -> None:
             assert seconds == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_of_decoding_add_up(kind: str) -> None:
     cost = base(kind).start()
@@ -184,6 +185,7 @@ def seconds_of(cost: Any, row: Any, more: Any) -> float:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="a million steps take too long as plain Python")
 def test_a_step_is_positive_continuous_and_never_less_for_more() -> None:
     """In 1,100,000 random comparisons."""
@@ -310,6 +312,7 @@ def test_numbers_that_ship_are_those_that_were_fitted_with() -> None:
     assert text == (MEASURED / FILE).read_text(encoding="utf-8"), "python docs/hardware.py fits parameters again"
 
 
+@pytest.mark.slow
 def test_an_engine_without_a_frontend_says_what_it_leaves_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,6 +349,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", WRONG)
 def test_what_does_not_exist_is_said_in_a_line_with_what_does(line: str) -> None:
     words = line.split()
@@ -356,6 +360,7 @@ def test_what_does_not_exist_is_said_in_a_line_with_what_does(line: str) -> None
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_gpu_of_ones_own_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "conf" / "hardware" / "gpu"
     folder.mkdir(parents=True)
@@ -411,6 +416,7 @@ def test_the_command_lists_what_there_is_with_what_is_known(capsys: pytest.Captu
     assert {(row["gpu"], row["engine"], row["model"]) for row in rows} >= {("h200", "vllm", "gpt-oss-120b")}
 
 
+@pytest.mark.slow
 def test_the_command_explains_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["gpu=h100", "model=llama_3_1_70b", "tensor_parallel=4", "precision=fp8"]
     fields = [f"hardware.{one}" for one in asked[2:]]

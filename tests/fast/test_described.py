@@ -33,6 +33,7 @@ def stream(*prompts: list[tuple[int, int]], session: list[int] | None = None) ->
     return Workload(np.arange(n) * 1.0, total, ones, ones, -ones, offsets, ids, tokens, session=given)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CONVERSATION.exists(), reason="the conversation trace is not there")
 def test_mooncakes_conversations() -> None:
     workload = Mooncake(str(CONVERSATION), load="recorded").draw(rps=1, duration_s=1, seed=0, output_length=OUTPUT)
@@ -99,6 +100,7 @@ def test_the_command_prints_and_draws(
     assert "unknown kind of file '.doc'; valid: .pdf, .png, .svg" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_same_stream_gives_the_same_picture() -> None:
     workload = stream(*[[(i % 3, 5), (3 + i, 2)] for i in range(30)])
     found = describe(workload)

@@ -30,6 +30,7 @@ def test_generated_pages_are_up_to_date() -> None:
         assert (DOCS / name).read_text(encoding="utf-8") == text, "run: python docs/generate.py"
 
 
+@pytest.mark.slow
 def test_every_field_of_the_reference_is_explained() -> None:
     rows = re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \| .* \| (.*) \|$", generated()["configuration.md"], re.MULTILINE)
     assert len(rows) >= 60
@@ -45,6 +46,7 @@ def test_files_that_a_page_speaks_of_exist(page: Path) -> None:
     assert [name for name in linked if not (page.parent / name).exists()] == []
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [
         sys.executable,

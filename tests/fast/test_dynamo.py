@@ -45,6 +45,7 @@ EVERYTHING = DynamoKV(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [DynamoKV(), DynamoKV(use_kv_events=False, router_ttl_secs=1.0), EVERYTHING])
 def test_it_is_sound(policy: DynamoKV) -> None:
     check_policy(policy)
@@ -102,6 +103,7 @@ def seen(driven: Driven, request: int, now: float) -> tuple[list[int], list[int]
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "waits"), [(499, False), (500, False), (501, True)])
 def test_a_request_waits_while_every_gpu_has_more_than_the_threshold(tokens: int, waits: bool) -> None:
     """Half of 1,000 tokens; the other GPU has 900."""
@@ -159,6 +161,7 @@ def test_what_has_expired_comes_back() -> None:
     assert driven.mine.prefill.sum() == 0
 
 
+@pytest.mark.slow
 def test_with_events_what_was_routed_may_bridge_the_time_until_it_is_stored() -> None:
     """The larger of both counts."""
     prompts = [[(0, 64), (1, 64)]] * 3
@@ -242,6 +245,7 @@ def stories(draw: st.DrawFn) -> tuple[Workload, int, int, list[tuple[int, int, i
     return workload, gpus, draw(st.sampled_from([1, 4, 16, 64])), draw(st.lists(steps, max_size=60))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(stories())
 def test_sets_of_prompts_are_sets_of_blocks(story: tuple[Workload, int, int, list[tuple[int, int, int]]]) -> None:
@@ -385,6 +389,7 @@ known: dict[tuple[float, int], dict[int, int]] = {}
 """by time and GPU, tokens of each request"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [Continuous(), test_laws.BATCHING[-1], VLLM(), SGLang()], ids=str)
 def test_output_blocks_are_those_of_the_tokens_that_were_generated(engine: Engine) -> None:
     """Where all of a batch decode in every step it knows to the token what each request has generated: asked at the end
@@ -407,6 +412,7 @@ def test_output_blocks_are_those_of_the_tokens_that_were_generated(engine: Engin
 
 
 # ---------------------------------------------------------------- tiers
+@pytest.mark.slow
 def test_blocks_in_tiers_are_worth_less() -> None:
     """A prompt of 160 tokens is 10 blocks, which count as prefill less credits, and as 10 of memory. GPU 0 has nothing
     but what its host has, .75 each: 2.5. GPU 1 has 4 in its cache, its host 8 and its disk all: 10 - 4 - 3 - .5 = 2.5.
@@ -426,6 +432,7 @@ def test_blocks_in_tiers_are_worth_less() -> None:
     assert one.memory.costs.tolist() == [13.5, 12.5, 15.0]
 
 
+@pytest.mark.slow
 def test_without_tiers_or_events_it_hears_nothing_of_them() -> None:
     workload = workload_of([[(0, 160)], [(0, 160)]])
     for policy, tiers in ((DynamoKV(), False), (DynamoKV(use_kv_events=False), True)):

@@ -49,6 +49,7 @@ def loads(of: Router) -> Any:
 
 
 # ---------------------------------------------------------------- exploit or explore
+@pytest.mark.slow
 def test_more_than_half_cached_goes_to_the_gpu_that_has_it() -> None:
     """S600 a100, 100 of output: both GPUs have load 0 + P 0.7; GPU 0.
     T300: GPU 0 has L = 0.7 + 0.1 and P = 0.3, 1.1 in all; GPU 1 0.3. Explore: GPU 1, which then has L = 0.3 + 0.1.
@@ -120,6 +121,7 @@ def test_output_in_the_load(decode: str, unfinished: float, finished: float) -> 
     assert loads(one)[0] == pytest.approx(finished)
 
 
+@pytest.mark.slow
 def test_the_load_is_that_of_the_window() -> None:
     """H = 10 s. S500 at 0 s counts at 10 s, and no more at 10.5 s; its prompt is forgotten then, since it has
     finished."""

@@ -111,6 +111,7 @@ def test_sums_made_anew_are_those_kept_up_to_date(
     assert_same(serve(workload, kept, gpus, kv=kv, lengths=lengths), anew, but=("overhead_s",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TREES))
 @settings(max_examples=10, deadline=None)
 @given(workloads(), st.integers(2, 4), st.sampled_from([600, 100_000]))
@@ -123,6 +124,7 @@ def test_compiled_or_not_under_pressure(name: str, workload: Workload, gpus: int
     assert_same(serve(workload, policy, gpus, kv=kv), serve(workload, interpreted(**given), gpus, kv=kv))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TREES))
 def test_growing_room_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
@@ -179,6 +181,7 @@ def made(name: str, seed: int, gpus: int, actions: list[tuple[str, int, float]])
     return router, act(router, actions)
 
 
+@pytest.mark.slow
 def test_such_actions_redirect_replicate_evict_and_forget() -> None:
     rng = np.random.default_rng(0)
     happened: Counter[str] = Counter()
@@ -203,6 +206,7 @@ def within(times: Any) -> list[int]:
     return np.flatnonzero(times >= times[-1:] - 2).tolist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DESCRIBED)
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
@@ -273,6 +277,7 @@ def test_prefixes_are_those_of_the_requests(name: str, seed: int, gpus: int, act
     assert mine.gpus.share_ns.sum() == mine.gpus.work_ns.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DESCRIBED)
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
@@ -296,6 +301,7 @@ def test_lists_by_last_use_hold_what_is_held(name: str, seed: int, gpus: int, ac
                 assert rank.get(above, place + 1) > place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lor_tokens", "least_work"])
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
@@ -316,6 +322,7 @@ def test_others_count_their_unfinished_requests(name: str, seed: int, gpus: int,
         assert mine.output[g] == sum(int(row.output) for row in left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled([*DESCRIBED, "lor_tokens", "least_work", "e2_corrected"], 4))
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 9), st.permutations(range(4)), ACTIONS)

@@ -200,6 +200,7 @@ def test_a_policy_that_exits_has_failed(tmp_path: Path, workers: int) -> None:
     assert kinds(results) == ["SystemExit", "SystemExit", None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [Endless(), Slow()])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_may_take_only_so_long(tmp_path: Path, policy: Policy, workers: int) -> None:
@@ -245,6 +246,7 @@ def after(count: int) -> Callable[[Path, bytes], None]:
     return fill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_ends_the_sweep_and_leaves_whole_entries(
     tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch

@@ -76,6 +76,7 @@ def litter(path: Path, chance: random.Random) -> None:
     os.utime(left, (0, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [truncate, flip, lose, swap, litter])
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_damaged_files(
@@ -100,6 +101,7 @@ def sweep(folder: Path, cells: list[Cell]) -> None:
     run_all(cells, Cache(folder), workers=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_kills(seed: int, cells: list[Cell], undisturbed: tuple[Path, Contents], tmp_path: Path) -> None:
     chance = random.Random(seed)
@@ -133,6 +135,7 @@ def full_after(count: int, chance: random.Random) -> Callable[[Path, bytes], Non
     return fill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_full_disk(
     seed: int,
@@ -158,6 +161,7 @@ def limited_sweep(folder: Path, cells: list[Cell], most: int) -> None:
         sweep(folder, cells)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [100, 3000, 4500])
 def test_writes_that_end_in_the_middle(
     most: int, cells: list[Cell], undisturbed: tuple[Path, Contents], tmp_path: Path
@@ -170,6 +174,7 @@ def test_writes_that_end_in_the_middle(
     assert verify(Cache(tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_racing_writers(cells: list[Cell], undisturbed: tuple[Path, Contents], tmp_path: Path) -> None:
     """All at once, none of them in the same order; claims are of no use to those that compute all again."""
     fork = multiprocessing.get_context("fork")

@@ -20,6 +20,7 @@ from tests.recordings import ROOT
 from tests.yardstick import slowness_compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "first"),
     [

@@ -66,6 +66,7 @@ def assert_same(made: Outcome, expected: Outcome) -> None:
         np.testing.assert_array_equal(getattr(made, name), getattr(expected, name), err_msg=name, strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(STREAMS, gated())
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -389,6 +390,7 @@ def test_engines_with_loops_of_their_own_have_none() -> None:
         cells(["engine=released", "hardware=a6000_mistral_7b", "gateway.limit=3"])
 
 
+@pytest.mark.slow
 def test_admission_is_by_gpus_for_prompts() -> None:
     """One GPU for prompts, one for outputs, 1,024 tokens a second: the second is predicted 2 s behind the first, which
     waits; GPUs for outputs, of which none computes prompts, and on which nothing waits, do not count."""
@@ -424,6 +426,7 @@ def failing(p: float, **given: Any) -> Outcome:
     return serve(workload, Gateway(retry_initial_s=0.01, **given), policy=Fails(p), hardware=fast)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "load", "lost"), [(0.5, 1.875, 0.0625), (0.9, 3.439, 0.6561)])
 def test_retries_add_to_the_load(p: float, load: float, lost: float) -> None:
     """(1 - p^(R + 1)) / (1 - p) attempts of each, p^(R + 1) lost: 99 % intervals."""
@@ -432,6 +435,7 @@ def test_retries_add_to_the_load(p: float, load: float, lost: float) -> None:
         assert abs(found.mean() - expected) < 2.58 * found.std() / np.sqrt(MANY)
 
 
+@pytest.mark.slow
 def test_a_budget_bounds_what_they_add() -> None:
     """A fifth of the requests of the last 10 s."""
     made = failing(0.9, retries=3, retry_budget="window", budget_least=0.0)

@@ -89,6 +89,7 @@ QUICK = sampled((one for one in SYSTEMS if one not in LONG), 4)
 NIGHTLY = [pytest.param(one, marks=[pytest.mark.slow, pytest.mark.nightly]) for one in LONG]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", QUICK + NIGHTLY)
 def test_gateways_are_those_of_theory(system: str) -> None:
     rate, servers, gateway, fixed, known = SYSTEMS[system]
@@ -100,6 +101,7 @@ def test_gateways_are_those_of_theory(system: str) -> None:
 STEP_S = 0.005
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "mean_s", "gone"), [(1.2, 10.0, 0.252828), (0.9, 2.0, 0.284956)])
 def test_whoever_has_patience_in_the_queue_alone(rate: float, mean_s: float, gone: float) -> None:
     """Exponential patience, and a first token as soon as a request is taken up: what follows takes the time."""

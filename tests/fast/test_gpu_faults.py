@@ -64,6 +64,7 @@ def faulty(draw: st.DrawFn) -> dict[str, Any]:
 STREAMS = st.one_of(workloads(), impatient(linked(workloads())), impatient(workloads()))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(STREAMS, faulty())
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -88,6 +89,7 @@ def faulty_vllm(draw: st.DrawFn) -> dict[str, Any]:
     return fixed | drawn | {"faults": draw(timelines(gpus, resumes=True))}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
 def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -134,6 +136,7 @@ def test_whoever_gave_up_in_a_step_that_was_lost_got_nothing(engine: Engine) -> 
     assert np.isnan(made.latency_s[0])
 
 
+@pytest.mark.slow
 def test_of_whom_nothing_happens_the_run_is_the_same() -> None:
     workload, cluster = alike([0.0, 0.01, 0.02, 0.4], 30, 20), cluster_of(gpus=2)
     plain = simulate(workload, lengths=Max(), **cluster)
@@ -179,6 +182,7 @@ def test_seven_of_eight_are_up_as_often_as_they_should() -> None:
     assert abs(enough / count - expected) < 2.576 * math.sqrt(expected * (1 - expected) / count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("crews", "all_up", "mean_down"), [(1, 0.338318, 1.383184), (2, 0.456643, 0.785994)])
 def test_few_crews_repair_as_queueing_theory_says(crews: int, all_up: float, mean_down: float) -> None:
     """Machine repair, 8 machines: 100 h up, 10 h a repair."""
@@ -257,6 +261,7 @@ def test_a_gpu_that_is_lost_mid_decode() -> None:
     assert [failed.ttft_s[0], failed.latency_s[0], failed.end_s] == [0.25, 0.375, 0.5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [E2, ReleasedE2])
 def test_nothing_is_learned_of_a_request_that_is_lost_part_way(policy: type[Policy]) -> None:
     """It goes on behind what was shown three times, and ends once: then its time of a token is known."""
@@ -331,6 +336,7 @@ def test_a_gpu_that_is_drained_finishes_what_it_has() -> None:
     assert made.finish_s[0] == 0.375
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_drained_gives_back_what_waits() -> None:
     """The third waits behind the first; it is sent to the other GPU, where it is the last."""
     drain = happens((0.0625, 0, "drain"), drain="requeue")
@@ -371,6 +377,7 @@ def test_a_gpu_that_is_back_is_started_first() -> None:
     assert made.gpu_on_s.tolist() == [0.0625 + 0.125 + made.end_s - 1.0]
 
 
+@pytest.mark.slow
 def test_weights_come_from_their_source_over_pcie_at_most() -> None:
     (cell,) = cells(["hardware/model=llama_3_1_70b", "hardware/gpu=h200", "hardware.tensor_parallel=2"])
     hardware: Any = cell.hardware
@@ -455,6 +462,7 @@ def of(policy: str, *overrides: str) -> Cell:
     return cells([f"policy={policy}", *size, "faults=timeline", f"faults.happen={happen}", *overrides])[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", sampled(POLICIES, 6))
 def test_no_router_chooses_a_gpu_that_it_knows_to_be_down(policy: str) -> None:
     """It would be told that it is no candidate."""
@@ -500,6 +508,7 @@ def test_a_recording_waits_for_its_gpu(tmp_path: Path) -> None:
     assert made.finish_s.tolist() == [1.125, 0.375, 1.25]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(workloads(), timelines(3))
 def test_sums_of_a_window_made_anew_are_those_kept_up_to_date(workload: Workload, faults: Faults) -> None:
@@ -544,6 +553,7 @@ def after_all_were_lost(policy: str, *overrides: str) -> list[Any]:
     return [simulate_cell(cell, workload).gpu[len(workload) // 2 :].tolist() for workload in known_and_new()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "overrides"), sampled(FORGET.items(), 3))
 def test_no_prefix_that_is_gone_sends_a_request_to_a_gpu(policy: str, overrides: tuple[str, ...]) -> None:
     known, new = after_all_were_lost(policy, *overrides)
@@ -556,6 +566,7 @@ def test_but_some_routers_go_on_believing(policy: str) -> None:
     assert known != new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["none", "timeline", "rates"])
 def test_a_run_in_the_cache_says_what_happened(option: str) -> None:
     (made,) = cells(["gpus=2", "policy=lor", f"faults={option}"])

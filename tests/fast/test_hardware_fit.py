@@ -220,6 +220,7 @@ def own_rows() -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_calibrated_runs_are_an_option_of_hardware(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,6 +107,7 @@ LATER = f"{HELD}a later command brings it up to date\n"
 NAMES = "select name, n_runs, times_run from experiments order by name"
 
 
+@pytest.mark.slow
 def test_an_open_window_costs_no_sweep_its_report_and_no_run_its_success(
     cache: Cache, held: Callable[[], None], command: Command
 ) -> None:
@@ -133,6 +134,7 @@ def test_an_open_window_costs_no_sweep_its_report_and_no_run_its_success(
     assert not history.waiting(cache)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [(*SWEEP, "sweep.name=third", "seed=8"), ("compare", "lor", "e2", "report=none")])
 def test_a_later_sweep_or_comparison_catches_up(
     cache: Cache, held: Callable[[], None], command: Command, later: tuple[str, ...]
@@ -146,6 +148,7 @@ def test_a_later_sweep_or_comparison_catches_up(
     assert asked(cache.database, "select count(*) from runs where seed in (5, 6)") == [(4,)]
 
 
+@pytest.mark.slow
 def test_what_catches_up_is_what_would_have_been_there(
     cache: Cache, held: Callable[[], None], command: Command
 ) -> None:
@@ -167,6 +170,7 @@ def test_what_catches_up_is_what_would_have_been_there(
     assert row(cache.database)["hardware"] == "a100_mistral_7b"
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_before_the_database_is_written_loses_nothing(
     cache: Cache, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +214,7 @@ def test_two_that_finish_at_once_are_both_listed(cache: Cache) -> None:
     assert len(asked(cache.database, "from experiments")) == 6
 
 
+@pytest.mark.slow
 def test_what_is_all_cached_leaves_the_database_alone_and_is_counted_when_it_is_asked(
     cache: Cache, command: Command
 ) -> None:
@@ -221,6 +226,7 @@ def test_what_is_all_cached_leaves_the_database_alone_and_is_counted_when_it_is_
     assert asked(cache.database, NAMES)[0] == ("first", 4, 3)
 
 
+@pytest.mark.slow
 def test_index_makes_a_deleted_database_anew(cache: Cache, command: Command) -> None:
     before = tables(cache.database)
     assert len(before["runs"]) == 6, "the columns, and five runs"
@@ -233,6 +239,7 @@ def test_index_makes_a_deleted_database_anew(cache: Cache, command: Command) -> 
     assert command("sql", "select 1") == (0, "")
 
 
+@pytest.mark.slow
 def test_index_lists_what_was_imported_and_takes_out_what_was_removed(cache: Cache, command: Command) -> None:
     command("cache", "export", "lor.tar", "policy=lor")
     command("cache", "import", "lor.tar", "cache_dir=other")
@@ -249,6 +256,7 @@ def test_index_lists_what_was_imported_and_takes_out_what_was_removed(cache: Cac
     assert asked(cache.database, "select count(*) from requests where key not in (select key from runs)") == [(0,)]
 
 
+@pytest.mark.slow
 def test_index_starts_a_damaged_database_anew(cache: Cache, command: Command) -> None:
     before = tables(cache.database)
     cache.database.write_bytes(b"no database" * 1000)

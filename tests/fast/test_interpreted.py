@@ -63,6 +63,7 @@ def interpreted(*runs: str) -> list[str]:
 SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "engines", [["vllm", "sglang", "released"], pytest.param(["preble", "sglang_2024"], marks=pytest.mark.slow)]
 )

@@ -79,6 +79,7 @@ def test_the_records_are_those_of_hydra(tmp_path: Path, sweep: list[str]) -> Non
         assert text == reference[path], path
 
 
+@pytest.mark.slow
 def test_they_lie_beside_the_report_with_what_came_out(tmp_path: Path) -> None:
     assert main(["-m", "gpus=2,13", "replications=2", "duration_s=1", "rps=9", "sweep.name=x", "job_dirs=true"]) == 1
     report = tmp_path / "ours" / "reports" / "x"
@@ -92,6 +93,7 @@ def test_they_lie_beside_the_report_with_what_came_out(tmp_path: Path) -> None:
     assert bad["errors"] == ["PrebleexpError: 13 GPUs bring bad luck"] * 2
 
 
+@pytest.mark.slow
 def test_jobs_of_a_sweep_of_parts_lie_with_that_sweep(tmp_path: Path) -> None:
     lines = ["+sweeps=fig2", "rps=1", "replications=1", "duration_s=1", "report=none", "job_dirs=true"]
     assert main(lines) == 0

@@ -268,6 +268,7 @@ def test_why_two_keys_differ() -> None:
     assert found == [("cell.gpus", 4, 8), ("cell.rps", 64, 32)]
 
 
+@pytest.mark.slow
 def test_a_thousand_keys_are_quick() -> None:
     cells = configure.cells(["replications=1000"])
     key(cells[0])

@@ -251,6 +251,7 @@ def assert_accounted_for(workload: Workload, cluster: dict[str, Any], made: Outc
         assert made.end_s <= DURATION_S
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_requests_tokens_and_memory_are_accounted_for(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -260,6 +261,7 @@ def test_requests_tokens_and_memory_are_accounted_for(workload: Workload, cluste
 SESSIONS = linked(workloads()) | impatient(linked(workloads()))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(SESSIONS, OF_SESSIONS)
 def test_sessions_are_accounted_for_and_in_order(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -289,6 +291,7 @@ def leaving(state: Any) -> int:
     return count
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(st.tuples(workloads(), CLUSTERS) | st.tuples(SESSIONS, OF_SESSIONS))
 def test_who_looks_after_every_event_or_again_sees_the_same(served: tuple[Workload, dict[str, Any]]) -> None:
@@ -339,6 +342,7 @@ def test_compiled_or_interpreted_a_run_has_the_same_bytes(served: tuple[Workload
     assert_same(serve(workload, cluster), serve(workload, plain))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [BATCHING[0], BATCHING[-1], VLLMS[0], SGLANG[0], RELEASED[0]])
 def test_small_memory_evicts_and_retracts_in_these_tests(engine: Engine) -> None:
     rng = np.random.default_rng(0)

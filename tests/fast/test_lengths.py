@@ -302,6 +302,7 @@ def test_what_is_left_is_that_of_every_running_request(policy: Policy, engine: E
     assert_followed(workload, lengths, policy, ahead, engine)
 
 
+@pytest.mark.slow
 @ON_BOTH
 @pytest.mark.parametrize(
     "lengths", [Noisy(sigma=1.0), Max(), Oracle()], ids=lambda lengths: type(lengths).__name__.lower()

@@ -46,6 +46,7 @@ TWO: list[Asked] = [(0.0, 0, 2, 10 * GB), (0.5, 1, 2, 10 * GB)]
 """A and B: 10 GB each to one GPU, B half a second later"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sharing", "arrived"), [(INFINITE, [1.0, 1.5]), (FIFO, [1.0, 2.0]), (FAIR, [1.5, 2.0])])
 def test_two_transfers_to_one_gpu(sharing: int, arrived: list[float]) -> None:
     assert arrivals(sharing, TWO) == arrived

@@ -40,6 +40,7 @@ def waiting(driven: Driven, requests: list[int]) -> Driven:
 
 
 # ---------------------------------------------------------------- pickers
+@pytest.mark.slow
 def test_equals_are_drawn_alike() -> None:
     queue = {"queue-scorer": 1.0}
     assert_drawn(one_prompt(LlmD(queue)), [0.25] * 4)
@@ -48,6 +49,7 @@ def test_equals_are_drawn_alike() -> None:
     assert set(waiting(one_prompt(LlmD(queue)), [3, 4, 1, 2]).answers(0, 0.0, 50)) == {2}
 
 
+@pytest.mark.slow
 def test_a_weighted_draw_is_by_the_score() -> None:
     policy = LlmD({"queue-scorer": 5.0}, picker="weighted-random")
     assert_drawn(waiting(one_prompt(policy), [4, 0, 2, 3]), [0, 4 / 7, 2 / 7, 1 / 7])

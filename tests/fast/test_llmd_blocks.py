@@ -91,6 +91,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Prompt], int, Rules, list[tuple[int, 
     return prompts, gpus, rules, to
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None)
 @given(streams())
 def test_it_believes_what_one_that_keeps_every_block_does(

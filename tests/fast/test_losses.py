@@ -86,6 +86,7 @@ def test_a_run_in_which_everybody_is_served_says_nothing(command: Command) -> No
     assert (code, said(err)) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_sweep_says_in_how_many_cells_and_where_most(command: Command) -> None:
     _, out, err = command("-m", *MOONCAKE[:3], "gpus=2", "duration_s=5", "policy=lor,picky", "report=none")
     head, *lines = out.splitlines()
@@ -115,6 +116,7 @@ def test_where_a_run_stops_unfinished_requests_are_one_line(command: Command) ->
     assert line.endswith("(gpus=1 rps=40); means have them as of their last report, or leave them out")
 
 
+@pytest.mark.slow
 def test_the_page_of_a_sweep_says_it_in_the_section_and_in_its_facts(command: Command, tmp_path: Path) -> None:
     command("-m", *MOONCAKE[:3], "gpus=2", "duration_s=5", "policy=lor,picky")
     shown = Page((tmp_path / "reports" / "sweep" / "index.html").read_text()).text
@@ -122,6 +124,7 @@ def test_the_page_of_a_sweep_says_it_in_the_section_and_in_its_facts(command: Co
     assert "requests refused6" in shown
 
 
+@pytest.mark.slow
 def test_only_the_figures_that_leave_requests_out_speak_of_it() -> None:
     whole = [row | {"n_finished": row["n_requests"]} for row in rows(seeds=2)]
     assert figure(FIGURE, whole, SWEEP.axes).losses == ""
@@ -133,6 +136,7 @@ def test_only_the_figures_that_leave_requests_out_speak_of_it() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_says_it(command: Command, tmp_path: Path) -> None:
     assert command("trace", *MOONCAKE)[0] == 0
     page = next((tmp_path / "reports").glob("trace-*/index.html")).read_text()
@@ -142,6 +146,7 @@ def test_the_page_of_a_run_says_it(command: Command, tmp_path: Path) -> None:
     assert "requests were unfinished at the end of 5 s; means" in Page(page).text
 
 
+@pytest.mark.slow
 def test_compare_says_which_side_lost_requests(command: Command, tmp_path: Path) -> None:
     command("-m", *MOONCAKE[:3], "gpus=2", "duration_s=5", "policy=lor,picky", "report=none")
     code, out, err = command("compare", "lor", "picky")
@@ -157,6 +162,7 @@ def test_compare_says_which_side_lost_requests(command: Command, tmp_path: Path)
     assert (cell["finished_a"], cell["finished_b"]) == (0.6, 0.2)
 
 
+@pytest.mark.slow
 def test_a_limit_does_not_pass_a_policy_that_loses_requests(command: Command) -> None:
     command("-m", *MOONCAKE[:3], "gpus=2", "duration_s=5", "policy=lor,picky", "report=none")
     code, _, err = command("compare", "lor", "picky", "fail_if=p99_ttft:+500%", "report=none")
@@ -327,6 +333,7 @@ def test_overload_must_be_more_than_chance(growths: list[float | None], requests
         assert "in 1 of 2 cells, at worst by 30% of the arrivals (rps=9): overloaded" in said[0]
 
 
+@pytest.mark.slow
 def test_an_overloaded_run_says_so_on_terminal_and_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def some_of(files: list[Path]) -> list[Path]:
 OWN = "from prebleexp.policies.base import Policy\nfrom prebleexp.policies.lor import LeastOutstanding\n"
 
 
+@pytest.mark.slow
 def test_an_edit_in_any_file_of_sim_changes_every_folder(package: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(OWN)
@@ -255,6 +256,7 @@ def state_of(lab: Lab) -> tuple[str, Path]:
     return key(replace(CELL, policy=kind())), machine_code.folder_of(file, kind.__module__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", sampled(range(12), 4))
 def test_a_plug_depends_on_the_files_that_it_reaches_and_on_no_others(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -330,6 +332,7 @@ def test_an_edit_of_a_helper_in_a_second_file_changes_what_runs(lab: Callable[..
     assert lab(way, "0") == "[0]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", sampled(WAYS, 2))
 def test_a_helpers_index_beyond_an_arrays_end_is_an_error_not_a_crash(lab: Callable[..., str], way: str) -> None:
     error = lab(way, "np.zeros(2, np.int64)[n * 1000000]\n\nimport numpy as np")

@@ -50,6 +50,7 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
     return list(json.loads(said(capsys, "ls", "output=json", *arguments)[0]))
 
 
+@pytest.mark.slow
 def test_ls_lists_runs(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     rows = listed(capsys)
     assert sorted(row["policy"] for row in rows) == ["lor", "lor", "random", "random", "test_runs"]
@@ -68,6 +69,7 @@ def test_ls_lists_runs(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None
     assert total.startswith("5 runs, ")
 
 
+@pytest.mark.slow
 def test_show_tells_all_of_a_run(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     key = listed(capsys, "policy=lor", "seed=0")[0]["key"]
     about = json.loads(said(capsys, "show", key[:10])[0])
@@ -81,6 +83,7 @@ def test_show_tells_all_of_a_run(cache: Cache, capsys: pytest.CaptureFixture[str
     assert "Traceback" in out
 
 
+@pytest.mark.slow
 def test_why_says_which_field_differs(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (row["key"] for row in listed(capsys, "policy=lor"))
     for command in (["cache", "why"], ["why"]):

@@ -65,6 +65,7 @@ def test_latencies_are_over_all_that_reported_the_released_over_what_finished_in
             assert row[f"latency_p{q}_s"] == pytest.approx(np.percentile(reported, q), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_every_request_and_token_is_counted_once() -> None:
     for case in SEEN:
         made, workload = rerun(case)[1], load(case)[2]

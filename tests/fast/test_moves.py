@@ -74,6 +74,7 @@ LONG = stream([own(0, 4104)], [TICK_S - 20 * MS], [300])
 
 
 # ---------------------------------------------------------------- by hand
+@pytest.mark.slow
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_request_goes_on_while_its_blocks_are_copied(asynchronous: bool) -> None:
     """The specification's first: 256 blocks take 256 ms, 12 tokens come meanwhile. Two blocks are left: the request
@@ -296,6 +297,7 @@ def run(workload: Workload, cluster: dict[str, Any], caching: bool = True, **giv
     return serve(workload, given.pop("migration", cluster["migration"]), **usual | given)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(STREAMS, CLUSTERS)
 def test_every_request_and_block_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -312,6 +314,7 @@ def test_every_request_and_block_is_accounted_for_at_every_event(workload: Workl
         assert np.isin(made.state, ended).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(STREAMS, CLUSTERS, st.data())
 def test_requests_are_accounted_for_where_gpus_are_lost(workload: Workload, cluster: dict[str, Any], data: Any) -> None:

@@ -31,6 +31,7 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_it_without() -> 
     assert len({key(cell(*TIGHT, *one)) for one in settings}) == len(settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["cluster.groups=[{gpus: 2, hardware/gpu: h100}]", "gpus=2"]])
 def test_a_run_is_made_again_from_what_the_cache_knows(more: list[str]) -> None:
     made = cell(*TIGHT, "cluster.migration.below_freeness=5", "cluster.link.gb_s=7", *more)

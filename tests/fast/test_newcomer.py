@@ -64,6 +64,7 @@ def extra(folder: Path) -> str:
     return str(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["-cd", "--config-dir"])
 def test_a_folder_of_configurations_may_be_given(here: Path, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([flag, extra(here), *TINY, "policy=also"]) == 0
@@ -74,6 +75,7 @@ def test_a_folder_of_configurations_may_be_given(here: Path, flag: str, capsys: 
     assert capsys.readouterr().err == "prebleexp: --config-dir=nowhere is not a folder\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["-cn", "--config-name"])
 def test_another_configuration_may_be_the_first(here: Path, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-cd", extra(here), flag, "mine"]) == 0
@@ -135,6 +137,7 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_a_long_table_ends_with_how_many_more_and_where(here: Path) -> None:
     many = ("-m", f"seed={','.join(map(str, range(30)))}", *TINY)
     said = on_a_terminal(here, *many, "report=none")
@@ -149,12 +152,14 @@ def test_values_given_twice_are_one_row(here: Path, capsys: pytest.CaptureFixtur
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_the_page_of_a_sweep_can_be_clicked_and_long_work_is_said(here: Path) -> None:
     said = on_a_terminal(here, "-m", "seed=1,2", *TINY, "sweep.name=two")
     assert (here / "reports" / "two" / "index.html").as_uri() in said
     assert "drawing the report two" in said
 
 
+@pytest.mark.slow
 def test_sweeps_and_comparisons_end_with_their_answer_in_words(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = ("gpus=2", "rps=4,8", "policy=lor,random", "duration_s=4", "replications=3", "sweep.name=two")
     assert main(["-m", *sweep]) == 0
@@ -174,6 +179,7 @@ def test_sweeps_and_comparisons_end_with_their_answer_in_words(here: Path, capsy
     assert "A (lor)" in said
 
 
+@pytest.mark.slow
 def test_a_page_that_says_all_there_is_to_say_is_left_alone(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +209,7 @@ def interrupted(report: object) -> str:
 
 
 # ---------------------------------------------------------------- policies of one's own
+@pytest.mark.slow
 def test_the_installed_command_finds_what_python_m_finds(here: Path) -> None:
     (here / "conf" / "policy").mkdir(parents=True)
     (here / "conf" / "policy" / "mine.yaml").write_text("_target_: mine_here.Mine\n")
@@ -216,6 +223,7 @@ def test_the_installed_command_finds_what_python_m_finds(here: Path) -> None:
         assert json.loads(done.stdout)[0]["policy"] == "mine"
 
 
+@pytest.mark.slow
 def test_an_error_in_a_policy_says_file_and_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "conf" / "policy").mkdir(parents=True)
     (here / "conf" / "policy" / "wrong.yaml").write_text("_target_: wrong_here.Mine\n")
@@ -261,6 +269,7 @@ def test_a_policy_that_reads_a_wrong_field_is_told_the_valid_ones(
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_leaving_says_nothing(here: Path) -> None:
     """A process ends without freeing all it imported; what libraries say about that is not for users."""
     done = command(sys.executable, "-m", "prebleexp", "-m", "seed=1,2", *TINY, "report=none", cwd=here)

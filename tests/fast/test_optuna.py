@@ -62,6 +62,7 @@ def walk(monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     return ["-m", "hydra/sweeper=walk", *SHORT]
 
 
+@pytest.mark.slow
 def test_a_sweeper_of_the_users_own_gets_the_objective(walk: Sequence[str]) -> None:
     assert main([*walk, "objective=ttft_mean_s"]) == 0
     assert Walk.returned == (1, 1 / 2, 1 / 4)
@@ -72,6 +73,7 @@ def test_of_several_replications_the_mean(walk: Sequence[str]) -> None:
     assert Walk.returned == pytest.approx(((1 + 1 / 2) / 2, (1 / 2 + 1 / 3) / 2, (1 / 4 + 1 / 5) / 2))
 
 
+@pytest.mark.slow
 def test_several_objectives_are_a_list_in_their_order(walk: Sequence[str]) -> None:
     assert main([*walk, "objective=[n_requests,ttft_mean_s]"]) == 0
     assert [numbers[1] for numbers in Walk.returned] == [1, 1 / 2, 1 / 4]
@@ -96,6 +98,7 @@ def test_a_metric_without_a_value_is_a_failed_job(walk: Sequence[str], capsys: p
     assert "the objective hit_ratio has no value" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "says"),
     [
@@ -120,6 +123,7 @@ def test_an_unknown_objective_is_one_clear_line(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_optuna_finds_the_least(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     space = ["gpus=choice(1,2,4,8)", "rps=interval(1.0,4.0)", "policy=lor,random", "objective=ttft_mean_s"]
@@ -133,6 +137,7 @@ def test_optuna_finds_the_least(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "reports"]
 
 
+@pytest.mark.slow
 def test_optuna_minimises_two_things_at_once(tmp_path: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     objectives = ["objective=[ttft_mean_s,requests_max_over_mean]", "hydra.sweeper.direction=[minimize,maximize]"]
@@ -141,6 +146,7 @@ def test_optuna_minimises_two_things_at_once(tmp_path: Path) -> None:
     assert all(len(solution["values"]) == 2 for solution in found["solutions"])
 
 
+@pytest.mark.slow
 def test_optuna_without_an_objective_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
     assert main(["-m", *OPTUNA, "hydra.sweeper.n_trials=2", "gpus=1,2", *SHORT]) == 2

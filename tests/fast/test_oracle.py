@@ -360,6 +360,7 @@ def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, clus
     agree(workload, cluster)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prefill", "block_tokens"), [("whole", 1), ("chunked", 1), ("chunked", 16)])
 @pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize(("outputs", "kv_tokens"), sampled([([3, 40, 60], 400), ([100, 300, 300], 1200)], 2))

@@ -83,6 +83,7 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     return same(workload, given, oracle_moves.simulate)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(long_ones() | streams(), clusters())
 def test_moves_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:

@@ -173,6 +173,7 @@ def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcom
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(streams_with_patience(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -182,6 +183,7 @@ def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[st
 GATED = st.tuples(CLUSTERS.map(lambda drawn: drawn | {"protocol": PULL}), GATEWAYS)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(of_clients(streams_with_patience()), GATED)
 def test_gateways_before_pools_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Gateway]) -> None:
@@ -204,6 +206,7 @@ def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
     return cluster, replace(draw(timelines(sum(cluster["counts"]))), drain="finish")
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(streams_with_patience(), faulty())
 def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Faults]) -> None:
@@ -232,12 +235,14 @@ RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]),
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(streams_with_patience(), DECIDED)
 def test_deciders_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(streams_with_patience(), RESERVING)
 def test_reserving_first_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:

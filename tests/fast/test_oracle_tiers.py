@@ -103,6 +103,7 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     return same(workload, given, oracle_tiers.simulate)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(few() | streams(), CLUSTERS)
 def test_tiers_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:

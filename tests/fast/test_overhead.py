@@ -102,6 +102,7 @@ def assert_nothing_else_differs(one: Outcome, other: Outcome) -> None:
     assert_same(*(replace(made, overhead_s=0, router_wait_s=0) for made in (one, other)))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @ON_ENGINES
 @pytest.mark.parametrize("policy", COMPILED, ids=lambda policy: type(policy).__name__)
 def test_recorded_changes_records_and_nothing_else(policy: Policy, engine: Engine) -> None:
@@ -127,6 +128,7 @@ def test_lor_scores_every_gpu_and_does_nothing_else() -> None:
         assert (units(LeastOutstanding(), name) == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy", [E2(), ReleasedE2(), LeastWork(), LeastOutstandingTokens()], ids=lambda p: type(p).__name__
 )
@@ -269,6 +271,7 @@ def test_plain_python_decisions_take_decision_s() -> None:
     assert set(made.overhead_s.tolist()) == {1e-4}
 
 
+@pytest.mark.slow
 @ON_ENGINES
 @pytest.mark.parametrize("policy", [E2(), ReleasedE2(), LeastOutstanding()], ids=lambda p: type(p).__name__)
 def test_compiled_or_not_decisions_cost_the_same_and_queue_the_same(policy: Policy, engine: Engine) -> None:

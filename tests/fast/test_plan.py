@@ -245,6 +245,7 @@ def test_searches_go_on_together_as_they_would_alone() -> None:
         assert found[name] == solved(load.largest(QUESTION, 5.0), curve)
 
 
+@pytest.mark.slow
 def test_a_queue_has_the_capacity_that_many_streams_have() -> None:
     answers = [fifo.capacity(QUESTION, family) for family in range(12)]
     truth = fifo.truth(0.9, 2_000, 300, 5.0)
@@ -301,6 +302,7 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_plan_of_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "gpus=2", *PLAN, "price_per_gpu_hour=2"]) == 0
     out, err = capsys.readouterr()
@@ -329,6 +331,7 @@ def test_a_plan_of_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert rows[1]["ratio_low"] <= rows[1]["rps"] / rows[0]["rps"] <= rows[1]["ratio_high"]
 
 
+@pytest.mark.slow
 def test_a_plan_of_gpus_is_the_other_way_round(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "rps=30", *PLAN, "report=none", "output=csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -340,6 +343,7 @@ def test_a_plan_of_gpus_is_the_other_way_round(here: Path, capsys: pytest.Captur
         assert np.mean(kept) >= 0.9
 
 
+@pytest.mark.slow
 def test_python_and_the_command_are_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = prebleexp.plan(
         *PROMISE, gpus=2, policy=["lor", "round_robin"], requests=1000, tol=0.2, seeds=3, most_seeds=8
@@ -374,6 +378,7 @@ def test_dry_knows_what_is_done(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert "all that this plan needs is in the cache" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -424,6 +429,7 @@ sys.exit(__main__.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
     arguments = ["plan", "gpus=2", *PLAN, "report=none", "output=json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

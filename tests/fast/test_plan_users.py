@@ -67,6 +67,7 @@ def kept(policy: str, gpus: int, users: int) -> float:
     return float(np.mean([runs.run(replace(cell, seed=seed)).metrics["slo_attainment"] for seed in range(4)]))
 
 
+@pytest.mark.slow
 def test_a_plan_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     plan = ["plan", "gpus=1", "policy=lor", *USERS, "tol=0.2", "seeds=4", "most_seeds=4"]
@@ -86,6 +87,7 @@ def test_a_plan_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert "How many users does 1 GPU bear?" in page
 
 
+@pytest.mark.slow
 def test_the_fewest_gpus_for_so_many_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

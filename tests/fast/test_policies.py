@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -52,8 +53,7 @@ def cell(policy: str, gpus: int, folder: Path) -> Any:
     return configure.cells(given)[0]
 
 
-@pytest.mark.parametrize("gpus", [1, 3, 8])
-@pytest.mark.parametrize("policy", names("policy"))
+@pytest.mark.parametrize(("policy", "gpus"), sampled(product(names("policy"), [1, 3, 8]), 40))
 def test_compiled_or_not_a_policy_gives_the_same_bytes(policy: str, gpus: int, tmp_path: Path) -> None:
     one = cell(policy, gpus, tmp_path)
     workload = in_sessions(runs.draw(one))
@@ -64,7 +64,8 @@ def test_compiled_or_not_a_policy_gives_the_same_bytes(policy: str, gpus: int, t
     assert_same(made, again)
 
 
-@pytest.mark.parametrize("policy", sampled(names("policy"), 3))
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", names("policy"))
 def test_a_policy_is_asked_again_about_what_was_lost(policy: str, tmp_path: Path) -> None:
     check_losses(cell(policy, 3, tmp_path).policy)
 
@@ -394,12 +395,14 @@ class Once(Listed):
         return 0
 
 
+@pytest.mark.slow
 def test_one_that_has_room_for_each_request_once_is_found_out() -> None:
     check_losses(Listed())
     with pytest.raises(PrebleexpError, match=r"policy Once, .*IndexError"):
         check_losses(Once())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [Nested(), Nested(step=4, share=2.0, backwards=True), Outgrown(), OneByOne()])
 def test_what_it_remembers_may_be_nested_and_grow(policy: Policy) -> None:
     settings = {"gpus": 3, "rps": 30, "duration_s": 3}
@@ -585,6 +588,7 @@ def test_the_policy_of_the_readme_balances_better_than_random() -> None:
     assert two < one
 
 
+@pytest.mark.slow
 def test_the_tutorial_teaches_what_the_readme_shows_and_its_policies_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

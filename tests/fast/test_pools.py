@@ -223,8 +223,8 @@ def test_a_gpu_that_is_drained_is_not_empty_before_its_kv_was_read() -> None:
 
 
 def test_whoever_lost_its_kv_waits_for_its_prompt_anew_and_gives_up() -> None:
-    """The first prompt is computed at 50 ms, and its KV lost at 80 ms, with the GPU that reads it. The second prompt has
-    63 of 70 blocks from then on, until it is read, at 280.8 ms. At 200 ms the first gives up, in the queue."""
+    """The first prompt is computed at 50 ms, and its KV lost at 80 ms, with the GPU that reads it. The second prompt
+    has 63 of 70 blocks from then on, until it is read, at 280.8 ms. At 200 ms the first gives up, in the queue."""
     prompts = stream([own(0, 500), own(1, 1000), own(2, 100)], [0.0, 0.06, 0.3], [1] * 3)
     prompts = replace(prompts, patience_s=np.array([0.2, np.nan, np.nan]))
     faults = Timeline(0, "retry", (Event(0.08, 1, "down"),))
@@ -276,6 +276,7 @@ def test_a_tandem_of_prompts_and_outputs_is_burkes() -> None:
 PUSH = {"protocol": PUSH_AT_END}
 
 
+@pytest.mark.slow
 def test_a_prompt_is_sent_when_it_is_computed_and_its_token_is_shown() -> None:
     """1,000 tokens: 100 ms, the first token; 63 blocks of 16 over the link: 100.8 ms; then three tokens of 0.1 ms."""
     made = serve(stream([own(0, 1000)], [0.0], [4]), split(**PUSH))
@@ -587,6 +588,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     return serve(workload, pools, cluster["counts"], hardware=hardware, policy=first, **rest | given)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_every_request_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -664,6 +666,7 @@ def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload
             np.testing.assert_array_equal(getattr(made[0], name), getattr(other, name), err_msg=name)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(impatient(linked(workloads())), CLUSTERS, timelines(4), st.sampled_from([ALWAYS, NEVER, UNCACHED, PREDICTED]))
 def test_no_request_is_lost_twice_or_vanishes(workload: Workload, cluster: Any, faults: Any, decider: int) -> None:

@@ -58,6 +58,7 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_it_without_roles
     assert isinstance(cell("cluster=two_kinds").identity()["cluster"], list)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["null", "lor", "{policy: random, policy.seed: 3}"])
 def test_a_run_is_made_again_from_what_the_cache_knows(second: str) -> None:
     more = ("cluster.link.gb_s=50", "cluster.decider=uncached_tokens")
@@ -195,6 +196,7 @@ def test_a_cluster_that_cannot_be_is_one_line(
     assert printed.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_protocol_is_the_engines_own_unless_it_is_said() -> None:
     assert cell(*POOLS).cluster.protocol == "pull"
     assert key(cell(*POOLS)) == key(cell(*POOLS, "cluster.protocol=pull"))

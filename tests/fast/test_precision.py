@@ -52,6 +52,7 @@ def missed(precision: Precision, half_width: Callable[[Sequence[float]], float |
     return wrong / trials
 
 
+@pytest.mark.slow
 def test_the_promise_is_kept_where_the_naive_rule_breaks_it() -> None:
     precision = Precision(0.05, METRIC, 100)
     spreads = (0.05, 0.08, 0.12, 0.16, 0.2)
@@ -73,6 +74,7 @@ def sweep(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple
     return {rps: len(found) for rps, found in seeds.items()}, err
 
 
+@pytest.mark.slow
 def test_a_sweep_stops_where_it_is_precise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     auto = ("replications=auto", "max_replications=40")
     made, said = sweep(tmp_path, capsys, *auto, "ci=0.1")

@@ -102,6 +102,7 @@ def with_answers(workload: Workload, longer_by: list[int]) -> Workload:
     return replace(workload, answer_segment=np.array(answers), output_tokens=np.array(outputs))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(stories())
 def test_it_holds_what_was_stored_and_not_forgotten(
@@ -201,6 +202,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["PowerOfTwo", "PowerOf", "FollowPrefix"])
 def test_the_policies_of_the_tutorial_are_sound(policies: Any, name: str) -> None:
     check_policy(getattr(policies, name)())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from numba import njit
 
 from prebleexp.commands.bench import stream
@@ -40,6 +41,7 @@ def wrong(tree: Tree, nodes: int, gpus: int, drawn: Any) -> int:
     return missed
 
 
+@pytest.mark.slow
 def test_a_link_is_found_whatever_is_noted_of_it() -> None:
     workload = stream(np.zeros(NODES * GPUS), 10)
     setup = Setup(GPUS, 0, len(workload), 1000, 1000, workload)

@@ -41,6 +41,7 @@ def machines(overrides: list[str]) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", parts())
 def test_splitwises_clusters_are_of_the_same_cost_or_power(name: str) -> None:
     """Within 2 % of 40 DGX-H100; but for code HHcap, which its plots have 5 % dearer."""
@@ -53,6 +54,7 @@ def test_splitwises_clusters_are_of_the_same_cost_or_power(name: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_both_simulators_are_asked_about_the_same_clusters() -> None:
     for name, own in parts().items():
         if name.startswith("own"):

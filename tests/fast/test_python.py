@@ -94,6 +94,7 @@ def test_the_second_configuration_is_composed_at_once() -> None:
     assert took < 0.005 * slowness()
 
 
+@pytest.mark.slow
 def test_an_edited_file_and_a_new_one_are_seen_by_the_standing_composer(folder: Path) -> None:
     group = folder / "conf" / "policy"
     group.mkdir(parents=True)
@@ -143,6 +144,7 @@ def test_a_second_call_computes_nothing_and_says_the_same(computed: list[int], f
     assert (folder / "cache" / "v1").is_dir()
 
 
+@pytest.mark.slow
 def test_run_and_the_command_line_have_one_cache(computed: list[int], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gpus=2", "rps=4", "duration_s=3", "policy=e2", "policy.window_s=5", "output=json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
@@ -231,6 +233,7 @@ def test_what_run_does_not_understand_is_refused_in_a_line(settings: dict[str, A
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_configuration_that_is_several_runs_is_refused(folder: Path) -> None:
     (folder / "conf" / "experiment").mkdir(parents=True)
     (folder / "conf" / "experiment" / "many.yaml").write_text("# @package _global_\nreplications: 3\n")
@@ -249,6 +252,7 @@ def test_values_mean_what_they_mean_on_the_command_line(folder: Path) -> None:
 
 
 # ---------------------------------------------------------------- a sweep
+@pytest.mark.slow
 def test_a_sweep_has_the_keys_and_rows_of_the_command_line(
     computed: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,6 +277,7 @@ def test_a_sweep_has_the_keys_and_rows_of_the_command_line(
         assert database.execute("SELECT count(*) FROM runs").fetchone() == (24,)
 
 
+@pytest.mark.slow
 def test_cells_have_means_and_half_widths(made: Any) -> None:
     cells = made.frame(by="cell")
     assert len(cells) == 8
@@ -288,6 +293,7 @@ def test_cells_have_means_and_half_widths(made: Any) -> None:
         made.frame(by="policy")
 
 
+@pytest.mark.slow
 def test_requests_have_the_axes_beside_them(made: Any) -> None:
     first = made.requests()
     assert list(first.columns[:5]) == ["policy", "gpus", "rps", "seed", "key"]
@@ -325,6 +331,7 @@ def test_a_comparison_is_that_of_the_command(made: Any, capsys: pytest.CaptureFi
         made.compare("lor", "e2", gpu=2)
 
 
+@pytest.mark.slow
 def test_a_figure_is_that_of_the_page(folder: Path, made: Any) -> None:
     assert main(["-m", *LINES, f"cache_dir={made._session.settings.cache_dir}"]) == 0
     shown = made.figure()
@@ -352,6 +359,7 @@ def test_a_figure_is_that_of_the_page(folder: Path, made: Any) -> None:
             ask()
 
 
+@pytest.mark.slow
 def test_a_sweep_of_parts_has_its_lines(quick: None) -> None:
     made = prebleexp.sweep("+sweeps=fig1a", gpus=4, rps=[1, 2], replications=2, duration_s=3)
     frame = made.frame()
@@ -369,6 +377,7 @@ def test_a_sweep_of_parts_has_its_lines(quick: None) -> None:
         prebleexp.sweep("+sweeps=fig3", gpus=4, rps=1, replications=1, duration_s=3).figure(metric="hit_ratio")
 
 
+@pytest.mark.slow
 def test_runs_that_fail_are_said_and_the_others_are_there(quick: None) -> None:
     made = prebleexp.sweep(gpus=[2, 13], rps=[1, 2], duration_s=3)
     assert repr(made) == "<prebleexp.Sweep sweep: 4 runs: 2 computed, 0 from the cache, 2 failed>"
@@ -385,6 +394,7 @@ def test_runs_that_fail_are_said_and_the_others_are_there(quick: None) -> None:
     assert prebleexp.sweep(gpus=2, rps=1, duration_s=3).failures.empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -412,6 +422,7 @@ def test_what_a_sweep_does_not_understand_is_refused_before_it_runs(given: list[
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(
     quick: None, computed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,6 +446,7 @@ def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(
     assert repr(made).endswith(f"{12 - before} computed, {before} from the cache>") or before == 12
 
 
+@pytest.mark.slow
 def test_runs_and_sweeps_of_several_threads_do_not_disturb_each_other(quick: None) -> None:
     def sweep(first: int) -> Any:
         return prebleexp.sweep(gpus=2, rps=[1, 2], duration_s=2, seed=first, replications=3)
@@ -454,6 +466,7 @@ def test_runs_and_sweeps_of_several_threads_do_not_disturb_each_other(quick: Non
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (3,)
 
 
+@pytest.mark.slow
 def test_a_database_that_this_process_has_open_is_left_as_it_is(
     quick: None, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -487,6 +500,7 @@ def test_only_what_is_public_is_there_and_importing_it_costs_nothing() -> None:
         prebleexp.swep  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.slow
 def test_what_is_shown_is_short_and_escaped() -> None:
     one = prebleexp.run(**SMALL)
     assert repr(one) == f"<prebleexp.Result lor gpus=2 rps=4 seed=0: {str(one.key)[:12]}>"
@@ -531,6 +545,7 @@ def test_progress_is_shown_in_notebooks_and_goes_away(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_documentation_shows_what_it_shows() -> None:
     spec = importlib.util.spec_from_file_location("notebook", ROOT / "docs" / "notebook.py")
     assert spec is not None

@@ -61,6 +61,7 @@ def replicas(draw: st.DrawFn) -> dict[str, Any]:
     return cluster | {"replicas": draw(REPLICAS), "faults": faults, "overhead": overhead}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(STREAMS, replicas(), st.sampled_from([1, 64]))
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any], notes: int) -> None:
@@ -187,6 +188,7 @@ def test_replicas_have_seeds_of_their_own_and_hash_alike() -> None:
 
 
 # ---------------------------------------------------------------- policies
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["e2", "least_work", "dynamo_kv"])
 def test_a_policy_that_runs_compiled_runs_with_replicas(name: str) -> None:
     """And hears of what caches drop of others' requests: the smallest cache there can be drops all the time."""
@@ -200,6 +202,7 @@ def test_a_policy_that_runs_compiled_runs_with_replicas(name: str) -> None:
         assert one.gpu_evicted_tokens.sum() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [E2(), LeastWork()])
 def test_what_a_gpu_drops_of_others_requests_is_not_cached(policy: Policy) -> None:
     """Request 0 leaves 600 tokens on a GPU. Request 1, of the same prompt, was another replica's; the GPU drops its."""

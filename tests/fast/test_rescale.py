@@ -186,6 +186,7 @@ def test_sessions_are_those_of_the_rule() -> None:
     assert (len(sizes), (sizes > 1).sum(), sizes[sizes > 1].sum(), sizes.max()) == (8496, 1925, 5460, 43)
 
 
+@pytest.mark.slow
 @needs_trace
 def test_unlimited_reuse_of_three_copies_is_that_of_one() -> None:
     trace = mooncake().trace()

@@ -343,6 +343,7 @@ def disagreements(name: str, models: Sequence[type[Plain]], seed: int, requests:
     return differ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUTERS)
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
@@ -350,6 +351,7 @@ def test_decisions_are_those_of_a_plain_model(name: str, seed: int) -> None:
     assert disagreements(name, [ROUTERS[name][1]], seed) == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROUTERS)
 def test_wrong_rules_are_caught(name: str) -> None:
     _, right, wrong = ROUTERS[name]
@@ -581,6 +583,7 @@ def test_settings_that_are_not_valid_are_named(wrong: Callable[[], Policy], name
         wrong()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [LMetric, LeastPrefillWork, Mooncake, DualMap, LlumnixFreeness, Lbgr])
 def test_the_contract_of_policies_holds(policy: Callable[[], Policy]) -> None:
     check_policy(policy())

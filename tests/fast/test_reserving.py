@@ -162,6 +162,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     return serve(workload, pools, cluster["counts"], hardware=hardware, **rest | given)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_every_request_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -206,6 +207,7 @@ def test_to_send_sooner_is_never_later_where_each_is_alone(workload: Workload, c
     np.testing.assert_array_equal(layers.prefill_end_s, end.prefill_end_s)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_a_link_that_costs_nothing_makes_all_sharing_and_sending_the_same(

@@ -195,6 +195,7 @@ def test_as_said_in_plain_words(
 
 
 # ---------------------------------------------------------------- alone on an idle GPU
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sglang_2024", "released"])
 def test_slowdown_is_against_the_same_request_alone(engine: str) -> None:
     one = cell(f"engine={engine}", "slo.slowdown=true")
@@ -257,6 +258,7 @@ def test_an_engine_with_hardware_of_its_own_takes_no_other() -> None:
     assert str(caught.value) == "slo.alone_on is not valid with engine=splitwise, which has its own; it must be null"
 
 
+@pytest.mark.slow
 def test_the_hardware_that_is_named_is_in_the_key_and_none_is_not() -> None:
     usual = ("engine=vllm", "hardware=composed", "slo.slowdown=true")
     plain, named = cell(*usual), cell(*usual, ON_A100)
@@ -362,6 +364,7 @@ def test_what_was_not_kept_is_computed(tmp_path: Path) -> None:
 PRESETS = configs.loader().get_group_options("slo")
 
 
+@pytest.mark.slow
 def test_every_preset_says_where_it_is_from_and_none_is_the_default() -> None:
     assert len(PRESETS) == 25
     assert configure.cells([])[0].names["slo"] == "none"

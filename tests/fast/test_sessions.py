@@ -71,6 +71,7 @@ def chain() -> Workload:
     return sessions.workload()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_chain(name: str) -> None:
     """Prompts of 1000, 1150 and 1180 tokens; of an answer all but the last token is cached, in whole blocks."""
@@ -142,6 +143,7 @@ def test_a_join_with_a_refusal(goes_on: bool) -> None:
     assert made.end_s == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [VLLMS[1], SGLANG, PREBLE[1]])
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_a_join_with_a_cancellation(goes_on: bool, engine: Engine) -> None:
@@ -242,6 +244,7 @@ def test_machine_repair() -> None:
         assert values.mean() == pytest.approx(exact, abs=limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [VLLM(), SGLang(), Continuous()])
 @pytest.mark.parametrize("policy", ["lor", "round_robin", "random", "e2"])
 def test_lanes_are_conserved_whatever_serves_them(engine: Engine, policy: str) -> None:
@@ -384,6 +387,7 @@ def test_a_first_token_in_time_is_served_to_the_end() -> None:
         assert serve(impatient, VLLMS[1]).state.tolist() == [state]
 
 
+@pytest.mark.slow
 def test_an_engine_that_cannot_cancel_says_so() -> None:
     @dataclass(frozen=True)
     class Stubborn(VLLM):
@@ -520,6 +524,7 @@ SESSION_ROUTERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", SESSION_ROUTERS)
 def test_a_router_of_sessions_keeps_each_on_its_gpu(policy: str) -> None:
     sessions = Sessions()

@@ -53,6 +53,7 @@ def assert_requests_equal(made: Outcome, columns: Columns, theirs: Columns) -> N
         np.testing.assert_array_equal(values, theirs[name], err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", sampled(range(0, 10 * SEEDS, SEEDS), 10))
 def test_the_engine_equals_the_reference_on_random_streams(first: int) -> None:
     """Retractions, chunks, both loops, both policies, ends by length and before."""
@@ -62,6 +63,7 @@ def test_the_engine_equals_the_reference_on_random_streams(first: int) -> None:
         assert_equal(replay_engine(config, columns), theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", sampled(range(10_000, 10_000 + 10 * SEEDS, SEEDS), 10))
 def test_gpus_side_by_side_each_do_what_one_alone_does(first: int) -> None:
     """Nobody watches. All share one store of nodes."""
@@ -129,6 +131,7 @@ def _nodes(cache: Cache) -> list[Node]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", sampled(range(0, 100, 25), 4))
 def test_no_token_is_lost_and_every_request_ends(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_sglang, "Scheduler", Audited)

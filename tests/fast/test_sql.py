@@ -67,6 +67,7 @@ def intervals(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
     return pd.DataFrame(found.tolist(), index=found.index, columns=["mean", "half_width"])
 
 
+@pytest.mark.slow
 def test_the_obvious_question(folder: Path, runs: pd.DataFrame) -> None:
     found = asked(folder, "part, line, gpus")
     right = intervals(runs, "ttft_p99_s")
@@ -76,6 +77,7 @@ def test_the_obvious_question(folder: Path, runs: pd.DataFrame) -> None:
     assert set(found.seeds) == {3}
 
 
+@pytest.mark.slow
 def test_the_best_policy_of_a_sweep(folder: Path, runs: pd.DataFrame) -> None:
     found = asked(folder, "as sure")
     right = intervals(runs, "norm_latency_mean_s")

@@ -32,6 +32,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
     return (json.loads(out) if "output=json" in arguments else out), err
 
 
+@pytest.mark.slow
 def test_status_counts_and_computes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, says = said(capsys, "status", *SWEEP, "output=json")
     assert rows == [{"runs": 8, "done": 0, "failed": 0, "missing": 8}]
@@ -45,6 +46,7 @@ def test_status_counts_and_computes_nothing(folder: Path, capsys: pytest.Capture
     assert says == "8 runs, nothing to compute\n"
 
 
+@pytest.mark.slow
 def test_dry_lists_what_would_be_computed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, *SWEEP[:2], "rps=2", *SWEEP[3:], code=1)
     rows, _ = said(capsys, "--dry", *SWEEP, "output=json")
@@ -57,6 +59,7 @@ def test_dry_lists_what_would_be_computed(folder: Path, capsys: pytest.CaptureFi
     assert table.splitlines()[0].split() == ["gpus", "rps", "runs", "done", "failed", "missing"]
 
 
+@pytest.mark.slow
 def test_a_long_list_of_what_would_be_computed_ends_with_how_many_more(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +78,7 @@ def test_nothing_is_left_behind(folder: Path, capsys: pytest.CaptureFixture[str]
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_one_configuration_has_a_status_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, _ = said(capsys, "status", "gpus=4", "replications=3", "output=json")
     assert rows == [{"runs": 3, "done": 0, "failed": 0, "missing": 3}]
@@ -84,18 +88,21 @@ def test_one_configuration_has_a_status_too(folder: Path, capsys: pytest.Capture
     assert "judged by 3 runs" in says
 
 
+@pytest.mark.slow
 def test_parts_are_told_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, _ = said(capsys, "status", "+sweeps=fig1a", "output=json")
     assert [row["part"] for row in rows] == ["rates_released", "rates_described", "all"]
     assert rows[-1]["missing"] == 3200
 
 
+@pytest.mark.slow
 def test_a_job_of_slurm_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = said(capsys, "--dry", *SWEEP, "backend=slurm", "backend.queue=short")
     assert "would submit:\n#!/usr/bin/env bash" in out
     assert "#SBATCH -p short" in out
 
 
+@pytest.mark.slow
 def test_failures_are_reported_from_the_cache_or_tried_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, *SWEEP, code=1)
     _, says = said(capsys, *SWEEP, "retry=none", code=1)
@@ -105,6 +112,7 @@ def test_failures_are_reported_from_the_cache_or_tried_again(folder: Path, capsy
     assert says == "prebleexp: retry=never is not valid; it must be one of failed, none, all\n"
 
 
+@pytest.mark.slow
 def test_bad_limits_and_backends_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for setting, says in (
         ("time_limit_s=0", "time_limit_s=0 is not valid; it must be a number of seconds > 0"),
@@ -118,6 +126,7 @@ def test_bad_limits_and_backends_are_one_line(capsys: pytest.CaptureFixture[str]
         assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_runs_that_had_no_policy_tell_nothing_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of an engine that routes by itself, and of which the cache has the only run."""
     places = [f"cache_dir={tmp_path}", f"reports_dir={tmp_path}", "report=none"]

@@ -222,6 +222,7 @@ def many_rows() -> list[Row]:
     ]
 
 
+@pytest.mark.slow
 def test_loading_a_thousand_rows_is_quick_and_again_is_nearly_free(tmp_path: Path) -> None:
     rows = many_rows()
 

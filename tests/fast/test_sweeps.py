@@ -127,6 +127,7 @@ SWEEPS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", sampled(SWEEPS, 12))
 def test_jobs_are_those_of_hydra(line: str, tmp_path: Path) -> None:
     assert_same(line.split(" "), tmp_path)

@@ -49,6 +49,7 @@ def on_a_terminal(folder: Path, *more: str, **variables: str) -> str:
     return written.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_drawn_table_and_a_bar_with_rate_and_time_left(tmp_path: Path) -> None:
     shown = on_a_terminal(tmp_path)
     assert "─" in shown
@@ -63,6 +64,7 @@ def test_no_color_means_none(tmp_path: Path) -> None:
     assert not COLOUR.search(on_a_terminal(tmp_path, NO_COLOR="1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", sampled(["table", "json", "csv"], 3))
 def test_what_is_not_a_terminal_gets_plain_text(tmp_path: Path, output: str) -> None:
     done = subprocess.run(

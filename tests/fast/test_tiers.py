@@ -247,6 +247,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:

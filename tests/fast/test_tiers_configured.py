@@ -37,6 +37,7 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_what_is_not_ther
     assert len({key(cell(*shared, *([change] if change else []))) for change in ("", *more)}) == len(more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -59,6 +60,7 @@ def test_a_run_is_made_again_from_what_the_cache_knows(more: list[str]) -> None:
         assert columns[name] == shown[name]
 
 
+@pytest.mark.slow
 def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"cache_dir={tmp_path / 'cache'}", f"reports_dir={tmp_path / 'reports'}"]
     assert main([*TIGHT, *places]) == 0

@@ -71,6 +71,7 @@ def test_whoever_changed_was_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(one["untouched"] > 0 for one in counts) > len(counts) / 6
 
 
+@pytest.mark.slow
 def test_few_are_touched_between_two_decisions() -> None:
     cell = configure.cells(["gpus=40", "rps=320", "duration_s=5"])[0]
     policy = Watching()
@@ -111,6 +112,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_freeness_is_known_of_many_gpus(case: str) -> None:
     cell = configure.cells([f"gpus={FEW + 3}", "duration_s=2", "policy=llumnix_freeness", *CASES[case]])[0]

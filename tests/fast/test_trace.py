@@ -135,6 +135,7 @@ def test_a_trace_is_valid_and_its_slices_nest() -> None:
             assert one["ts"] >= start["ts"]
 
 
+@pytest.mark.slow
 def test_a_run_is_traced_by_its_configuration_or_by_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_key_of_a_foreign_class_is_not_imported(
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(HOSTILE.values(), 4))
 def test_a_hostile_name_is_text_on_the_page_of_a_run(name: str) -> None:
     from prebleexp.report import run_page

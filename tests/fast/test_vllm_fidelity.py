@@ -34,12 +34,14 @@ def test_every_step_of_a_recording_is_the_same(path: Path) -> None:
     _equal(ours, recorded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_the_plain_model_equals_the_recordings(path: Path) -> None:
     config, recorded = load(path)
     _equal(reference_vllm.replay(config, recorded), recorded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", sampled(range(0, 200, SEEDS_AT_ONCE), 20))
 def test_random_streams_are_served_as_the_plain_model_serves_them(first: int) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):
@@ -51,6 +53,7 @@ def test_random_streams_are_served_as_the_plain_model_serves_them(first: int) ->
         _equal(ours, model, f"seed {seed}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_watching_changes_nothing(path: Path) -> None:
     config, recorded = load(path)

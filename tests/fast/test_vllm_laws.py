@@ -48,6 +48,7 @@ class Audited(Watched):
         assert gpu.free + own + sum(held.values()) == mine.settings.blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", sampled(range(8), 8))
 def test_blocks_are_conserved_budgets_kept_and_hits_were_computed(seed: int) -> None:
     config, stream = random_setting(seed)

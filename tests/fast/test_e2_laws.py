@@ -38,7 +38,7 @@ from prebleexp.sim.types import Outcome, Workload
 from tests.fast.test_laws import A6000, workload_of, workloads
 from tests.recordings import ROOT
 from tests.routers import Router, links_of, path_of
-from tests.sampled import examples, sampled
+from tests.sampled import examples
 from tests.sessions import in_sessions
 
 NAMES = sorted(path.stem for path in (ROOT / "conf" / "policy").glob("*.yaml"))
@@ -323,7 +323,7 @@ def test_others_count_their_unfinished_requests(name: str, seed: int, gpus: int,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sampled([*DESCRIBED, "lor_tokens", "least_work", "e2_corrected"], 4))
+@pytest.mark.parametrize("name", [*DESCRIBED, "lor_tokens", "least_work", "e2_corrected"])
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 9), st.permutations(range(4)), ACTIONS)
 def test_numbers_of_gpus_mean_nothing(name: str, seed: int, order: list[int], actions: list[Any]) -> None:

@@ -463,7 +463,7 @@ def of(policy: str, *overrides: str) -> Cell:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", sampled(POLICIES, 6))
+@pytest.mark.parametrize("policy", POLICIES)
 def test_no_router_chooses_a_gpu_that_it_knows_to_be_down(policy: str) -> None:
     """It would be told that it is no candidate."""
     cell = of(policy, "faults.on_loss=fail")
@@ -554,7 +554,7 @@ def after_all_were_lost(policy: str, *overrides: str) -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("policy", "overrides"), sampled(FORGET.items(), 3))
+@pytest.mark.parametrize(("policy", "overrides"), FORGET.items())
 def test_no_prefix_that_is_gone_sends_a_request_to_a_gpu(policy: str, overrides: tuple[str, ...]) -> None:
     known, new = after_all_were_lost(policy, *overrides)
     assert known == new

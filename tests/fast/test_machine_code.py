@@ -21,7 +21,6 @@ from prebleexp import machine_code, sources
 from prebleexp.experiment.key import key
 from prebleexp.launch import configure
 from tests.recordings import ROOT
-from tests.sampled import sampled
 
 COMPILED = ("sim", "policies", "engines", "hardware")
 """parts with functions for numba"""
@@ -257,7 +256,7 @@ def state_of(lab: Lab) -> tuple[str, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", sampled(range(12), 4))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_plug_depends_on_the_files_that_it_reaches_and_on_no_others(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +332,7 @@ def test_an_edit_of_a_helper_in_a_second_file_changes_what_runs(lab: Callable[..
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", sampled(WAYS, 2))
+@pytest.mark.parametrize("way", WAYS)
 def test_a_helpers_index_beyond_an_arrays_end_is_an_error_not_a_crash(lab: Callable[..., str], way: str) -> None:
     error = lab(way, "np.zeros(2, np.int64)[n * 1000000]\n\nimport numpy as np")
     assert error.startswith("1: "), error

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim import links
+from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import slots
 from prebleexp.sim.records import NONE
 from prebleexp.sim.tiers import ALWAYS, COPY, FETCH, PLACE, SHARED, STOCK, STORE, TIER, TIERS, Tiers
@@ -86,10 +87,10 @@ class Tiering:
             control=control,
             tiers=tiers,
             places=places,
-            copies=np.empty(copies, COPY).view(np.recarray),
+            copies=unset(copies, COPY),
             slot_keys=slot_keys,
             slot_nodes=slot_nodes,
-            stores=np.empty(TIERS * min(all_blocks, held), STORE).view(np.recarray),  # each holds a block
+            stores=unset(TIERS * min(all_blocks, held), STORE),  # each holds a block
             fetches=fetches,
             ends=np.zeros((TIERS, n), np.int32),
             loading=np.full(gpus, NONE),

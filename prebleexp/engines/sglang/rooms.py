@@ -20,6 +20,7 @@ from prebleexp.engines.sglang.records import (
     Settings,
     Tree,
 )
+from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
@@ -48,9 +49,9 @@ def engines(setup: Setup, settings: Settings) -> Engines:
         tree=_tree(gpus, len(workload)),
         due=np.zeros((gpus, 1 << (int(target.max(initial=1)) + 1).bit_length()), np.int32),
         steps=records(gpus * STEPS, STEP).reshape(gpus, STEPS),
-        chosen=np.empty(shape, CHOICE).view(np.recarray),  # from here to keys: written before it is read
+        chosen=unset(shape, CHOICE),  # from here to keys: written before it is read
         retracted=np.empty(shape, np.int32),
-        whole=np.empty(shape, CHOICE).view(np.recarray),
+        whole=unset(shape, CHOICE),
         ordered=np.empty((2, listed), np.int32),
         keys=np.empty((2, listed), np.int64),
         firsts=np.zeros(MATCHED_WAITING, np.int64),
@@ -72,7 +73,7 @@ def with_more(mine: Engines, wanted: int) -> Engines:
 
 def _tree(gpus: int, requests: int) -> Tree:
     rows = max(gpus, min(gpus + 8 * requests, 1 << 16))
-    control, nodes = records(1, STORE)[0], np.empty(rows, NODE).view(np.recarray)  # what is taken is written to then
+    control, nodes = records(1, STORE)[0], unset(rows, NODE)  # what is taken is written to then
     nodes[:gpus] = np.zeros(1, NODE)
     control.made = control.nodes = gpus
     control.free_node = NONE

@@ -22,6 +22,7 @@ from prebleexp.engines.vllm.records import (
     Engines,
     Settings,
 )
+from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
@@ -47,10 +48,10 @@ def engines(setup: Setup, settings: Settings, last_tokens: npt.NDArray[np.int64]
         crossing=np.zeros((gpus, settings.block_size), np.int64),
         looked_at=np.empty(settings.max_num_seqs, np.int32),
         steps=records(gpus * STEPS, STEP).reshape(gpus, STEPS),
-        chosen=_unset(shape, CHOSEN),
+        chosen=unset(shape, CHOSEN),
         preempted=np.empty(shape, np.int32),
         finished=np.empty(shape, np.int32),
-        whole=_unset(shape, CHOSEN),
+        whole=unset(shape, CHOSEN),
         recent=np.zeros((gpus, RECENT, 2), np.int64),
     )
 
@@ -91,9 +92,4 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray) -> Blocks:
         holds += TIERS * setup.gpus * settings.blocks + int(of_contexts.sum())
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
     keys = 4 * a_step + len(tokens)
-    return Blocks(control, _unset(runs, RUN), _unset(holds, HOLD), *slots(keys))
-
-
-def _unset(shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Records that are written before they are read: to zero so many takes as long as a tenth of a short run."""
-    return np.empty(shape, dtype).view(np.recarray)
+    return Blocks(control, unset(runs, RUN), unset(holds, HOLD), *slots(keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ FLAGS = (
     "--disable-sync",
     "--hide-scrollbars",
 )
+PATIENCE_S = 60
 MISSING = "the report is tested in Chromium: install chromium and chromedriver (Debian: chromium-driver)"
 
 
@@ -44,3 +46,14 @@ def complaints(browser: Chrome) -> list[Any]:
 
 def evaluate(browser: Chrome, script: str, *arguments: Any) -> Any:
     return browser.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+
+
+def until(browser: Chrome, condition: str, *arguments: Any) -> Any:
+    """Wait for a script's answer to be true."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        found = evaluate(browser, f"return {condition}", *arguments)
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"never: {condition}; the console says {complaints(browser)}")

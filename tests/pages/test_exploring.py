@@ -17,9 +17,9 @@ from prebleexp.report import page
 from prebleexp.report.explorer import columns
 from prebleexp.report.figures import figure
 from prebleexp.report.palette import styles
-from tests.chromium import evaluate, show
+from tests.chromium import evaluate, show, until
 from tests.pages.test_browser import WHAT_STICKS_OUT
-from tests.pages.test_pages import TABLE, choose, explore, until, untroubled, violations
+from tests.pages.test_pages import TABLE, choose, explore, untroubled, violations
 from tests.pages.test_report import FIGURE, report
 from tests.sampled import sampled
 from tests.sweep_rows import POLICIES, SWEEP, part_rows, rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from prebleexp.paper.findings import findings, overview
 from prebleexp.report import page
 from prebleexp.report.drawings import Drawings
 from prebleexp.report.figures import figure
-from tests.chromium import evaluate, show
+from tests.chromium import evaluate, show, until
 from tests.fast.test_findings import made_up
 from tests.sweep_rows import SWEEP, part_rows, rows
 
@@ -77,11 +76,10 @@ def test_the_contents_stay_in_view_beside_a_wide_page(browser: Chrome, pages: di
     assert evaluate(browser, CONTENTS)["open"]
     assert evaluate(browser, CONTENTS)["here"] == ["#answer"]
     evaluate(browser, "document.getElementById('methods').scrollIntoView()")
-    time.sleep(0.3)
+    until(browser, "document.querySelector('.contents a[aria-current]').hash !== '#answer'")
     found = evaluate(browser, CONTENTS)
     assert found["top"] >= 0
     assert found["bottom"] <= 900
-    assert found["here"] != ["#answer"]
     links = evaluate(browser, "return [...document.querySelectorAll('.contents a')].map((link) => link.hash.slice(1))")
     heads = evaluate(browser, "return [...document.querySelectorAll('main h2[id]')].map((head) => head.id)")
     assert {head.removesuffix("-title") for head in heads} <= set(links), "every section is in it"
@@ -90,16 +88,15 @@ def test_the_contents_stay_in_view_beside_a_wide_page(browser: Chrome, pages: di
 def test_on_a_phone_the_contents_are_a_line_that_opens_and_closes(browser: Chrome, pages: dict[str, Path]) -> None:
     show(browser, pages["claims"], 360, "light")
     evaluate(browser, "document.getElementById('methods').scrollIntoView()")
-    time.sleep(0.3)
+    until(browser, "document.querySelector('.contents').getBoundingClientRect().top < 60")
     found = evaluate(browser, CONTENTS)
     assert not found["open"]
     assert 0 <= found["top"] < found["bottom"] < 60
     evaluate(browser, "document.querySelector('.contents summary').click()")
     assert evaluate(browser, CONTENTS)["open"]
     evaluate(browser, "document.querySelector('.contents a[href=\"#findings\"]').click()")
-    time.sleep(0.3)
-    assert not evaluate(browser, CONTENTS)["open"]
-    assert 0 <= evaluate(browser, WHERE, "#findings")["top"] < 200
+    until(browser, "!document.querySelector('.contents details').open")
+    until(browser, "(({top}) => top >= 0 && top < 200)(document.querySelector('#findings').getBoundingClientRect())")
 
 
 @pytest.mark.parametrize("width", [1024, 1400, 1920])

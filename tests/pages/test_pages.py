@@ -20,7 +20,7 @@ from prebleexp.predict.scores import PUBLISHED
 from prebleexp.report import compare_page, frame, page, predictors_page
 from prebleexp.report.figures import figure
 from prebleexp.workloads.instructions import PACKAGED
-from tests.chromium import complaints, evaluate, requested, show
+from tests.chromium import PATIENCE_S, complaints, evaluate, requested, show, until
 from tests.fast.test_comparison import side
 from tests.pages.test_browser import WHAT_STICKS_OUT
 from tests.pages.test_report import FIGURE, HOSTILE, report
@@ -29,7 +29,6 @@ from tests.sampled import sampled
 from tests.sweep_rows import SWEEP, rows
 from tests.yardstick import slowness
 
-PATIENCE_S = 60
 HARM = "<script>document.title = 'gone'</script><img src=x onerror=alert(1)>"
 SCREENS = ((360, "light"), (360, "dark"), (1920, "light"), (1920, "dark"))
 AXE = """
@@ -45,17 +44,6 @@ TABLE = """
 const rows = [...document.querySelectorAll('#explorer .listing tbody tr')];
 return rows.map((row) => [...row.cells].map((cell) => cell.textContent));
 """
-
-
-def until(browser: Chrome, condition: str, *arguments: Any) -> Any:
-    """Wait for a script's answer to be true."""
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        found = evaluate(browser, f"return {condition}", *arguments)
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"never: {condition}; the console says {complaints(browser)}")
 
 
 def explore(browser: Chrome) -> None:

@@ -49,6 +49,7 @@ class Server(Scheduler):
         self.back: list[Request] = []  # retracted
         self.reserved: list[Request] = []  # by the last scheduling, …
         self.joined: list[Request] = []  # … and of it
+        self.room = config["max_total_tokens"]  # free when all who waited for it and fitted had got it
 
     def schedule(self) -> Batch | None:
         if self.role == PREFILL and self.last and self.last.prefill:
@@ -57,16 +58,14 @@ class Server(Scheduler):
             return super().schedule()
         self.retracted, self.reserved, self.joined = [], [], []
         self._keep([r for r in self.running if not r.done])
-        batch = self._receive()
-        if batch is None and self.retracted:  # all that ran
-            batch = self._receive()
-        self.last = batch
+        self.last = batch = self._receive()
         return batch
 
     def _receive(self) -> Batch | None:
         self._resume()
         if not self.back:
             self._reserve()
+        self.room = self.cache.free
         while self.ready and len(self.running) < self.config["max_running_requests"]:
             request = self.ready.pop(0)
             self.joined.append(request)
@@ -202,8 +201,9 @@ class SglangGpu:
         self.of.waiting.append(request)
 
     def begin(self, now: float) -> float | None:
-        while len(self.flight) < self.depth and self._schedule(now):
-            pass
+        while len(self.flight) < self.depth:
+            if not self._schedule(now) and (self.flight or self.of.cache.free <= self.of.room):
+                break
         if not self.flight:
             self.of.ratio = self.of.first_ratio
             return None

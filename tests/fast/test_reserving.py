@@ -125,6 +125,25 @@ def test_who_is_retracted_goes_on_with_its_kv() -> None:
     assert made.latency_s == pytest.approx([0.2 + 0.025 + 0.0074, 0.2 + 0.025 + 2 * 0.0074])
 
 
+def test_what_a_single_token_let_go_is_room_for_who_waits() -> None:
+    """As where five are made, but of one token each: the first is over as it joins, and no step comes behind. The
+    second is computed in 100 ms then, and sent in as many."""
+    prompts = stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [1, 1])
+    made = serve(prompts, reserving(), (2, 1), engine=SYNCHRONOUS, hardware=replace(MS, kv_tokens=1600))
+    assert made.prefill_end_s == pytest.approx([0.1, 0.3])
+    assert made.latency_s == pytest.approx([0.2, 0.4])
+
+
+def test_what_a_single_token_let_go_is_room_for_who_was_retracted() -> None:
+    """Of 2,100 tokens the first prompt has 1,000 at 200 ms, and 100 more 10 ms later. The second holds 1,000, and comes
+    at 300 ms, in turn on the link: the first is retracted till then, and has 99 more tokens to go."""
+    prompts = stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [200, 1])
+    engine = replace(SYNCHRONOUS, num_reserved_decode_tokens=1)
+    made = serve(prompts, reserving(sharing=FIFO), (2, 1), engine=engine, hardware=replace(MS, kv_tokens=2100))
+    assert made.gpu_retracted.tolist() == [0, 0, 1]
+    assert made.latency_s == pytest.approx([0.3 + 0.0099, 0.3])
+
+
 def test_a_request_that_could_never_be_taken_back_is_refused() -> None:
     prompts = stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [100, 50])
     made = serve(prompts, reserving(), engine=SYNCHRONOUS, hardware=replace(MS, kv_tokens=1600))

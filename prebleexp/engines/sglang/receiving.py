@@ -28,6 +28,7 @@ def reserve(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     _resume(mine, g)
     if mine.lists[g, RETRACTED].length == 0:
         _reserve(mine, world, g)
+    mine.gpus[g].room = mine.gpus[g].free
     ready = mine.lists[g, READY]
     while ready.length > 0 and mine.gpus[g].running < mine.settings.max_running_requests:
         _join(mine, world, g, _take_first(mine, g, READY), now)

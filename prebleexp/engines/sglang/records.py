@@ -36,6 +36,7 @@ GPU = np.dtype(
         ("beyond_clip", np.int64),  # how many of them have more of these than `CLIP_MAX_NEW_TOKENS`
         ("ratio", np.float64),  # of what they may still generate, so much is reserved
         ("coming", np.int64),  # requests for whose prompts room is taken, and whose KV is not all there
+        ("room", np.int64),  # what was free when all who waited for it and fitted had got it
         # steps
         ("scheduled", np.int64),  # so far
         ("begun", np.int64),  # of these, how many have begun

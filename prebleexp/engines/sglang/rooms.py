@@ -31,7 +31,7 @@ def engines(setup: Setup, settings: Settings) -> Engines:
     workload, gpus = setup.workload, setup.gpus
     target = np.minimum(workload.output_tokens, workload.max_new_tokens)
     state, jobs = records(gpus, GPU), records(len(workload), JOB)
-    state.free = settings.kv_tokens
+    state.free = state.room = settings.kv_tokens
     state.ratio = settings.ratio
     for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running"):
         state[name] = NONE

@@ -36,7 +36,7 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> bool:
         _join(mine, world, g)
     if not decodes(world, g) and prefill(mine, world, g, step):
         step.prefill = gpu.joins = 1
-    elif decode(mine, world, g, step) or _others_decode(mine, world, g, step, now):
+    elif decode(mine, world, g, step):
         step.prefill = 0
     else:
         return False
@@ -47,15 +47,6 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> bool:
         _write_down(mine, g, step, slot)
     gpu.scheduled += 1
     return True
-
-
-@compiled
-def _others_decode(mine: Engines, world: World, g: int, step: Any, now: float) -> bool:
-    """Where outputs are made, and all that ran were retracted: those that waited for their places."""
-    if step.retracted == 0 or not decodes(world, g):
-        return False
-    call_none(world.engines[g].reserve, world.engines[g].own, world, g, now)
-    return bool(decode(mine, world, g, step))
 
 
 @compiled

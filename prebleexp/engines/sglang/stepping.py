@@ -40,8 +40,8 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """Seconds that the step takes; negative: there is nothing to do."""
     gpu, ahead = mine.gpus[g], AT_ONCE if mine.settings.overlap else 1
     while gpu.scheduled - gpu.begun < ahead:
-        if not schedule(mine, world, g, now):
-            break
+        if not schedule(mine, world, g, now) and (gpu.scheduled > gpu.begun or gpu.free <= gpu.room):
+            break  # else somebody was retracted, or over with one token: where outputs are made, others have room now
     if gpu.scheduled == gpu.begun:
         gpu.ratio = mine.settings.ratio
         if decodes(world, g):  # room may be taken, or requests be over

@@ -112,18 +112,24 @@ class Block(Part):
             raise TypeError("a block's values may change, their types may not")
         self.value, self.words[:] = value, _words_of(value)
 
-    def put(self, names: Sequence[str], value: Any) -> None:
+    def put(self, names: tuple[str, ...], value: Any) -> None:
         """Put another value of the same type in the place of one within, as `replace` does with all of them."""
         if _shape(value) != _shape(functools.reduce(getattr, names, self.value)):
             raise TypeError("a block's values may change, their types may not")
         self.value = _with(self.value, names, value)
         if not INTERPRETED:
-            kind: Any = self.type
-            first, words = 0, _words_of(value)
-            for name in names:
-                kind, offset = kind.field(name)
-                first += offset
+            first, words = _position(self.type, names), _words_of(value)
             self.words[first : first + len(words)] = words
+
+
+@functools.cache
+def _position(kind: Any, names: tuple[str, ...]) -> int:
+    """Words from the beginning of values to one within."""
+    first = 0
+    for name in names:
+        kind, offset = kind.field(name)
+        first += offset
+    return first
 
 
 def _with(values: Any, names: Sequence[str], value: Any) -> Any:
@@ -160,7 +166,8 @@ def _write(value: Any, words: list[int]) -> None:
         for one in value:
             _write(one, words)
     elif isinstance(value, np.ndarray):
-        words += [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
+        address, _ = value.__array_interface__["data"]
+        words += [0, 0, value.size, value.itemsize, address, *value.shape, *value.strides]
     elif isinstance(value, np.void):
         words.append(np.frombuffer(value, np.uint8).ctypes.data)
     elif isinstance(value, float):

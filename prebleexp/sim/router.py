@@ -85,6 +85,7 @@ def serve(world: World) -> int:
             if control.offering == 0:
                 break
             if control.stale != 0:
+                control.stale = 0
                 return NEEDS_CANDIDATES
             _take_offer(world)
             continue

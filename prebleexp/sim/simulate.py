@@ -259,6 +259,9 @@ class _Run:
                 self.changes.end(state)
                 return outcome.ended(state, self._known())
             on_pause()
+            if status == router.NEEDS_CANDIDATES:  # twice for each request, where GPUs are full
+                self._find_candidates(state)
+                continue
             request, now = int(control.request), float(control.now)
             if status == loop.NEEDS_NODES:
                 cache = world.with_more_nodes(state.cache, loop.NODES_A_STEP * (int(control.most) + 1))
@@ -281,8 +284,6 @@ class _Run:
                 else:
                     self.changes.happen(self.world, engines)
                 self._find_candidates(state)
-            elif status == router.NEEDS_CANDIDATES:
-                self._find_candidates(state)
             elif status == router.BAD_ROUTE:
                 routing, view = self._asked(request)
                 raise PrebleexpError(routing.bad_answer(view, request, now, control.answer))
@@ -293,14 +294,13 @@ class _Run:
 
     def _find_candidates(self, state: World) -> None:
         """Who is up, as far as routers know, and has room."""
-        found, most = self.changes.candidate, state.rules.max_in_flight
-        outputs = np.zeros(len(found), np.bool_) if len(state.pools.roles) == 0 else state.pools.roles == DECODE
-        if most > 0:  # who has a prompt's KV is in no queue any more
-            found = found & (outputs | (state.seen.sent.outstanding < most))
-        state.control.stale = 0
-        self.world.put(("seen", "candidates"), np.flatnonzero(found & ~outputs))
-        if outputs.any():
-            self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))
+        found, most, split = self.changes.candidate, state.rules.max_in_flight, len(state.pools.roles) > 0
+        may_get = found if most == 0 else found & (state.seen.sent["outstanding"] < most)
+        if split:
+            outputs = state.pools.roles == DECODE
+            may_get = may_get & ~outputs
+            self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))  # they are never full
+        self.world.put(("seen", "candidates"), np.flatnonzero(may_get))
         if self.replicated is not None:
             self.replicated.look(self.world.value.seen)
 

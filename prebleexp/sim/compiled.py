@@ -18,6 +18,7 @@ from numba import config, njit, types
 from numba.core.caching import FunctionCache
 
 from prebleexp import machine_code, sources
+from prebleexp.sim.linked import KeptIR, Linked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +36,7 @@ def compiled(function: F) -> F:
     One that is not the package's may allocate; it is checked, and kept, with the plug that calls it."""
     if not sources.is_own(function.__code__.co_filename):
         return njit(nogil=True)(function)  # type: ignore[return-value]
-    return _lean_for_compiled(kept(function), function)
+    return _linked_for_compiled(kept(function), function)
 
 
 def compiled_for(signature: Any) -> Callable[[F], F]:
@@ -81,25 +82,42 @@ class _Kept(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         return self._load_overload(sig, target_context)
 
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Functions that are a part of it find their environments where its code does."""
+        for environment in data._find_referenced_environments():
+            data.codegen.set_env(environment.env_name, environment)
+        super().save_overload(sig, data)
+
 
 class _KeptLean(_Kept):
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return (*super()._index_key(sig, codegen), "lean")
 
 
-def _lean_for_compiled(dispatcher: Any, function: F) -> F:
-    """Let compiled code call another that Python cannot call, with all integers of 64 bits: fields of records are
-    narrower here and there, and numba would compile the function, and all that it calls, once for each."""
+class _KeptLinked(FunctionCache):
+    _impl_class = KeptIR
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return (*super()._index_key(sig, codegen), "linked")
+
+
+def _linked_for_compiled(dispatcher: Any, function: F) -> F:
+    """Let compiled code call another that is linked with it, and that Python cannot call, with all integers of 64 bits:
+    fields of records are narrower here and there, and numba would compile the function, and all that it calls, once for
+    each."""
     if INTERPRETED:
         return function
 
     @cache
-    def lean() -> Any:
-        return kept(function, lean=True)
+    def linked() -> Any:
+        made: Any = njit(**LEAN, pipeline_class=Linked)(function)
+        with machine_code.folder(function.__code__.co_filename):
+            made._cache = _KeptLinked(function)
+        return made
 
     def template(arguments: Any, named: Any) -> Any:
         wide = tuple(types.int64 if isinstance(one, types.Integer) else one for one in arguments)
-        return lean().get_call_template(wide, named)
+        return linked().get_call_template(wide, named)
 
-    dispatcher.get_call_template, dispatcher.get_overload = template, lambda signature: lean().get_overload(signature)
+    dispatcher.get_call_template, dispatcher.get_overload = template, lambda signature: linked().get_overload(signature)
     return dispatcher

@@ -1,0 +1,91 @@
+"""Functions that compiled code alone calls become a part of whoever calls them.
+
+numba optimises each function with all that it calls, and makes machine code of that, only to do it all again with
+whoever calls it: nearly half of the time that compiling takes. Here they are lowered to LLVM's IR, which whoever calls
+them is linked with, and is optimised there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite.binding import parse_bitcode
+import numba._dynfunc
+from numba.core.caching import CompileResultCacheImpl
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, compile_result
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.typed_passes import NativeLowering
+
+
+class _Library(JITCodeLibrary):
+    """IR as it was lowered, of which no machine code is made."""
+
+    def _optimize_final_module(self) -> None:
+        """Whoever it is linked with is optimised."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def serialize_using_object_code(self) -> Any:
+        return self.name, "linked", self._get_module_for_linking().as_bitcode()
+
+
+def _entry(library: _Library, function: Any, environment: Any) -> Any:
+    """What numba knows a compiled function by; nobody may call it."""
+    name = function.qualname.split(".")[-1]
+    return numba._dynfunc.make_function(function.lookup_module(), name, "", 0, environment, (library,))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    _name = "linked_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        library._ensure_finalized()
+        made = state["cr"]
+        entry = _entry(library, made.fndesc, made.env)
+        state.targetctx.insert_user_function(entry, made.fndesc, [library])
+        state["cr"] = made._replace(cfunc=entry)
+        return True
+
+
+class Linked(CompilerBase):
+    """`njit(pipeline_class=Linked)`"""
+
+    def define_pipelines(self) -> list[PassManager]:
+        made = PassManager("linked")
+        usual = DefaultPassBuilder.define_nopython_pipeline(self.state).passes
+        made.passes = [(_Lowering if one is NativeLowering else one, said) for one, said in usual]
+        made.finalize()
+        return [made]
+
+
+class KeptIR(CompileResultCacheImpl):
+    """On disk."""
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        (name, _, bitcode), function, environment, signature, objectmode, lifted, typed, reload_init, others = payload
+        for reload in reload_init:
+            reload()
+        library = _Library(target_context.codegen(), name)
+        library._final_module = library._shared_module = parse_bitcode(bitcode)
+        library._finalized = True
+        return compile_result(
+            target_context=target_context,
+            typing_context=target_context.typing_context,
+            library=library,
+            environment=environment,
+            entry_point=_entry(library, function, environment),
+            fndesc=function,
+            type_annotation=typed,
+            signature=signature,
+            objectmode=objectmode,
+            lifted=lifted,
+            reload_init=reload_init,
+            referenced_envs=others,
+        )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite.binding import parse_bitcode
 import numba._dynfunc
+from llvmlite.binding import parse_bitcode
 from numba.core.caching import CompileResultCacheImpl
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, compile_result

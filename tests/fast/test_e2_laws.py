@@ -293,6 +293,7 @@ def test_lists_by_last_use_hold_what_is_held(name: str, seed: int, gpus: int, ac
             assert tree.rows[link].older == before
             before, link = link, int(tree.rows[link].newer)
         assert mine.gpus[g].newest == before
+        assert mine.gpus[g].idle == sum(int(tree.rows[link].active == 0) for link in order)
         held = [link for link in node_of if tree.rows[link].gpu == g and tree.rows[link].serves]
         assert sorted(order) == sorted(held)
         rank = {node_of[link]: place for place, link in enumerate(order)}

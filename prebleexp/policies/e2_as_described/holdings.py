@@ -52,6 +52,7 @@ def drop(mine: Memory, link: int) -> None:
     if record.serves:
         _unlink(mine, link)
         record.serves = 0
+        mine.gpus[record.gpu].idle -= int(record.active == 0)
         mine.tree.rows[node_of(mine.tree, link)].serving -= 1
 
 
@@ -97,6 +98,7 @@ def copy_holdings(mine: Memory, lower: int) -> None:
         record.requests, record.up = rows[below].requests, rows[below].up
         rows[below].up = link
         if record.serves:
+            mine.gpus[record.gpu].idle += int(record.active == 0)
             record.older, record.newer = below, rows[below].newer
             if record.newer == NONE:
                 mine.gpus[record.gpu].newest = link

@@ -96,6 +96,7 @@ GPU = np.dtype(
         ("tpot_s", np.float64),  # per output token, as observed
         ("newest", np.int32),  # ends of the list of what it holds by last use: links; -1: it is empty
         ("oldest", np.int32),
+        ("idle", np.int64),  # of these, those through which no unfinished requests go
         ("held", np.int64),  # tokens of the prompt in hand that it holds, if that was looked up
         ("missing_s", np.float64),  # what the others take, …
         ("load_s", np.float64),  # … and its load: as last summed

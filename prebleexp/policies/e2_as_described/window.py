@@ -46,7 +46,9 @@ def _hold_path(mine: Memory, leaf: int, prefix_node: int, gpu: int) -> int:
     """Let the GPU hold the nodes from `leaf` up, so that what lies below is older, and count one more request for them;
     returns the prefix's link."""
     rows, node, link, own = mine.tree.rows, leaf, link_to(mine.tree, leaf, gpu), NONE
+    book = mine.gpus[gpu]
     while True:
+        book.idle -= int(rows[link].serves != 0 and rows[link].active == 0)
         hold(mine, node, link)
         if node == prefix_node:
             own = link
@@ -98,7 +100,9 @@ def finish(mine: Memory, request: int) -> None:
     prefix_node, own = tree.prefixes[row.prefix].node, NONE
     link = find_link(tree, mine.leaves[turn], row.gpu)
     while link != 0:
-        tree.rows[link].active -= 1
+        record = tree.rows[link]
+        record.active -= 1
+        mine.gpus[row.gpu].idle += int(record.serves != 0 and record.active == 0)
         if node_of(tree, link) == prefix_node:
             own = link
         link = tree.rows[link].up

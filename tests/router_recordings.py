@@ -114,22 +114,29 @@ class Driven:
         self._make_room(request)
         before, found = self._remembered(), np.zeros(count, np.int64)
         for one in range(count):
-            draws = np.array(getattr(self.mine, "draws", ()))
+            draws = self._to_draw()
             found[one:] = self.decide(request, now)
-            certain = np.array_equal(draws, getattr(self.mine, "draws", ()))
+            certain = np.array_equal(draws, self._to_draw())
             self._remember(before)
             if certain:
                 break
         return found
 
+    def _to_draw(self) -> npt.NDArray[Any]:
+        return np.array(getattr(self.mine, "draws", ()))
+
     def may_decide(self, request: int, now: float, gpu: int) -> bool:
         """Whether it sends the request to this GPU, with some draws; if so it has."""
         self._make_room(request)
         before = self._remembered()
-        for _ in range(TRIES if hasattr(self.mine, "draws") else 1):
+        for _ in range(TRIES):
+            draws = self._to_draw()
             if self.decide(request, now) == gpu:
                 return True
+            certain = np.array_equal(draws, self._to_draw())
             self._remember(before)
+            if certain:
+                break
         return False
 
     def must_decide(self, request: int, now: float, gpu: int) -> None:

@@ -102,11 +102,15 @@ WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], CacheAware], float]] = {
 @pytest.mark.slow
 def test_recordings_tell_another_rule(name: str) -> None:
     which, made, share = WRONG[name]
-    paths = [path for path in recordings("routers") if path.stem.startswith(which)]
-    results = [replay(one, made(settings_of(one))) for one in map(load, paths)]
-    decisions, agree = (sum(getattr(one, what) for one in results) for what in ("decisions", "agree"))
-    print(f"{name}: {decisions - agree} of {decisions} wrong")
-    assert decisions - agree > share * decisions
+    loaded = [load(path) for path in recordings("routers") if path.stem.startswith(which)]
+    decisions, wrong = sum(len(one["decisions"]) for one in loaded), 0
+    for one in loaded:
+        replayed = replay(one, made(settings_of(one)))
+        wrong += replayed.decisions - replayed.agree
+        if wrong > share * decisions:  # no more can make it right
+            break
+    print(f"{name}: at least {wrong} of {decisions} wrong")
+    assert wrong > share * decisions
 
 
 # ---------------------------------------------------------------- a plain model

@@ -60,24 +60,32 @@ def interpreted(*runs: str) -> list[str]:
     return done.stdout.split()
 
 
+def same(*runs: str) -> None:
+    assert dict(zip(runs, interpreted(*runs), strict=True)) == {run: digest(*run.split()) for run in runs}
+
+
 SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "engines", [["vllm", "sglang", "released"], pytest.param(["preble", "sglang_2024"], marks=pytest.mark.slow)]
-)
-def test_engines_do_the_same_interpreted(engines: list[str]) -> None:
-    """Also running means, evictions, GPUs of two kinds, requests that are moved, and KV that comes from other GPUs."""
-    runs = [f"policy=lor lengths=mean engine={engine} {SCARCE}" for engine in engines]
-    runs += ["policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=2"]
-    runs += [f"policy=lor engine=vllm {SCARCE} cluster=migrating cluster.migration.below_freeness=100"]
+def test_engines_do_the_same_interpreted() -> None:
+    """Also running means and evictions."""
+    engines = ("vllm", "sglang", "released", "preble", "sglang_2024")
+    same(*(f"policy=lor lengths=mean engine={engine} {SCARCE}" for engine in engines))
+
+
+@pytest.mark.slow
+def test_clusters_do_the_same_interpreted() -> None:
+    """GPUs of two kinds, requests that are moved, prompts and outputs apart, and KV that comes from other GPUs."""
     split = "policy=lor cluster=disaggregated rps=8 duration_s=1"
-    runs += [f"{split} engine=vllm cluster.protocol=push_at_end cluster.decider=predicted"]
-    runs += [f"{split} engine=sglang cluster.link.send=layers"]
     lent = "cluster=tiered cluster.host.gb=1 cluster.peers.gb_s=36 cluster.peers.choose=always rps=24 duration_s=2"
-    runs += [f"policy=mooncake policy.balancing_threshold=1.0 engine=vllm {SCARCE} {lent}"]
-    assert dict(zip(runs, interpreted(*runs), strict=True)) == {run: digest(*run.split()) for run in runs}
+    same(
+        "policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=2",
+        f"policy=lor engine=vllm {SCARCE} cluster=migrating cluster.migration.below_freeness=100",
+        f"{split} engine=vllm cluster.protocol=push_at_end cluster.decider=predicted",
+        f"{split} engine=sglang cluster.link.send=layers",
+        f"policy=mooncake policy.balancing_threshold=1.0 engine=vllm {SCARCE} {lent}",
+    )
 
 
 @pytest.mark.slow
@@ -85,8 +93,4 @@ def test_policies_that_keep_a_tree_do_the_same_interpreted() -> None:
     """Also running means, a router that takes time, reports now and then, chunked prefills, fair queues and
     evictions."""
     how = f"lengths=mean overhead=serial engine=preble reports_ms=20 {SCARCE}"
-    policies = ("e2", "e2_released", "lor_tokens", "least_work")
-    runs = [f"policy={policy} {how}" for policy in policies]
-    assert dict(zip(policies, interpreted(*runs), strict=True)) == {
-        policy: digest(*run.split()) for policy, run in zip(policies, runs, strict=True)
-    }
+    same(*(f"policy={policy} {how}" for policy in ("e2", "e2_released", "lor_tokens", "least_work")))

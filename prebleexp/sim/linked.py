@@ -1,8 +1,8 @@
 """Functions that compiled code alone calls become a part of whoever calls them.
 
 numba optimises each function with all that it calls, and makes machine code of that, only to do it all again with
-whoever calls it: nearly half of the time that compiling takes. Here they are lowered to LLVM's IR, which whoever calls
-them is linked with, and is optimised there.
+whoever calls it: more than a quarter of the time that compiling takes. Here they are lowered to LLVM's IR, which
+whoever calls them is linked with, and is optimised there.
 """
 
 from __future__ import annotations

@@ -69,9 +69,13 @@ def kept(function: Any, file: str | None = None, lean: bool = False) -> Any:
     """One of the package's, with machine code on disk, for the source file that it is of. `lean`: Python must not call
     it, which would crash."""
     dispatcher: Any = njit(**(LEAN if lean else OPTIONS))(function)
+    return _on_disk(dispatcher, function, _KeptLean if lean else _Kept, file)
+
+
+def _on_disk(dispatcher: Any, function: Any, cache: type[FunctionCache], file: str | None = None) -> Any:
     if not INTERPRETED:
         with machine_code.folder(file or function.__code__.co_filename):
-            dispatcher._cache = (_KeptLean if lean else _Kept)(function)
+            dispatcher._cache = cache(function)
     return dispatcher
 
 
@@ -110,10 +114,7 @@ def _linked_for_compiled(dispatcher: Any, function: F) -> F:
 
     @cache
     def linked() -> Any:
-        made: Any = njit(**LEAN, pipeline_class=Linked)(function)
-        with machine_code.folder(function.__code__.co_filename):
-            made._cache = _KeptLinked(function)
-        return made
+        return _on_disk(njit(**LEAN, pipeline_class=Linked)(function), function, _KeptLinked)
 
     def template(arguments: Any, named: Any) -> Any:
         wide = tuple(types.int64 if isinstance(one, types.Integer) else one for one in arguments)

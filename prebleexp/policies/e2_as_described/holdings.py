@@ -6,10 +6,18 @@ behind all that lie below it, so that the oldest are leaves.
 
 from __future__ import annotations
 
+from typing import Any
+
 from prebleexp.policies.e2_as_described.memory import Memory
 from prebleexp.policies.prefix_tree import find_link, lost_link, next_on_path, node_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
+
+
+@compiled
+def is_idle(rows: Any, link: int) -> int:
+    """1 where the GPU holds the node and no unfinished request goes through it."""
+    return int(rows[link].serves != 0 and rows[link].active == 0)
 
 
 @compiled
@@ -51,8 +59,8 @@ def drop(mine: Memory, link: int) -> None:
     record = mine.tree.rows[link]
     if record.serves:
         _unlink(mine, link)
+        mine.gpus[record.gpu].idle -= is_idle(mine.tree.rows, link)
         record.serves = 0
-        mine.gpus[record.gpu].idle -= int(record.active == 0)
         mine.tree.rows[node_of(mine.tree, link)].serving -= 1
 
 
@@ -98,7 +106,7 @@ def copy_holdings(mine: Memory, lower: int) -> None:
         record.requests, record.up = rows[below].requests, rows[below].up
         rows[below].up = link
         if record.serves:
-            mine.gpus[record.gpu].idle += int(record.active == 0)
+            mine.gpus[record.gpu].idle += is_idle(rows, link)
             record.older, record.newer = below, rows[below].newer
             if record.newer == NONE:
                 mine.gpus[record.gpu].newest = link

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from prebleexp.policies.e2_as_described.accounts import count_one, serve_for_none, share
 from prebleexp.policies.e2_as_described.delays import begin_to_watch
-from prebleexp.policies.e2_as_described.holdings import drop, hold
+from prebleexp.policies.e2_as_described.holdings import drop, hold, is_idle
 from prebleexp.policies.e2_as_described.memory import TOTAL, Memory
 from prebleexp.policies.prefix_tree import find_link, link_to, node_of, remove_leaf, units
 from prebleexp.policies.prefixes import entry_of, remove
@@ -48,7 +48,7 @@ def _hold_path(mine: Memory, leaf: int, prefix_node: int, gpu: int) -> int:
     rows, node, link, own = mine.tree.rows, leaf, link_to(mine.tree, leaf, gpu), NONE
     book = mine.gpus[gpu]
     while True:
-        book.idle -= int(rows[link].serves != 0 and rows[link].active == 0)
+        book.idle -= is_idle(rows, link)
         hold(mine, node, link)
         if node == prefix_node:
             own = link
@@ -100,9 +100,8 @@ def finish(mine: Memory, request: int) -> None:
     prefix_node, own = tree.prefixes[row.prefix].node, NONE
     link = find_link(tree, mine.leaves[turn], row.gpu)
     while link != 0:
-        record = tree.rows[link]
-        record.active -= 1
-        mine.gpus[row.gpu].idle += int(record.serves != 0 and record.active == 0)
+        tree.rows[link].active -= 1
+        mine.gpus[row.gpu].idle += is_idle(tree.rows, link)
         if node_of(tree, link) == prefix_node:
             own = link
         link = tree.rows[link].up

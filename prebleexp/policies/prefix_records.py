@@ -77,7 +77,7 @@ class Tree(NamedTuple):
     """(`FOUND`,) where links were found of late, or that there were none (see `prefix_tree.find_link`)"""
 
 
-GROWS_WITH = {"rows": ("accounts", "recomputed", "delays"), "prefixes": ("order", "costs")}
+GROWS_WITH = {"rows": ("accounts", "recomputed", "used", "delays"), "prefixes": ("order", "costs")}
 """other arrays of a tree that are as long"""
 
 

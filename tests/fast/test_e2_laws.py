@@ -281,7 +281,7 @@ def test_prefixes_are_those_of_the_requests(name: str, seed: int, gpus: int, act
 @pytest.mark.parametrize("name", DESCRIBED)
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
-def test_lists_by_last_use_hold_what_is_held(name: str, seed: int, gpus: int, actions: list[Any]) -> None:
+def test_lists_by_last_use_have_what_is_held_and_idle(name: str, seed: int, gpus: int, actions: list[Any]) -> None:
     router, _ = made(name, seed, gpus, actions)
     mine, tree = router.memory, router.memory.tree
     nodes = {node for leaf in mine.leaves[: len(router.routed)] if leaf != NONE for node in path_of(tree, int(leaf))}
@@ -293,13 +293,22 @@ def test_lists_by_last_use_hold_what_is_held(name: str, seed: int, gpus: int, ac
             assert tree.rows[link].older == before
             before, link = link, int(tree.rows[link].newer)
         assert mine.gpus[g].newest == before
-        assert mine.gpus[g].idle == sum(int(tree.rows[link].active == 0) for link in order)
         held = [link for link in node_of if tree.rows[link].gpu == g and tree.rows[link].serves]
-        assert sorted(order) == sorted(held)
-        rank = {node_of[link]: place for place, link in enumerate(order)}
-        for node, place in rank.items():
-            for above in path_of(tree, node)[1:]:
-                assert rank.get(above, place + 1) > place
+        idle = [link for link in held if not tree.rows[link].active]
+        assert order == sorted(idle, key=lambda link: _last_use(router, node_of[link], g))
+
+
+def _last_use(router: Router, node: int, gpu: int) -> tuple[int, int]:
+    """The last request that the GPU was sent and whose prompt goes through the node, and how near the root that is."""
+    record, ids = router.memory.tree.rows[node], router.seen.prompts.ids
+    through = [
+        i
+        for i, at in enumerate(router.routed)
+        if at == gpu
+        and router.requests[i].segments >= record.segment
+        and ids[router.requests[i].first_segment + record.segment - 1] == record.last
+    ]
+    return max(through), -int(record.tokens)
 
 
 @pytest.mark.slow

@@ -1,43 +1,64 @@
 """What each GPU's cache holds, as far as the router knows: what it was sent and has not reported evicted.
 
-A node's link `serves` where its GPU holds the node. A GPU's links are in a list by last use in which a node comes
-behind all that lie below it, so that the oldest are leaves.
+A node's link `serves` where its GPU holds the node. Those of a GPU that no unfinished request uses may be evicted, and
+are in a list by last use in which a node comes behind all that lie below it, so that the oldest are leaves. Of nodes
+that the same turn used last, which are of one path, the deeper is the older.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from prebleexp.policies.e2_as_described.memory import Memory
+from prebleexp.policies.e2_as_described.memory import Memory, Tree
 from prebleexp.policies.prefix_tree import find_link, lost_link, next_on_path, node_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
 
 
 @compiled
-def is_idle(rows: Any, link: int) -> int:
-    """1 where the GPU holds the node and no unfinished request goes through it."""
-    return int(rows[link].serves != 0 and rows[link].active == 0)
+def hold(mine: Memory, node: int, link: int, turn: int) -> None:
+    """The GPU of the node's link holds the node, and a request will use it."""
+    record = mine.tree.rows[link]
+    if not record.serves:
+        record.serves = 1
+        mine.tree.rows[node].serving += 1
+    elif record.active == 0:
+        _unlink(mine, link)
+    mine.tree.used[link] = turn
 
 
 @compiled
-def hold(mine: Memory, node: int, link: int) -> None:
-    """The GPU of the node's link holds the node and has just used it."""
+def let_go(mine: Memory, link: int) -> None:
+    """One request less uses the link's node: if that was the last, it may be evicted."""
+    record = mine.tree.rows[link]
+    record.active -= 1
+    if record.serves and record.active == 0:
+        older = mine.gpus[record.gpu].newest
+        while older != NONE and _used_later(mine.tree, older, link):
+            older = mine.tree.rows[older].older
+        _insert(mine, link, older)
+
+
+@compiled
+def _used_later(tree: Tree, link: int, than: int) -> bool:
+    if tree.used[link] != tree.used[than]:
+        return bool(tree.used[link] > tree.used[than])
+    return bool(tree.rows[node_of(tree, link)].tokens < tree.rows[node_of(tree, than)].tokens)
+
+
+@compiled
+def _insert(mine: Memory, link: int, older: int) -> None:
+    """Let the link stand right behind `older` in its GPU's list; -1: before all others."""
     rows, record = mine.tree.rows, mine.tree.rows[link]
     book = mine.gpus[record.gpu]
-    if record.serves:
-        if record.newer == NONE:
-            return
-        _unlink(mine, link)
-    else:
-        record.serves = 1
-        rows[node].serving += 1
-    record.older, record.newer = book.newest, NONE
-    if book.newest == NONE:
+    record.older = older
+    record.newer = book.oldest if older == NONE else rows[older].newer
+    if older == NONE:
         book.oldest = link
     else:
-        rows[book.newest].newer = link
-    book.newest = link
+        rows[older].newer = link
+    if record.newer == NONE:
+        book.newest = link
+    else:
+        rows[record.newer].older = link
 
 
 @compiled
@@ -58,8 +79,8 @@ def drop(mine: Memory, link: int) -> None:
     """The GPU holds the node no more."""
     record = mine.tree.rows[link]
     if record.serves:
-        _unlink(mine, link)
-        mine.gpus[record.gpu].idle -= is_idle(mine.tree.rows, link)
+        if record.active == 0:
+            _unlink(mine, link)
         record.serves = 0
         mine.tree.rows[node_of(mine.tree, link)].serving -= 1
 
@@ -94,9 +115,8 @@ def look_up_held(mine: Memory, leaf: int, gpu: int) -> None:
 
 @compiled
 def copy_holdings(mine: Memory, lower: int) -> None:
-    """A node was cut: requests that go through it go through its upper part, which was last used when it itself was,
-    and stands just behind it."""
-    rows = mine.tree.rows
+    """A node was cut: requests that go through it go through its upper part, which was last used when it itself was."""
+    rows, used = mine.tree.rows, mine.tree.used
     upper = rows[lower].parent
     rows[upper].users = rows[lower].users
     link = upper
@@ -105,14 +125,9 @@ def copy_holdings(mine: Memory, lower: int) -> None:
         below = find_link(mine.tree, lower, record.gpu)
         record.requests, record.up = rows[below].requests, rows[below].up
         rows[below].up = link
-        if record.serves:
-            mine.gpus[record.gpu].idle += is_idle(rows, link)
-            record.older, record.newer = below, rows[below].newer
-            if record.newer == NONE:
-                mine.gpus[record.gpu].newest = link
-            else:
-                rows[record.newer].older = link
-            rows[below].newer = link
+        used[link] = used[below]
+        if record.serves and record.active == 0:
+            _insert(mine, link, below)
         link = record.next
 
 

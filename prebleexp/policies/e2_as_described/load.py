@@ -8,7 +8,7 @@ from prebleexp.policies.prefix_records import OUTPUT_UNIT
 from prebleexp.policies.prefix_tree import node_of, own_tokens
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import prefill_s
-from prebleexp.sim.records import ENTRIES, GPUS, View
+from prebleexp.sim.records import ENTRIES, GPUS, NONE, View
 
 
 @compiled
@@ -61,18 +61,16 @@ def eviction_s(mine: Memory, view: View, request: int, gpu: int) -> float:
     tree, book, row = mine.tree, mine.gpus[gpu], view.requests[request]
     wanted = row.prompt_tokens - book.held + row.expected_output
     wanted -= view.gpus[gpu].kv_free
-    link, idle, seconds = book.oldest, book.idle, 0.0
-    while wanted > 0 and idle > 0:
+    link, seconds = book.oldest, 0.0
+    while wanted > 0 and link != NONE:
         record = tree.rows[link]
-        if record.active == 0:
-            idle -= 1
-            view.work[ENTRIES] += 1
-            node = node_of(tree, link)
-            own = own_tokens(tree, node)
-            wanted -= own
-            if record.requests > 0:
-                again_s = _again_s(mine, view, link, gpu, own, tree.rows[node].tokens)
-                seconds += again_s * (record.requests / book.requests)
+        view.work[ENTRIES] += 1
+        node = node_of(tree, link)
+        own = own_tokens(tree, node)
+        wanted -= own
+        if record.requests > 0:
+            again_s = _again_s(mine, view, link, gpu, own, tree.rows[node].tokens)
+            seconds += again_s * (record.requests / book.requests)
         link = record.newer
     return seconds
 

@@ -12,9 +12,10 @@ from prebleexp.sim.records import NONE
 
 @compiled
 def forget_all(mine: Memory, gpu: int) -> None:
-    tree, book = mine.tree, mine.gpus[gpu]
-    while book.newest != NONE:
-        drop(mine, book.newest)
+    tree = mine.tree
+    for link in range(1, tree.control.rows):
+        if tree.rows[link].gpu == gpu:
+            drop(mine, link)
     prefix = tree.control.first_prefix
     while prefix != NONE:
         entry = tree.prefixes[prefix]

@@ -26,7 +26,7 @@ ROW = prefix_records.dtype(
         ("requests", np.int32),  # requests of the window that go through the node and to the GPU
         ("up", np.int32),  # the GPU's link of the node's parent, as long as requests of the window or unfinished ones
         # go through the node to the GPU; 0: the parent is the root
-        ("newer", np.int32),  # by last use on the GPU
+        ("newer", np.int32),  # in the list of what the GPU holds and no unfinished request uses, by last use
         ("older", np.int32),
     ]
 )
@@ -94,9 +94,8 @@ GPU = np.dtype(
         ("share_output", np.int64),  # … and output
         ("share_s", np.float64),  # … in seconds
         ("tpot_s", np.float64),  # per output token, as observed
-        ("newest", np.int32),  # ends of the list of what it holds by last use: links; -1: it is empty
-        ("oldest", np.int32),
-        ("idle", np.int64),  # of these, those through which no unfinished requests go
+        ("newest", np.int32),  # ends of the list of what it holds and no unfinished request uses, by last use: links, …
+        ("oldest", np.int32),  # … or -1
         ("held", np.int64),  # tokens of the prompt in hand that it holds, if that was looked up
         ("missing_s", np.float64),  # what the others take, …
         ("load_s", np.float64),  # … and its load: as last summed
@@ -142,6 +141,8 @@ class Tree(NamedTuple):
     """(rows,) `ACCOUNT`"""
     recomputed: Any
     """(rows,) `RECOMPUTED`"""
+    used: Any
+    """(rows,) of a link that serves: the last turn that went through it"""
     prefixes: Any
 
 
@@ -169,11 +170,12 @@ class Memory(NamedTuple):
 def memory(setup: Setup, settings: Settings, tiers: bool) -> Memory:
     """Nothing yet."""
     n, rows, base = setup.requests, prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
+    accounts, recomputed, prefixes = (prefix_records.made(rows, kind) for kind in (ACCOUNT, RECOMPUTED, PREFIX))
     gpus = prefix_records.made(setup.gpus, GPU)
     gpus.newest = gpus.oldest = gpus.shared = NONE
     return Memory(
         settings,
-        Tree(*base, *(prefix_records.made(rows, kind) for kind in (ACCOUNT, RECOMPUTED, PREFIX))),
+        Tree(*base, accounts, recomputed, np.zeros(rows, np.int32), prefixes),
         gpus,
         prefix_records.made(n, ROUTED),
         np.zeros(n, np.int32),

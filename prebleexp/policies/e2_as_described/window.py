@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from prebleexp.policies.e2_as_described.accounts import count_one, serve_for_none, share
 from prebleexp.policies.e2_as_described.delays import begin_to_watch
-from prebleexp.policies.e2_as_described.holdings import drop, hold, is_idle
+from prebleexp.policies.e2_as_described.holdings import drop, hold, let_go
 from prebleexp.policies.e2_as_described.memory import TOTAL, Memory
 from prebleexp.policies.prefix_tree import find_link, link_to, node_of, remove_leaf, units
 from prebleexp.policies.prefixes import entry_of, remove
@@ -38,18 +38,15 @@ def add(
     book.work_ns += prefill_ns
     book.output += output
     book.unfinished += output
-    share(mine, prefix, _hold_path(mine, leaf, prefix_node, gpu), prefill_ns, output)
+    share(mine, prefix, _hold_path(mine, leaf, prefix_node, gpu, turn), prefill_ns, output)
 
 
 @compiled
-def _hold_path(mine: Memory, leaf: int, prefix_node: int, gpu: int) -> int:
-    """Let the GPU hold the nodes from `leaf` up, so that what lies below is older, and count one more request for them;
-    returns the prefix's link."""
+def _hold_path(mine: Memory, leaf: int, prefix_node: int, gpu: int, turn: int) -> int:
+    """Let the GPU hold the nodes from `leaf` up, and count one more request for them; returns the prefix's link."""
     rows, node, link, own = mine.tree.rows, leaf, link_to(mine.tree, leaf, gpu), NONE
-    book = mine.gpus[gpu]
     while True:
-        book.idle -= is_idle(rows, link)
-        hold(mine, node, link)
+        hold(mine, node, link, turn)
         if node == prefix_node:
             own = link
         record, parent = rows[link], rows[node].parent
@@ -100,8 +97,7 @@ def finish(mine: Memory, request: int) -> None:
     prefix_node, own = tree.prefixes[row.prefix].node, NONE
     link = find_link(tree, mine.leaves[turn], row.gpu)
     while link != 0:
-        tree.rows[link].active -= 1
-        mine.gpus[row.gpu].idle += is_idle(tree.rows, link)
+        let_go(mine, link)
         if node_of(tree, link) == prefix_node:
             own = link
         link = tree.rows[link].up

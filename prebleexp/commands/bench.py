@@ -40,9 +40,12 @@ ENGINES = ("preble", "vllm", "sglang")
 BURSTS = (2000, 8000)
 """requests at once, of 800 tokens each, on 8 GPUs with room for 20,000: 10 and 40 times what fits"""
 
-POOLED = ("gpus=8", "rps=128", "horizon=drain", "engine=vllm", "hardware=composed", "hardware/model=llama_3_1_8b")
-CLUSTERS = ("one_kind", "disaggregated")
-"""8 GPUs that do all, and 4 that compute prompts beside 4 that make outputs"""
+POOLED = ("gpus=8", "rps=128", "horizon=drain", "hardware=composed", "hardware/model=llama_3_1_8b")
+PROTOCOLS = {
+    "vllm": ("pull", "push_at_end"),
+    "sglang": tuple(f"reserve_first cluster.link.send={when}" for when in ("end", "chunks", "layers")),
+}
+"""by engine, how KV gets from 4 GPUs that compute prompts to 4 that make outputs; beside each, 8 GPUs that do all"""
 
 HARDWARE = (
     "hardware=a6000_mistral_7b_monotone",
@@ -133,15 +136,18 @@ def engines(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
 def pools(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The usual stream on GPUs that do all of a request, and on GPUs for prompts and for outputs, which take turns."""
     rows = []
-    for policy in policies or ("lor",):
-        cells = [configure.cells([*POOLED, f"policy={policy}", f"cluster={name}"])[0] for name in CLUSTERS]
+    for policy, (engine, protocols) in product(policies or ("lor",), PROTOCOLS.items()):
+        ways = ["one_kind", *(f"disaggregated cluster.protocol={protocol}" for protocol in protocols)]
+        case = [*POOLED, f"policy={policy}", f"engine={engine}"]
+        cells = [configure.cells([*case, *f"cluster={way}".split()])[0] for way in ways]
         workload = runs.draw(cells[0])
         for cell in cells:
             runs.simulate_cell(cell, workload)
         seconds = np.min([[cpu_s(cell, workload) for cell in cells] for _ in range(PASSES * REPEATS)], axis=0)
-        for name, took in zip(CLUSTERS, seconds, strict=True):
-            size = {"policy": policy, "cluster": name, "requests": len(workload), "cpu_seconds": float(took)}
-            rows.append(size | {"requests_per_cpu_second": round(len(workload) / took)})
+        for way, took in zip(ways, seconds, strict=True):
+            size = {"policy": policy, "engine": engine, "cluster": way, "requests": len(workload)}
+            speed = {"requests_per_cpu_second": round(len(workload) / took), "ratio": round(seconds[0] / took, 2)}
+            rows.append(size | {"cpu_seconds": float(took)} | speed)
     return rows
 
 

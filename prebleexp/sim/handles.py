@@ -166,8 +166,7 @@ def _write(value: Any, words: list[int]) -> None:
         for one in value:
             _write(one, words)
     elif isinstance(value, np.ndarray):
-        address, _ = value.__array_interface__["data"]
-        words += [0, 0, value.size, value.itemsize, address, *value.shape, *value.strides]
+        words += [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
     elif isinstance(value, np.void):
         words.append(np.frombuffer(value, np.uint8).ctypes.data)
     elif isinstance(value, float):

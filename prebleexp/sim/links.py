@@ -48,7 +48,7 @@ PORT = np.dtype(
         ("rate", np.float64),  # bytes a second
         ("free_s", np.float64),  # when it has served all that was asked for (FIFO)
         ("room", np.float64),  # what is left of its rate while that is shared out (FAIR), …
-        ("users", np.int64),  # … and how many have no rate yet
+        ("users", np.int64),  # … and how many have no rate yet: none, but while that is done
     ],
     align=True,
 )
@@ -90,6 +90,8 @@ class Links(NamedTuple):
     """(n,) transfers whose bytes move, in the order in which they began (FAIR)"""
     ports: Any
     """(2 · places,) `PORT`: egresses, then ingresses"""
+    used: Any
+    """(2 · places,) those that are shared out in hand (FAIR)"""
     sendings: Any
     """(n,) `prebleexp.sim.sending.SENDING`, where bytes get ready part by part"""
 
@@ -105,6 +107,7 @@ def made_links(transfers: int, places: int, sharing: int, rate: float, latency_s
         timers=Events(np.zeros(transfers), np.zeros(transfers, np.int64)),
         moving=np.zeros(transfers, np.int64),
         ports=ports,
+        used=np.zeros(2 * places, np.int64),
         sendings=None,
     )
 
@@ -234,35 +237,37 @@ def advance(links: Links, now: float) -> None:
 def share_out(links: Links, now: float) -> None:
     """Max-min fair rates: again and again, the port that has least for each of its transfers that have no rate yet
     gives them that."""
-    control, transfers, ports = links.control, links.transfers, links.ports
-    for port in range(len(ports)):
-        ports[port].room, ports[port].users = ports[port].rate, 0
+    control, transfers, ports, used = links.control, links.transfers, links.ports, 0
     for row in range(control.moving):
         one = transfers[links.moving[row]]
         one.rate = -1.0
-        ports[one.egress].users += 1
-        ports[one.ingress].users += 1
+        for port in (one.egress, one.ingress):
+            if ports[port].users == 0:
+                links.used[used], ports[port].room = port, ports[port].rate
+                used += 1
+            ports[port].users += 1
     left = control.moving
     while left > 0:
-        port = _narrowest(ports)
+        port = _narrowest(links, used)
         share = ports[port].room / ports[port].users
         for row in range(control.moving):
             one = transfers[links.moving[row]]
             if one.rate < 0 and port in (one.egress, one.ingress):
                 one.rate, one.ends_s = share, now + one.left / share
-                for used in (one.egress, one.ingress):
-                    ports[used].room -= share
-                    ports[used].users -= 1
+                for its in (one.egress, one.ingress):
+                    ports[its].room -= share
+                    ports[its].users -= 1
                 left -= 1
 
 
 @compiled
-def _narrowest(ports: Any) -> int:
-    """The port that has least for each; of equal ones the first."""
+def _narrowest(links: Links, used: int) -> int:
+    """Of so many ports in use, the one that has least for each; of equal ones the first."""
     found, least = -1, 0.0
-    for port in range(len(ports)):
-        if ports[port].users > 0:
-            share = ports[port].room / ports[port].users
-            if found < 0 or share < least:
+    for row in range(used):
+        port = links.used[row]
+        if links.ports[port].users > 0:
+            share = links.ports[port].room / links.ports[port].users
+            if found < 0 or share < least or (share == least and port < found):
                 found, least = port, share
     return found

@@ -17,8 +17,8 @@ KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(O
 """of each column's elements"""
 
 
-SERVED = (State.QUEUED, State.RUNNING, State.FINISHED)
-"""by a GPU"""
+SERVED = np.isin(list(State), (State.QUEUED, State.RUNNING, State.FINISHED))
+"""(states,) whether by a GPU"""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -111,7 +111,7 @@ def _of_legs(world: World) -> dict[str, Any]:
     by_leg = requests.state == State.UNROUTED
     served_whole = by_leg & (first != NONE) & (world.pools.roles[first] == BOTH)
     second = world.seen.requests.gpu[:n]
-    here = (first == NONE) & (second != NONE) & np.isin(requests.state, SERVED)  # computed where the output is made
+    here = (first == NONE) & (second != NONE) & SERVED[requests.state]  # computed where the output is made
     made = {name: np.where(here, requests[name], legs[name]) for name in ("hit_tokens", "prefilled_tokens")}
     made |= {"prefill_end_s": np.where(here, requests.ttft_s, legs.ttft_s), "gpu": np.where(here, second, first)}
     made |= {"transferred_tokens": requests.transferred_tokens, "losses": legs.losses + requests.losses}

@@ -6,7 +6,7 @@ Engines with pools have functions that call these, `arrive` and `let_go` (see `p
 from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.events import REACHED, key, push
+from prebleexp.sim.events import REACHED, key, push, subject_of
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import CHUNKS, END, LAYERS, leg_of, request_of
 from prebleexp.sim.records import NONE, World
@@ -67,8 +67,11 @@ def _send(world: World, leg: int, tokens: int, parts: int, seconds: float) -> No
 def arrived(world: World, request: int) -> None:
     """The event of a transfer: if all of it is there, both GPUs may go on."""
     control, link = world.control, world.links.calls
-    if call_int(link.happens, link.own, request, control.now) == 0:
-        return
+    while call_int(link.happens, link.own, request, control.now) == 0:
+        if not _is_next(world):
+            return
+        control.now = control.clock = world.links.control.time
+        request = subject_of(world.links.control.key)
     if len(world.tiers.tiers) > 0:
         _landed(world, request)
         return
@@ -82,6 +85,15 @@ def arrived(world: World, request: int) -> None:
         control.lacking = g
     wake(world, g)
     let_go(world, request)
+
+
+@compiled
+def _is_next(world: World) -> bool:
+    """Whether a transfer's event is next, which may happen at once: of bytes that have moved nobody is to hear."""
+    control, time = world.control, world.links.control.time
+    if world.rules.watched or time == float("inf") or time > world.rules.end_s or time >= world.sessions.control.time:
+        return False
+    return control.events == 0 or time < world.events.times[0]
 
 
 @compiled

@@ -159,7 +159,7 @@ class Workload:
     def _check_links(self) -> None:
         """Who comes after whom: no request waits for itself, and sessions wait for their own."""
         _refuse("delay_s", self.delay_s, ~(np.isfinite(self.delay_s) & (self.delay_s >= 0)), "finite and >= 0")
-        _refuse("goes_on", self.goes_on, ~np.isin(self.goes_on, (0, 1)), "0 or 1")
+        _refuse("goes_on", self.goes_on, (self.goes_on < 0) | (self.goes_on > 1), "0 or 1")
         offsets = self.after_offsets
         _refuse("after_offsets", offsets[1:], self.waits < 0, "at least the offset before it")
         if offsets[0] != 0 or offsets[-1] != len(self.after_ids):

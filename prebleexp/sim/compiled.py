@@ -40,17 +40,24 @@ def compiled(function: F) -> F:
 
 
 def compiled_for(signature: Any) -> Callable[[F], F]:
-    """Decorator: compile one of the package's for these types alone, now: whoever enters compiled code calls it."""
+    """Decorator: compile one of the package's for these types alone, when it is first called, which is by Python."""
 
-    def compile_now(function: F) -> F:
+    def later(function: F) -> F:
         dispatcher = kept(function)
-        if not INTERPRETED:
+
+        @cache
+        def compiled_now() -> Any:
             with undisturbed():
                 dispatcher.compile(signature)
             dispatcher.disable_compile()
-        return dispatcher
+            return dispatcher
 
-    return compile_now
+        def call(*arguments: Any) -> Any:
+            return compiled_now()(*arguments)
+
+        return dispatcher if INTERPRETED else call  # type: ignore[return-value]
+
+    return later
 
 
 @contextmanager

@@ -122,7 +122,6 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
         cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if kind == "tiers":
-        workload = replace(workload, patience_s=np.full(len(workload), np.nan))
         if isinstance(cluster["policy"], E2):
             cluster["policy"] = replace(cluster["policy"], tiers=number % 2 == 1)
         cluster |= {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}

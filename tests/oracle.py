@@ -479,7 +479,7 @@ class Oracle:
             self._cancel_behind(one)
 
     def _expire(self, job: Job, now: float) -> None:
-        waits = job.unnoticed or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
+        waits = job.unnoticed or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING, State.RESERVED)
         if not waits or not math.isnan(job.ttft_s):
             return
         job.unnoticed = False

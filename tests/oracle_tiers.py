@@ -130,6 +130,13 @@ class Fetcher(Puller):
         self.coming: dict[Request, int] = {}  # transfers under way
         self.found = 0
 
+    def leave(self, request: Request) -> None:
+        """What a load writes to is held until it is over."""
+        held = request.blocks if request in self.coming else []
+        self.pool.share(held)
+        super().leave(request)
+        request.blocks = held
+
     def busy(self) -> bool:
         return bool(set(self.skipped) - set(self.coming)) or super().busy()
 
@@ -351,6 +358,9 @@ class TieredGpu(VllmGpu):
         of.coming[request] -= 1
         if not of.coming[request]:
             del of.coming[request]
+            if request.done:
+                of._release(request)
+                return
             request.computed = of.loads[request][-1][1] * self.block
             of._remember(request, request.computed)
             self.world.jobs[request.index].state = State.QUEUED

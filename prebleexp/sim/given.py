@@ -134,7 +134,7 @@ def check_together(given: Given) -> None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
-        _refuse_beside("there are tiers", others | {"GPUs have roles": roles})
+        _refuse_beside("there are tiers", {"GPUs have faults": faults, "GPUs have roles": roles})
         if given.tiers.peers is not None:
             _refuse_beside("KV comes from other GPUs", {"GPUs are of several kinds": len(given.kinds) > 1})
     if given.replicas is not None:

@@ -88,7 +88,7 @@ def _cancel(world: World, row: int, g: int) -> None:
 @compiled
 def _go(world: World, row: int) -> None:
     job = world.jobs[row]
-    if job.state in (HELD, RESERVED):
+    if job.state in (HELD, RESERVED) and len(world.pools.roles) > 0:
         leave_kv(world, row)
     job.state = GONE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +76,7 @@ CLUSTERS = st.fixed_dictionaries(
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
         "reports_ms": st.sampled_from([0.0, 50.0]),
+        "patience_s": st.sampled_from([(math.nan,), (math.nan,), (0.02,), (math.nan, 0.05, 0.3), (0.01, 0.1)]),
     }
 )
 
@@ -95,12 +97,16 @@ def tiering(cluster: dict[str, Any]) -> Tiering:
     return Tiering(1000.0, *(cluster[name] for name in ("host", "shared", "disk", "peers")))
 
 
+def impatient(workload: Workload, cluster: dict[str, Any]) -> Workload:
+    return replace(workload, patience_s=np.resize(cluster["patience_s"], len(workload)))
+
+
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
     given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0}
     given["tiers"] = tiering(cluster)
-    return same(workload, given, oracle_tiers.simulate)
+    return same(impatient(workload, cluster), given, oracle_tiers.simulate)
 
 
 @pytest.mark.slow

@@ -4,11 +4,12 @@ back, and those that are cached stay so. What is under way of it is not looked a
 from __future__ import annotations
 
 from prebleexp.engines.vllm.blocks import release
-from prebleexp.engines.vllm.records import PULLED, PULLS, STEPS, Engines
+from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, STEPS, Engines
 from prebleexp.engines.vllm.steady import end_steady
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, STEPPING, World
+from prebleexp.sim.tiers import TIERS
 
 
 @compiled
@@ -34,13 +35,15 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
 def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
     """Whoever does not run is not counted any more, and has no blocks."""
     gpu, job = mine.gpus[g], mine.jobs[request]
-    if world.jobs[request].state == RESERVED:
+    under_way = world.jobs[request].state == RESERVED
+    if under_way:
         gpu.reserved -= 1
     else:
         gpu.queued -= 1
     if job.filling not in (PULLS, PULLED):
-        gpu.waiting_tokens -= job.known
-    if job.blocks > 0:  # its KV is under way, or there
+        loaded = world.tiers.ends[TIERS - 1, request] if mine.settings.tiered and job.filling == LOADED else 0
+        gpu.waiting_tokens -= job.known - loaded * mine.settings.block_size
+    if job.blocks > 0 and not (under_way and mine.settings.tiered):  # what a load writes to is held until it is over
         release(mine, g, request)
 
 

@@ -18,6 +18,7 @@ from prebleexp.engines.vllm.blocks import (
     hold_between,
     key_of,
     most_of,
+    release,
 )
 from prebleexp.engines.vllm.peers import find, lend, take_back
 from prebleexp.engines.vllm.publishing import publish
@@ -290,8 +291,11 @@ def _loaded(mine: Engines, world: World, tier: int, request: int) -> None:
     if one.left > 0:
         return
     _not_loading(world, g, request)
-    arrive(mine, world, g, request, int(tiers.ends[TIERS - 1, request]) * mine.settings.block_size)
-    world.jobs[request].state = QUEUED
+    if mine.jobs[request].finished != 0:  # it gave up meanwhile
+        release(mine, g, request)
+    else:
+        arrive(mine, world, g, request, int(tiers.ends[TIERS - 1, request]) * mine.settings.block_size)
+        world.jobs[request].state = QUEUED
     publish(mine, world, g)
     wake(world, g)
 

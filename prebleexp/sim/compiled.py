@@ -9,6 +9,7 @@ the call.
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -21,6 +22,9 @@ from prebleexp import machine_code, sources
 from prebleexp.sim.linked import KeptIR, Linked
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_LOCK = threading.Lock()
+"""nothing is compiled by two threads at once"""
 
 INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
 """whether all of it runs as plain Python (NUMBA_DISABLE_JIT)"""
@@ -45,15 +49,16 @@ def compiled_for(signature: Any) -> Callable[[F], F]:
     def later(function: F) -> F:
         dispatcher = kept(function)
 
-        @cache
-        def compiled_now() -> Any:
-            with undisturbed():
-                dispatcher.compile(signature)
-            dispatcher.disable_compile()
-            return dispatcher
+        def compile_now() -> None:
+            with _LOCK, undisturbed():
+                if not dispatcher.overloads:
+                    dispatcher.compile(signature)
+                    dispatcher.disable_compile()
 
         def call(*arguments: Any) -> Any:
-            return compiled_now()(*arguments)
+            if not dispatcher.overloads:
+                compile_now()
+            return dispatcher(*arguments)
 
         return dispatcher if INTERPRETED else call  # type: ignore[return-value]
 

@@ -2,7 +2,7 @@
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
 patience, overheads, stale reports; gateways, replicas of the router or requests that are moved; tiers; faults or
-a gateway, with pools or without.
+a gateway, with pools or tiers or without.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         cluster |= {"engine": ENGINES[rng.integers(2)], "tiers": _tiers(rng)}
         if rng.random() < 0.5:
             cluster |= {"tiers": replace(cluster["tiers"], peers=_peers(rng)), "kinds": [(sum(counts), costs[0])]}
-        return workload, cluster
+            return workload, cluster
+        return workload, cluster | {"faults": _faults(rng, sum(counts), ON_LOSS, DRAINS)}
     after_loss = ON_LOSS if cluster["engine"].resumes else ("retry", "fail")
     if not cluster["engine"].loses:
         return workload, cluster

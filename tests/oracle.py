@@ -694,6 +694,7 @@ class Oracle:
         elif event == SLOW:
             gpu.speed = factor
         elif event == DRAIN:
+            self.planned.pop((g, READY), None)
             self.drained_s[g] = now
             if self.faults.requeues:
                 self.news += [("lost", job.index, g, 0) for job in sorted(gpu.give_back(), key=lambda job: job.number)]
@@ -725,6 +726,10 @@ class Oracle:
     def _unread(self, g: int) -> list[Job]:
         """Requests whose KV is to go from or to a GPU."""
         return []
+
+    def _awaits(self, gpu: Any) -> bool:
+        """Whether KV comes from tiers, or has to go there before there is room."""
+        return False
 
     def _break_off(self, job: Job, g: int, now: float) -> None:
         """It will not, for GPU g is down."""
@@ -763,7 +768,7 @@ class Oracle:
         if not gpu.up:
             gpu.down_s += 0.0 if math.isnan(gpu.down_since_s) else now - gpu.down_since_s
             gpu.speed = 1.0
-        elif not gpu.awake and not self._unread(gpu.number):  # it was drained
+        elif not gpu.awake and not self._unread(gpu.number) and not self._awaits(gpu):  # it was drained
             gpu.lose()
         gpu.up, gpu.gone, gpu.down_since_s = True, False, math.nan
 

@@ -24,6 +24,7 @@ class FaultyGpu(VllmGpu):
         self.of = self._scheduler(self.of.config)
         self.flight.clear()
         self.leaving.clear()
+        self.requests.clear()
         self.awake = self.stepping = False
         return [self.world.jobs[request.index] for request in there]
 

@@ -21,7 +21,8 @@ from prebleexp.sim.tiers import ALWAYS, THRESHOLD
 from prebleexp.sim.types import Outcome, State, Workload
 from tests import oracle
 from tests.oracle import ARRIVED, START
-from tests.oracle_pools import Puller, VllmGpu
+from tests.oracle_faults import FaultyGpu
+from tests.oracle_pools import Puller
 from tests.reference_vllm import Request
 
 NAMES = ("host", "disk", "shared", "peer")
@@ -54,6 +55,7 @@ class Ways:
         self.coming: dict[int, Any] = {}
         self.moving: dict[int, Any] = {}
         self.changed_s = 0.0
+        self.asked: dict[int, Any] = {}  # under way: over which ports, from when to when
 
     def _begins_s(self, ports: Any, now: float) -> float:
         free_s = [self.free_s.get(port, 0.0) for port in ports]
@@ -69,6 +71,7 @@ class Ways:
 
     def ask(self, subject: int, ports: Any, size: float, now: float) -> None:
         begins_s = self._begins_s(ports, now)
+        self.asked[subject] = (ports, begins_s, math.nan)
         if self.tiers[ports[0][1]].sharing == FAIR:
             self.coming[subject] = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
             if begins_s == now:
@@ -77,6 +80,7 @@ class Ways:
                 heapq.heappush(self.heap, (begins_s, ARRIVED, subject))
             return
         ends_s = begins_s + size / min(map(self._rate, ports))
+        self.asked[subject] = (ports, begins_s, ends_s)
         self.free_s |= {port: ends_s for port in ports if self._rate(port) < math.inf}
         heapq.heappush(self.heap, (ends_s, ARRIVED, subject))
 
@@ -93,7 +97,18 @@ class Ways:
             self._advance(now)
             del self.moving[subject]
             self._share(now)
+        del self.asked[subject]
         return True
+
+    def drop(self, subject: int, now: float) -> None:
+        ports, begins_s, ends_s = self.asked[subject]
+        for port in ports:
+            if self.free_s.get(port) == ends_s:
+                self.free_s[port] = begins_s
+        self.coming.pop(subject, None)
+        self.heap[:] = [one for one in self.heap if one[1:] != (ARRIVED, subject)]
+        heapq.heapify(self.heap)
+        self.arrives(subject, now)
 
     def _advance(self, now: float) -> None:
         for flow in self.moving.values():
@@ -227,7 +242,7 @@ class Fetcher(Puller):
         return load_s + gpu.prefill_s(new - tokens, request.tokens) < gpu.prefill_s(new, request.tokens)
 
 
-class TieredGpu(VllmGpu):
+class TieredGpu(FaultyGpu):
     fresh: list[Request]
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:
@@ -297,6 +312,8 @@ class TieredGpu(VllmGpu):
 
     def publish(self) -> None:
         super().publish()
+        if not self.up:
+            return
         loads = getattr(self.of, "loads", {})
         self.seen.waiting_tokens += sum(r.tokens - loads[r][-1][1] * self.block for r in self.of.skipped)
 
@@ -319,8 +336,33 @@ class TieredGpu(VllmGpu):
         self.flight[-1][2]["hit"] += self.of.found
         return made
 
+    def submit(self, job: oracle.Job) -> None:
+        super().submit(job)
+        for tried in self.world.tried:
+            tried.pop(job.index, None)
+
+    def lose(self) -> list[oracle.Job]:
+        world, n = self.world, len(self.world.jobs)
+        for request in reversed(self.of.coming):
+            for tier, (low, high) in enumerate(self.of.loads[request][:PEERS]):
+                if tier * n + request.index in world.ways.asked:
+                    world.ways.drop(tier * n + request.index, world.now)
+                    for end in range(low + 1, high + 1):
+                        self.place(tier).copies[request.key(end * self.block)].pins -= 1
+        for number, (gpu, tier, keys, *_) in sorted(world.stores.items()):
+            if gpu is self and 4 * n + number in world.ways.asked:
+                world.ways.drop(4 * n + number, world.now)
+                for key in keys:
+                    del self.place(tier).copies[key]
+                world.end_store(number, tier)
+        self.place(HOST).copies.clear()
+        self.fresh = []
+        return super().lose()
+
     def _admitted(self, request: Request, cached: int, resumed: bool, counts: Counter[str]) -> None:
         if cached >= 0:
+            if not resumed:
+                self.world.loaded[request.index] = (0, 0, 0, 0)
             super()._admitted(request, cached, resumed, counts)
         elif request.tokens > request.prompt:
             self.world.jobs[request.index].state = State.RUNNING
@@ -446,7 +488,7 @@ class TiersOracle(oracle.Oracle):
             self.view.gpus[gpu.number] = gpu.seen
 
     def _wake(self, gpu: Any, now: float) -> None:
-        if not gpu.awake:
+        if gpu.up and not gpu.awake:
             gpu.awake = True
             heapq.heappush(self.heap, (now, START, gpu.number))
 
@@ -476,12 +518,18 @@ class TiersOracle(oracle.Oracle):
             copy.pins, copy.store = copy.pins - 1, None
         gpu.of.pool.release(blocks)
         gpu.tell_copied(tier, request, high)
-        self.free_stores.append(subject - 4 * n)
+        self.end_store(subject - 4 * n, tier)
         self._tell(gpu.number, now)
         self._wake(gpu, now)
+
+    def end_store(self, number: int, tier: int) -> None:
+        self.free_stores.append(number)
         for other in self.gpus if tier == SHARED else []:
             if other.seen.queued > 0:
-                self._wake(other, now)
+                self._wake(other, self.now)
+
+    def _awaits(self, gpu: Any) -> bool:
+        return bool(gpu.of.coming or gpu.of.waiting or gpu.of.skipped)
 
     def _outcome(self, end_s: float) -> Outcome:
         made = super()._outcome(end_s)

@@ -154,8 +154,8 @@ class Cell:
         if not self.engine.fetches:
             raise InvalidInput(f"engine={engine} takes no tiers; take engine=vllm, or a cluster without tiers")
         self.engine.check_tiers()
-        if not self.faults.changes_nothing:
-            raise InvalidInput("faults= is not valid where cluster has tiers; take faults=none")
+        if self.cluster.peers.there and not self.faults.changes_nothing:
+            raise InvalidInput("faults= is not valid with cluster.peers; take faults=none, or cluster.peers.gb_s=0")
         self._check_kv_bytes("where there are tiers")
 
     def _check_migration(self) -> None:

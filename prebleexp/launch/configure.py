@@ -129,6 +129,8 @@ def job(overrides: Sequence[str], loader: ConfigLoaderImpl | None = None) -> Job
 
 def job_of(composition: Composition) -> Job:
     values, choices = composition.values, composition.choices
+    if "sweeps" in values:
+        raise InvalidInput("a file of sweeps/ is not valid without its first line, which must be '# @package _global_'")
     for key in values:
         if key not in KEYS:
             raise unknown("key", key, KEYS)

@@ -43,6 +43,13 @@ def dropped(tiers: Below, view: View, request: int, place: int, tokens: int) -> 
 
 
 @compiled
+def forget_host(tiers: Below, gpu: int) -> None:
+    """The GPU is gone, or back, and its host is empty."""
+    if tiers.heard:
+        prefix_index.forget_all(tiers.held, gpu)
+
+
+@compiled
 def look(tiers: Below, view: View, request: int) -> None:
     """Look up what each place has of a prompt, which is the one in hand from now on."""
     prefix_index.matches(tiers.held, view, request, tiers.kept)

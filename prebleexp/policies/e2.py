@@ -94,3 +94,4 @@ class E2(Policy):
 
     def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:
         forget_all(mine, gpu)
+        below.forget_host(mine.below, gpu)

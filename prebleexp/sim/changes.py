@@ -33,6 +33,7 @@ from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.hearing import is_lost
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.states import State
+from prebleexp.sim.tiers import is_loading
 from prebleexp.sim.types import Longs, records
 
 DOWN, NOTICED, UP, SLOW, DRAIN, READY, LIMIT, LOOK = range(8)
@@ -134,7 +135,7 @@ class Changes:
             if world.seen.requests[request].gpu != g:
                 self._lost_with.setdefault(g, []).append(request)
         there = (world.seen.requests.gpu == g) & (jobs.reached != 0)
-        lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING)))
+        lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING, State.RESERVED)))
         jobs.state[lost] = State.LOST
         jobs.losses[lost] += 1
         world.seen.requests.output_seen[lost] = jobs.output_seen[lost] if world.rules.resume else 0
@@ -165,7 +166,7 @@ class Changes:
         if world.servers[g].stage == of.DOWN:  # it was being started
             self._down(world, g, now, engines)
         else:
-            self._drained_s[g] = now
+            self._drained_s[g], self._at_s[READY][g] = now, np.nan
             if self._terms.requeue:
                 for request in _in_order(world, engines.give_back(g)):
                     _tell(world, of.LOST, request, g)
@@ -204,7 +205,8 @@ class Changes:
         server, live = world.servers[g], world.live[g]
         if not np.isnan(self._drained_s[g]) and _is_empty(world, g):
             self._is_off(world, g, now)
-        empty = server.stage == of.DOWN or (server.stage == of.IDLE and len(unread(world, g)) == 0)
+        awaits = len(unread(world, g)) > 0 or is_loading(world, g) or live.queued > 0  # blocks that are being stored
+        empty = server.stage == of.DOWN or (server.stage == of.IDLE and not awaits)
         self._on_s[g] = now if np.isnan(self._on_s[g]) else self._on_s[g]
         self._drained_s[g] = np.nan
         if server.stage == of.DOWN:

@@ -9,7 +9,7 @@ from prebleexp.sim.plug import call_none
 from prebleexp.sim.records import World
 from prebleexp.sim.types import State
 
-QUEUED, RUNNING = int(State.QUEUED), int(State.RUNNING)
+THERE = (int(State.QUEUED), int(State.RUNNING), int(State.RESERVED))
 
 
 @compiled
@@ -22,7 +22,7 @@ def change(world: World, row: int) -> None:
         engine = world.engines[g]
         for request in range(len(world.jobs)):
             job = world.jobs[request]
-            if world.seen.requests[request].gpu == g and job.reached != 0 and job.state in (QUEUED, RUNNING):
+            if world.seen.requests[request].gpu == g and job.reached != 0 and job.state in THERE:
                 call_none(engine.settle, engine.own, world, request, control.now)
     if row + 1 < world.rules.changes:  # others are put into the queue when it comes to them
         push(world.events, control, timeline[row + 1].at_s, key(CHANGE, row + 1))

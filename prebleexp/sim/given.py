@@ -134,9 +134,11 @@ def check_together(given: Given) -> None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
-        _refuse_beside("there are tiers", {"GPUs have faults": faults, "GPUs have roles": roles})
+        scaled = {"an autoscaler says how many GPUs there are": given.autoscaler is not None}
+        _refuse_beside("there are tiers", scaled | {"GPUs have roles": roles})
         if given.tiers.peers is not None:
-            _refuse_beside("KV comes from other GPUs", {"GPUs are of several kinds": len(given.kinds) > 1})
+            beside = {"GPUs are of several kinds": len(given.kinds) > 1, "GPUs have faults": faults}
+            _refuse_beside("KV comes from other GPUs", beside)
     if given.replicas is not None:
         takes_time, gated = given.overhead.mode == "serial", given.gateway is not None
         others = {"GPUs have roles": roles, "requests pass a gateway": gated, "decisions take time": takes_time}

@@ -205,7 +205,8 @@ class _Run:
             split = (given.workload, self._pools(given.pools, n, counts), under_way)
         if given.tiers is not None:
             size, blocks = engine.blocks(given.setup(0))
-            tiers = given.tiers.tiers(given.gpus, size, blocks, sum(one // size for one in kv_tokens))
+            held, again = sum(one // size for one in kv_tokens), len(given.timeline) > 0
+            tiers = given.tiers.tiers(given.gpus, size, blocks, held, again)
             behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
         moving = None
         if given.migration is not None:

@@ -66,10 +66,12 @@ class Tiering:
     def _given(self) -> tuple[Tier | None, ...]:
         return self.host, self.disk, self.shared, self.peers
 
-    def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int) -> Tiers:
-        """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs."""
+    def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int, again: bool) -> Tiers:
+        """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs;
+        `again`: whether a request may come to one GPU after the other."""
         n, block_bytes = len(context_blocks), self.kv_bytes * block_tokens
-        all_blocks = int(context_blocks.sum())
+        of_all = int(context_blocks.sum())
+        at_once = of_all * (gpus if again else 1)
         control, tiers = records(1, STOCK), records(TIERS, TIER)
         control.free_copy = control.free_store = NONE
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
@@ -79,7 +81,8 @@ class Tiering:
             tiers[kind].blocks = min(int(one.bytes // block_bytes), 2**40)
             tiers[kind].rule, tiers[kind].least_tokens = one.choose, one.least_tokens
             tiers[kind].first = kind * _places(gpus)
-            copies += min(int(tiers[kind].blocks) * (1 if kind == SHARED else gpus), all_blocks)
+            alike = 1 if kind == SHARED else gpus
+            copies += min(int(tiers[kind].blocks) * alike, of_all if kind == SHARED else at_once)
         places, fetches = records(_places(gpus), PLACE), records(n, FETCH)
         places.oldest = places.newest = fetches.next = fetches.holds = NONE
         slot_keys, slot_nodes = slots(max(1, copies))
@@ -90,7 +93,7 @@ class Tiering:
             copies=unset(copies, COPY),
             slot_keys=slot_keys,
             slot_nodes=slot_nodes,
-            stores=unset(TIERS * min(all_blocks, held), STORE),  # each holds a block
+            stores=unset(TIERS * min(at_once, held), STORE),  # each holds a block
             fetches=fetches,
             ends=np.zeros((TIERS, n), np.int32),
             loading=np.full(gpus, NONE),

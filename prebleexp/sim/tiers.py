@@ -61,7 +61,7 @@ COPY = np.dtype(
 
 STORE = np.dtype(
     [
-        ("gpu", np.int32),
+        ("gpu", np.int32),  # -1: it is over
         ("tier", np.int32),
         ("request", np.int32),  # whose blocks low … high − 1 it brings, as far as the tier did not have them
         ("low", np.int32),
@@ -75,7 +75,7 @@ STORE = np.dtype(
 FETCH = np.dtype(
     [
         ("low", np.int32),  # the first block that comes from a tier: `Tiers.ends` has where each tier's part ends
-        ("left", np.int32),  # transfers under way
+        ("coming", np.int32),  # bits: the tiers of which a transfer is under way
         ("peer", np.int32),  # GPU that the last part comes from, …
         ("copied", np.int32),  # … of its host's copies, or else …
         ("holds", np.int32),  # … of its cache's blocks, which are pinned for it there (the engine's)
@@ -162,6 +162,11 @@ def gpu_of(world: World, subject: int) -> int:
     return int(world.tiers.stores[subject - TIERS * n].gpu)
 
 
+def is_loading(world: World, g: int) -> bool:
+    """Whether KV is under way to a GPU from tiers."""
+    return len(world.tiers.loading) > 0 and bool(world.tiers.loading[g] != NONE)
+
+
 @compiled
 def place_of(tiers: Tiers, tier: int, g: int) -> int:
     return len(tiers.places) - 1 if tier == SHARED else tier * (len(tiers.places) // 2) + g
@@ -211,7 +216,7 @@ def make_room(world: World, tier: int, place: int, copies: int) -> bool:
             if world.told.dropped != 0:
                 one = tiers.copies[copy]
                 tell(world, DROPPED, int(one.owner), place, int(one.number) * tiers.control[0].block_tokens)
-            _drop(tiers, copy)
+            drop(tiers, copy)
             excess -= 1
         copy = newer
     return True
@@ -251,12 +256,19 @@ def new_store(tiers: Tiers) -> int:
 
 @compiled
 def end_store(tiers: Tiers, store: int) -> None:
-    tiers.stores[store].next = tiers.control[0].free_store
+    tiers.stores[store].gpu, tiers.stores[store].next = NONE, tiers.control[0].free_store
     tiers.control[0].free_store = store
 
 
 @compiled
-def _drop(tiers: Tiers, copy: int) -> None:
+def drop_all(tiers: Tiers, place: int) -> None:
+    """Nothing of it is pinned."""
+    while tiers.places[place].oldest != NONE:
+        drop(tiers, int(tiers.places[place].oldest))
+
+
+@compiled
+def drop(tiers: Tiers, copy: int) -> None:
     one, control = tiers.copies[copy], tiers.control[0]
     _take_out(tiers, copy)
     remove_child(tiers, one.key, one.place * control.numbers + one.number)

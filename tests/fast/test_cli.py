@@ -379,6 +379,14 @@ def test_own_options_come_before_those_of_the_package(run: Run, tmp_path: Path) 
     assert [(row["policy"], row["policy.seed"]) for row in rows] == [("mine", 5), ("lor", 6)]
 
 
+def test_an_own_sweep_says_which_line_it_lacks(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sweeps").mkdir()
+    (tmp_path / "sweeps" / "mine.yaml").write_text("sweep: {name: mine}\n")
+    code, _, err = run("+sweeps=mine")
+    assert code == 2
+    assert "a file of sweeps/ is not valid without its first line, which must be '# @package _global_'" in err
+
+
 def test_help_names_every_key_and_option(run: Run) -> None:
     code, out, err = run("--help")
     assert (code, err) == (0, "")

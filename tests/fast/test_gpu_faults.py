@@ -375,6 +375,9 @@ def test_a_gpu_that_is_back_is_started_first() -> None:
     made = run(alike([0.0], 16, 1), again, gpus=1)
     assert made.finish_s.tolist() == [1.25 + 0.125], "what was lost while it was started is started anew"
     assert made.gpu_on_s.tolist() == [0.0625 + 0.125 + made.end_s - 1.0]
+    happen = (0.0, 0, "drain"), (0.25, 0, "up"), (0.375, 0, "drain"), (1.0, 0, "up")
+    made = run(alike([0.0625], 16, 1), happens(*happen, init_s=0.25), gpus=1)
+    assert made.finish_s.tolist() == [1.25 + 0.125], "one that is drained while it is started must be up again"
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from tests import oracle_tiers
 from tests.fast.test_engines import stream
 from tests.fast.test_oracle_pools import COST, HEARD, POLICIES, VLLMS, Looker, same, streams
 from tests.sampled import examples
+from tests.timelines import timelines
 
 TIERS = st.builds(
     Tier,
@@ -76,9 +77,16 @@ CLUSTERS = st.fixed_dictionaries(
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
         "reports_ms": st.sampled_from([0.0, 50.0]),
+        "faults": st.none(),
         "patience_s": st.sampled_from([(math.nan,), (math.nan,), (0.02,), (math.nan, 0.05, 0.3), (0.01, 0.1)]),
     }
 )
+
+
+@st.composite
+def faulty(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(CLUSTERS) | {"peers": None}
+    return cluster | {"faults": draw(timelines(cluster["gpus"], resumes=True))}
 
 
 def few() -> st.SearchStrategy[Workload]:
@@ -105,7 +113,7 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
     given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0}
-    given["tiers"] = tiering(cluster)
+    given["tiers"], given["faults"] = tiering(cluster), cluster["faults"]
     return same(impatient(workload, cluster), given, oracle_tiers.simulate)
 
 
@@ -121,4 +129,21 @@ def test_tiers_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[st
 @settings(max_examples=2000, deadline=None)
 @given(few() | streams(), CLUSTERS)
 def test_tiers_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(100), deadline=None)
+@given(few() | streams(), faulty())
+def test_tiers_of_gpus_that_are_lost_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(few() | streams(), faulty())
+def test_tiers_of_gpus_that_are_lost_give_the_bytes_of_the_oracle_on_many(
+    workload: Workload, cluster: dict[str, Any]
+) -> None:
     agree(workload, cluster)

@@ -13,19 +13,21 @@ from hypothesis import strategies as st
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
+from prebleexp.faults.base import Event
+from prebleexp.faults.timeline import Timeline
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
-from prebleexp.sim.changes import DOWN, TIMELINE
 from prebleexp.sim.records import NONE
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, SHARED, THRESHOLD, TIERS
-from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload, records
+from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
 from tests.fast.test_engines import own, stream
+from tests.fast.test_gpu_faults import accounted
 from tests.fast.test_laws import workloads
-from tests.fast.test_oracle_tiers import CLUSTERS, COST, impatient, tiering
+from tests.fast.test_oracle_tiers import CLUSTERS, COST, faulty, impatient, tiering
 from tests.fast.test_pools import split
 from tests.linear_cost import LinearCost
 from tests.sampled import examples
@@ -250,7 +252,7 @@ class Counted:
 
 def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
-    names = ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")
+    names = ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms", "faults")
     rest = {name: cluster[name] for name in names} | {"duration_s": 2.5, "hardware": hardware}
     return serve(
         workload,
@@ -261,21 +263,24 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
 
 @pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None)
-@given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
+@given(st.one_of(workloads(), linked(workloads())), CLUSTERS | faulty())
 def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
     workload = impatient(workload, cluster)
     made = run(workload, cluster, on_event=Counted(tiering(cluster)))
     again = run(workload, cluster)
     for one in fields(Outcome):  # watching changes nothing
         np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
-    in_order(workload, made)
+    if cluster["faults"] is None:
+        in_order(workload, made)
+    else:
+        accounted(workload, made, cluster["faults"].requeues)
     finished = made.state == State.FINISHED
-    if cluster["horizon"] == "drain":
+    if cluster["horizon"] == "drain" and cluster["faults"] is None:
         assert np.isin(made.state, (State.FINISHED, State.REFUSED, State.CANCELLED, State.NOT_DUE)).all()
     found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens
     found = found + made.peer_tokens + made.prefilled_tokens
     np.testing.assert_array_equal(found[finished], workload.prompt_tokens[finished])
-    if made.gpu_retracted.sum() == 0 and finished.all():  # each prompt is admitted once
+    if made.gpu_retracted.sum() + made.losses.sum() == 0 and finished.all():  # each prompt is admitted once
         totals = made.gpu_hit_tokens + made.gpu_prefilled_tokens
         totals = totals + made.gpu_host_tokens + made.gpu_disk_tokens + made.gpu_shared_tokens + made.gpu_peer_tokens
         of_gpus = np.zeros(cluster["gpus"], np.int64)
@@ -343,24 +348,54 @@ def test_every_column_of_requests_is_the_same_on_groups_of_one_kind() -> None:
         np.testing.assert_array_equal(getattr(made, name), getattr(grouped, name), err_msg=name)
 
 
+# ---------------------------------------------------------------- GPUs that are lost
+X = stream([own(0, 1000)] * 2, [0.0, 0.6], [1] * 2)
+
+
+def lost(down_s: float, up_s: float, event: str = "down") -> Timeline:
+    return Timeline(detect_ms=0.0, happen=(Event(down_s, 0, event, 1.0), Event(up_s, 0, "up", 1.0)))
+
+
+@pytest.mark.parametrize("event", ["down", "drain"])
+@pytest.mark.parametrize(("kind", "loaded", "ms"), [("host", 0, 700), ("disk", 992, 799.2), ("shared", 992, 799.2)])
+def test_what_its_disk_and_the_store_for_all_have_survives_a_gpu(event: str, kind: str, loaded: int, ms: float) -> None:
+    """Its host's memory does not; one that comes back from being drained begins anew, too."""
+    made = serve(X, Tiering(KV_BYTES, **{kind: tier(500)}), faults=lost(0.4, 0.5, event))
+    assert (made.host_tokens + made.disk_tokens + made.shared_tokens).tolist() == [0, loaded]
+    assert made.hit_tokens.tolist() == [0, 0]
+    assert tokens_ms(X, made) == [100, ms]
+
+
+@pytest.mark.parametrize(("down_s", "loaded", "ms"), [(0.15, 0, 700), (0.25, 992, 799.2)])
+def test_what_was_not_stored_yet_is_not_there(down_s: float, loaded: int, ms: float) -> None:
+    """From 100 to 199.2 ms it is."""
+    made = serve(X, Tiering(KV_BYTES, shared=tier(500)), faults=lost(down_s, 0.3))
+    assert made.shared_tokens.tolist() == [0, loaded]
+    assert tokens_ms(X, made) == [100, ms]
+
+
+def test_a_load_ends_with_its_gpu_and_is_asked_for_anew() -> None:
+    """The third of `XYXYZX` is loaded from 600 ms on, until 650, and all of it from 660 to 759.2: the link is free. If
+    it gave up at 640, Z behind it has room as soon as the GPU is back."""
+    four = stream([own(i, 1000) for i in (0, 1, 0, 2)], [0.0, 0.3, 0.6, 0.601], [1] * 4)
+    store, gone = Tiering(KV_BYTES, shared=tier(500)), lost(0.65, 0.66)
+    made = serve(four, store, faults=gone)
+    assert made.losses.tolist() == [0, 0, 1, 1]
+    assert made.shared_tokens.tolist() == [0, 0, 992, 0]
+    assert made.gpu_shared_tokens.tolist() == [720 + 992]
+    assert tokens_ms(four, made)[:3] == [100, 400, 859.2]
+    made = serve(replace(four, patience_s=[np.nan, np.nan, 0.04, np.nan]), store, faults=gone)
+    assert made.losses.tolist() == [0, 0, 0, 1]
+    assert tokens_ms(four, made)[3] == 760
+
+
 # ---------------------------------------------------------------- what is not modelled
-class Lost:
-    """A GPU that is lost at once."""
-
-    retries, resumes = True, False
-
-    def timeline(self, gpus: int, duration_s: float, seed: int) -> Any:
-        made = records(1, TIMELINE)
-        made.event = DOWN
-        return made
-
-
 def test_what_does_not_go_with_tiers_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
     with pytest.raises(InvalidInput, match="engine Continuous has no fetch, offload and landed, and there are tiers"):
         serve(one, host(10), engine=Continuous())
-    with pytest.raises(InvalidInput, match="GPUs have faults, and there are tiers; only one of the two"):
-        serve(one, host(10), faults=Lost())
+    with pytest.raises(InvalidInput, match="GPUs have faults, and KV comes from other GPUs; only one of the two"):
+        serve(one, replace(host(10), peers=tier(0)), faults=lost(0.5, 1.0))
     with pytest.raises(InvalidInput, match="GPUs have roles, and there are tiers; only one of the two"):
         serve(one, host(10), gpus=2, kinds=[(1, STEP), (1, STEP)], pools=split())
     with pytest.raises(InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where"):

@@ -88,7 +88,7 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["engine=sglang"], "engine=sglang takes no tiers; take engine=vllm, or a cluster without tiers"),
         (["engine=released"], "engine=released takes no tiers; take engine=vllm, or a cluster without tiers"),
-        (["faults=rates"], "faults= is not valid where cluster has tiers; take faults=none"),
+        (["faults=rates", "cluster.peers.gb_s=36"], "faults= is not valid with cluster.peers; take faults=none, or"),
         (["hardware=a6000_mistral_7b"], "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent"),
         (["cluster.host.gb=-1"], "cluster.host.gb=-1 is not valid; it must be a number of GB >= 0"),
         (["cluster.host.load_gb_s=0"], "cluster.host.load_gb_s=0 is not valid; it must be a number of GB/s > 0"),

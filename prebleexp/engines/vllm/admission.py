@@ -109,5 +109,7 @@ def _start(mine: Engines, world: World, g: int, request: int) -> int:
     found = min(int(job.computed), int(seen.prompt_tokens))
     if mine.preemptions[request] == 0:
         made.hit_tokens, made.prefilled_tokens = found, seen.prompt_tokens - found
+        for tier in range(len(world.tiers.tiers)):  # before it was lost, it may have been loaded
+            world.tiers.tokens[tier, request] = 0
         note(mine.recent, gpu, g, found, int(seen.prompt_tokens))
     return found

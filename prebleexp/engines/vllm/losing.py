@@ -13,6 +13,7 @@ from prebleexp.engines.vllm.giving_up import stop_waiting
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import GPU, JOB, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_jobs
+from prebleexp.engines.vllm.tiering import break_off
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pools import PUSH_AT_END
 from prebleexp.sim.pulling import RESERVED
@@ -25,6 +26,8 @@ HELD = int(State.HELD)
 
 def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
     """`requests` are as if they had never come, or know what was shown of them. Nobody is told."""
+    if mine.settings.tiered:
+        break_off(mine, world, g)
     _drop(mine, g, requests)
     gpus = records(1, GPU)
     begin_gpus(gpus, mine.settings)
@@ -45,7 +48,8 @@ def give_back(mine: Any, world: Any, g: int) -> Longs:
     attempt: they are taken out of it, and so is whoever gave up."""
     gpu, live, queue = mine.gpus[g], world.live[g], _queue(mine, g)
     jobs = mine.jobs[queue]
-    waits = (jobs.finished == 0) & (jobs.under_way == 0) & np.isnan(world.seen.requests.ttft_s[queue])
+    waits = (jobs.finished == 0) & (jobs.under_way == 0) & (jobs.blocks == 0)
+    waits &= np.isnan(world.seen.requests.ttft_s[queue])
     given, kept = queue[waits], queue[~waits & (jobs.finished == 0)]
     gpu.queued -= len(given)
     gpu.waiting_tokens -= jobs.known[waits].sum()
@@ -72,6 +76,8 @@ def forget(mine: Any, world: Any, requests: Longs) -> None:
     if world.rules.resume:
         jobs.known += world.jobs.output_seen[requests]
     mine.jobs[requests], mine.preemptions[requests] = jobs, 0
+    if mine.settings.tiered:
+        world.tiers.tried[:, requests] = 0
 
 
 @compiled

@@ -12,6 +12,7 @@ from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
 from prebleexp.engines.vllm.blocks import cached, release, remember
 from prebleexp.engines.vllm.leaving import leave_running
+from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
 from prebleexp.engines.vllm.moving import copied as copied
 from prebleexp.engines.vllm.moving import move as move
@@ -21,9 +22,8 @@ from prebleexp.engines.vllm.pulling import pull as pull
 from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of
-from prebleexp.engines.vllm.tiering import fetch as fetch
+from prebleexp.engines.vllm.storing import offload as offload
 from prebleexp.engines.vllm.tiering import landed as landed
-from prebleexp.engines.vllm.tiering import offload as offload
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import PUSH_AT_END, decodes, leg_of, prefills

@@ -219,7 +219,12 @@ class DynamoKV(Policy):
         below.dropped(mine.credits.tiers, view, request, place, tokens)
 
     def changed(self, mine: Memory, view: View, gpu: int, now: float) -> None:
-        forget_worker(mine, view, gpu)
+        """The worker is gone, or a new one: its blocks are taken from the index."""
+        prefix_index.forget_all(mine.cached, gpu)
+        below.forget_host(mine.credits.tiers, gpu)
+        routed.forget_all(mine.routed, gpu)
+        if mine.settings.output_blocks:
+            output_blocks.forget(mine.outputs, view, gpu)
 
 
 TRACKED = ("active_blocks", "prefill_tokens", "output_blocks")
@@ -267,15 +272,6 @@ def look(mine: Memory, view: View, request: int, now: float) -> None:
         weights, decode, prompt = mine.active.weights, mine.decode, view.requests[request].prompt_tokens // size
         for gpu in range(len(decode)):
             decode[gpu] = ((weights[gpu] + HALF) >> BITS) + prompt - computing[gpu]
-
-
-@compiled
-def forget_worker(mine: Memory, view: View, gpu: int) -> None:
-    """The worker is gone, or a new one: its blocks are taken from the index."""
-    prefix_index.forget_all(mine.cached, gpu)
-    routed.forget_all(mine.routed, gpu)
-    if mine.settings.output_blocks:
-        output_blocks.forget(mine.outputs, view, gpu)
 
 
 @compiled

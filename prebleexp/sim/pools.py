@@ -8,7 +8,7 @@ need no second kind of record. Without pools there are n rows, and nothing of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,7 +119,7 @@ def with_legs(workload: Workload, whole: bool) -> Workload:
         columns["output_tokens"][n:] = columns["max_new_tokens"][n:] = 1
         columns["answer_segment"][n:] = -1
     after = np.concatenate([workload.after_offsets, np.full(n, len(workload.after_ids))])
-    return replace(workload, **columns, after_offsets=after, predictions={})
+    return workload.changed(**columns, after_offsets=after, predictions={})
 
 
 def told_of_legs(expected: Floats | None, whole: bool) -> Floats | None:

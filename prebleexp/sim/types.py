@@ -103,6 +103,13 @@ class Workload:
         self._check_lengths()
         self._check_values()
 
+    def changed(self, **columns: Any) -> Workload:
+        """With other columns, of their types, that follow from these: nothing is checked again, which takes a while."""
+        made = object.__new__(Workload)
+        for one in fields(Workload):
+            object.__setattr__(made, one.name, columns.get(one.name, getattr(self, one.name)))
+        return made
+
     def __len__(self) -> int:
         return len(self.arrival_s)
 

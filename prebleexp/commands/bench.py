@@ -146,7 +146,7 @@ def pools(policies: Sequence[str] | None = None) -> list[dict[str, Any]]:
         seconds = np.min([[cpu_s(cell, workload) for cell in cells] for _ in range(PASSES * REPEATS)], axis=0)
         for way, took in zip(ways, seconds, strict=True):
             size = {"policy": policy, "engine": engine, "cluster": way, "requests": len(workload)}
-            speed = {"requests_per_cpu_second": round(len(workload) / took), "ratio": round(seconds[0] / took, 2)}
+            speed = {"requests_per_cpu_second": round(len(workload) / took), "ratio": float(seconds[0] / took)}
             rows.append(size | {"cpu_seconds": float(took)} | speed)
     return rows
 

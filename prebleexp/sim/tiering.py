@@ -71,7 +71,6 @@ class Tiering:
         `again`: whether a request may come to one GPU after the other."""
         n, block_bytes = len(context_blocks), self.kv_bytes * block_tokens
         of_all = int(context_blocks.sum())
-        at_once = of_all * (gpus if again else 1)
         control, tiers = records(1, STOCK), records(TIERS, TIER)
         control.free_copy = control.free_store = NONE
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
@@ -82,7 +81,7 @@ class Tiering:
             tiers[kind].rule, tiers[kind].least_tokens = one.choose, one.least_tokens
             tiers[kind].first = kind * _places(gpus)
             alike = 1 if kind == SHARED else gpus
-            copies += min(int(tiers[kind].blocks) * alike, of_all if kind == SHARED else at_once)
+            copies += min(int(tiers[kind].blocks) * alike, of_all * (alike if again else 1))
         places, fetches = records(_places(gpus), PLACE), records(n, FETCH)
         places.oldest = places.newest = fetches.next = fetches.holds = NONE
         slot_keys, slot_nodes = slots(max(1, copies))
@@ -93,7 +92,7 @@ class Tiering:
             copies=unset(copies, COPY),
             slot_keys=slot_keys,
             slot_nodes=slot_nodes,
-            stores=unset(TIERS * min(at_once, held), STORE),  # each holds a block
+            stores=unset(TIERS * min(of_all * (gpus if again else 1), held), STORE),  # each holds a block
             fetches=fetches,
             ends=np.zeros((TIERS, n), np.int32),
             loading=np.full(gpus, NONE),

@@ -11,6 +11,7 @@ from typing import Any
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm.blocks import cached, key_of, most_of, release
+from prebleexp.engines.vllm.copies import copy_at
 from prebleexp.engines.vllm.peers import find, lend, take_back
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import arrive, promised, reserve
@@ -30,9 +31,7 @@ from prebleexp.sim.tiers import (
     THRESHOLD,
     TIERS,
     Tiers,
-    copy_of,
     pin,
-    place_of,
     unpin,
     use,
 )
@@ -67,13 +66,6 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
     for tier in range(TIERS):
         _load(mine, world, tier, request, now)
     return FETCHING
-
-
-@compiled
-def copy_at(mine: Engines, world: World, tier: int, request: int, block: int) -> int:
-    """A tier's copy of a block of a request's context; -1: it has none."""
-    place = place_of(world.tiers, tier, int(world.seen.requests[request].gpu))
-    return copy_of(world.tiers, place, key_of(mine, world, request, block), block)
 
 
 @compiled

@@ -7,11 +7,12 @@ is lent stays where it is until it has arrived.
 from __future__ import annotations
 
 from prebleexp.engines.vllm.blocks import found_until, give_back, hold_between, key_of, most_of
+from prebleexp.engines.vllm.copies import copy_of_gpu
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.tiers import HOST, copy_of, pin, place_of, unpin, use
+from prebleexp.sim.tiers import HOST, pin, unpin, use
 from prebleexp.sim.waking import wake
 
 
@@ -36,7 +37,7 @@ def lend(mine: Engines, world: World, request: int, low: int, high: int) -> None
     one = world.tiers.fetches[request]
     if one.copied != 0:
         for block in range(high - 1, low - 1, -1):
-            copy = _copy_at(mine, world, int(one.peer), request, block)
+            copy = copy_of_gpu(mine, world, HOST, int(one.peer), request, block)
             pin(world.tiers, copy)
             use(world.tiers, copy)
         return
@@ -51,7 +52,7 @@ def take_back(mine: Engines, world: World, request: int, low: int, high: int) ->
     one = world.tiers.fetches[request]
     if one.copied != 0:
         for block in range(low, high):
-            unpin(world.tiers, _copy_at(mine, world, int(one.peer), request, block))
+            unpin(world.tiers, copy_of_gpu(mine, world, HOST, int(one.peer), request, block))
         return
     give_back(mine, int(one.peer), one)
     publish(mine, world, int(one.peer))
@@ -59,17 +60,11 @@ def take_back(mine: Engines, world: World, request: int, low: int, high: int) ->
 
 
 @compiled
-def _copy_at(mine: Engines, world: World, g: int, request: int, block: int) -> int:
-    """The copy that a GPU's host has of a block of any request's context; -1: it has none."""
-    return copy_of(world.tiers, place_of(world.tiers, HOST, g), key_of(mine, world, request, block), block)
-
-
-@compiled
 def _copied_until(mine: Engines, world: World, g: int, request: int, low: int, most: int) -> int:
     """Until where a GPU's host has a context from block `low` on, but for what is on its way there."""
     until = low
     while until < most:
-        copy = _copy_at(mine, world, g, request, until)
+        copy = copy_of_gpu(mine, world, HOST, g, request, until)
         if copy == NONE or world.tiers.copies[copy].store != NONE:
             break
         until += 1

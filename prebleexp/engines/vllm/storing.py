@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.blocks import found_until, give_back, hold_between, key_of
-from prebleexp.engines.vllm.loading import copy_at
+from prebleexp.engines.vllm.copies import copy_at, copy_of_gpu
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
@@ -18,7 +18,6 @@ from prebleexp.sim.tiers import (
     SHARED,
     TIERS,
     add,
-    copy_of,
     drop,
     end_store,
     make_room,
@@ -125,8 +124,7 @@ def _end_store(mine: Engines, world: World, store: int) -> None:
 def _stored_at(mine: Engines, world: World, store: int, block: int) -> int:
     """The copy of a block where a store brings some: its request may be on another GPU by now."""
     one = world.tiers.stores[store]
-    place, key = place_of(world.tiers, int(one.tier), int(one.gpu)), key_of(mine, world, int(one.request), block)
-    return copy_of(world.tiers, place, key, block)
+    return copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), block)
 
 
 @compiled

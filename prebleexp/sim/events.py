@@ -53,6 +53,12 @@ def _before(events: Events, time: float, a_key: int, position: int) -> bool:
 
 
 @compiled
+def comes_first(events: Events, control: Any, time: float, a_key: int) -> bool:
+    """Whether what is to happen then comes before all of them."""
+    return control.events == 0 or _before(events, time, a_key, 0)
+
+
+@compiled
 def push(events: Events, control: Any, time: float, a_key: int) -> None:
     position = control.events
     control.events = position + 1

@@ -21,6 +21,7 @@ from prebleexp.sim.events import (
     REPORT,
     START,
     SUBMIT,
+    comes_first,
     key,
     kind_of,
     pop,
@@ -56,23 +57,15 @@ def _next_time(world: World) -> float:
 
 
 @compiled
-def _is_next(world: World, time: float, a_key: int) -> bool:
-    """Whether it comes before all events of the queue."""
-    events = world.events
-    before = world.control.events == 0 or time < events.times[0]
-    return before or (time == events.times[0] and a_key < events.keys[0])
-
-
-@compiled
 def _take_next(world: World) -> None:
     """Make the next event the one in hand."""
     control, events, due, links = world.control, world.events, world.sessions.control, world.links.control
     if links.time < due.time or (links.time == due.time and links.key < due.key):
-        if _is_next(world, links.time, links.key):
+        if comes_first(events, control, links.time, links.key):
             control.now, a_key = links.time, links.key
         else:
             control.now, a_key = pop(events, control)
-    elif _is_next(world, due.time, due.key):
+    elif comes_first(events, control, due.time, due.key):
         control.now, a_key = due.time, due.key
         take_next(world)
     else:

@@ -6,7 +6,7 @@ Engines with pools have functions that call these, `arrive` and `let_go` (see `p
 from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.events import REACHED, key, push, subject_of
+from prebleexp.sim.events import REACHED, comes_first, key, push, subject_of
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import CHUNKS, END, LAYERS, leg_of, request_of
 from prebleexp.sim.records import NONE, World
@@ -90,10 +90,10 @@ def arrived(world: World, request: int) -> None:
 @compiled
 def _is_next(world: World) -> bool:
     """Whether a transfer's event is next, which may happen at once: of bytes that have moved nobody is to hear."""
-    control, time = world.control, world.links.control.time
+    links, time = world.links.control, world.links.control.time
     if world.rules.watched or time == float("inf") or time > world.rules.end_s or time >= world.sessions.control.time:
         return False
-    return control.events == 0 or time < world.events.times[0]
+    return comes_first(world.events, world.control, time, links.key)
 
 
 @compiled

@@ -9,11 +9,12 @@ import numpy as np
 
 from prebleexp.checks import is_integer, positive, require
 from prebleexp.policies.base import Policy, tuned
+from prebleexp.policies.bits import fill, nth_of, size
 from prebleexp.policies.production_stack import arrivals
 from prebleexp.policies.production_stack.arrivals import Arrivals, arrived, fewest
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import below, generator
-from prebleexp.sim.records import GPUS, NONE, SEGMENTS, View
+from prebleexp.sim.records import GPUS, SEGMENTS, View
 from prebleexp.sim.types import Setup
 
 CHUNK = 128
@@ -115,9 +116,7 @@ def longest(trie: Trie, view: View, request: int) -> tuple[int, int]:
     """The most leading chunks of the prompt that any candidate was sent, and the row of those that were."""
     prompt, ids, ends = view.requests[request], view.prompts.ids, view.prompts.ends
     first, tokens = int(prompt.first_segment), int(prompt.prompt_tokens)
-    trie.asked[:] = 0
-    for gpu in view.candidates:
-        trie.asked[gpu >> 6] |= np.int64(1) << np.int64(gpu & 63)
+    fill(trie.asked, view.candidates, len(view.sent))
     whole = trie.ids + ids[first + prompt.segments - 1]
     if tokens % trie.chunk != 0 and _any(trie, whole):
         return tokens // trie.chunk + 1, whole
@@ -179,17 +178,17 @@ def _rows(view: View, request: int) -> int:
 @compiled
 def any_holder(trie: Trie, row: int, draws: Any, view: View) -> int:
     """One of the candidates in a row, each as likely as the others. There is one."""
-    count = 0
-    for gpu in view.candidates:
-        count += holds(trie, row, gpu)
+    who, count = int(trie.holders[row]), 0
     view.work[GPUS] += len(view.candidates)
-    behind = below(draws, count) if count > 1 else 0
-    for gpu in view.candidates:
-        if holds(trie, row, gpu):
-            if behind == 0:
-                return int(gpu)
-            behind -= 1
-    return NONE
+    if who < 0:
+        return -1 - who
+    for word in range(len(trie.asked)):
+        count += size(trie.several[who, word] & trie.asked[word])
+    behind, word = below(draws, count) if count > 1 else 0, 0
+    while behind >= size(trie.several[who, word] & trie.asked[word]):
+        behind -= size(trie.several[who, word] & trie.asked[word])
+        word += 1
+    return 64 * word + nth_of(trie.several[who, word] & trie.asked[word], behind)
 
 
 @compiled

@@ -32,33 +32,40 @@ def least_outstanding(view: View) -> int:
 
 
 @compiled
-def any_least_outstanding(draws: Any, view: View) -> int:
-    """Any of those, each as likely as the others."""
-    sent, candidates, least, equals = view.sent, view.candidates, MOST, 0
-    for i in range(len(candidates)):
-        least = min(least, sent[nth(candidates, len(sent), i)].outstanding)
-    for i in range(len(candidates)):
-        equals += sent[nth(candidates, len(sent), i)].outstanding == least
-    view.work[GPUS] += len(candidates)
-    return _nth_of_load(view, least, below(draws, equals) if equals > 1 else 0)
+def any_least_outstanding(draws: Any, loads: Any, view: View) -> int:
+    """Any of those, each as likely as the others. `loads`: (GPUs,) `loads.outstanding`."""
+    least, equals = least_of(loads, view.candidates)
+    view.work[GPUS] += len(view.candidates)
+    return nth_equal(loads, view.candidates, least, below(draws, equals) if equals > 1 else 0)
 
 
 @compiled
-def _nth_of_load(view: View, load: int, behind: int) -> int:
-    """The candidate with so many outstanding requests behind so many others that have as many. It counts them some at a
-    time, which is quicker than to look at each."""
-    sent, candidates, first = view.sent, view.candidates, 0
+def least_of(values: Any, candidates: Any) -> tuple[int, int]:
+    """(The least value of a candidate, how many candidates have it). Values are of all GPUs."""
+    least, equals = values[candidates[0]], 0
+    for i in range(len(candidates)):
+        least = min(least, values[nth(candidates, len(values), i)])
+    for i in range(len(candidates)):
+        equals += values[nth(candidates, len(values), i)] == least
+    return int(least), equals
+
+
+@compiled
+def nth_equal(values: Any, candidates: Any, value: int, behind: int) -> int:
+    """The candidate of this value behind so many others that have it. It counts them some at a time, which is quicker
+    than to look at each."""
+    first = 0
     while True:
         here = 0
         for i in range(first, min(first + AT_ONCE, len(candidates))):
-            here += sent[nth(candidates, len(sent), i)].outstanding == load
+            here += values[nth(candidates, len(values), i)] == value
         if here > behind:
             break
         behind -= here
         first += AT_ONCE
     while True:
-        gpu = nth(candidates, len(sent), first)
-        behind -= sent[gpu].outstanding == load
+        gpu = nth(candidates, len(values), first)
+        behind -= values[gpu] == value
         if behind < 0:
             return gpu
         first += 1

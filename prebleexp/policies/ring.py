@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.policies import keys
-from prebleexp.policies.candidates import is_candidate, nth
+from prebleexp.policies.candidates import is_candidate
 from prebleexp.policies.hashes import Hashed, Hashes
+from prebleexp.policies.loads import Loads, look
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, NONE, View
 from prebleexp.sim.types import Ints, Setup
@@ -30,6 +31,15 @@ class OnRing(NamedTuple):
     ring: Ring
     places: Any
     """(requests,) the point that each begins at"""
+
+
+class Bounded(NamedTuple):
+    """`OnRing`, and …"""
+
+    ring: Ring
+    places: Any
+    loads: Loads
+    """… what must not be too far above the mean"""
 
 
 def ring(setup: Setup, hashed: Hashed, form: str, count: int) -> Ring:
@@ -69,10 +79,13 @@ def clockwise(ring: Ring, place: int, view: View, most: float) -> int:
 
 
 @compiled
-def bound(view: View, factor: float) -> float:
+def bound(loads: Loads, view: View, factor: float) -> float:
     """So many times the mean load of candidates, the request in hand counted too; without an end if they have none."""
-    total = 0
-    for i in range(len(view.candidates)):
-        total += view.sent[nth(view.candidates, len(view.sent), i)].outstanding
-    view.work[GPUS] += len(view.candidates)
-    return (total + 1) / len(view.candidates) * factor if total > 0 else UNBOUNDED
+    look(loads, view)
+    total, candidates = loads.total[0], view.candidates
+    if len(candidates) < len(view.sent):
+        total = 0
+        for gpu in candidates:
+            total += loads.outstanding[gpu]
+    view.work[GPUS] += len(candidates)
+    return (total + 1) / len(candidates) * factor if total > 0 else UNBOUNDED

@@ -17,6 +17,7 @@ from prebleexp.policies.aibrix.imbalance import choose, spread
 from prebleexp.policies.aibrix.prefix_cache import PrefixCache, best_match
 from prebleexp.policies.aibrix.table import Table, expire, put, shares
 from prebleexp.policies.choices import any_least_outstanding
+from prebleexp.policies.loads import look
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
 from prebleexp.testing import check_policy
@@ -36,15 +37,17 @@ class MoreThanHalf(PrefixCache):
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         expire(mine.table, now)
-        least, most, mean, deviation = spread(view)
-        choose(view, least, most - least <= self.imbalance_abs_count, mine.ready)
+        look(mine.loads, view)
+        requests = mine.loads.outstanding
+        least, most, mean, deviation = spread(requests, view)
+        choose(requests, view, least, most - least <= self.imbalance_abs_count, mine.ready)
         shares(mine.table, view, request, mine.ready, mine.percent)
         for gpu in view.candidates:
             if mine.percent[gpu] <= 50:
                 mine.percent[gpu] = -1
-        gpu = best_match(mine.percent, mine.draws, view, mean + self.standard_deviation_factor * deviation)
+        gpu = best_match(mine, requests, view, mean + self.standard_deviation_factor * deviation)
         if gpu == NONE:
-            gpu = any_least_outstanding(mine.draws, view)
+            gpu = any_least_outstanding(mine.draws, requests, view)
         put(mine.table, view, request, gpu, now)
         return gpu
 
@@ -55,15 +58,17 @@ class NotCut(PrefixCache):
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         expire(mine.table, now)
-        least, most, mean, deviation = spread(view)
-        choose(view, least, most - least <= self.imbalance_abs_count, mine.ready)
+        look(mine.loads, view)
+        requests = mine.loads.outstanding
+        least, most, mean, deviation = spread(requests, view)
+        choose(requests, view, least, most - least <= self.imbalance_abs_count, mine.ready)
         for gpu in view.candidates:
             may = (mine.ready[gpu >> 6] >> (gpu & 63)) & 1 == 1
             found = sent(mine.table, view, request, gpu)
             mine.percent[gpu] = found if may and found > 0 else -1
-        gpu = best_match(mine.percent, mine.draws, view, mean + self.standard_deviation_factor * deviation)
+        gpu = best_match(mine, requests, view, mean + self.standard_deviation_factor * deviation)
         if gpu == NONE:
-            gpu = any_least_outstanding(mine.draws, view)
+            gpu = any_least_outstanding(mine.draws, requests, view)
         put(mine.table, view, request, gpu, now)
         return gpu
 

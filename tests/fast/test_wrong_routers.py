@@ -15,9 +15,10 @@ from prebleexp.policies.choices import least_outstanding, two_different
 from prebleexp.policies.hashes import blake3_64, md5_64, of_prefixes, of_sessions, xxh64
 from prebleexp.policies.kubeai.chwbl import KubeAICHWBL
 from prebleexp.policies.kubeai.least_load import KubeAILeastLoad
+from prebleexp.policies.loads import loads
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.production_stack.session import ProductionStackSession
-from prebleexp.policies.ring import UNBOUNDED, OnRing, bound, clockwise, places, ring
+from prebleexp.policies.ring import UNBOUNDED, Bounded, OnRing, bound, clockwise, places, ring
 from prebleexp.policies.sglang.consistent_hashing import SGLangConsistentHashing
 from prebleexp.policies.sglang.manual import SGLangManual, assigned, keep
 from prebleexp.policies.vllm.consistent_hash import VLLMConsistentHash
@@ -150,7 +151,7 @@ class ToLeastLoaded(KubeAICHWBL):
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         gpu = clockwise(mine.ring, mine.places[request], view, UNBOUNDED)
-        if view.sent[gpu].outstanding <= bound(view, self.mean_load_percentage / 100):
+        if view.sent[gpu].outstanding <= bound(mine.loads, view, self.mean_load_percentage / 100):
             return gpu
         return least_outstanding(view)
 
@@ -167,9 +168,9 @@ class Unbounded(KubeAICHWBL):
 class WholePrompt(KubeAICHWBL):
     """Hashes all of the prompt."""
 
-    def start(self, setup: Setup) -> OnRing:
+    def start(self, setup: Setup) -> Bounded:
         made = ring(setup, xxh64, "{}{}", self.replication)
-        return OnRing(made, places(made, of_prefixes(setup, 1 << 30, xxh64)))
+        return Bounded(made, places(made, of_prefixes(setup, 1 << 30, xxh64)), loads(setup))
 
 
 Settings = dict[str, Any]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from prebleexp.policies.base import Policy
-from prebleexp.policies.choices import Draws, any_least_outstanding
+from prebleexp.policies.choices import any_least_outstanding
+from prebleexp.policies.loads import Loads, loads, look
 from prebleexp.sim.draws import generator
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
+
+
+class Remembered(NamedTuple):
+    draws: Any
+    loads: Loads
 
 
 @dataclass(frozen=True)
@@ -20,8 +26,9 @@ class AIBrixLeastRequest(Policy):
 
     reads_lengths: ClassVar[bool] = False
 
-    def start(self, setup: Setup) -> Draws:
-        return Draws(generator(setup.seed))
+    def start(self, setup: Setup) -> Remembered:
+        return Remembered(generator(setup.seed), loads(setup))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        return any_least_outstanding(mine.draws, view)
+        look(mine.loads, view)
+        return any_least_outstanding(mine.draws, mine.loads.outstanding, view)

@@ -11,14 +11,19 @@ from prebleexp.checks import is_integer, is_number, positive, require
 from prebleexp.policies.aibrix.imbalance import choose, spread
 from prebleexp.policies.aibrix.table import Table, expire, lacks_room, put, shares, table, with_more_room
 from prebleexp.policies.base import Policy, tuned
-from prebleexp.policies.choices import any_least_outstanding
+from prebleexp.policies.candidates import nth
+from prebleexp.policies.choices import any_equal, any_least_outstanding
+from prebleexp.policies.loads import Loads, loads, look
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.draws import below, generator
+from prebleexp.sim.draws import generator
 from prebleexp.sim.records import GPUS, NONE, View
 from prebleexp.sim.types import Setup
 
 INTERVAL_S = 1.0
 """between two looks at what is unused for too long"""
+LOAD_BITS = 31
+MOST = (1 << LOAD_BITS) - 1
+"""requests; a rank has the percentage above them, and counts them from the most down"""
 
 
 class Remembered(NamedTuple):
@@ -27,7 +32,10 @@ class Remembered(NamedTuple):
     """(words,) GPUs that may match, 64 a word"""
     percent: Any
     """(GPUs,) of the prompt in hand that each was sent; -1: nothing, or it may not match"""
+    ranks: Any
+    """(GPUs,) how good a match each is; -1: none"""
     draws: Any
+    loads: Loads
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,8 @@ class PrefixCache(Policy):
         block = max(1, round(self.block_size / self.characters_per_token))
         made = table(setup, block, self.block_number, 60.0 * self.eviction_duration_mins, INTERVAL_S)
         words = np.zeros(-(-setup.gpus // 64), np.int64)
-        return Remembered(made, words, np.zeros(setup.gpus, np.int64), generator(setup.seed))
+        percent, ranks = np.zeros((2, setup.gpus), np.int64)
+        return Remembered(made, words, percent, ranks, generator(setup.seed), loads(setup))
 
     def lacks_room(self, mine: Any, view: View, request: int) -> int:
         return lacks_room(mine.table, view, request)
@@ -83,35 +92,30 @@ class PrefixCache(Policy):
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         expire(mine.table, now)
-        least, most, mean, deviation = spread(view)
-        choose(view, least, most - least <= self.imbalance_abs_count, mine.ready)
+        look(mine.loads, view)
+        requests = mine.loads.outstanding
+        least, most, mean, deviation = spread(requests, view)
+        choose(requests, view, least, most - least <= self.imbalance_abs_count, mine.ready)
         shares(mine.table, view, request, mine.ready, mine.percent)
-        gpu = best_match(mine.percent, mine.draws, view, mean + self.standard_deviation_factor * deviation)
+        gpu = best_match(mine, requests, view, mean + self.standard_deviation_factor * deviation)
         if gpu == NONE:
-            gpu = any_least_outstanding(mine.draws, view)
+            gpu = any_least_outstanding(mine.draws, requests, view)
         put(mine.table, view, request, gpu, now)
         return gpu
 
 
 @compiled
-def best_match(percent: Any, draws: Any, view: View, bound: float) -> int:
+def best_match(mine: Remembered, requests: Any, view: View, bound: float) -> int:
     """Of the candidates that match and are not above the bound, any with the highest percentage and, of these, the
     fewest requests; -1: there is none."""
-    best, least, equals = -1, 0, 0
-    for gpu in view.candidates:
-        share, outstanding = percent[gpu], view.sent[gpu].outstanding
-        if share < 0 or share < best or outstanding > bound:
-            continue
-        if share > best or outstanding < least:
-            best, least, equals = share, outstanding, 0
-        equals += outstanding == least
-    view.work[GPUS] += len(view.candidates)
-    if best < 0:
-        return NONE
-    behind = below(draws, equals) if equals > 1 else 0
-    for gpu in view.candidates:
-        if percent[gpu] == best and view.sent[gpu].outstanding == least:
-            if behind == 0:
-                return int(gpu)
-            behind -= 1
-    return NONE
+    candidates, percent, ranks, best, equals = view.candidates, mine.percent, mine.ranks, -1, 0
+    most = int(min(bound, MOST))
+    for i in range(len(candidates)):  # without a branch, some are ranked at a time
+        gpu = nth(candidates, len(ranks), i)
+        share, load = percent[gpu], requests[gpu]
+        ranks[gpu] = -1 if share < 0 or load > most else (share << LOAD_BITS) + MOST - load
+        best = max(best, ranks[gpu])
+    for i in range(len(candidates)):
+        equals += ranks[nth(candidates, len(ranks), i)] == best
+    view.work[GPUS] += len(candidates)
+    return NONE if best < 0 else any_equal(mine.draws, candidates, ranks, best, equals)

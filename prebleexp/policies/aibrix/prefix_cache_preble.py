@@ -13,6 +13,7 @@ from prebleexp.policies.aibrix.imbalance import choose, spread
 from prebleexp.policies.aibrix.preble_cost import FITS
 from prebleexp.policies.aibrix.preble_window import UNUSED_S, Window, expire, send, take_up, window
 from prebleexp.policies.base import Policy, tuned
+from prebleexp.policies.loads import Loads, loads, look
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import below, generator
 from prebleexp.sim.records import GPUS, NODES, NONE, View
@@ -24,6 +25,7 @@ class Remembered(NamedTuple):
     ready: Any
     """(words,) GPUs that may be chosen, 64 a word"""
     draws: Any
+    loads: Loads
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class PrefixCachePreble(Policy):
 
     def start(self, setup: Setup) -> Remembered:
         made = window(setup, 60.0 * self.sliding_window_period, self.decoding_length, FITS[self.target_gpu])
-        return Remembered(made, np.zeros(-(-setup.gpus // 64), np.int64), generator(setup.seed))
+        return Remembered(made, np.zeros(-(-setup.gpus // 64), np.int64), generator(setup.seed), loads(setup))
 
     def lacks_room(self, mine: Any, view: View, request: int) -> int:
         return preble_window.lacks_room(mine.window)
@@ -77,8 +79,10 @@ class PrefixCachePreble(Policy):
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         expire(mine.window, view, now)
         leaf, matched = take_up(mine.window, view, request, now)
-        least, most, _, _ = spread(view)
-        choose(view, least, most - least <= self.imbalance_abs_count, mine.ready)
+        look(mine.loads, view)
+        requests = mine.loads.outstanding
+        least, most, _, _ = spread(requests, view)
+        choose(requests, view, least, most - least <= self.imbalance_abs_count, mine.ready)
         gpu = NONE
         if 2 * matched > view.requests[request].prompt_tokens:
             gpu = least_of_deepest(mine.window, view, leaf, mine.ready, mine.draws)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from prebleexp.checks import is_integer, positive, require
 from prebleexp.policies.base import Policy, tuned
 from prebleexp.policies.hashes import of_prefixes, xxh64
-from prebleexp.policies.ring import OnRing, bound, clockwise, places, ring
+from prebleexp.policies.loads import loads
+from prebleexp.policies.ring import Bounded, bound, clockwise, places, ring
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
 
@@ -38,11 +39,11 @@ class KubeAICHWBL(Policy):
             require(is_integer(value, least), f"policy.{name}", value, f"an integer >= {least}")
         positive("policy.characters_per_token", self.characters_per_token)
 
-    def start(self, setup: Setup) -> OnRing:
+    def start(self, setup: Setup) -> Bounded:
         made = ring(setup, xxh64, "{}{}", self.replication)
         tokens = max(1, int(self.prefix_char_length / self.characters_per_token))
-        return OnRing(made, places(made, of_prefixes(setup, tokens, xxh64)))
+        return Bounded(made, places(made, of_prefixes(setup, tokens, xxh64)), loads(setup))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        most = bound(view, self.mean_load_percentage / 100)
+        most = bound(mine.loads, view, self.mean_load_percentage / 100)
         return clockwise(mine.ring, mine.places[request], view, most)

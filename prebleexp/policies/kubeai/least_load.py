@@ -8,11 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from prebleexp.policies.base import Policy
-from prebleexp.policies.candidates import is_candidate, nth
-from prebleexp.policies.choices import least_outstanding
+from prebleexp.policies.candidates import is_candidate
+from prebleexp.policies.choices import least_of, nth_equal
+from prebleexp.policies.loads import Loads, loads, look
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import below, generator
-from prebleexp.sim.records import NONE, View
+from prebleexp.sim.records import GPUS, NONE, View
 from prebleexp.sim.types import Longs, Setup
 
 GROUP = 8
@@ -23,6 +24,7 @@ class InMap(NamedTuple):
     draws: Any
     slots: Any
     """(slots,) the GPU in each, -1: none"""
+    loads: Loads
 
 
 @dataclass(frozen=True)
@@ -36,24 +38,26 @@ class KubeAILeastLoad(Policy):
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> InMap:
-        return InMap(generator(setup.seed), slots(setup.gpus, setup.rng))
+        return InMap(generator(setup.seed), slots(setup.gpus, setup.rng), loads(setup))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        best = least_outstanding(view)
-        equals, least = 0, view.sent[best].outstanding
-        for i in range(len(view.candidates)):
-            equals += view.sent[nth(view.candidates, len(view.sent), i)].outstanding == least
-        return best if equals == 1 else met_first(mine, view, least)
+        look(mine.loads, view)
+        requests = mine.loads.outstanding
+        least, equals = least_of(requests, view.candidates)
+        view.work[GPUS] += len(view.candidates)
+        if equals == 1:
+            return nth_equal(requests, view.candidates, least, 0)
+        return met_first(mine, view, requests, least)
 
 
 @compiled
-def met_first(mine: InMap, view: View, least: int) -> int:
+def met_first(mine: InMap, view: View, requests: Any, least: int) -> int:
     """From any slot on, the first candidate with so many."""
     count = len(mine.slots)
     at = below(mine.draws, count)
     for _ in range(count):
         gpu = mine.slots[at]
-        if gpu != NONE and view.sent[gpu].outstanding == least and is_candidate(view.candidates, gpu):
+        if gpu != NONE and requests[gpu] == least and is_candidate(view.candidates, gpu):
             return int(gpu)
         at = at + 1 if at + 1 < count else 0
     return int(view.candidates[0])

@@ -12,6 +12,7 @@ from prebleexp.policies import keys
 from prebleexp.policies.base import Policy
 from prebleexp.policies.candidates import is_candidate
 from prebleexp.policies.choices import any_least, any_least_outstanding
+from prebleexp.policies.loads import Loads, loads, look
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import below, generator
 from prebleexp.sim.records import GPUS, NONE, View
@@ -39,6 +40,7 @@ class Manual(NamedTuple):
     """(sessions, GPUs) requests"""
     groups: Any
     """(GPUs,) sessions with unfinished requests"""
+    loads: Loads
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class SGLangManual(Policy):
     def start(self, setup: Setup) -> Manual:
         sessions = records(keys.sessions(self, setup), SESSION)
         mode, unfinished = MODES.index(self.assignment_mode), np.zeros((len(sessions), setup.gpus), np.int32)
-        return Manual(generator(setup.seed), mode, sessions, unfinished, np.zeros(setup.gpus, np.int64))
+        groups = np.zeros(setup.gpus, np.int64)
+        return Manual(generator(setup.seed), mode, sessions, unfinished, groups, loads(setup))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         session = view.requests[request].session
@@ -120,6 +123,7 @@ def assigned(mine: Manual, view: View) -> int:
     if mine.mode == RANDOM:
         return int(view.candidates[below(mine.draws, len(view.candidates))])
     if mine.mode == MIN_LOAD:
-        return any_least_outstanding(mine.draws, view)
+        look(mine.loads, view)
+        return any_least_outstanding(mine.draws, mine.loads.outstanding, view)
     view.work[GPUS] += len(view.candidates)
     return any_least(mine.draws, view.candidates, mine.groups)

@@ -12,7 +12,8 @@ from prebleexp.checks import is_integer, positive, require
 from prebleexp.policies.base import Policy, tuned
 from prebleexp.policies.choices import least_outstanding
 from prebleexp.policies.hashes import Hashes, blake3_64, of_prefixes
-from prebleexp.policies.ring import UNBOUNDED, OnRing, bound, clockwise, places
+from prebleexp.policies.loads import loads
+from prebleexp.policies.ring import UNBOUNDED, Bounded, bound, clockwise, places
 from prebleexp.policies.sglang.consistent_hashing import sglang_ring
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
@@ -38,12 +39,15 @@ class SGLangPrefixHash(Policy):
         require(valid, "policy.prefix_token_count", self.prefix_token_count, "an integer >= 1")
         positive("policy.load_factor", self.load_factor)
 
-    def start(self, setup: Setup) -> OnRing:
+    def start(self, setup: Setup) -> Bounded:
         made = sglang_ring(setup)
-        return OnRing(made, places(made, of_prefixes(setup, self.prefix_token_count, twice)))
+        return Bounded(made, places(made, of_prefixes(setup, self.prefix_token_count, twice)), loads(setup))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        gpu, most = clockwise(mine.ring, mine.places[request], view, UNBOUNDED), bound(view, self.load_factor)
+        gpu, most = (
+            clockwise(mine.ring, mine.places[request], view, UNBOUNDED),
+            bound(mine.loads, view, self.load_factor),
+        )
         if view.sent[gpu].outstanding <= most:
             return gpu
         least = least_outstanding(view)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from prebleexp.checks import is_integer, require
 from prebleexp.policies import prefix_index
 from prebleexp.policies.base import Policy
+from prebleexp.policies.candidates import nth
 from prebleexp.policies.llmd import scorers
 from prebleexp.policies.llmd.block_index import (
     BlockIndex,
@@ -129,8 +132,9 @@ class BlisWeighted(Policy):
 @compiled
 def first_best(scores: Scores, view: View) -> int:
     """The first candidate with the highest score."""
-    total, best = scores.total, view.candidates[0]
-    for gpu in view.candidates:
-        if total[gpu] > total[best]:
-            best = gpu
-    return int(best)
+    total, candidates, best, first = scores.total.view(np.int64), view.candidates, -1, 0
+    for i in range(len(candidates)):  # floats >= 0 are in order as numbers
+        best = max(best, total[nth(candidates, len(total), i)])
+    while total[candidates[first]] != best:
+        first += 1
+    return int(candidates[first])

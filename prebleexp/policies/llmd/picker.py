@@ -9,6 +9,7 @@ import numpy as np
 
 from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.policies.base import Policy
+from prebleexp.policies.candidates import nth
 from prebleexp.policies.choices import any_equal
 from prebleexp.policies.llmd import scorers
 from prebleexp.policies.llmd.block_index import (
@@ -173,11 +174,9 @@ def pick(mine: Remembered, view: View) -> int:
 
 @compiled
 def _any_best(mine: Remembered, view: View) -> int:
-    total, candidates, best, equals = mine.scores.total, view.candidates, -1.0, 0
-    first = candidates[0]
-    for gpu in candidates:
-        if total[gpu] > best:
-            best, first, equals = total[gpu], gpu, 1
-        elif total[gpu] == best:
-            equals += 1
-    return any_equal(mine.draws, candidates, total, best, equals) if equals > 1 else int(first)
+    scores, candidates, best, equals = mine.scores.total.view(np.int64), view.candidates, -1, 0
+    for i in range(len(candidates)):  # floats >= 0 are in order as numbers
+        best = max(best, scores[nth(candidates, len(scores), i)])
+    for i in range(len(candidates)):
+        equals += scores[nth(candidates, len(scores), i)] == best
+    return any_equal(mine.draws, candidates, scores, best, equals)

@@ -12,6 +12,8 @@ import numpy as np
 
 from prebleexp.checks import is_number, require
 from prebleexp.errors import InvalidInput
+from prebleexp.policies.candidates import nth
+from prebleexp.policies.news import news, nth_new
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
@@ -57,6 +59,14 @@ class Scores(NamedTuple):
     """(GPUs,) in flight"""
     cold: Any
     """(GPUs,) those that never got a cold request, then those whose last is longest ago"""
+    looked: Any
+    """(1,) when GPUs were looked at last (see `prebleexp.policies.news`)"""
+    waiting: Any
+    """(GPUs,) requests as of then, …"""
+    running: Any
+    in_flight: Any
+    free: Any
+    """… and the share of KV memory that is free, or could be"""
 
 
 class Prompt(NamedTuple):
@@ -74,7 +84,8 @@ class Prompt(NamedTuple):
 def scores(setup: Setup, weights: Iterable[tuple[str, float]], names: Mapping[str, int]) -> Scores:
     """Nothing yet. `names`: what the project calls its scorers."""
     chosen = [(names[name], weight) for name, weight in weights]
-    held, reported, values, tokens = np.zeros((4, setup.gpus), np.int64)
+    held, reported, tokens = np.zeros((3, setup.gpus), np.int64)
+    values, waiting, running, in_flight = np.zeros((4, setup.gpus), np.int32)
     return Scores(
         scorers=np.array([scorer for scorer, _ in chosen]),
         weights=np.array([weight for _, weight in chosen]),
@@ -84,6 +95,11 @@ def scores(setup: Setup, weights: Iterable[tuple[str, float]], names: Mapping[st
         values=values,
         tokens=tokens,
         cold=np.arange(setup.gpus),
+        looked=np.zeros(1, np.int64),
+        waiting=waiting,
+        running=running,
+        in_flight=in_flight,
+        free=np.zeros(setup.gpus),
     )
 
 
@@ -101,9 +117,13 @@ def checked(weights: Weights, names: Mapping[str, int]) -> tuple[tuple[str, floa
 
 
 # ---------------------------------------------------------------- the sum
+# What is asked of all GPUs lies side by side, and is asked without a branch, so that some are asked at a time.
+
+
 @compiled
 def add_up(mine: Scores, view: View, prompt: Prompt) -> None:
     """Write to `total` what each candidate scores."""
+    look(mine, view)
     mine.total[:] = 0.0
     for one in range(len(mine.scorers)):
         scorer, weight = mine.scorers[one], mine.weights[one]
@@ -125,28 +145,43 @@ def add_up(mine: Scores, view: View, prompt: Prompt) -> None:
 
 
 @compiled
+def look(mine: Scores, view: View) -> None:
+    """At the GPUs that have changed."""
+    new, gpus = news(mine.looked, view), view.gpus
+    for i in range(new):
+        gpu = nth_new(view, new, i)
+        seen = gpus[gpu]
+        mine.waiting[gpu], mine.running[gpu] = seen.queued, seen.running
+        mine.in_flight[gpu] = view.sent[gpu].outstanding
+        mine.free[gpu] = (seen.kv_free + seen.evictable) / seen.kv_tokens
+
+
+@compiled
 def _add_prefix(mine: Scores, view: View, prompt: Prompt, weight: float) -> None:
-    total, held = mine.total, mine.held
-    for gpu in view.candidates:
-        if held[gpu] > 0:
-            length = min(1.0, held[gpu] * prompt.block_size / MATCH_TOKENS)
-            share = held[gpu] / prompt.blocks
-            total[gpu] += weight * (prompt.length_weight * length * length + (1.0 - prompt.length_weight) * share)
+    total, held, candidates, of_length = mine.total, mine.held, view.candidates, prompt.length_weight
+    if prompt.blocks == 0:
+        return
+    for i in range(len(candidates)):
+        gpu = nth(candidates, len(total), i)
+        length = min(1.0, float(np.int32(held[gpu] * prompt.block_size)) / MATCH_TOKENS)
+        share = float(np.int32(held[gpu])) / prompt.blocks  # of 64 bits they are not made floats side by side
+        total[gpu] += weight * (of_length * length * length + (1.0 - of_length) * share)
 
 
 @compiled
 def _add_free_memory(mine: Scores, view: View, weight: float) -> None:
-    total, gpus = mine.total, view.gpus
-    for gpu in view.candidates:
-        seen = gpus[gpu]
-        total[gpu] += weight * ((seen.kv_free + seen.evictable) / seen.kv_tokens)
+    total, free, candidates = mine.total, mine.free, view.candidates
+    for i in range(len(candidates)):
+        gpu = nth(candidates, len(total), i)
+        total[gpu] += weight * free[gpu]
 
 
 @compiled
 def _add_no_queue(mine: Scores, view: View, weight: float) -> None:
-    total, gpus = mine.total, view.gpus
-    for gpu in view.candidates:
-        total[gpu] += weight * (0.5 * (1.0 - min(gpus[gpu].queued, MOST_WAITING) / MOST_WAITING))
+    total, waiting, candidates = mine.total, mine.waiting, view.candidates
+    for i in range(len(candidates)):
+        gpu = nth(candidates, len(total), i)
+        total[gpu] += weight * (0.5 * (1.0 - min(waiting[gpu], MOST_WAITING) / MOST_WAITING))
 
 
 @compiled
@@ -165,49 +200,48 @@ def uncached(prompt: Prompt, held: int) -> int:
 
 @compiled
 def _add_load(mine: Scores, view: View, weight: float) -> None:
-    total, gpus, sent = mine.total, view.gpus, view.sent
-    for gpu in view.candidates:
-        seen = gpus[gpu]
-        total[gpu] += weight * (1.0 / (1.0 + seen.queued + seen.running + sent[gpu].outstanding))
+    total, candidates = mine.total, view.candidates
+    for i in range(len(candidates)):
+        gpu = nth(candidates, len(total), i)
+        total[gpu] += weight * (1.0 / (1.0 + mine.waiting[gpu] + mine.running[gpu] + mine.in_flight[gpu]))
 
 
 @compiled
 def _add_compared(mine: Scores, view: View, scorer: int, weight: float) -> None:
     """Of one that looks from the highest of some values down, or from the lowest up."""
     total, values, candidates = mine.total, mine.values, view.candidates
-    _fill(values, mine, view, scorer)
+    _fill(values, mine, scorer)
     least = most = values[candidates[0]]
-    for gpu in candidates:
-        least, most = min(least, values[gpu]), max(most, values[gpu])
+    for i in range(len(candidates)):
+        value = values[nth(candidates, len(total), i)]
+        least, most = min(least, value), max(most, value)
     if scorer == IN_FLIGHT:
-        least = 0
+        least = np.int32(0)
     if most == least:
-        for gpu in candidates:
-            total[gpu] += weight
-    elif scorer == REPORTED_PREFIX:
-        for gpu in candidates:
-            total[gpu] += weight * ((values[gpu] - least) / (most - least))
+        for i in range(len(candidates)):
+            total[nth(candidates, len(total), i)] += weight
     else:
-        for gpu in candidates:
-            total[gpu] += weight * ((most - values[gpu]) / (most - least))
+        best, away = (least, 1) if scorer == REPORTED_PREFIX else (most, -1)
+        for i in range(len(candidates)):
+            gpu = nth(candidates, len(total), i)
+            total[gpu] += weight * (float(np.int32(away * (values[gpu] - best))) / (most - least))
 
 
 @compiled
-def _fill(values: Any, mine: Scores, view: View, scorer: int) -> None:
+def _fill(values: Any, mine: Scores, scorer: int) -> None:
     """With what the scorer compares of each GPU."""
-    gpus, sent = view.gpus, view.sent
     if scorer == WAITING:
         for gpu in range(len(values)):
-            values[gpu] = gpus[gpu].queued
+            values[gpu] = mine.waiting[gpu]
     elif scorer == RUNNING:
         for gpu in range(len(values)):
-            values[gpu] = gpus[gpu].running
+            values[gpu] = mine.running[gpu]
     elif scorer == WAITING_AND_RUNNING:
         for gpu in range(len(values)):
-            values[gpu] = 4 * gpus[gpu].queued + gpus[gpu].running
+            values[gpu] = 4 * mine.waiting[gpu] + mine.running[gpu]
     elif scorer == IN_FLIGHT:
         for gpu in range(len(values)):
-            values[gpu] = sent[gpu].outstanding
+            values[gpu] = mine.in_flight[gpu]
     else:
         for gpu in range(len(values)):
             values[gpu] = mine.reported[gpu]

@@ -11,6 +11,7 @@ from prebleexp.policies import backlog
 from prebleexp.policies.alike import find_first_alike
 from prebleexp.policies.backlog import Balancing
 from prebleexp.policies.candidates import nth
+from prebleexp.policies.news import news, nth_new
 from prebleexp.policies.prefix_records import OUTPUT_UNIT, Tree
 from prebleexp.policies.prefix_tree import held, insert
 from prebleexp.sim.compiled import compiled
@@ -36,10 +37,16 @@ class Working(NamedTuple):
     """… (`SLOTS`,) `KNOWN` of prefills of so many tokens, at their remainder, …"""
     tokens: Any
     """… and of output tokens in batches of so many"""
+    looked: Any
+    """(1,) when GPUs were looked at last (see `prebleexp.policies.news`)"""
     queued: Any
-    """(GPUs,) GPU seconds of what each has still to prefill, …"""
+    """(GPUs,) as of then, GPU seconds of what each has still to prefill, …"""
+    left: Any
+    """… output tokens that are still to come of its requests, …"""
+    batch: Any
+    """… and how many run there, with one more"""
     to_come: Any
-    """… and its share of the steps for what is still to come of outputs, those of the request in hand among them"""
+    """(GPUs,) its share of the steps for what is still to come of outputs, those of the request in hand among them"""
     kinds: Any
     """(GPUs,) the first GPU that is like each; -1: nobody has looked yet"""
 
@@ -57,22 +64,25 @@ class LeastWork(Balancing):
 
     def start(self, setup: Setup) -> Any:
         known = records(SLOTS, KNOWN), records(SLOTS, KNOWN)
-        queued, to_come = np.zeros((2, setup.gpus))
-        return Working(*backlog.backlog(setup), *known, queued, to_come, np.full(setup.gpus, NONE))
+        (queued, left, to_come), batch = np.zeros((3, setup.gpus)), np.ones(setup.gpus, np.int64)
+        seen = np.zeros(1, np.int64), queued, left, batch, to_come
+        return Working(*backlog.backlog(setup), *known, *seen, np.full(setup.gpus, NONE))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         if mine.kinds[0] == NONE:
             find_first_alike(view.costs, mine.kinds)
         leaf, _ = insert(mine.tree, view, request)
+        look(mine, view)
         best = without_prefill(mine, view, request)
         prefill = own_s(mine, view, leaf, best, request)
-        least = mine.queued[best] + prefill + mine.to_come[best]
-        for i in range(len(view.candidates)):
-            g = nth(view.candidates, len(view.sent), i)
-            if mine.queued[g] + mine.to_come[g] > least or g == best:
+        candidates, queued, to_come = view.candidates, mine.queued, mine.to_come
+        least = queued[best] + prefill + to_come[best]
+        for i in range(len(candidates)):
+            g = nth(candidates, len(queued), i)
+            if queued[g] + to_come[g] > least or g == best:
                 continue  # whatever it holds of the prompt
             own = own_s(mine, view, leaf, g, request)
-            work = mine.queued[g] + own + mine.to_come[g]
+            work = queued[g] + own + to_come[g]
             if work < least or (work == least and g < best):
                 best, least, prefill = g, work, own
         view.work[GPUS] += len(view.candidates)
@@ -81,32 +91,34 @@ class LeastWork(Balancing):
 
 
 @compiled
+def look(mine: Working, view: View) -> None:
+    """At the GPUs that have changed."""
+    new, gpus = news(mine.looked, view), view.gpus
+    for i in range(new):
+        g = nth_new(view, new, i)
+        gpu, outstanding = gpus[g], view.sent[g].outstanding
+        waiting = gpu.queued / outstanding if outstanding > 0 else 0.0
+        mine.queued[g] = mine.prefill[g] * NS * waiting
+        mine.left[g] = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead)
+        mine.batch[g] = gpu.running + 1
+
+
+@compiled
 def without_prefill(mine: Working, view: View, request: int) -> int:
-    """The GPU that would have the least to do if it held all of the prompt. Writes what each would."""
-    best, least = NONE, 0.0
-    for i in range(len(view.candidates)):
-        g = nth(view.candidates, len(view.sent), i)
-        queued, to_come = queued_s(mine, view, g), to_come_s(mine, view, g, request)
-        mine.queued[g], mine.to_come[g] = queued, to_come
-        if best == NONE or queued + to_come < least:
-            best, least = g, queued + to_come
+    """The GPU that would have the least to do if it held all of the prompt. Writes what is to come on each."""
+    output, candidates, queued, left = view.requests[request].expected_output, view.candidates, mine.queued, mine.left
+    kinds, batch, tokens, to_come = mine.kinds, mine.batch, mine.tokens, mine.to_come
+    kind, best, least = kinds[candidates[0]], NONE, 0.0
+    for i in range(len(candidates)):
+        g = nth(candidates, len(queued), i)
+        known = tokens[batch[g] & (SLOTS - 1)]
+        if known.request != request + 1 or known.of != batch[g] or kinds[g] != kind:
+            to_come[g] = (left[g] + output) * token_s(mine, view, g, request)
+        else:
+            to_come[g] = (left[g] + output) * known.seconds
+        if best == NONE or queued[g] + to_come[g] < least:
+            best, least = g, queued[g] + to_come[g]
     return best
-
-
-@compiled
-def queued_s(mine: Working, view: View, g: int) -> float:
-    """What GPU g has still to prefill."""
-    outstanding = view.sent[g].outstanding
-    waiting = view.gpus[g].queued / outstanding if outstanding > 0 else 0.0
-    return float(mine.prefill[g] * NS * waiting)
-
-
-@compiled
-def to_come_s(mine: Working, view: View, g: int, request: int) -> float:
-    """Its share of the steps for what is still to come of outputs, this request's among them."""
-    gpu = view.gpus[g]
-    left = max(0.0, mine.output[g] / OUTPUT_UNIT - gpu.generated - gpu.ahead)
-    return float((left + view.requests[request].expected_output) * token_s(mine, view, g, request))
 
 
 # ---------------------------------------------------------------- what the cost model says
@@ -120,7 +132,7 @@ def own_s(mine: Any, view: View, leaf: int, g: int, request: int) -> float:
     missing = max(1, length - held(mine.tree, leaf, g))
     if mine.kinds[g] != mine.kinds[view.candidates[0]]:
         return prefill_s(view.costs[g], missing, length)
-    known = mine.prefills[missing % SLOTS]
+    known = mine.prefills[missing & (SLOTS - 1)]
     if known.request != request + 1 or known.of != missing:
         known.request, known.of, known.seconds = request + 1, missing, prefill_s(view.costs[g], missing, length)
     return float(known.seconds)
@@ -130,15 +142,9 @@ def own_s(mine: Any, view: View, leaf: int, g: int, request: int) -> float:
 def token_s(mine: Working, view: View, g: int, request: int) -> float:
     """What an output token costs on GPU g: its share of a step that decodes what runs there and one more request, each
     with a context like this one's."""
-    batch, length = view.gpus[g].running + 1, view.requests[request].prompt_tokens
-    if mine.kinds[g] != mine.kinds[view.candidates[0]]:
-        return _token_s(view.costs[g], batch, length)
-    known = mine.tokens[batch % SLOTS]
-    if known.request != request + 1 or known.of != batch:
-        known.request, known.of, known.seconds = request + 1, batch, _token_s(view.costs[g], batch, length)
-    return float(known.seconds)
-
-
-@compiled
-def _token_s(cost: Any, batch: int, length: int) -> float:
-    return decode_s(cost, batch, batch * length, batch * length, 1) / batch
+    batch, length = mine.batch[g], view.requests[request].prompt_tokens
+    seconds = decode_s(view.costs[g], batch, batch * length, batch * length, 1) / batch
+    if mine.kinds[g] == mine.kinds[view.candidates[0]]:
+        known = mine.tokens[batch & (SLOTS - 1)]
+        known.request, known.of, known.seconds = request + 1, batch, seconds
+    return float(seconds)

@@ -372,8 +372,10 @@ def weighed(before: Router, after: Router, gpu: int) -> Any:
     missing = backlog.missing(*after.handles, request, gpu)
     if isinstance(before.policy, LeastWork):
         prefill = prefill_of(before.handles[1], gpu, missing, int(before.requests[request].prompt_tokens))
-        queued, to_come = least_work.queued_s(*before.handles, gpu), least_work.to_come_s(*before.handles, gpu, request)
-        return queued + prefill + to_come
+        least_work.look(*before.handles)
+        output = before.memory.left[gpu] + before.requests[request].expected_output
+        to_come = output * least_work.token_s(*before.handles, gpu, request)
+        return before.memory.queued[gpu] + prefill + to_come
     return (mine.prefill[gpu] + missing) * OUTPUT_UNIT + mine.output[gpu]
 
 

@@ -9,19 +9,24 @@ import numpy as np
 
 from prebleexp.policies.base import Policy
 from prebleexp.policies.candidates import nth
+from prebleexp.policies.choices import least_of, nth_equal
+from prebleexp.policies.news import news, nth_new
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
 
 FEW = 32
 """GPUs of which all are looked at sooner than it is found out which have changed"""
+MOST = (1 << 31) - 1
 
 
 class Freeness(NamedTuple):
     tokens: Any
-    """(GPUs,) of KV memory for each request, as of the last look; infinite where there is none"""
+    """(GPUs,) of KV memory for each request, about, as of the last look; infinite where there is none"""
+    ranks: Any
+    """(GPUs,) whole numbers, the least of the most of these: eight are compared at a time"""
     looked: Any
-    """(1,) how often any GPU had been touched then"""
+    """(1,) when that was (see `prebleexp.policies.news`)"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class LlumnixFreeness(Policy):
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> Freeness:
-        return Freeness(np.zeros(setup.gpus), np.zeros(1, np.int64))
+        tokens, ranks = np.zeros(setup.gpus, np.float32), np.zeros(setup.gpus, np.int32)
+        return Freeness(tokens, ranks, np.zeros(1, np.int64))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         candidates, sent = view.candidates, view.sent
@@ -62,41 +68,31 @@ class LlumnixFreeness(Policy):
 # ---------------------------------------------------------------- many GPUs, of which few have changed
 @compiled
 def look(mine: Freeness, view: View) -> None:
-    """At the GPUs that were touched since the last look; at all, if they are no more."""
-    touched, gpus = view.touched, len(mine.tokens)
-    times, looked = touched.times[0], mine.looked[0]
-    if times - looked >= gpus:
-        for g in range(gpus):
-            mine.tokens[g] = freeness(view, g)
-    else:
-        for i in range(looked, times):
-            g = touched.gpus[i & (len(touched.gpus) - 1)]
-            mine.tokens[g] = freeness(view, g)
-    mine.looked[0] = times
-
-
-@compiled
-def freeness(view: View, g: int) -> float:
-    requests = view.sent[g].outstanding
-    return free(view, g) / requests if requests > 0 else np.inf
+    """At the GPUs that have changed."""
+    new, numbers = news(mine.looked, view), mine.tokens.view(np.int32)
+    for i in range(new):
+        g = nth_new(view, new, i)
+        requests = view.sent[g].outstanding
+        mine.tokens[g] = free(view, g) / requests if requests > 0 else np.inf
+        mine.ranks[g] = ~(numbers[g] ^ ((numbers[g] >> 31) & MOST))
 
 
 @compiled
 def freest_known(mine: Freeness, view: View) -> int:
     look(mine, view)
-    candidates, tokens = view.candidates, mine.tokens
-    best = candidates[0]
-    most = tokens[best]
-    for i in range(len(candidates)):
-        g = nth(candidates, len(tokens), i)
-        if tokens[g] >= most and (tokens[g] > most or is_freer(view, g, best)):
-            best, most = g, tokens[g]
-    return int(best)
+    candidates, ranks, sent = view.candidates, mine.ranks, view.sent
+    first, equals = least_of(ranks, candidates)
+    best = nth_equal(ranks, candidates, first, 0)
+    if equals > 1 and sent[best].outstanding > 0:
+        for g in candidates:
+            if ranks[g] == first and is_freer(view, g, best):
+                best = int(g)
+    return best
 
 
 @compiled
 def is_freer(view: View, g: int, other: int) -> bool:
-    """Of two whose tokens a request are one float: whether they are more in fact."""
+    """Of two whose tokens a request are about as many: whether they are more in fact."""
     return free(view, g) * view.sent[other].outstanding > free(view, other) * view.sent[g].outstanding
 
 

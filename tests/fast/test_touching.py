@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from prebleexp.commands import bench
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.lengths.known import Max
+from prebleexp.policies import lor
 from prebleexp.policies.base import Policy
-from prebleexp.policies.research.llumnix_freeness import FEW, LlumnixFreeness
+from prebleexp.policies.research import llumnix_freeness as freeness
 from prebleexp.sim import world
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
@@ -89,7 +91,7 @@ def test_as_many_are_remembered_as_there_are(gpus: int) -> None:
 
 @dataclass(frozen=True)
 class PlainFreeness(Policy):
-    """`LlumnixFreeness`, which looks at all GPUs and divides without rounding."""
+    """Llumnix's dispatch, which looks at all GPUs and divides without rounding."""
 
     compiled: ClassVar[bool] = False
     reads_lengths: ClassVar[bool] = False
@@ -103,9 +105,25 @@ class PlainFreeness(Policy):
         return max(view.candidates.tolist(), key=tokens)
 
 
+@dataclass(frozen=True)
+class PlainLeast(Policy):
+    """Least outstanding requests, which reads all books."""
+
+    compiled: ClassVar[bool] = False
+    reads_lengths: ClassVar[bool] = False
+
+    def route(self, mine: None, view: View, request: int, now: float) -> int:
+        view.work[3] += len(view.candidates)
+        return min(view.candidates.tolist(), key=lambda g: int(view.sent[g].outstanding))
+
+
+KNOWN = {"llumnix_freeness": (freeness.FEW, PlainFreeness()), "lor": (lor.FEW, PlainLeast())}
+"""how many GPUs are looked at without more ado, and who looks at all"""
+
+LITTLE = ("engine=vllm", "hardware.kv_tokens=6000")
 CASES = {
     "much memory": ("engine=sglang_2024", "rps=800"),
-    "little memory": ("engine=vllm", "rps=1200", "hardware.kv_tokens=6000"),
+    "little memory": (*LITTLE, "rps=1200"),
     "reports of a while ago": ("engine=sglang", "rps=800", "reports_ms=100"),
     "GPUs that fail": ("engine=vllm", "rps=800", "faults=rates", "faults.mtbf_h=0.005", "faults.mttr_h=0.0003"),
     "several routers": ("engine=vllm", "rps=800", "gateway.replicas=2", "gateway.gossip_ms=20"),
@@ -114,12 +132,41 @@ CASES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_freeness_is_known_of_many_gpus(case: str) -> None:
-    cell = configure.cells([f"gpus={FEW + 3}", "duration_s=2", "policy=llumnix_freeness", *CASES[case]])[0]
+@pytest.mark.parametrize("policy", KNOWN)
+def test_what_is_kept_of_many_gpus_is_what_they_are(policy: str, case: str) -> None:
+    few, plainly = KNOWN[policy]
+    cell = configure.cells([f"gpus={few + 3}", "duration_s=2", f"policy={policy}", *CASES[case]])[0]
     workload = runs.draw(cell)
     known = runs.simulate_cell(cell, workload)
-    plain = runs.simulate_cell(replace(cell, policy=PlainFreeness()), workload)
+    plain = runs.simulate_cell(replace(cell, policy=plainly), workload)
     np.testing.assert_array_equal(known.gpu, plain.gpu)
     np.testing.assert_array_equal(known.latency_s, plain.latency_s)
-    assert isinstance(cell.policy, LlumnixFreeness)
     assert (known.state == State.FINISHED).any()
+
+
+def looks(mine: Any) -> bool:
+    """Whether somebody notes in what he remembers when he looked last."""
+    names = getattr(mine, "_fields", ())
+    return "looked" in names or any(looks(getattr(mine, name)) for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", bench.routers())
+def test_who_looks_at_what_has_changed_decides_as_who_looks_at_all(policy: str) -> None:
+    """At all is looked where nobody counts."""
+    cell = configure.cells(["gpus=40", "rps=1200", "duration_s=2", f"policy={policy}", *LITTLE])[0]
+    workload = runs.draw(cell)
+    turn, session = np.divmod(np.arange(len(workload), dtype=np.int32), np.int32(600))
+    workload = replace(workload, session=session, turn=turn)
+    setup = Setup(cell.gpus, 0, len(workload), cell.hardware.kv_tokens, cell.hardware.context_length, workload)
+    if not looks(cell.policy.start(setup)):
+        return
+
+    def count_no_more(world: Any) -> None:
+        world.seen.touched.times[0] = 0
+
+    known = runs.simulate_cell(cell, workload)
+    looked = runs.simulate_cell(cell, workload, on_event=count_no_more)
+    for name in ("gpu", "latency_s", "state"):
+        np.testing.assert_array_equal(getattr(known, name), getattr(looked, name))
+    assert len(set(known.gpu.tolist())) > 1

@@ -103,12 +103,13 @@ def test_a_decision_costs_no_more_than_linearly_in_gpus_and_the_same_however_man
 
 
 NEAREST = (
-    "aibrix_prefix_cache",
+    "blis_least_loaded",
     "least_work",
     "llmd",
     "llumnix_freeness",
     "lor",
-    "production_stack_prefixaware",
+    "lor_tokens",
+    "sglang_cache_aware",
     "vllm_dplb",
     "vllm_sticky_least_loaded",
 )

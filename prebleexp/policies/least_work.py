@@ -11,7 +11,7 @@ from prebleexp.policies import backlog
 from prebleexp.policies.alike import find_first_alike
 from prebleexp.policies.backlog import Balancing
 from prebleexp.policies.candidates import nth
-from prebleexp.policies.news import news, nth_new
+from prebleexp.policies.looking import news, nth_new
 from prebleexp.policies.prefix_records import OUTPUT_UNIT, Tree
 from prebleexp.policies.prefix_tree import held, insert
 from prebleexp.sim.compiled import compiled
@@ -38,7 +38,7 @@ class Working(NamedTuple):
     tokens: Any
     """… and of output tokens in batches of so many"""
     looked: Any
-    """(1,) when GPUs were looked at last (see `prebleexp.policies.news`)"""
+    """(1,) when GPUs were looked at last (see `prebleexp.policies.looking`)"""
     queued: Any
     """(GPUs,) as of then, GPU seconds of what each has still to prefill, …"""
     left: Any

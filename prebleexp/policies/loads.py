@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.policies.news import news, nth_new
+from prebleexp.policies.looking import news, nth_new
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
@@ -19,7 +19,7 @@ class Loads(NamedTuple):
     total: Any
     """(1,) of all GPUs"""
     looked: Any
-    """(1,) when that was (see `news`)"""
+    """(1,) when that was (see `looking`)"""
 
 
 def loads(setup: Setup) -> Loads:

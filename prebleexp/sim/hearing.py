@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from prebleexp.sim.book import strike
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.moves import is_over, routed_anew
@@ -98,14 +99,12 @@ def hear(world: World, kind: int, request: int) -> None:
     """The router's own book, before the policy hears of it."""
     if kind in (FINISHED, CANCELLED, LOST):
         g = int(world.seen.requests[request].gpu)
-        sent = world.seen.sent[g]
-        sent.outstanding -= 1
-        sent.tokens -= world.seen.requests[request].prompt_tokens
+        strike(world, request)
         part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
         if world.rules.gated:
             if not part:
                 call_none(world.gateway.hear, world.gateway.own, world, kind, request_of(world, request))
-            if sent.outstanding == world.rules.max_in_flight - 1:
+            if world.seen.sent[g].outstanding == world.rules.max_in_flight - 1:
                 world.control.stale = world.control.offering = 1
         if kind == LOST or part:
             return

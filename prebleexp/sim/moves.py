@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim import addresses
+from prebleexp.sim.book import enter, strike
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_none
@@ -114,22 +115,16 @@ def hand_over(world: World, request: int, source: int, target: int) -> None:
 # ---------------------------------------------------------------- what the router calls
 @compiled
 def leave(world: World, request: int) -> None:
-    """The router's own book of the GPU that a request leaves."""
-    sent = world.seen.sent[world.seen.requests[request].gpu]
-    sent.outstanding -= 1
-    sent.tokens -= world.seen.requests[request].prompt_tokens
+    """A request leaves a GPU, …"""
+    strike(world, request)
     world.moves.requests[request].over += 1
 
 
 @compiled
 def join(world: World, request: int) -> None:
-    """… and of the one that it comes to."""
-    seen = world.seen.requests[request]
-    seen.gpu = world.moves.requests[request].gpu
-    sent = world.seen.sent[seen.gpu]
-    sent.outstanding += 1
-    sent.tokens += seen.prompt_tokens
-    world.control.most = max(world.control.most, sent.outstanding)
+    """… and comes to another."""
+    world.seen.requests[request].gpu = world.moves.requests[request].gpu
+    enter(world, request)
 
 
 @compiled

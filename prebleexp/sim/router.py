@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
+from prebleexp.sim.book import enter
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
@@ -206,15 +207,13 @@ def _refuse(world: World, request: int) -> None:
 
 @compiled
 def _send(world: World, request: int, g: int) -> None:
-    control, sent, seen = world.control, world.seen.sent[g], world.seen.requests[request]
-    seen.gpu = g
-    sent.outstanding += 1
-    sent.tokens += seen.prompt_tokens
+    sent = world.seen.sent[g]
+    world.seen.requests[request].gpu = g
+    enter(world, request)
     sent.requests += 1
     touch(world, g)
-    control.most = max(control.most, sent.outstanding)
     if sent.outstanding == world.rules.max_in_flight:
-        control.stale = 1
+        world.control.stale = 1
     if not is_part(world, request):
         _pass_frontend(world, request)
     elif world.pools.decider != ALWAYS:
@@ -224,7 +223,7 @@ def _send(world: World, request: int, g: int) -> None:
         if world.pools.protocol == RESERVE_FIRST:
             _pass_frontend(world, request)
     else:
-        world.arrivals[request_of(world, request)] = control.now
+        world.arrivals[request_of(world, request)] = world.control.now
         join(world, request_of(world, request))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from prebleexp.checks import is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.policies.candidates import nth
-from prebleexp.policies.news import news, nth_new
+from prebleexp.policies.looking import news, nth_new
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
@@ -60,7 +60,7 @@ class Scores(NamedTuple):
     cold: Any
     """(GPUs,) those that never got a cold request, then those whose last is longest ago"""
     looked: Any
-    """(1,) when GPUs were looked at last (see `prebleexp.policies.news`)"""
+    """(1,) when GPUs were looked at last (see `prebleexp.policies.looking`)"""
     waiting: Any
     """(GPUs,) requests as of then, …"""
     running: Any

@@ -10,7 +10,7 @@ import numpy as np
 from prebleexp.policies.base import Policy
 from prebleexp.policies.candidates import nth
 from prebleexp.policies.choices import least_of, nth_equal
-from prebleexp.policies.news import news, nth_new
+from prebleexp.policies.looking import news, nth_new
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
@@ -26,7 +26,7 @@ class Freeness(NamedTuple):
     ranks: Any
     """(GPUs,) whole numbers, the least of the most of these: eight are compared at a time"""
     looked: Any
-    """(1,) when that was (see `prebleexp.policies.news`)"""
+    """(1,) when that was (see `prebleexp.policies.looking`)"""
 
 
 @dataclass(frozen=True)

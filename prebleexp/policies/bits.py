@@ -24,7 +24,7 @@ def fill(into: Any, candidates: Any, gpus: int) -> None:
     else:
         into[:] = -1
         if gpus & 63 != 0:
-            into[len(into) - 1] = (np.int64(1) << np.int64(gpus & 63)) - 1
+            into[len(into) - 1] = ~(np.int64(-1) << np.int64(gpus & 63))
 
 
 @compiled

@@ -40,14 +40,14 @@ def any_least_outstanding(draws: Any, loads: Any, view: View) -> int:
 
 
 @compiled
-def least_of(values: Any, candidates: Any) -> tuple[int, int]:
+def least_of(values: Any, candidates: Any) -> tuple[Any, int]:
     """(The least value of a candidate, how many candidates have it). Values are of all GPUs."""
     least, equals = values[candidates[0]], 0
     for i in range(len(candidates)):
         least = min(least, values[nth(candidates, len(values), i)])
     for i in range(len(candidates)):
         equals += values[nth(candidates, len(values), i)] == least
-    return int(least), equals
+    return least, equals
 
 
 @compiled
@@ -74,11 +74,7 @@ def nth_equal(values: Any, candidates: Any, value: int, behind: int) -> int:
 @compiled
 def any_least(draws: Any, candidates: Any, values: Any) -> int:
     """Any candidate with the least value. Values are of all GPUs."""
-    least, equals = values[candidates[0]], 0
-    for i in range(len(candidates)):
-        least = min(least, values[nth(candidates, len(values), i)])
-    for i in range(len(candidates)):
-        equals += values[nth(candidates, len(values), i)] == least
+    least, equals = least_of(values, candidates)
     return any_equal(draws, candidates, values, least, equals)
 
 
@@ -93,6 +89,22 @@ def any_equal(draws: Any, candidates: Any, values: Any, value: float, equals: in
                 return int(gpu)
             behind -= 1
     return int(candidates[0])
+
+
+@compiled
+def highest(scores: Any, candidates: Any) -> int:
+    """The highest of the candidates' scores: the bits of floats, of all GPUs, since whole numbers are compared some at
+    a time."""
+    best = _in_order(scores[candidates[0]])
+    for i in range(len(candidates)):
+        best = max(best, _in_order(scores[nth(candidates, len(scores), i)]))
+    return _in_order(best)
+
+
+@compiled
+def _in_order(number: int) -> int:
+    """The bits of a float, as a whole number that is among others as the float is; or back again."""
+    return number ^ ((number >> 63) & MOST)
 
 
 @compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,3 +31,10 @@ def test_a_set_has_what_was_put_into_it(given: tuple[int, set[int]]) -> None:
     bits.fill(words, np.array(sorted(some), np.int64), gpus)
     count = counted(words, found)
     assert found[:count].tolist() == sorted(some)
+
+
+@pytest.mark.parametrize("gpus", [1, 63, 64, 65, 127, 128])
+def test_all_gpus_are_a_set_in_plain_python_too(gpus: int) -> None:
+    words = np.zeros(-(-gpus // 64), np.int64)
+    getattr(bits.fill, "py_func", bits.fill)(words, np.arange(gpus), gpus)
+    assert sum(int(word) % 2**64 << 64 * at for at, word in enumerate(words)) == 2**gpus - 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prebleexp.policies.blis.least_loaded import BlisLeastLoaded
-from prebleexp.policies.choices import any_least, least_outstanding
+from prebleexp.policies.choices import any_least, highest, least_outstanding
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.research.llumnix_freeness import LlumnixFreeness
 from prebleexp.policies.vllm.dplb import VLLMDataParallel
@@ -74,3 +74,12 @@ def test_a_balancer_begins_at_its_start(start: int) -> None:
     scores = 4 * block.value.gpus.queued + block.value.gpus.running
     turned = np.roll(some, -start)
     assert policy.route(mine, block.handle, 0, 0.0) == turned[np.argmin(scores[turned])]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_highest_score_is_found_among_negative_ones_too(sign: float) -> None:
+    rng = np.random.default_rng(5)
+    for scores in (sign * rng.random(GPUS), rng.normal(size=GPUS), np.zeros(GPUS)):
+        some = np.flatnonzero(rng.random(GPUS) < 0.4)
+        best = np.array([highest(scores.view(np.int64), some)]).view(np.float64)
+        assert best == scores[some].max()

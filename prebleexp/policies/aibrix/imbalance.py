@@ -14,14 +14,14 @@ from prebleexp.sim.records import GPUS, View
 
 @compiled
 def spread(requests: Any, view: View) -> tuple[int, int, float, float]:
-    """Least, most, mean and standard deviation (n − 1) of the candidates' requests; (GPUs,) `loads.outstanding`."""
+    """Least, most, mean and standard deviation (n − 1) of the candidates' requests, which are (GPUs,) of all."""
     candidates, total, squares = view.candidates, 0, 0
     least = most = requests[candidates[0]]
     count = len(candidates)
     for i in range(count):
         one = requests[nth(candidates, len(requests), i)]
         least, most = min(least, one), max(most, one)
-        total += one
+        total += np.int64(one)
         squares += np.int64(one) * one
     view.work[GPUS] += count
     variance = (count * squares - total * total) / (count * (count - 1)) if count > 1 else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from prebleexp.checks import is_integer, require
 from prebleexp.policies import prefix_index
 from prebleexp.policies.base import Policy
-from prebleexp.policies.candidates import nth
+from prebleexp.policies.choices import highest
 from prebleexp.policies.llmd import scorers
 from prebleexp.policies.llmd.block_index import (
     BlockIndex,
@@ -132,9 +132,8 @@ class BlisWeighted(Policy):
 @compiled
 def first_best(scores: Scores, view: View) -> int:
     """The first candidate with the highest score."""
-    total, candidates, best, first = scores.total.view(np.int64), view.candidates, -1, 0
-    for i in range(len(candidates)):  # floats >= 0 are in order as numbers
-        best = max(best, total[nth(candidates, len(total), i)])
+    total, candidates, first = scores.total.view(np.int64), view.candidates, 0
+    best = highest(total, candidates)
     while total[candidates[first]] != best:
         first += 1
     return int(candidates[first])

@@ -18,6 +18,7 @@ from prebleexp.sim.types import Setup
 FEW = 32
 """GPUs of which all are looked at sooner than it is found out which have changed"""
 MOST = (1 << 31) - 1
+"""of 32 bits"""
 
 
 class Freeness(NamedTuple):

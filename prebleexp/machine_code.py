@@ -43,7 +43,7 @@ def variant_of(file: str, check: bool) -> str:
 
 def folder_of(file: str, module: str | None = None, variant: str = "") -> Path:
     """That folder. `variant`: of code that is compiled otherwise."""
-    return _base() / (_digest(Path(file).resolve(), module)[:16] + variant)
+    return _base() / (_digest(file, module)[:16] + variant)
 
 
 def is_missing(file: str, module: str | None = None, check: bool = True) -> bool:
@@ -51,16 +51,21 @@ def is_missing(file: str, module: str | None = None, check: bool = True) -> bool
     return not any(folder_of(file, module, variant_of(file, check)).rglob("*.nbi"))
 
 
-def _digest(file: Path, module: str | None) -> str:
-    core = _core()
-    if not sources.is_own(file):
-        # Its own files may change while Python runs: a new module of that name is new code.
-        theirs = sources.with_imports(file, module)
-        ours = _digest_of_package(frozenset(sources.taken_from_package(theirs)))
-        return _both(sources.digest(theirs), _both(ours, core))
-    if file.is_relative_to(sources.PACKAGE / "sim"):
-        return core
-    return _both(_digest_of_package(frozenset(sources.own_imports([file]))), core)
+def _digest(file: str, module: str | None) -> str:
+    if sources.is_own(file):
+        return _digest_of_own(file)
+    # Its own files may change while Python runs: a new module of that name is new code.
+    theirs = sources.with_imports(Path(file).resolve(), module)
+    ours = _digest_of_package(frozenset(sources.taken_from_package(theirs)))
+    return _both(sources.digest(theirs), _both(ours, _core()))
+
+
+@cache
+def _digest_of_own(file: str) -> str:
+    place = Path(file).resolve()
+    if place.is_relative_to(sources.PACKAGE / "sim"):
+        return _core()
+    return _both(_digest_of_package(frozenset(sources.own_imports([place]))), _core())
 
 
 @cache

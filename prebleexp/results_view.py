@@ -6,7 +6,8 @@ intervals are those of reports. DuckDB has no Student's t; its quantiles are wri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from prebleexp.intervals import t_quantile
 
@@ -15,11 +16,12 @@ MOST_SEEDS = 200
 SINGLE = "run"
 """what commands without -m are called: of each of their configurations the last counts"""
 PLACE = ("part", "variant", "line")
+WRITTEN_BY = Path(__file__), Path(__file__).with_name("intervals.py")
+"""the files that say what it is"""
 
 
-def definition(placed: Sequence[str], configuration: Sequence[str], metrics: Sequence[str]) -> str:
-    """SQL that creates the view. `placed` are those of `PLACE` that experiment_runs has; the others are columns of
-    runs."""
+def definition(placed: Collection[str], configuration: Sequence[str], metrics: Sequence[str]) -> str:
+    """SQL that creates the view. `placed` are the columns of experiment_runs, the others columns of runs."""
     at = [f"e.{name}" if name in placed else f"NULL::VARCHAR AS {name}" for name in PLACE]
     at += [f"r.{quoted(name)}" for name in configuration]
     each = ", ".join(

@@ -46,7 +46,13 @@ def place_of(kind: type[Any]) -> tuple[Path, str | None] | None:
 
 def is_own(file: str | Path) -> bool:
     """Whether a file is this package's."""
-    return Path(file).resolve().is_relative_to(PACKAGE)
+    return _resolved(file).is_relative_to(PACKAGE)
+
+
+@cache
+def _resolved(file: str | Path) -> Path:
+    """Every function that is compiled asks for it several times."""
+    return Path(file).resolve()
 
 
 def version_of(package: str) -> str | None:

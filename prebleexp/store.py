@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prebleexp import results_view
+from prebleexp import results_view, sources
 from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.cell import CHOSEN
 from prebleexp.experiment.history import Experiment
@@ -258,11 +258,11 @@ def _bring_up_view(connection: duckdb.DuckDBPyConnection) -> None:
     metrics = [name for name in METRICS if name in runs]
     if not (placed and configuration and metrics):
         return
-    query = results_view.definition([name for name in results_view.PLACE if name in placed], configuration, metrics)
-    digest = hashlib.sha256(repr((query, runs, placed)).encode()).hexdigest()  # a view is bound to types too
+    code = sources.digest(results_view.WRITTEN_BY)  # which is quicker than to write it
+    digest = hashlib.sha256(repr((code, configuration, metrics, runs, placed)).encode()).hexdigest()
     made = connection.execute("SELECT comment FROM duckdb_views() WHERE view_name = 'results'").fetchone()
     if made != (digest,):
-        connection.execute(query)
+        connection.execute(results_view.definition(placed, configuration, metrics))
         connection.execute(f"COMMENT ON VIEW results IS '{digest}'")
 
 

@@ -34,6 +34,7 @@ def forget() -> None:
         machine_code._base,
         sources._own_imports,
         sources.is_installed,
+        machine_code._digest_of_own,
     ):
         function.cache_clear()
     sources._TEXTS.clear()

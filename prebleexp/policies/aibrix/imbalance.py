@@ -15,7 +15,7 @@ from prebleexp.sim.records import GPUS, View
 @compiled
 def spread(requests: Any, view: View) -> tuple[int, int, float, float]:
     """Least, most, mean and standard deviation (n − 1) of the candidates' requests, which are (GPUs,) of all."""
-    candidates, total, squares = view.candidates, 0, 0
+    candidates, total, squares = view.candidates, np.int64(0), np.int64(0)
     least = most = requests[candidates[0]]
     count = len(candidates)
     for i in range(count):

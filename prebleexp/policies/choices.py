@@ -34,24 +34,47 @@ def least_outstanding(view: View) -> int:
 @compiled
 def any_least_outstanding(draws: Any, loads: Any, view: View) -> int:
     """Any of those, each as likely as the others. `loads`: (GPUs,) `loads.outstanding`."""
-    least, equals = least_of(loads, view.candidates)
     view.work[GPUS] += len(view.candidates)
-    return nth_equal(loads, view.candidates, least, below(draws, equals) if equals > 1 else 0)
+    return any_least(draws, view.candidates, loads)
 
 
 @compiled
-def least_of(values: Any, candidates: Any) -> tuple[Any, int]:
-    """(The least value of a candidate, how many candidates have it). Values are of all GPUs."""
-    least, equals = values[candidates[0]], 0
+def any_least(draws: Any, candidates: Any, values: Any) -> int:
+    """Any candidate with the least value. Values are of all GPUs."""
+    return any_equal(draws, candidates, values, least_of(values, candidates))
+
+
+@compiled
+def any_equal(draws: Any, candidates: Any, values: Any, value: float) -> int:
+    """Any of the candidates that have this value, each as likely as the others; the first of all if none has. It draws
+    only where there are several."""
+    equals = count_equal(values, candidates, value)
+    if equals == 0:
+        return int(candidates[0])
+    return nth_equal(values, candidates, value, below(draws, equals) if equals > 1 else 0)
+
+
+# ---------------------------------------------------------------- values of all GPUs, of which some are read at a time
+@compiled
+def least_of(values: Any, candidates: Any) -> Any:
+    """The least value of a candidate."""
+    least = values[candidates[0]]
     for i in range(len(candidates)):
         least = min(least, values[nth(candidates, len(values), i)])
-    for i in range(len(candidates)):
-        equals += values[nth(candidates, len(values), i)] == least
-    return least, equals
+    return least
 
 
 @compiled
-def nth_equal(values: Any, candidates: Any, value: int, behind: int) -> int:
+def count_equal(values: Any, candidates: Any, value: float) -> int:
+    """How many candidates have this value."""
+    equals = 0
+    for i in range(len(candidates)):
+        equals += values[nth(candidates, len(values), i)] == value
+    return equals
+
+
+@compiled
+def nth_equal(values: Any, candidates: Any, value: float, behind: int) -> int:
     """The candidate of this value behind so many others that have it. It counts them some at a time, which is quicker
     than to look at each."""
     first = 0
@@ -69,26 +92,6 @@ def nth_equal(values: Any, candidates: Any, value: int, behind: int) -> int:
         if behind < 0:
             return gpu
         first += 1
-
-
-@compiled
-def any_least(draws: Any, candidates: Any, values: Any) -> int:
-    """Any candidate with the least value. Values are of all GPUs."""
-    least, equals = least_of(values, candidates)
-    return any_equal(draws, candidates, values, least, equals)
-
-
-@compiled
-def any_equal(draws: Any, candidates: Any, values: Any, value: float, equals: int) -> int:
-    """Any of so many candidates that have this value, each as likely as the others. It draws only where there are
-    several."""
-    behind = below(draws, equals) if equals > 1 else 0
-    for gpu in candidates:
-        if values[gpu] == value:
-            if behind == 0:
-                return int(gpu)
-            behind -= 1
-    return int(candidates[0])
 
 
 @compiled

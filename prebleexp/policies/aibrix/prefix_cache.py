@@ -108,14 +108,12 @@ class PrefixCache(Policy):
 def best_match(mine: Remembered, requests: Any, view: View, bound: float) -> int:
     """Of the candidates that match and are not above the bound, any with the highest percentage and, of these, the
     fewest requests; -1: there is none."""
-    candidates, percent, ranks, best, equals = view.candidates, mine.percent, mine.ranks, -1, 0
+    candidates, percent, ranks, best = view.candidates, mine.percent, mine.ranks, -1
     most = int(min(bound, MOST))
     for i in range(len(candidates)):  # without a branch, some are ranked at a time
         gpu = nth(candidates, len(ranks), i)
         share, load = percent[gpu], requests[gpu]
         ranks[gpu] = -1 if share < 0 or load > most else (share << LOAD_BITS) + MOST - load
         best = max(best, ranks[gpu])
-    for i in range(len(candidates)):
-        equals += ranks[nth(candidates, len(ranks), i)] == best
     view.work[GPUS] += len(candidates)
-    return NONE if best < 0 else any_equal(mine.draws, candidates, ranks, best, equals)
+    return NONE if best < 0 else any_equal(mine.draws, candidates, ranks, best)

@@ -10,7 +10,7 @@ import numpy as np
 from prebleexp.checks import is_integer, require
 from prebleexp.policies import prefix_index
 from prebleexp.policies.base import Policy
-from prebleexp.policies.choices import highest
+from prebleexp.policies.choices import highest, nth_equal
 from prebleexp.policies.llmd import scorers
 from prebleexp.policies.llmd.block_index import (
     BlockIndex,
@@ -132,8 +132,5 @@ class BlisWeighted(Policy):
 @compiled
 def first_best(scores: Scores, view: View) -> int:
     """The first candidate with the highest score."""
-    total, candidates, first = scores.total.view(np.int64), view.candidates, 0
-    best = highest(total, candidates)
-    while total[candidates[first]] != best:
-        first += 1
-    return int(candidates[first])
+    total, candidates = scores.total.view(np.int64), view.candidates
+    return nth_equal(total, candidates, highest(total, candidates), 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from prebleexp.policies.base import Policy
 from prebleexp.policies.candidates import is_candidate
-from prebleexp.policies.choices import least_of, nth_equal
+from prebleexp.policies.choices import count_equal, least_of, nth_equal
 from prebleexp.policies.loads import Loads, loads, look
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import below, generator
@@ -43,9 +43,9 @@ class KubeAILeastLoad(Policy):
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         look(mine.loads, view)
         requests = mine.loads.outstanding
-        least, equals = least_of(requests, view.candidates)
+        least = least_of(requests, view.candidates)
         view.work[GPUS] += len(view.candidates)
-        if equals == 1:
+        if count_equal(requests, view.candidates, least) == 1:
             return nth_equal(requests, view.candidates, least, 0)
         return met_first(mine, view, requests, least)
 

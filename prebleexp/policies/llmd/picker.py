@@ -9,7 +9,6 @@ import numpy as np
 
 from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.policies.base import Policy
-from prebleexp.policies.candidates import nth
 from prebleexp.policies.choices import any_equal, highest
 from prebleexp.policies.llmd import scorers
 from prebleexp.policies.llmd.block_index import (
@@ -175,7 +174,4 @@ def pick(mine: Remembered, view: View) -> int:
 @compiled
 def _any_best(mine: Remembered, view: View) -> int:
     scores, candidates = mine.scores.total.view(np.int64), view.candidates
-    best, equals = highest(scores, candidates), 0
-    for i in range(len(candidates)):
-        equals += scores[nth(candidates, len(scores), i)] == best
-    return any_equal(mine.draws, candidates, scores, best, equals)
+    return any_equal(mine.draws, candidates, scores, highest(scores, candidates))

@@ -9,7 +9,7 @@ import numpy as np
 
 from prebleexp.policies.base import Policy
 from prebleexp.policies.candidates import nth
-from prebleexp.policies.choices import least_of, nth_equal
+from prebleexp.policies.choices import count_equal, least_of, nth_equal
 from prebleexp.policies.looking import news, nth_new
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, View
@@ -82,9 +82,9 @@ def look(mine: Freeness, view: View) -> None:
 def freest_known(mine: Freeness, view: View) -> int:
     look(mine, view)
     candidates, ranks, sent = view.candidates, mine.ranks, view.sent
-    first, equals = least_of(ranks, candidates)
+    first = least_of(ranks, candidates)
     best = nth_equal(ranks, candidates, first, 0)
-    if equals > 1 and sent[best].outstanding > 0:
+    if sent[best].outstanding > 0 and count_equal(ranks, candidates, first) > 1:
         for g in candidates:
             if ranks[g] == first and is_freer(view, g, best):
                 best = int(g)

@@ -73,7 +73,7 @@ def _retract(mine: Engines, world: World, g: int, step: Any) -> None:
     size, request, least = 0, int(gpu.first_running), 0 if decodes(world, g) else 1
     while request != NONE:
         job = jobs[request]
-        ordered[0, size], mine.keys[0, size] = request, -generated_of(gpu, job) << 32 | job.prompt
+        ordered[0, size], mine.keys[0, size] = request, -generated_of(gpu, job) << 32 | int(job.prompt)
         set_last_due(mine, g, int(job.due), NONE)
         size += 1
         request = int(job.behind)

@@ -32,7 +32,7 @@ def put_back(mine: Engines, world: World, g: int, request: int) -> None:
 def _rank(mine: Engines, world: World, g: int, request: int, turn: int) -> None:
     job = mine.jobs[request]
     job.heap_key = (
-        int(world.seen.requests[request].priority) << 32 | world.jobs[request].number
+        int(world.seen.requests[request].priority) << 32 | int(world.jobs[request].number)
         if mine.settings.by_priority
         else turn
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from prebleexp import sources
+from prebleexp.locks import ByteLocks
 
 _LOCK = threading.RLock()
 
@@ -80,6 +81,12 @@ def _both(one: str, other: str) -> str:
 @cache
 def _core() -> str:
     return sources.digest((sources.PACKAGE / "sim").rglob("*.py"))
+
+
+@cache
+def locks() -> ByteLocks:
+    """Of those who compile."""
+    return ByteLocks(_base() / "compiling.lock")
 
 
 @cache

@@ -16,10 +16,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 from numba import config, njit, types
-from numba.core.caching import FunctionCache
 
-from prebleexp import machine_code, sources
-from prebleexp.sim.linked import KeptIR, Linked
+from prebleexp import sources
+from prebleexp.sim import on_disk
+from prebleexp.sim.linked import Linked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,41 +80,8 @@ def undisturbed() -> Iterator[None]:
 def kept(function: Any, file: str | None = None, lean: bool = False) -> Any:
     """One of the package's, with machine code on disk, for the source file that it is of. `lean`: Python must not call
     it, which would crash."""
-    dispatcher: Any = njit(**(LEAN if lean else OPTIONS))(function)
-    return _on_disk(dispatcher, function, _KeptLean if lean else _Kept, file)
-
-
-def _on_disk(dispatcher: Any, function: Any, cache: type[FunctionCache], file: str | None = None) -> Any:
-    if not INTERPRETED:
-        with machine_code.folder(file or function.__code__.co_filename):
-            dispatcher._cache = cache(function)
-    return dispatcher
-
-
-class _Kept(FunctionCache):
-    """numba gets ready to compile before it loads, which takes longer than all that a short run does besides. Code
-    without reference counts needs none of that."""
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        return self._load_overload(sig, target_context)
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Functions that are a part of it find their environments where its code does."""
-        for environment in data._find_referenced_environments():
-            data.codegen.set_env(environment.env_name, environment)
-        super().save_overload(sig, data)
-
-
-class _KeptLean(_Kept):
-    def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return (*super()._index_key(sig, codegen), "lean")
-
-
-class _KeptLinked(FunctionCache):
-    _impl_class = KeptIR
-
-    def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return (*super()._index_key(sig, codegen), "linked")
+    made: Any = njit(**(LEAN if lean else OPTIONS))(function)
+    return made if INTERPRETED else on_disk.keep(made, on_disk.KeptLean if lean else on_disk.KeptOwn, file)
 
 
 def _linked_for_compiled(dispatcher: Any, function: F) -> F:
@@ -126,7 +93,7 @@ def _linked_for_compiled(dispatcher: Any, function: F) -> F:
 
     @cache
     def linked() -> Any:
-        return _on_disk(njit(**LEAN, pipeline_class=Linked)(function), function, _KeptLinked)
+        return on_disk.keep(njit(**LEAN, pipeline_class=Linked)(function), on_disk.KeptLinked)
 
     def template(arguments: Any, named: Any) -> Any:
         wide = tuple(types.int64 if isinstance(one, types.Integer) else one for one in arguments)

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from prebleexp import machine_code, sources
+from prebleexp.sim import on_disk
 from prebleexp.sim.compiled import INTERPRETED, OPTIONS, kept, undisturbed
 from prebleexp.sim.handles import Block
 
@@ -229,8 +229,10 @@ def _adapter(function: Any, signature: Any, name: str, qualified: str, check: bo
     else:
         cached = Path(file).is_file() and "<locals>" not in qualified and not python.__closure__
         variant = machine_code.variant_of(file, check)
-        with machine_code.folder(file, python.__module__, variant) if cached else nullcontext():
-            dispatcher = njit(signature, cache=cached, **options)(made)
+        dispatcher = njit(**options)(made)
+        if cached:
+            on_disk.keep(dispatcher, on_disk.Kept, file, python.__module__, variant)
+        dispatcher.compile(signature)
     (overload,) = dispatcher.overloads.values()
     return _Made(overload.library.get_pointer_to_function(overload.fndesc.llvm_func_name), overload)
 

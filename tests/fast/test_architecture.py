@@ -22,6 +22,8 @@ LEVELS = {
     "losses": 1,
     "waiting": 0,
     "machine_code": 1,
+    "locks": 0,
+    "bench": 9,
     "results_view": 1,
     "precision": 1,
     "sim": 2,

@@ -32,6 +32,7 @@ def forget() -> None:
         machine_code._core,
         machine_code._digest_of_package,
         machine_code._base,
+        machine_code.locks,
         sources._own_imports,
         sources.is_installed,
         machine_code._digest_of_own,

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.bench.case import SERVED
+from prebleexp.bench.scaling import decision_s
 from prebleexp.commands.arguments import Command, Commands, Given
-from prebleexp.commands.bench import SERVED, decision_s
 from prebleexp.commands.hardware_calibrate import CALIBRATE
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell

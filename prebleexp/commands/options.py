@@ -23,7 +23,7 @@ prebleexp: to which GPU should an LLM request go?
   python -m prebleexp open [NAME]           a report, or the list of all, in the browser
   python -m prebleexp trace KEY|key=value ...   one run step by step: a page, and a trace for Perfetto
   python -m prebleexp workload describe ... what a stream of requests looks like
-  python -m prebleexp bench [scaling]       requests simulated per second of CPU; what a decision costs
+  python -m prebleexp bench [TABLE]         how fast it is; against=PATH: and than another checkout
   python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/
   python -m prebleexp sql "select ..."      ask the tables of all results (docs/tables.md)
   python -m prebleexp cache ls|show|verify|gc|index|export|import ...   care of the cache (docs/cache.md)

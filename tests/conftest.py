@@ -7,6 +7,8 @@ import gc
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+pytest.register_assert_rewrite("tests.support")  # what does not hold there is told as it is in tests
+
 ANY_SPEED = {"suppress_health_check": [HealthCheck.too_slow]}
 """examples may take what they take: a machine has other work"""
 settings.register_profile("all", **ANY_SPEED, derandomize=True)  # the same examples: a commit passes or does not

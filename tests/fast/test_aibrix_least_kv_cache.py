@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prebleexp.policies.aibrix.least_kv_cache import LeastKvCache
 from prebleexp.testing import check_policy
-from tests.router_recordings import Driven, workload_of
+from tests.support.recordings.routers import Driven, workload_of
 
 
 def test_it_takes_the_last_of_those_with_the_least_in_use() -> None:

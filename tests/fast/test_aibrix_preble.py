@@ -15,8 +15,8 @@ from prebleexp.errors import InvalidInput
 from prebleexp.policies.aibrix.preble_cost import FITS, prefill_s
 from prebleexp.policies.aibrix.prefix_cache_preble import PrefixCachePreble
 from prebleexp.testing import check_policy
-from tests.router_recordings import Driven, Path_, workload_of
-from tests.sampled import examples
+from tests.support.recordings.routers import Driven, Path_, workload_of
+from tests.support.sampled import examples
 
 Token = tuple[tuple[tuple[int, int], ...], int]
 

@@ -21,10 +21,10 @@ from prebleexp.policies.loads import look
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
 from prebleexp.testing import check_policy
-from tests.fast.test_router_fidelity import MODELS
-from tests.recordings import ROOT
-from tests.router_recordings import Driven, Path_, load, replay, workload_of
-from tests.sampled import examples
+from tests.support.places import ROOT
+from tests.support.recordings.router_models import MODELS
+from tests.support.recordings.routers import Driven, Path_, load, replay, workload_of
+from tests.support.sampled import examples
 
 RECORDINGS = sorted((ROOT / "tests/data/fidelity/routers").glob("aibrix_prefix_cache_*.json"))
 """two of the five: a decision that is impossible takes hundreds of draws to be known as such"""

@@ -13,7 +13,7 @@ from prebleexp.policies.production_stack.arrivals import Arrivals, arrivals, arr
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
 from prebleexp.testing import check_policy
-from tests.router_recordings import Driven, workload_of
+from tests.support.recordings.routers import Driven, workload_of
 
 WINDOW_S = 60.0
 

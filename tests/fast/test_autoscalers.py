@@ -27,9 +27,11 @@ from prebleexp.sim.fleet import Fleet
 from prebleexp.sim.records import DOWN
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
-from tests.fast.test_gpu_faults import accounted, happens
-from tests.fast.test_oracle import Watcher, alike
-from tests.linear_cost import LinearCost
+from tests.support.accounted import accounted
+from tests.support.by_hand.small_cluster import alike
+from tests.support.by_hand.timeline import happens
+from tests.support.costs.linear_cost import LinearCost
+from tests.support.policies.watcher import Watcher
 
 SETUP = Setup(8, 0, 1, 1000, 1000, alike([0.0], 16, 1))
 

@@ -18,9 +18,9 @@ from prebleexp.experiment import backends, work
 from prebleexp.experiment.backends import Dask, Loky, Slurm, Threads
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.results import run_all
-from tests.fast.test_failures import Deadly, First, Slow, cells, kinds
-from tests.fast.test_runs import bytes_of
-from tests.recordings import ROOT
+from tests.support.places import ROOT
+from tests.support.policies.plain import Deadly, First, Slow
+from tests.support.small_cells import bytes_of, cells, kinds
 
 # Dask's own affair, on the way down
 pytestmark = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from prebleexp.policies import bits
 from prebleexp.sim.compiled import compiled
-from tests.sampled import examples
+from tests.support.sampled import examples
 
 
 @compiled

@@ -23,11 +23,11 @@ from prebleexp.policies.vllm.cache_aware import VLLMCacheAware
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.types import Workload
 from prebleexp.testing import check_policy
-from tests.fast.test_laws import workload_of
-from tests.fast.test_router_fidelity import settings_of
-from tests.router_recordings import Driven, load, recordings, replay
-from tests.router_recordings import workload_of as paths_of
-from tests.sampled import examples
+from tests.support.recordings.router_models import settings_of
+from tests.support.recordings.routers import Driven, load, recordings, replay
+from tests.support.recordings.routers import workload_of as paths_of
+from tests.support.sampled import examples
+from tests.support.strategies.paths import workload_of
 
 
 # ---------------------------------------------------------------- what recordings tell apart

@@ -16,7 +16,7 @@ from prebleexp.sim.draws import generator
 from prebleexp.sim.handles import Block
 from prebleexp.sim.types import Setup
 from prebleexp.sim.world import made_cache, made_view, records
-from tests.router_recordings import workload_of
+from tests.support.recordings.routers import workload_of
 
 GPUS = 70
 SETUP = Setup(GPUS, 0, 1, 1000, 1000, workload_of([[(0, 10)]]))

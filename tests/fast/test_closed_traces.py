@@ -27,8 +27,8 @@ from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.plays import FASTEST_S
 from prebleexp.workloads.rows import Records
-from tests.recordings import ROOT
-from tests.sampled import examples
+from tests.support.places import ROOT
+from tests.support.sampled import examples
 
 DATA = ROOT.parent / "shared" / "data"
 SESSIONS, WEKA = DATA / "agentic_sessions.jsonl.gz", DATA / "weka_trace_a0157.json.gz"

@@ -12,8 +12,8 @@ import pytest
 
 from prebleexp.engines.splitwise.engine import Splitwise
 from prebleexp.sim.types import Floats
-from tests import dynamo_recordings
-from tests.splitwise_recordings import CASES, COLUMNS, FOLDER, columns, rerun, served, stream
+from tests.support.recordings import dynamo as dynamo_recordings
+from tests.support.recordings.splitwise import CASES, COLUMNS, FOLDER, columns, rerun, served, stream
 
 FULL_SIZE = FOLDER / "splitwise_fullsize.json"
 QUANTILES = (0.5, 0.9, 0.99)

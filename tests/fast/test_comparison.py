@@ -19,18 +19,9 @@ from prebleexp.comparison import Limit, Measured, Verdict, compare, limit_of, me
 from prebleexp.errors import InvalidInput
 from prebleexp.report import compare_page
 from prebleexp.report.compared import sentence
-from tests.pages.test_report import HOSTILE, Page
-
-METRIC = "ttft_p99_s"
-
-
-def side(policy: str, values: dict[int, Sequence[float | None]], **more: Any) -> list[Measured]:
-    """Runs by GPU count; their seeds count from 0."""
-    return [
-        Measured({"policy": policy, "gpus": gpus, "rps": 8.0, **more}, seed, {METRIC: value}, "")
-        for gpus, of_gpus in values.items()
-        for seed, value in enumerate(of_gpus)
-    ]
+from tests.support.pages.hostile import HOSTILE
+from tests.support.pages.parsed import Page
+from tests.support.sides import METRIC, side
 
 
 def test_differences_are_paired_and_relative_to_a() -> None:

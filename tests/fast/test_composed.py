@@ -31,7 +31,7 @@ from prebleexp.hardware.transfers import paths
 from prebleexp.launch import configure
 from prebleexp.sim.compiled import INTERPRETED, compiled
 from prebleexp.testing import check_cost
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 FOLDER = ROOT / "conf" / "hardware"
 

@@ -16,7 +16,7 @@ from prebleexp.report.stream import picture
 from prebleexp.sim.types import Workload
 from prebleexp.workloads.mooncake import BLOCK, Mooncake
 from prebleexp.workloads.output_length import OutputLength
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 CONVERSATION = ROOT.parent / "shared" / "data" / "conversation_trace.jsonl.gz"
 OUTPUT = OutputLength((1,), (1.0,))

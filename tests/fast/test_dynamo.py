@@ -30,10 +30,11 @@ from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup, State, Workload, records
 from prebleexp.sim.world import made_cache, made_view
 from prebleexp.testing import check_policy, serve
-from tests.fast import test_laws
-from tests.router_recordings import Driven, workload_of
-from tests.routers import Router, cost_of_a_token
-from tests.sampled import examples
+from tests.support.batching import BATCHING
+from tests.support.recordings.routers import Driven, workload_of
+from tests.support.routers import Router, cost_of_a_token
+from tests.support.sampled import examples
+from tests.support.strategies import paths
 
 EVERYTHING = DynamoKV(
     router_predicted_ttl_secs=2.0,
@@ -239,7 +240,7 @@ class Model:
 def stories(draw: st.DrawFn) -> tuple[Workload, int, int, list[tuple[int, int, int]]]:
     n = draw(st.integers(1, 14))
     prompts = draw(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=n, max_size=n))
-    workload = test_laws.workload_of(prompts, [0.0] * n, [1] * n, 1)
+    workload = paths.workload_of(prompts, [0.0] * n, [1] * n, 1)
     gpus = draw(st.sampled_from([1, 3, 70]))
     steps = st.tuples(st.integers(0, n - 1), st.integers(0, gpus - 1), st.integers(0, BLOCK))
     return workload, gpus, draw(st.sampled_from([1, 4, 16, 64])), draw(st.lists(steps, max_size=60))
@@ -390,14 +391,14 @@ known: dict[tuple[float, int], dict[int, int]] = {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [Continuous(), test_laws.BATCHING[-1], VLLM(), SGLang()], ids=str)
+@pytest.mark.parametrize("engine", [Continuous(), BATCHING[-1], VLLM(), SGLang()], ids=str)
 def test_output_blocks_are_those_of_the_tokens_that_were_generated(engine: Engine) -> None:
     """Where all of a batch decode in every step it knows to the token what each request has generated: asked at the end
     of every step, and asked now and then."""
     rng = np.random.default_rng(0)
     prompts = [[int(one) for one in rng.integers(0, 3, size=5)] for _ in range(80)]
     outputs = [int(one) for one in rng.integers(1, 60, 80)]
-    workload = test_laws.workload_of(prompts, [0.0, *rng.uniform(0, 0.5, 79)], outputs, 60)
+    workload = paths.workload_of(prompts, [0.0, *rng.uniform(0, 0.5, 79)], outputs, 60)
     known.clear()
     counted.clear()
     for every in (1, 5):

@@ -21,7 +21,7 @@ from prebleexp.policies.dynamo.kv import DynamoKV, Memory, book, choose, compute
 from prebleexp.policies.dynamo.prompt_sets import BLOCK, HALF
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
-from tests.router_recordings import Driven, load, recordings, workload_of
+from tests.support.recordings.routers import Driven, load, recordings, workload_of
 
 PATHS = [path for path in recordings("routers_b") if path.stem.startswith("dynamo_")]
 SOFTMAX = [path for path in PATHS if path.stem == "dynamo_softmax"]

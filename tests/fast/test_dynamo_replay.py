@@ -16,10 +16,10 @@ from prebleexp.errors import InvalidInput
 from prebleexp.launch import configure
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import State, Workload
-from tests.dynamo_recordings import served
-from tests.fast.test_interpreted import digest, interpreted
-from tests.sampled import examples
-from tests.splitwise_recordings import stream
+from tests.support.interpreted import digest, interpreted
+from tests.support.recordings.dynamo import served
+from tests.support.recordings.splitwise import stream
+from tests.support.sampled import examples
 
 EXAMPLE = DynamoReplay(prefill_workers=1, prefill_ms=100.0, decode_ms=10.0, kv_transfer_bandwidth=1.0)
 """a token's KV takes 0.1 ms"""

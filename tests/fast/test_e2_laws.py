@@ -35,11 +35,12 @@ from prebleexp.sim.cost import prefill_s
 from prebleexp.sim.records import NONE
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Workload
-from tests.fast.test_laws import A6000, workload_of, workloads
-from tests.recordings import ROOT
-from tests.routers import Router, links_of, path_of
-from tests.sampled import examples
-from tests.sessions import in_sessions
+from tests.support.costs.fitted import MONOTONE as A6000
+from tests.support.places import ROOT
+from tests.support.routers import Router, links_of, path_of
+from tests.support.sampled import examples
+from tests.support.sessions import in_sessions
+from tests.support.strategies.paths import workload_of, workloads
 
 NAMES = sorted(path.stem for path in (ROOT / "conf" / "policy").glob("*.yaml"))
 TREES: dict[str, Policy] = {

@@ -23,8 +23,10 @@ from prebleexp.policies.e2_released import QUIRKS, ReleasedE2
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import COLUMNS, Outcome, Workload
 from tests import make_recordings
-from tests.recordings import A6000, ROOT, assert_equal
-from tests.sampled import sampled
+from tests.support.costs.fitted import A6000
+from tests.support.places import ROOT
+from tests.support.recordings.released import assert_equal
+from tests.support.sampled import sampled
 
 SPEC = Path(os.environ.get("PREBLEEXP_SPEC", ROOT.parent / "shared" / "spec"))
 REFERENCE = SPEC / "reference_model.py"

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.policies.e2 import E2
-from tests.fast.test_e2 import loads, router
-from tests.routers import Router
-from tests.sampled import examples
+from tests.support.by_hand.e2 import loads, router
+from tests.support.routers import Router
+from tests.support.sampled import examples
 
 LOADS = ((0.01, 0.0001), (0.02, 0.0002), (0.04, 0.0004))
 BELOW: dict[str, Any] = {"tiers": True, "loads_s": LOADS}

@@ -15,59 +15,10 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.released.engine import Released
 from prebleexp.errors import InvalidInput
-from prebleexp.hardware.preble import PrebleFit
-from prebleexp.lengths.known import Max
-from prebleexp.overhead.model import Overhead
-from prebleexp.policies.lor import LeastOutstanding
-from prebleexp.sim.simulate import Accelerator, simulate
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.sampled import examples
-
-HOST = 0.0006
-# A step takes 1 ms for each of its tokens, whatever their contexts: linear(n) = n ms, no attention.
-PLAIN = PrebleFit(
-    linear=((0, 0, 1, 0),),
-    attention=(0, 0, 0, 0),
-    shared=(0, 0),
-    request=(2**60, 0, 0, 0, 0),
-    efficiency=1,
-    kv_tokens=100_000,
-)
-
-
-def stream(
-    prompts: list[list[tuple[int, int]]], arrivals: list[float], outputs: list[int], most: list[int] | None = None
-) -> Workload:
-    """Prompts as (segment id, tokens); requests may generate exactly what they do, or `most`."""
-    n = len(prompts)
-    return Workload(
-        arrival_s=np.array(arrivals),
-        prompt_tokens=np.array([sum(tokens for _, tokens in prompt) for prompt in prompts]),
-        output_tokens=np.array(outputs),
-        max_new_tokens=np.array(most or outputs),
-        prefix_group=np.full(n, -1),
-        segment_offsets=np.cumsum([0] + [len(prompt) for prompt in prompts]),
-        segment_ids=np.array([one for prompt in prompts for one, _ in prompt]),
-        segment_tokens=np.array([tokens for prompt in prompts for _, tokens in prompt]),
-    )
-
-
-def serve(workload: Workload, engine: Engine, hardware: Accelerator = PLAIN, **rest: Any) -> Outcome:
-    given: dict[str, Any] = {"duration_s": 1.0, "horizon": "drain", "seed": 0} | rest
-    return simulate(
-        workload,
-        gpus=1,
-        policy=LeastOutstanding(),
-        hardware=hardware,
-        engine=engine,
-        lengths=Max(),
-        overhead=Overhead(),
-        **given,
-    )
-
-
-def own(index: int, tokens: int) -> list[tuple[int, int]]:
-    return [(index, tokens)]
+from tests.support.by_hand.one_gpu import HOST, PLAIN, serve
+from tests.support.by_hand.streams import own, stream
+from tests.support.sampled import examples
 
 
 def chunked(tokens: int = 512, **rest: Any) -> Continuous:

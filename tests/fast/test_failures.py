@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,22 +18,12 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import durable
 from prebleexp.experiment.backends import Loky
 from prebleexp.experiment.cache import Cache
-from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.results import Result, look_up, run_all
+from prebleexp.experiment.results import look_up, run_all
 from prebleexp.launch import configure
 from prebleexp.policies.base import Policy
-from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
-
-
-@dataclass(frozen=True)
-class First(Policy):
-    """Plain Python."""
-
-    compiled: ClassVar[bool] = False
-
-    def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        return 0
+from tests.support.policies.plain import Deadly, First, Slow
+from tests.support.small_cells import cells, kinds
 
 
 @dataclass(frozen=True)
@@ -54,33 +43,10 @@ class Broken(First):
 
 
 @dataclass(frozen=True)
-class Deadly(First):
-    """Ends the process that it runs in, but for this one."""
-
-    spared: int = 0
-    how: str = "exit"
-
-    def start(self, setup: Setup) -> Any:
-        if self.how == "sys.exit":
-            raise SystemExit(3)
-        assert os.getpid() != self.spared
-        if self.how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(3)
-
-
-@dataclass(frozen=True)
 class Endless(First):
     def start(self, setup: Setup) -> Any:
         while True:
             pass
-
-
-@dataclass(frozen=True)
-class Slow(First):
-    def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        time.sleep(0.02)
-        return 0
 
 
 @dataclass(frozen=True)
@@ -101,15 +67,6 @@ class Growing(First):
         (Path(self.seen) / str(os.getpid())).touch()
         self.kept.append(np.ones(400 << 20, np.int8))
         time.sleep(1.1)  # a worker's memory is looked at no more often than that
-
-
-def cells(count: int, policy: Policy | None = None) -> list[Cell]:
-    made = configure.cells(["gpus=2", "rps=4", "duration_s=3", f"replications={count}"])
-    return made if policy is None else [replace(one, policy=policy) for one in made]
-
-
-def kinds(results: list[Result]) -> list[str | None]:
-    return [one.error.type if one.error else None for one in results]
 
 
 def test_a_failure_is_kept_beside_where_the_result_would_be(tmp_path: Path) -> None:
@@ -201,25 +158,22 @@ def test_a_policy_that_exits_has_failed(tmp_path: Path, workers: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", [Endless(), Slow()])
+@pytest.mark.parametrize("policy", [Endless(), Slow(0.5)])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_may_take_only_so_long(tmp_path: Path, policy: Policy, workers: int) -> None:
-    start = time.monotonic()
-    results = run_all([*cells(2, policy), *cells(2)], Cache(tmp_path), workers=workers, time_limit_s=0.1)
+    """A hundred times as long as the others take."""
+    results = run_all([*cells(2, policy), *cells(2)], Cache(tmp_path), workers=workers, time_limit_s=1)
     assert kinds(results) == ["TimeLimit", "TimeLimit", None, None]
     assert results[0].error is not None
-    assert results[0].error.message == "it took longer than time_limit_s=0.1"
-    assert time.monotonic() - start < 20
+    assert results[0].error.message == "it took longer than time_limit_s=1"
 
 
 def test_a_compiled_run_may_take_only_so_long(tmp_path: Path) -> None:
     """Its requests are drawn in a tenth of a second, and served in twenty: the limit finds it in compiled code."""
     slow = ["hardware=a6000_mistral_7b", "engine=sglang_2024"]
     long = configure.cells(["gpus=1", "rps=1000", "duration_s=100", "replications=2", "policy=lor", *slow])
-    start = time.monotonic()
-    results = run_all([*long, *cells(2)], Cache(tmp_path), workers=2, time_limit_s=0.5)
+    results = run_all([*long, *cells(2)], Cache(tmp_path), workers=2, time_limit_s=1)
     assert kinds(results) == ["TimeLimit", "TimeLimit", None, None]
-    assert time.monotonic() - start < 60
 
 
 def test_who_runs_out_of_memory_is_told_what_helps(tmp_path: Path) -> None:

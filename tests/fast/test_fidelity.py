@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.recordings import CASES, COMMITTED, assert_equal, rerun
+from tests.support.recordings.released import CASES, COMMITTED, assert_equal, rerun
 
 
 @pytest.mark.parametrize("case", CASES)

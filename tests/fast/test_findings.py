@@ -10,20 +10,14 @@ from hypothesis import strategies as st
 
 from prebleexp.intervals import mean_interval
 from prebleexp.paper import on_hardware
-from prebleexp.paper.claims import BASELINES, VARIANTS, claims
+from prebleexp.paper.claims import BASELINES, VARIANTS
 from prebleexp.paper.effects import Effect, Side, Verdict, effect, overall
 from prebleexp.paper.figures import DRAWINGS, gains, with_variance
 from prebleexp.paper.findings import answer, findings, signed
 from prebleexp.report.summary import Row
+from tests.support.paper_rows import made_up, rows
 
 PLAIN, AWARE = Side("p", "PREBLE"), Side("p", "length-aware PREBLE")
-
-
-def rows(line: str, latencies: list[float], **at: Any) -> list[Row]:
-    return [
-        {"line": line, "seed": seed, "norm_latency_mean_s": value, "n_requests": 10, "n_finished": 9, **at}
-        for seed, value in enumerate(latencies)
-    ]
 
 
 def compare(ones: list[float], others: list[float], **rest: Any) -> Effect | None:
@@ -73,19 +67,6 @@ def test_exchanging_the_sides_turns_the_verdict_around(ones: list[float], sign: 
     assert found is not None
     assert turned is not None
     assert found.verdict is turned.verdict
-
-
-def made_up(ratio: float) -> dict[str, list[Row]]:
-    """Rows for every comparison of every claim: each `one` is `ratio` times its `other`, give or take a little."""
-    parts: dict[str, dict[tuple[Any, ...], list[Row]]] = {}
-    for claim in claims():
-        for tests in (*claim.tests.values(), *claim.causes.values()):
-            for one in tests:
-                for side, level in ((one.other, 1.0), (one.one, ratio)):
-                    place = parts.setdefault(side.part, {})
-                    noise = [level * (1 + 0.001 * i) for i in range(4)]
-                    place.setdefault((side.line, side.at), rows(side.line, noise, **dict(side.at)))
-    return {part: [row for found in places.values() for row in found] for part, places in parts.items()}
 
 
 def test_opposite_effects_get_opposite_verdicts_and_sentences() -> None:
@@ -159,7 +140,7 @@ PANELS |= {"survival": 0}  # no GPU is lost here
 
 def test_every_figure_draws_a_sweep_of_two_variants() -> None:
     from prebleexp.report.figures import figure
-    from tests.sweep_rows import part_rows
+    from tests.support.pages.sweep_rows import part_rows
 
     extra = {"ttft_mean_s": 0.1, "overhead_mean_s": 1e-3, "output_length": "two_point"}
     lengths = {"output_length.lengths": "[1, 300]", "output_length.probabilities": "[0.5, 0.5]"}

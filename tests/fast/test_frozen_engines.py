@@ -12,7 +12,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.dynamo_replay.engine import DynamoReplay
 from prebleexp.engines.splitwise.engine import Splitwise
 from prebleexp.errors import InvalidInput
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 SIMULATORS = {"splitwise": Splitwise, "dynamo_replay": DynamoReplay}
 

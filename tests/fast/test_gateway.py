@@ -29,24 +29,19 @@ from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from prebleexp.sim.world import EXAMPLE
-from tests import oracle_gateway
-from tests.fast.test_engines import own, stream
-from tests.fast.test_oracle import CLUSTERS, KEPT, workloads
-from tests.gateways import GATEWAYS, of_clients
-from tests.linear_cost import LinearCost
-from tests.sampled import examples
-from tests.sessions import impatient, linked
-from tests.timelines import timelines
+from tests.support.by_hand.streams import own, stream
+from tests.support.costs.linear_cost import LinearCost
+from tests.support.oracle import gateway as oracle_gateway
+from tests.support.policies.watcher import KEPT
+from tests.support.sampled import examples
+from tests.support.strategies import conversations
+from tests.support.strategies.clusters import gated
+from tests.support.strategies.gateways import of_clients
 
-STREAMS = of_clients(st.one_of(workloads(), impatient(linked(workloads())), impatient(workloads())))
+STREAMS = of_clients(conversations.STREAMS)
 
 
 # ---------------------------------------------------------------- against the oracle
-@st.composite
-def gated(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(CLUSTERS)
-    faults = draw(st.one_of(st.none(), timelines(cluster["gpus"])))
-    return cluster | {"gateway": draw(GATEWAYS), "faults": faults}
 
 
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:

@@ -17,8 +17,8 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Floats, Outcome, State, Workload
-from tests.linear_cost import LinearCost
-from tests.sampled import sampled
+from tests.support.costs.linear_cost import LinearCost
+from tests.support.sampled import sampled
 
 TOKEN_S = 0.0005
 ONE = VLLM(max_num_seqs=1, async_scheduling=False, host_s=0.0, enable_prefix_caching=False)

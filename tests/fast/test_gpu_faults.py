@@ -35,33 +35,25 @@ from prebleexp.policies.replay import Replay
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
-from tests import oracle_faults
-from tests.fast.test_laws import assert_same, interpreted
-from tests.fast.test_oracle import CLUSTERS, agree, alike, cluster_of, workload_of, workloads
-from tests.fast.test_oracle_pools import COST as VLLM_COST
-from tests.fast.test_oracle_pools import POLICIES as LOOKERS
-from tests.fast.test_oracle_pools import VLLMS, same
-from tests.linear_cost import LinearCost
-from tests.recordings import ROOT
-from tests.sampled import examples, sampled
-from tests.sessions import impatient, in_sessions, linked
-from tests.timelines import timelines
+from tests.support.accounted import accounted
+from tests.support.by_hand.small_cluster import alike, cluster_of
+from tests.support.by_hand.timeline import happens
+from tests.support.costs.linear_cost import LinearCost
+from tests.support.oracle import faults as oracle_faults
+from tests.support.oracle.compared import agree, same
+from tests.support.places import ROOT
+from tests.support.plain_python import assert_same, interpreted
+from tests.support.sampled import examples, sampled
+from tests.support.sessions import impatient, in_sessions, linked
+from tests.support.strategies.clusters import faulty
+from tests.support.strategies.conversations import STREAMS, workload_of, workloads
+from tests.support.strategies.timelines import timelines
+from tests.support.strategies.vllms import faulty_vllm
 
 FINISHED, LOST = State.FINISHED, State.LOST
 
 
-def happens(*events: tuple[float, int, str], detect_ms: float = 0.0, on_loss: str = "retry", **given: Any) -> Timeline:
-    return Timeline(detect_ms, on_loss, tuple(Event(*one) for one in events), **given)
-
-
 # ---------------------------------------------------------------- against the oracle
-@st.composite
-def faulty(draw: st.DrawFn) -> dict[str, Any]:
-    cluster = draw(CLUSTERS)
-    return cluster | {"faults": draw(timelines(cluster["gpus"]))}
-
-
-STREAMS = st.one_of(workloads(), impatient(linked(workloads())), impatient(workloads()))
 
 
 @pytest.mark.slow
@@ -77,16 +69,6 @@ def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dic
 @given(STREAMS, faulty())
 def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, agree(workload, cluster), cluster["faults"].requeues)
-
-
-@st.composite
-def faulty_vllm(draw: st.DrawFn) -> dict[str, Any]:
-    gpus = draw(st.integers(1, 3))
-    hardware = replace(VLLM_COST, kv_tokens=draw(st.sampled_from([300, 600, 4000])))
-    fixed = {"gpus": gpus, "hardware": hardware, "duration_s": 4.0, "seed": 0, "overhead": Overhead()}
-    drawn = {name: draw(one) for name, one in (("engine", VLLMS), ("policy", LOOKERS))}
-    drawn |= {"horizon": draw(st.sampled_from(["stop", "drain"])), "reports_ms": draw(st.sampled_from([0.0, 50.0]))}
-    return fixed | drawn | {"faults": draw(timelines(gpus, resumes=True))}
 
 
 @pytest.mark.slow
@@ -105,21 +87,6 @@ def test_vllm_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster:
 
 
 # ---------------------------------------------------------------- laws
-def accounted(workload: Workload, made: Outcome, requeues: bool = False) -> None:
-    """No request vanishes, none is served twice unless it is lost or given back, nothing is before its cause."""
-    finished, lost, routed = made.state == FINISHED, made.state == LOST, made.gpu >= 0
-    assert (np.isfinite(made.finish_s) == finished).all()
-    target = np.minimum(workload.output_tokens, workload.max_new_tokens)
-    assert (made.output_seen <= target).all()
-    assert (made.losses[lost] > 0).all()
-    assert routed[finished | lost].all()
-    assert routed.sum() <= made.gpu_requests.sum()
-    assert requeues or made.gpu_requests.sum() <= routed.sum() + made.losses.sum()
-    shown = np.isfinite(made.ttft_s)
-    assert (made.ttft_s[shown] >= 0).all()
-    assert (made.latency_s[finished] >= made.ttft_s[finished]).all()
-    for seconds in (made.gpu_down_s, made.gpu_on_s):  # sums of parts of the run
-        assert ((seconds >= 0) & (seconds <= made.end_s * (1 + 1e-9))).all()
 
 
 @pytest.mark.parametrize("engine", [VLLM(), VLLM(async_scheduling=False), Continuous()], ids=repr)

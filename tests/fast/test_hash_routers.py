@@ -32,8 +32,8 @@ from prebleexp.policies.vllm.sticky_least_loaded import VLLMStickyLeastLoaded
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.types import Setup, Workload
 from prebleexp.testing import check_policy
-from tests.router_recordings import Driven, workload_of
-from tests.sampled import sampled
+from tests.support.recordings.routers import Driven, workload_of
+from tests.support.sampled import sampled
 
 BY_SESSION = (
     "sglang_consistent_hashing",

@@ -12,15 +12,11 @@ import pytest
 from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
-from hydra.test_utils.launcher_common_tests import (
-    BatchedSweeperTestSuite,
-    IntegrationTestSuite,
-    LauncherTestSuite,
-)
+from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 
 from prebleexp.launch import configs
-from tests.recordings import ROOT
-from tests.sampled import sampled
+from tests.support.places import ROOT
+from tests.support.sampled import sampled
 
 CHANGES_FOLDER = ["hydra.job.chdir=true"]  # the suites are of a time when every job ran in its folder
 

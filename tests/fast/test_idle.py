@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.engines.released.idle import next_idle_step
-from tests.sampled import examples
+from tests.support.sampled import examples
 
 
 @settings(max_examples=examples(400), deadline=None)

@@ -3,21 +3,18 @@ are the same."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
-from dataclasses import fields
-from typing import Any
 
 import pytest
 
-import prebleexp
-from tests.recordings import ROOT
+from tests.support.interpreted import SCARCE, digest, interpreted
+from tests.support.places import ROOT
 
 SCRIPT = """
 import sys
-from tests.recordings import COMMITTED, assert_equal, rerun
+from tests.support.recordings.released import COMMITTED, assert_equal, rerun
 assert_equal(*rerun(sys.argv[1], folder=COMMITTED))
 """
 
@@ -36,35 +33,8 @@ def test_interpreted_kernels_reproduce_a_recording(case: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-DIGEST = """
-import sys
-from tests.fast.test_interpreted import digest
-for settings in sys.argv[1:]:
-    print(digest(*settings.split()))
-"""
-
-
-def digest(*settings: str) -> str:
-    """Of a run's outcome."""
-    outcome: Any = prebleexp.run(**dict(one.split("=", 1) for one in settings), cache_dir=None).computed.outcome
-    columns = (getattr(outcome, field.name) for field in fields(outcome) if field.name != "end_s")
-    return hashlib.sha256(b"".join(bytes(memoryview(column)) for column in columns)).hexdigest()
-
-
-def interpreted(*runs: str) -> list[str]:
-    """The digest of each, from a process that compiles nothing."""
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", "-c", DIGEST, *runs]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
 def same(*runs: str) -> None:
     assert dict(zip(runs, interpreted(*runs), strict=True)) == {run: digest(*run.split()) for run in runs}
-
-
-SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ import yaml
 import prebleexp.sim.simulate
 from prebleexp.__main__ import main
 from prebleexp.launch import places
-from tests.fast.test_cli import ROOT, served
+from tests.support.places import ROOT
+from tests.support.stand_in import served
 
 RECORDS = ("config.yaml", "hydra.yaml", "overrides.yaml")
 APPLICATION = """

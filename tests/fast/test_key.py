@@ -22,7 +22,7 @@ from prebleexp.experiment.key import canonical, content, contents, differences, 
 from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.service.level import LIMITED, ServiceLevel
-from tests.yardstick import least, slowness
+from tests.support.counted import calls
 
 
 def cell(*overrides: str) -> Cell:
@@ -268,11 +268,10 @@ def test_why_two_keys_differ() -> None:
     assert found == [("cell.gpus", 4, 8), ("cell.rps", 64, 32)]
 
 
-@pytest.mark.slow
-def test_a_thousand_keys_are_quick() -> None:
-    cells = configure.cells(["replications=1000"])
+def test_a_key_takes_few_calls() -> None:
+    cells = configure.cells(["replications=50"])
     key(cells[0])
-    assert len({key(one) for one in cells}) == 1000
-    seconds = least(lambda: [key(one) for one in cells], times=2)
-    print(f"{seconds:.2f} s")
-    assert seconds < 3 * slowness()
+    assert len({key(one) for one in cells}) == 50
+    each = calls(lambda: [key(one) for one in cells]) / 50
+    print(f"{each:.0f} calls a key")
+    assert each < 2_500

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from itertools import product
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.engines.base import Engine
-from prebleexp.engines.continuous import PREFILLS, QUEUES, Continuous
+from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.released.engine import Released
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
@@ -23,39 +22,15 @@ from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.sim.records import SERVER, View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, State, Workload
-from tests.recordings import OWN, hardware
-from tests.sampled import examples
-from tests.sessions import impatient, in_order, linked
+from tests.support.batching import BATCHING
+from tests.support.costs.fitted import MONOTONE as A6000
+from tests.support.plain_python import assert_same, interpreted
+from tests.support.recordings.released import OWN
+from tests.support.sampled import examples
+from tests.support.sessions import impatient, in_order, linked
+from tests.support.strategies.paths import workload_of, workloads
 
 KV = 600
-A6000 = hardware("a6000_mistral_7b_monotone")  # the fitted one takes less than no time for some batches
-
-
-def workload_of(prompts: list[list[int]], arrivals: list[float], outputs: list[int], most: int) -> Workload:
-    """Prompts are paths of small numbers; every distinct path is a segment, of a length that depends on it."""
-    ids: dict[tuple[int, ...], int] = {}
-    rows = [[ids.setdefault(tuple(path[: i + 1]), len(ids)) for i in range(len(path))] for path in prompts]
-    tokens = [[1 + 7 * one % 40 for one in row] for row in rows]
-    return Workload(
-        arrival_s=np.sort(np.array(arrivals)),
-        prompt_tokens=np.array([sum(row) for row in tokens]),
-        output_tokens=np.array(outputs),
-        max_new_tokens=np.full(len(rows), most),
-        prefix_group=np.full(len(rows), -1),
-        segment_offsets=np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
-        segment_ids=np.concatenate(rows),
-        segment_tokens=np.concatenate(tokens),
-    )
-
-
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    n = draw(st.integers(1, 40))
-    paths = st.lists(st.integers(0, 2), min_size=1, max_size=5)
-    prompts = draw(st.lists(paths, min_size=n, max_size=n))
-    arrivals = draw(st.lists(st.floats(0, 3) | st.sampled_from([0.0, 0.5, 1.0]), min_size=n, max_size=n))
-    outputs = draw(st.lists(st.integers(1, 70), min_size=n, max_size=n))
-    return workload_of(prompts, arrivals, outputs, draw(st.sampled_from([1, 30, 60])))
 
 
 @dataclass(frozen=True)
@@ -92,10 +67,6 @@ class Fussy(Policy):
 
 
 POLICIES: dict[str, Policy] = OWN | {"fussy": Fussy()}
-BATCHING = [Continuous(), Continuous(decode_steps=1)] + [
-    Continuous(queue=queue, prefill=prefill, chunk_tokens=64, block_tokens=block, decode_steps=steps)
-    for queue, prefill, block, steps in product(QUEUES, PREFILLS, (1, 16), (1, 8))
-]
 VLLMS = [
     VLLM(
         block_size=block,
@@ -172,11 +143,6 @@ def decoded_once_more(workload: Workload, engine: Engine) -> Any:
     if not isinstance(engine, SGLang) or engine.disable_overlap_schedule:
         return np.zeros(len(workload), np.bool_)
     return ~(engine.skip_finishing_decode & (workload.output_tokens >= workload.max_new_tokens))
-
-
-def assert_same(one: Outcome, other: Outcome) -> None:
-    for field in fields(Outcome):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
 
 
 def assert_accounted_for(workload: Workload, cluster: dict[str, Any], made: Outcome) -> None:
@@ -320,13 +286,6 @@ def test_who_looks_after_every_event_or_again_sees_the_same(served: tuple[Worklo
             assert (of[name] == 0).all(), name
         assert (last.seen.sent.outstanding == 0).all()
         assert (last.seen.sent.tokens == 0).all()
-
-
-def interpreted(policy: Policy) -> Policy:
-    """The same policy in plain Python."""
-    kind = type(policy)
-    plain: Any = type(kind.__name__, (kind,), {"compiled": False})
-    return plain(**{field.name: getattr(policy, field.name) for field in fields(kind)})  # type: ignore[no-any-return]
 
 
 PLAIN = {name: interpreted(policy) for name, policy in POLICIES.items()}

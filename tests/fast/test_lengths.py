@@ -33,9 +33,10 @@ from prebleexp.policies.lor_tokens import LeastOutstandingTokens
 from prebleexp.sim.records import STEPPING, View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Setup, State, Workload
-from tests.recordings import A6000, ROOT
-from tests.sampled import sampled
-from tests.sessions import in_sessions
+from tests.support.costs.fitted import A6000
+from tests.support.places import ROOT
+from tests.support.sampled import sampled
+from tests.support.sessions import in_sessions
 
 
 @dataclass(frozen=True)

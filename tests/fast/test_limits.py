@@ -26,10 +26,8 @@ def test_plain_python_that_never_calls_is_interrupted() -> None:
         while True:
             pass
 
-    start = time.monotonic()
     with pytest.raises(TimeLimitExceeded, match=r"longer than time_limit_s=0\.05"):
         limited(endless, 0.05)
-    assert time.monotonic() - start < 5
 
 
 def test_a_module_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prebleexp.sim.events import subject_of
 from prebleexp.sim.handles import Block
 from prebleexp.sim.links import FAIR, FIFO, INFINITE, ask, happens, made_links
-from tests.sampled import examples
+from tests.support.sampled import examples
 
 GB = 1e9
 Asked = tuple[float, int, int, float]

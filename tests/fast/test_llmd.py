@@ -13,8 +13,8 @@ from prebleexp.errors import InvalidInput
 from prebleexp.launch import configure
 from prebleexp.policies.blis.weighted import BlisWeighted
 from prebleexp.policies.llmd.picker import LlmD
-from tests.fast.test_interpreted import SCARCE, digest, interpreted
-from tests.router_recordings import ALL_OF_IT, Driven, workload_of
+from tests.support.interpreted import SCARCE, digest, interpreted
+from tests.support.recordings.routers import ALL_OF_IT, Driven, workload_of
 
 DRAWS = 4000
 CHI_SQUARE = {2: 10.83, 3: 13.82, 4: 16.27}

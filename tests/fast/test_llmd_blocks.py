@@ -16,10 +16,10 @@ from prebleexp.sim import records as of
 from prebleexp.sim.handles import Block
 from prebleexp.sim.types import Setup, Workload, records
 from prebleexp.sim.world import made_cache, made_view
-from tests import llmd_blocks
-from tests.llmd_blocks import Believed, Rules
-from tests.router_recordings import workload_of
-from tests.sampled import examples
+from tests.support.recordings.routers import workload_of
+from tests.support.reference import llmd_blocks
+from tests.support.reference.llmd_blocks import Believed, Rules
+from tests.support.sampled import examples
 
 Prompt = Sequence[tuple[int, int]]
 

@@ -23,7 +23,7 @@ from prebleexp.policies.llmd.scorers import add_up
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
-from tests.router_recordings import ALL_OF_IT, SAMPLE, Driven, Shares, load, recordings, workload_of
+from tests.support.recordings.routers import ALL_OF_IT, SAMPLE, Driven, Shares, load, recordings, workload_of
 
 OURS = [path for path in recordings("routers_b") if path.stem.startswith(("llmd_", "blis_"))]
 UNLIKELY = 4.5

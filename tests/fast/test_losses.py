@@ -22,8 +22,9 @@ from prebleexp.metrics import measure
 from prebleexp.policies.base import HOLD, REFUSE, Policy
 from prebleexp.report.figures import figure
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
-from tests.pages.test_report import FIGURE, Page, html
-from tests.sweep_rows import SWEEP, rows
+from tests.support.pages.parsed import Page
+from tests.support.pages.sweep_page import FIGURE, html
+from tests.support.pages.sweep_rows import SWEEP, rows
 
 Command = Callable[..., tuple[int, str, str]]
 REFUSED = "refused (prompts or answers that no GPU can hold, or the gateway or router would not take them)"

@@ -20,7 +20,7 @@ import pytest
 from prebleexp import machine_code, sources
 from prebleexp.experiment.key import key
 from prebleexp.launch import configure
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 COMPILED = ("sim", "policies", "engines", "hardware")
 """parts with functions for numba"""

@@ -21,8 +21,8 @@ from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.results import run_all
 from prebleexp.experiment.sealed import seal
 from prebleexp.launch import configure
-from tests.fast.test_runs import Nowhere
-from tests.sampled import sampled
+from tests.support.policies.plain import Nowhere
+from tests.support.sampled import sampled
 
 SMALL = ("gpus=2", "rps=4", "duration_s=3")
 
@@ -53,8 +53,8 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
 @pytest.mark.slow
 def test_ls_lists_runs(cache: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     rows = listed(capsys)
-    assert sorted(row["policy"] for row in rows) == ["lor", "lor", "random", "random", "test_runs"]
-    assert [row["policy"] for row in listed(capsys, "state=failed")] == ["test_runs"]
+    assert sorted(row["policy"] for row in rows) == ["lor", "lor", "plain", "random", "random"]
+    assert [row["policy"] for row in listed(capsys, "state=failed")] == ["plain"]
     assert [row["seed"] for row in listed(capsys, "policy=lor", "seed=1", "rps=4.0")] == [1]
     assert listed(capsys, "policy=lor", "gpus=3") == []
     assert listed(capsys, "code=unused") == []

@@ -26,15 +26,15 @@ from prebleexp.sim.records import NONE, View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
-from tests.fast.test_engines import own, stream
-from tests.fast.test_gpu_faults import accounted
-from tests.fast.test_laws import workloads
-from tests.fast.test_oracle_moves import MIGRATIONS, long_ones
-from tests.fast.test_pools import split
-from tests.linear_cost import LinearCost
-from tests.sampled import examples
-from tests.sessions import in_order, linked
-from tests.timelines import timelines
+from tests.support.accounted import accounted
+from tests.support.by_hand.pools import split
+from tests.support.by_hand.streams import own, stream
+from tests.support.costs.linear_cost import LinearCost
+from tests.support.sampled import examples
+from tests.support.sessions import in_order, linked
+from tests.support.strategies.migrations import MIGRATIONS, long_ones
+from tests.support.strategies.paths import workloads
+from tests.support.strategies.timelines import timelines
 
 MS = 2**-10
 """so that times are exact, a millisecond is so many seconds here"""

@@ -18,7 +18,7 @@ import pytest
 import prebleexp
 from prebleexp.__main__ import main
 from prebleexp.errors import PrebleexpError, unknown
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 TINY = ("gpus=1", "rps=1", "duration_s=2")
 OWN_POLICY = """

@@ -20,7 +20,7 @@ import prebleexp.sim.simulate
 from prebleexp.__main__ import main
 from prebleexp.launch import configs
 from prebleexp.metrics import METRICS
-from tests.fast.test_cli import served
+from tests.support.stand_in import served
 
 SHORT = ["duration_s=1", "report=none", "output=json"]
 OPTUNA = ["hydra/sweeper=optuna", "hydra/sweeper/sampler=random", "hydra.sweeper.sampler.seed=1"]

@@ -1,4 +1,4 @@
-"""Moved requests against `tests.oracle_moves`: the same bytes on random streams, clusters, links and faults."""
+"""Moved requests against `tests.support.oracle.moves`: the same bytes on random streams, clusters, links and faults."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 
 from prebleexp.faults.base import Faults
 from prebleexp.overhead.model import Overhead
-from prebleexp.sim.links import FAIR, FIFO, INFINITE
-from prebleexp.sim.migration import Migration
-from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Longs, Outcome, Workload
-from tests import oracle_moves
-from tests.fast.test_engines import own, stream
-from tests.fast.test_oracle_pools import COST, POLICIES, VLLMS, Looker, same, streams
-from tests.sampled import examples
-from tests.timelines import timelines
+from tests.support.oracle import moves as oracle_moves
+from tests.support.oracle.compared import same
+from tests.support.policies.looker import Looker
+from tests.support.sampled import examples
+from tests.support.strategies.migrations import MIGRATIONS, long_ones
+from tests.support.strategies.timelines import timelines
+from tests.support.strategies.vllms import COST, POLICIES, VLLMS, streams
 
 
 @dataclass(frozen=True)
@@ -29,20 +28,6 @@ class Follower(Looker):
 
     def routed(self, mine: Longs, view: View, request: int, now: float) -> None:
         mine[2] = (mine[2] * 31 + 7 * request + int(now * 1e6) + view.requests[request].gpu) % 1000003
-
-
-MIGRATIONS = st.builds(
-    Migration,
-    interval_s=st.sampled_from([0.005, 0.02, 0.1]),
-    kv_bytes=st.just(1000.0),
-    sharing=st.sampled_from([INFINITE, FIFO, FAIR]),
-    rate=st.sampled_from([1e5, 1e6, 1e9]),
-    latency_s=st.sampled_from([0.0, 0.003]),
-    below_freeness=st.sampled_from([-3.0, 3.0, 20.0, 1000.0]),
-    chooses=st.sampled_from([RUNNING, RUNNING, WAITING, WAITING_FIRST]),
-    last_stage_blocks=st.sampled_from([1, 4, 16]),
-    max_stages=st.sampled_from([1, 2, 3, 8]),
-)
 
 
 @st.composite
@@ -60,19 +45,6 @@ def clusters(draw: st.DrawFn) -> dict[str, Any]:
         "reports_ms": st.sampled_from([0.0, 50.0]),
     }
     return {"gpus": gpus, **draw(st.fixed_dictionaries(fixed))}
-
-
-def long_ones() -> st.SearchStrategy[Workload]:
-    """A few prompts of which some make long outputs, so that batches shrink unevenly."""
-    one = st.tuples(st.integers(1, 100), st.sampled_from([1, 20, 120]), st.sampled_from([0, 0, 1, 60]))
-    rows = st.lists(one, min_size=6, max_size=30)
-    return rows.map(
-        lambda rows: stream(
-            [own(i, tokens) for i, (tokens, *_) in enumerate(rows)],
-            [sum(gap for *_, gap in rows[: i + 1]) / 1000 for i in range(len(rows))],
-            [output for _, output, _ in rows],
-        )
-    )
 
 
 def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:

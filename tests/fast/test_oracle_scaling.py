@@ -1,4 +1,4 @@
-"""Autoscalers against `tests.oracle_scaling`: the same bytes on random clusters, streams and faults."""
+"""Autoscalers against `tests.support.oracle.scaling`: the same bytes on random clusters, streams and faults."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.sim.types import Workload
-from tests import oracle_scaling
-from tests.autoscalers import autoscalers
-from tests.fast.test_gateway import STREAMS as OF_CLIENTS
-from tests.fast.test_gateway import gated
-from tests.fast.test_gpu_faults import STREAMS, accounted, faulty, faulty_vllm
-from tests.fast.test_oracle import agree, workloads
-from tests.fast.test_oracle_pools import same
-from tests.sampled import examples
-from tests.sessions import linked
+from tests.support.accounted import accounted
+from tests.support.oracle import scaling as oracle_scaling
+from tests.support.oracle.compared import agree, same
+from tests.support.sampled import examples
+from tests.support.sessions import linked
+from tests.support.strategies.autoscalers import autoscalers
+from tests.support.strategies.clusters import faulty, gated
+from tests.support.strategies.conversations import STREAMS, workloads
+from tests.support.strategies.gateways import of_clients
+from tests.support.strategies.vllms import faulty_vllm
+
+OF_CLIENTS = of_clients(STREAMS)
 
 
 @st.composite

@@ -26,7 +26,10 @@ from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
-from tests.fast.test_laws import A6000, BATCHING, assert_same, interpreted, workload_of
+from tests.support.batching import BATCHING
+from tests.support.costs.fitted import MONOTONE as A6000
+from tests.support.plain_python import assert_same, interpreted
+from tests.support.strategies.paths import workload_of
 
 OVERHEADS = ("overhead_s", "router_wait_s")
 CONTINUOUS = Continuous()

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from prebleexp.errors import InvalidInput
 from prebleexp.launch.parts import Place, figures_of, jobs, parts_of
 from prebleexp.paper.figures import DRAWINGS
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 PARSER = OverridesParser.create()
 SWEEP: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """KV that comes from other GPUs, of their caches or their hosts: examples to check on paper, and what holds always.
 
-As in `tests.fast.test_tiers` a step takes 100 ms, and 1 GB/s is 0.1 ms a token; prompts of 1,000 tokens are 63 blocks,
-of which 62, 99.2 ms, can be found. Requests go to the GPUs in turn.
+As in `tests.support.by_hand.tiers` a step takes 100 ms, and 1 GB/s is 0.1 ms a token; prompts of 1,000 tokens are 63
+blocks, of which 62, 99.2 ms, can be found. Requests go to the GPUs in turn.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import CHEAPER, THRESHOLD
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.fast.test_engines import own, stream
-from tests.fast.test_laws import workloads
-from tests.fast.test_tiers import KV_BYTES, MS, STEP, host, serve, tier, tokens_ms
-from tests.sampled import examples
+from tests.support.by_hand.streams import own, stream
+from tests.support.by_hand.tiers import KV_BYTES, MS, STEP, host, serve, tier, tokens_ms
+from tests.support.sampled import examples
+from tests.support.strategies.paths import workloads
 
 
 def peers(gb_s: float = 1.0, **more: Any) -> Tier:

@@ -9,7 +9,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,39 +25,17 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.planning import gpus, load
-from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.answer import Verdict
 from prebleexp.planning.contender import Contender
-from prebleexp.planning.load import Search
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Bracket, Question, Sample, Trial, ratio
 from prebleexp.service.level import ServiceLevel
-from tests import fifo
-from tests.recordings import ROOT
+from tests.support.curves import Curve, falling, solved
+from tests.support.places import ROOT
+from tests.support.reference import fifo
 
-Curve = Callable[[float, int], float]
-"""what is kept at a size by a seed"""
 QUESTION = Question(target=0.9, strictest=0.9, requests=2_000)
-
-
-def solved(search: Search, curve: Curve, trend: float = 0.0) -> Answer:
-    asked = next(search)
-    while True:
-        try:
-            asked = search.send([Sample(curve(one.size, one.seed), one.requests, trend) for one in asked])
-        except StopIteration as over:
-            answer: Answer = over.value
-            return answer
-
-
-def falling(capacity: float, spread: float = 0.0, steep: float = 0.3) -> Curve:
-    """Straight in the logarithm, and at 0.9 at the capacity; seeds differ by a normal `spread`."""
-
-    def curve(size: float, seed: int) -> float:
-        shift = spread * float(np.random.default_rng(seed).normal())
-        return min(1.0, max(0.0, 0.9 - steep * math.log(size / capacity) + shift))
-
-    return curve
 
 
 # ---------------------------------------------------------------- the greatest load

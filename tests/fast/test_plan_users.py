@@ -18,7 +18,7 @@ from prebleexp.launch import configure
 from prebleexp.planning import load
 from prebleexp.planning.answer import Verdict
 from prebleexp.planning.trials import Question
-from tests.fast.test_plan import falling, solved
+from tests.support.curves import falling, solved
 
 QUESTION = Question(target=0.9, strictest=0.9, requests=1, most_requests=1, whole=True)
 USERS = [

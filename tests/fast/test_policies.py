@@ -34,15 +34,12 @@ from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, State
 from prebleexp.testing import check_losses
-from tests.fast.test_engines import HOST, PLAIN, own, stream
-from tests.fast.test_laws import assert_same, interpreted
-from tests.recordings import ROOT
-from tests.sampled import examples, sampled
-from tests.sessions import in_sessions
-
-
-def names(group: str) -> list[str]:
-    return sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
+from tests.support.by_hand.one_gpu import HOST, PLAIN
+from tests.support.by_hand.streams import own, stream
+from tests.support.places import ROOT, names
+from tests.support.plain_python import assert_same, interpreted
+from tests.support.sampled import examples, sampled
+from tests.support.sessions import in_sessions
 
 
 def cell(policy: str, gpus: int, folder: Path) -> Any:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fast.test_policies import names
-from tests.recordings import ROOT
+from tests.support.places import ROOT, names
 
 PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +18,10 @@ from prebleexp.sim.handles import Block
 from prebleexp.sim.types import Setup, Workload
 from prebleexp.sim.world import made_cache, made_view, records
 from prebleexp.testing import check_policy
-from tests.fast.test_laws import workload_of
-from tests.sampled import examples
-
-Path = tuple[int, ...]
+from tests.support.reference.prefix_sets import Model
+from tests.support.sampled import examples
+from tests.support.strategies.paths import workload_of
+from tests.support.tutorial import policies  # noqa: F401
 
 
 def index_of(workload: Workload, gpus: int) -> tuple[Block, Block]:
@@ -31,47 +29,6 @@ def index_of(workload: Workload, gpus: int) -> tuple[Block, Block]:
     cache = made_cache(setup, 8)
     view = made_view(cache.requests, cache.prompts, records(gpus, of.REPORT), records(gpus, addresses.COST))
     return Block(prefix_index(setup)), Block(view)
-
-
-class Model:
-    """What each GPU holds, as a set of positions: a context's segments so far, and tokens into the next."""
-
-    def __init__(self, workload: Workload, gpus: int) -> None:
-        offsets, self.held = workload.segment_offsets, [set[Path]() for _ in range(gpus)]
-        self.ids = [tuple(workload.segment_ids[a:b].tolist()) for a, b in itertools.pairwise(offsets)]
-        self.tokens = dict(zip(workload.segment_ids.tolist(), workload.segment_tokens.tolist(), strict=True))
-        self.answers = workload.answer_segment.tolist()
-        self.outputs = workload.output_tokens.tolist()
-
-    def context(self, request: int) -> list[Path]:
-        """The positions of its tokens."""
-        path = [(one, at) for one in self.ids[request] for at in range(self.tokens[one])]
-        if self.answers[request] >= 0:
-            path += [(self.answers[request], at) for at in range(self.outputs[request])]
-        return path
-
-    def store(self, request: int, gpu: int, tokens: int) -> None:
-        self.held[gpu] |= set(self.context(request)[:tokens])
-
-    def forget(self, request: int, gpu: int, tokens: int) -> None:
-        self.held[gpu] -= set(self.context(request)[tokens:])
-
-    def forget_all(self, gpu: int) -> None:
-        self.held[gpu].clear()
-
-    def matched(self, request: int, gpu: int) -> int:
-        prompt = self.context(request)[: sum(self.tokens[one] for one in self.ids[request])]
-        return next((at for at, one in enumerate(prompt) if one not in self.held[gpu]), len(prompt))
-
-    def is_leaf(self, request: int, gpu: int, tokens: int) -> bool:
-        """Whether nothing is held that lies beyond what would be forgotten: caches drop leaves."""
-        mine = self.context(request)
-        gone = set(mine[tokens:]) & self.held[gpu]
-        others = (self.context(other) for other in range(len(self.ids)))
-        return not any(
-            set(path) & gone and any(one in self.held[gpu] and one not in gone for one in path[tokens:])
-            for path in others
-        )
 
 
 @st.composite
@@ -182,34 +139,14 @@ def test_rows_come_back_when_gpus_are_lost() -> None:
     assert not index.value.holders.any()
 
 
-@contextmanager
-def tutorial(folder: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    import importlib
-    import re
-
-    from tests.recordings import ROOT
-
-    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
-    blocks = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "check_policy" not in block]
-    (folder / "the_tutorial.py").write_text("\n\n".join(blocks))
-    monkeypatch.syspath_prepend(folder)
-    yield importlib.import_module("the_tutorial")
-
-
-@pytest.fixture(scope="module")
-def policies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch, tutorial(tmp_path_factory.mktemp("tutorial"), patch) as module:
-        yield module
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["PowerOfTwo", "PowerOf", "FollowPrefix"])
-def test_the_policies_of_the_tutorial_are_sound(policies: Any, name: str) -> None:
+def test_the_policies_of_the_tutorial_are_sound(policies: Any, name: str) -> None:  # noqa: F811
     check_policy(getattr(policies, name)())
 
 
 @pytest.mark.parametrize(("name", "most_lines"), [("PowerOfTwo", 10), ("FollowPrefix", 30)])
-def test_they_are_short(policies: Any, name: str, most_lines: int) -> None:
+def test_they_are_short(policies: Any, name: str, most_lines: int) -> None:  # noqa: F811
     """Power of two in 10 lines, a prefix router on prefix_index in 30: of code, without the docstring."""
     import inspect
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from prebleexp.commands.bench import stream
+from prebleexp.bench.engines import stream
 from prebleexp.policies import backlog, prefix_records
 from prebleexp.policies.prefix_records import Tree
 from prebleexp.policies.prefix_tree import find_link, give_back, link_to, take_row

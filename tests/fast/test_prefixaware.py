@@ -18,9 +18,9 @@ from prebleexp.policies.production_stack.prefixaware import CHUNK, PrefixAware, 
 from prebleexp.sim.draws import below
 from prebleexp.sim.records import View
 from prebleexp.testing import check_policy
-from tests.fast.test_router_fidelity import MODELS
-from tests.router_recordings import Agreement, Driven, Path_, load, recordings, replay, workload_of
-from tests.sampled import examples
+from tests.support.recordings.router_models import MODELS
+from tests.support.recordings.routers import Agreement, Driven, Path_, load, recordings, replay, workload_of
+from tests.support.sampled import examples
 
 Token = tuple[Path_, int]
 RECORDINGS = [path for path in recordings("routers") if path.stem.startswith("pstack_prefixaware")]

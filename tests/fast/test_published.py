@@ -12,7 +12,7 @@ import yaml
 from prebleexp.experiment.runs import draw, simulate_cell
 from prebleexp.launch import configure
 from prebleexp.sim.types import Workload
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 COST = {"a100": 2.21, "h100": 4.76, "capped": 4.76}
 """of a machine, $ an hour (spec: clusters, 9.1)"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 CODE = re.compile(r"```.*?```|^    .*?$|^\|.*?$", re.DOTALL | re.MULTILINE)

@@ -16,7 +16,7 @@ from prebleexp.report.figures import Figure, figure
 from prebleexp.report.measures import DRAWINGS
 from prebleexp.report.summary import Row
 from prebleexp.report.survivors import findings
-from tests.sampled import examples
+from tests.support.sampled import examples
 
 NEVER = float("nan")
 

@@ -28,17 +28,17 @@ from prebleexp.sim.records import NONE, View
 from prebleexp.sim.replicated import BY_SESSION, IN_TURN, RANDOM, Replication
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, Workload
-from tests import oracle_replicas
-from tests.fast.test_engines import own, stream
-from tests.fast.test_interpreted import digest, interpreted
-from tests.fast.test_oracle import CLUSTERS, KEPT, workloads
-from tests.linear_cost import LinearCost
-from tests.routers import Router, cost_of_a_token
-from tests.sampled import examples
-from tests.sessions import impatient, linked
-from tests.timelines import timelines
+from tests.support.by_hand.streams import own, stream
+from tests.support.costs.linear_cost import LinearCost
+from tests.support.interpreted import digest, interpreted
+from tests.support.oracle import replicas as oracle_replicas
+from tests.support.policies.watcher import KEPT
+from tests.support.routers import Router, cost_of_a_token
+from tests.support.sampled import examples
+from tests.support.strategies.clusters import CLUSTERS
+from tests.support.strategies.conversations import STREAMS
+from tests.support.strategies.timelines import timelines
 
-STREAMS = st.one_of(workloads(), impatient(linked(workloads())), impatient(workloads()))
 NEVER = math.inf
 
 

@@ -22,8 +22,8 @@ from prebleexp.workloads.mooncake import BLOCK, TICK_S, Mooncake
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.streams import workload_of
 from prebleexp.workloads.trace import Trace
-from tests.recordings import ROOT
-from tests.sampled import examples
+from tests.support.places import ROOT
+from tests.support.sampled import examples
 
 DATA = ROOT.parent / "shared" / "data"
 CONVERSATION = DATA / "conversation_trace.jsonl.gz"

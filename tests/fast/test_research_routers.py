@@ -26,10 +26,10 @@ from prebleexp.sim.addresses import COST
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.signatures import COST as COSTS
 from prebleexp.testing import check_policy
-from tests.fast.test_prefix_index import Model as Caches
-from tests.router_recordings import Driven, Path_, workload_of
-from tests.routers import cost_of_a_token
-from tests.sampled import examples
+from tests.support.recordings.routers import Driven, Path_, workload_of
+from tests.support.reference.prefix_sets import Model as Caches
+from tests.support.routers import cost_of_a_token
+from tests.support.sampled import examples
 
 MS_A_TOKEN = 1.0
 HARDWARE = cost_of_a_token(MS_A_TOKEN)

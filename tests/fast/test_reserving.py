@@ -17,11 +17,11 @@ from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.pools import BOTH, CHUNKS, DECODE, END, LAYERS, PREFILL, RESERVE_FIRST, Disaggregation
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.fast.test_engines import own, stream
-from tests.fast.test_laws import workloads
-from tests.fast.test_pools import KV_BYTES, MS, Counted, serve, split
-from tests.sampled import examples
-from tests.sessions import in_order, linked
+from tests.support.by_hand.pools import KV_BYTES, MS, Counted, serve, split
+from tests.support.by_hand.streams import own, stream
+from tests.support.sampled import examples
+from tests.support.sessions import in_order, linked
+from tests.support.strategies.paths import workloads
 
 SYNCHRONOUS = SGLang(disable_overlap_schedule=True, host_s=0.0, chunked_prefill_size=4096)
 SHARING = (INFINITE, FIFO, FAIR)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -15,34 +15,16 @@ import prebleexp
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import digest
-from prebleexp.experiment.results import Result, run_all
+from prebleexp.experiment.results import run_all
 from prebleexp.launch import configure
-from prebleexp.policies.base import Policy
-from prebleexp.sim.records import View
-from tests.recordings import ROOT
-
-
-@dataclass(frozen=True)
-class Last(Policy):
-    """Plain Python."""
-
-    gpu: int = 1
-
-    compiled: ClassVar[bool] = False
-
-    def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        return len(view.sent) - 1
+from tests.support.places import ROOT
+from tests.support.policies.plain import Last, Nowhere
+from tests.support.small_cells import bytes_of
 
 
 @dataclass(frozen=True)
 class CompiledLast(Last):
     compiled: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class Nowhere(Last):
-    def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        return 99
 
 
 def cells(*overrides: str) -> list[Cell]:
@@ -55,14 +37,6 @@ def grid() -> list[Cell]:
         for policy in ("lor", "random")
         for rps in (2, 4)
         for one in cells(f"policy={policy}", f"rps={rps}", "replications=3")
-    ]
-
-
-def bytes_of(results: list[Result], cache: Cache) -> list[tuple[Any, bytes | None]]:
-    paths = [cache.requests_path(result.key) for result in results]
-    return [
-        (result.metrics, path.read_bytes() if path.exists() else None)
-        for result, path in zip(results, paths, strict=True)
     ]
 
 

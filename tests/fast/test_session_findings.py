@@ -16,7 +16,7 @@ from prebleexp.report.measures import DRAWINGS
 from prebleexp.report.ranking import ALL, with_distance, within
 from prebleexp.report.summary import Row
 from prebleexp.report.worth import against
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 LATENCY = {
     "by session: sticky": (2.0, 1.0),

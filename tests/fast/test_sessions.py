@@ -33,9 +33,9 @@ from prebleexp.testing import stream
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.recorded import Recorded, save
 from prebleexp.workloads.sessions import Sessions
-from tests.recordings import ROOT
-from tests.sessions import after_those
-from tests.turn_cost import TurnCost
+from tests.support.costs.turn_cost import TurnCost
+from tests.support.places import ROOT
+from tests.support.sessions import after_those
 
 SHARED = ROOT.parent / "shared"
 LONG = 1 << 20

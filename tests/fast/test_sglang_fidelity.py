@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from prebleexp.sim.types import Outcome
-from tests import reference_sglang
-from tests.engine_recordings import Columns, load, of_requests
-from tests.engine_streams import random_setting
-from tests.reference_sglang import LISTS, Batch, Cache, Node, Scheduler, replay
-from tests.sglang_recordings import RECORDINGS, engine_of, run
-from tests.sglang_recordings import replay as replay_engine
+from tests.support.recordings.engines import Columns, load, of_requests
+from tests.support.recordings.sglang import RECORDINGS, engine_of, run
+from tests.support.recordings.sglang import replay as replay_engine
+from tests.support.reference import sglang as reference_sglang
+from tests.support.reference.sglang import LISTS, Batch, Cache, Node, Scheduler, replay
+from tests.support.strategies.engine_streams import random_setting
 
 RESULTS = {"first_token_ns", "finish_ns", "first_cached_tokens"}
 SEEDS = 30

@@ -1,8 +1,7 @@
-"""What `engine=sglang` takes for its settings, what it refuses, and what a request costs where KV is scarce."""
+"""What `engine=sglang` takes for its settings, and what it refuses."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,9 @@ import pytest
 
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import runs
-from prebleexp.launch import configure
 from prebleexp.sim.types import Setup, State
-from tests.engine_streams import random_setting
-from tests.sglang_recordings import engine_of, run, stream_of
-from tests.yardstick import least
+from tests.support.recordings.sglang import engine_of, run, stream_of
+from tests.support.strategies.engine_streams import random_setting
 
 CHUNK, REQUESTS = "an integer from 1 to 16384", "an integer from 1 to 65536"
 
@@ -81,22 +77,3 @@ def test_who_might_never_fit_is_refused_when_it_arrives() -> None:
         made = run(config | {"max_total_tokens": int(kv), "max_running_requests": 256}, columns, engine_of(config))
         assert ((made.state == State.REFUSED) == (wanted >= kv)).all()
         assert (made.state[wanted < kv] == State.FINISHED).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["fcfs", "lpm"])
-def test_a_request_costs_the_same_however_many_wait(policy: str) -> None:
-    """KV for a tenth of what comes."""
-    scarce = ["hardware=a6000_mistral_7b", "hardware.kv_tokens=12000", "engine=sglang", "gpus=2", "rps=64"]
-    costs = []
-    for seconds in (30, 240):
-        (cell,) = configure.cells(
-            [*scarce, "policy=round_robin", f"duration_s={seconds}", f"engine.schedule_policy={policy}"]
-        )
-        workload = runs.draw(cell)
-        made = runs.simulate_cell(cell, workload)
-        assert (made.state == State.FINISHED).all()
-        assert made.end_s > 9 * seconds
-        costs.append(least(partial(runs.simulate_cell, cell, workload), 3) / len(workload))
-    print(f"{policy}: {costs[0] * 1e6:.1f} and {costs[1] * 1e6:.1f} us a request")
-    assert costs[1] < 1.5 * costs[0]

@@ -17,9 +17,9 @@ from prebleexp.engines.splitwise.tables import KV, MEMORY, WEIGHTS
 from prebleexp.errors import InvalidInput
 from prebleexp.launch import configure
 from prebleexp.sim.types import State, Workload
-from tests.fast.test_interpreted import digest, interpreted
-from tests.sampled import examples
-from tests.splitwise_recordings import columns, served, stream
+from tests.support.interpreted import digest, interpreted
+from tests.support.recordings.splitwise import columns, served, stream
+from tests.support.sampled import examples
 
 ALONE = [name for name, (rule, _) in SCHEDULERS.items() if rule in ON_ONE_MACHINE]
 POOLED = [name for name in SCHEDULERS if name not in ALONE]

@@ -23,7 +23,7 @@ from prebleexp.intervals import mean_interval
 from prebleexp.launch import configure
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import stored_failure
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 DOCUMENT = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT, re.DOTALL)

@@ -13,7 +13,7 @@ from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.results import look_up
 from prebleexp.launch import configure, tables
 from prebleexp.launch.survey import expected_s, known_of
-from tests.fast.test_cli import served
+from tests.support.stand_in import served
 
 SWEEP = ("-m", "gpus=4,13", "rps=2,4", "policy=lor", "duration_s=5", "replications=2", "report=none")
 

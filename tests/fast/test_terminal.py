@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 COMMAND = [
     sys.executable,

@@ -16,7 +16,7 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import State, Workload
-from tests.sampled import sampled
+from tests.support.sampled import sampled
 
 MS_PER_TOKEN, MEAN_TOKENS = 1.0, 1000
 ROOM = 10**6

@@ -11,56 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.engines.continuous import Continuous
-from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import Event
 from prebleexp.faults.timeline import Timeline
-from prebleexp.lengths.known import Max
-from prebleexp.overhead.model import Overhead
-from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.records import NONE
-from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, SHARED, THRESHOLD, TIERS
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
-from tests.fast.test_engines import own, stream
-from tests.fast.test_gpu_faults import accounted
-from tests.fast.test_laws import workloads
-from tests.fast.test_oracle_tiers import CLUSTERS, COST, faulty, impatient, tiering
-from tests.fast.test_pools import split
-from tests.linear_cost import LinearCost
-from tests.sampled import examples
-from tests.sessions import in_order, linked
-
-STEP = LinearCost(step_s=0.1, token_s=0.0, context_token_s=0.0, kv_tokens=16 * 81, gpu_memory_gib=48)
-"""A step takes 100 ms, whatever it computes; 80 blocks can be held."""
-MS = replace(STEP, step_s=0.0, token_s=0.0001)
-"""A token takes 0.1 ms."""
-VLLM_ALONE = VLLM(async_scheduling=False, host_s=0.0)
-KV_BYTES = 100_000.0
-BLOCK = 16 * KV_BYTES
-
-
-def tier(blocks: int, gb_s: float = 1.0, **more: Any) -> Tier:
-    """At 1 GB/s a token takes 0.1 ms."""
-    return Tier(**{"bytes": blocks * BLOCK, "load_rate": gb_s * 1e9, "store_rate": gb_s * 1e9, "latency_s": 0.0} | more)
-
-
-def host(blocks: int, gb_s: float = 1.0, **more: Any) -> Tiering:
-    return Tiering(KV_BYTES, host=tier(blocks, gb_s, **more))
-
-
-def serve(workload: Workload, tiers: Tiering | None, **given: Any) -> Outcome:
-    usual: dict[str, Any] = {"policy": LeastOutstanding(), "engine": VLLM_ALONE, "lengths": Max(), "seed": 0}
-    usual |= {"overhead": Overhead(), "duration_s": 100.0, "horizon": "drain", "hardware": STEP, "gpus": 1}
-    return simulate(workload, tiers=tiers, **usual | given)
-
-
-def tokens_ms(workload: Workload, made: Outcome) -> list[float]:
-    """When each first token came."""
-    return ((workload.arrival_s + made.ttft_s) * 1e3).round(9).tolist()  # type: ignore[no-any-return]
-
+from tests.support.accounted import accounted
+from tests.support.by_hand.pools import split
+from tests.support.by_hand.streams import own, stream
+from tests.support.by_hand.tiers import KV_BYTES, MS, STEP, VLLM_ALONE, host, serve, tier, tokens_ms
+from tests.support.sampled import examples
+from tests.support.sessions import in_order, linked
+from tests.support.strategies.paths import workloads
+from tests.support.strategies.tiers import CLUSTERS, faulty, impatient, tiering
+from tests.support.strategies.vllms import COST
 
 # ---------------------------------------------------------------- by hand (spec: clusters.md, section 3)
 XYXYZX = stream([own("XYZ".index(one), 1000) for one in "XYXYZX"], [0.3 * i for i in range(6)], [1] * 6)

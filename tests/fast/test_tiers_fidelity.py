@@ -16,8 +16,8 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.types import Outcome, Workload
-from tests.phase_cost import PhaseCost
-from tests.splitwise_recordings import FOLDER
+from tests.support.costs.phase_cost import PhaseCost
+from tests.support.recordings.splitwise import FOLDER
 
 CASES = {"dynamo_host_1w_2000_slow": (0, 2), "dynamo_host_1w_100": (9, 7), "dynamo_host_1w_300": (22, 43)}
 """how many requests find another number of tokens, and get their first token at another time: none where all that was

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from prebleexp.commands import bench
+from prebleexp.bench import decisions
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.lengths.known import Max
@@ -21,8 +21,8 @@ from prebleexp.sim.records import View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.touching import uncounted
 from prebleexp.sim.types import Setup, State, Workload
-from tests.chaos import chaos
-from tests.sampled import examples
+from tests.support.sampled import examples
+from tests.support.strategies.chaos import chaos
 
 
 class Kept:
@@ -155,7 +155,7 @@ def looks(mine: Any) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", bench.routers())
+@pytest.mark.parametrize("policy", decisions.routers())
 def test_who_looks_at_what_has_changed_decides_as_who_looks_at_all(policy: str) -> None:
     """At all is looked where nobody counts."""
     full = ("gateway.max_in_flight=30", *ALSO.get(policy, ()))  # some are no candidates

@@ -19,9 +19,10 @@ from prebleexp.report.perfetto import events
 from prebleexp.report.timelines import BINS, QUANTILES, assignment, envelope, quantiles, timelines
 from prebleexp.sim.steps import Steps
 from prebleexp.sim.types import Longs
-from tests.pages.test_report import HOSTILE, Page
-from tests.predict.test_prediction import parquet
-from tests.sampled import sampled
+from tests.support.pages.hostile import HOSTILE
+from tests.support.pages.parsed import Page
+from tests.support.predictors import parquet
+from tests.support.sampled import sampled
 
 SMALL = ["gpus=3", "rps=24", "duration_s=6", "hardware=a6000_mistral_7b_monotone", "hardware.kv_tokens=9000"]
 SETTINGS = (

@@ -27,7 +27,7 @@ from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.replayed import Replayed
 from prebleexp.workloads.request_log import RequestLog
 from prebleexp.workloads.servegen import SHARES, ServeGen
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 DATA = ROOT.parent / "shared" / "data"
 OUTPUT = OutputLength((1,), (1.0,))

@@ -17,8 +17,7 @@ from prebleexp.report.figures import figure
 from prebleexp.report.measures import DRAWINGS
 from prebleexp.report.summary import Row
 from prebleexp.report.tuning import BEST, WORST, with_change
-from tests.fast.test_policies import names
-from tests.recordings import ROOT
+from tests.support.places import ROOT, names
 
 TRIED = {0.1: [1.0, 1.0, 1.0, 1.0], 0.2: [0.5, 0.5, 0.8, 0.8], 0.4: [0.7, 0.7, 0.6, 0.6], 0.8: [3.0, 3.0, 2.0, 2.0]}
 """latency by the setting, in the order in which it was tried, and the seed"""

@@ -12,9 +12,9 @@ import pytest
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Setup, State
-from tests.fast.test_engines import own, stream
-from tests.fast.test_engines import serve as on_one_gpu
-from tests.linear_cost import LinearCost
+from tests.support.by_hand.one_gpu import serve as on_one_gpu
+from tests.support.by_hand.streams import own, stream
+from tests.support.costs.linear_cost import LinearCost
 
 MS = LinearCost(step_s=0.001, token_s=0.0, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)
 """Every step takes 1 ms; 1,000 blocks can be held."""

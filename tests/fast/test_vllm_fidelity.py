@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from prebleexp.sim.types import Outcome
-from tests import reference_vllm
-from tests.engine_recordings import Columns, load
-from tests.engine_streams import random_setting
-from tests.vllm_recordings import RECORDINGS, Watched, engine_of, replay, run
+from tests.support.recordings.engines import Columns, load
+from tests.support.recordings.vllm import RECORDINGS, Watched, engine_of, replay, run
+from tests.support.reference import vllm as reference_vllm
+from tests.support.strategies.engine_streams import random_setting
 
 NAMES_OF_BLOCKS = "step_blocks_crc32"
 SEEDS_AT_ONCE = 10

@@ -10,9 +10,9 @@ import pytest
 
 from prebleexp.engines.vllm.steady import computed_of
 from prebleexp.sim.records import NONE
-from tests.engine_recordings import Columns
-from tests.engine_streams import random_setting
-from tests.vllm_recordings import Watched, engine_of, run
+from tests.support.recordings.engines import Columns
+from tests.support.recordings.vllm import Watched, engine_of, run
+from tests.support.strategies.engine_streams import random_setting
 
 
 class Audited(Watched):

@@ -22,8 +22,8 @@ from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.react import React
 from prebleexp.workloads.recorded import Recorded, save
-from tests.recordings import ROOT
-from tests.sampled import examples
+from tests.support.places import ROOT
+from tests.support.sampled import examples
 
 OUTPUT = OutputLength((1, 300), (0.5, 0.5))
 TRACE = ROOT.parent / "shared" / "data" / "conversation_trace.jsonl.gz"

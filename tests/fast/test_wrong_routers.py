@@ -29,8 +29,8 @@ from prebleexp.policies.vllm.sticky_least_loaded import Sticky, VLLMStickyLeastL
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.types import Setup
-from tests.fast.test_router_fidelity import UNLIKELY, chwbl
-from tests.router_recordings import load, named, recordings, replay
+from tests.support.recordings.router_models import UNLIKELY, chwbl
+from tests.support.recordings.routers import load, named, recordings, replay
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
-from tests.chromium import FLAGS, MISSING
+from tests.support.pages.chromium import FLAGS, MISSING
 
 
 @pytest.fixture(scope="session")

@@ -13,21 +13,12 @@ from selenium.webdriver import Chrome
 from prebleexp.paper.findings import findings
 from prebleexp.report import page
 from prebleexp.report.figures import figure
-from tests.chromium import complaints, requested, show
 from tests.pages.conftest import browser as fixture
-from tests.sampled import sampled
-from tests.sweep_rows import SWEEP, part_rows, rows
+from tests.support.pages.checks import WHAT_STICKS_OUT
+from tests.support.pages.chromium import complaints, requested, show
+from tests.support.pages.sweep_rows import SWEEP, part_rows, rows
+from tests.support.sampled import sampled
 
-WHAT_STICKS_OUT = """
-const width = document.documentElement.clientWidth;
-const scrolls = (e) => ['auto', 'scroll'].includes(getComputedStyle(e).overflowX);
-const inScroller = (e) => e.parentElement && (scrolls(e.parentElement) || inScroller(e.parentElement));
-return [...document.body.querySelectorAll('*')]
-  .filter((e) => !inScroller(e) && !e.closest('defs, clipPath'))
-  .map((e) => [e, e.getBoundingClientRect()])
-  .filter(([e, box]) => box.width && (box.right > width + 0.5 || box.left < -0.5))
-  .map(([e, box]) => `${e.tagName} ${e.id || e.textContent.slice(0, 40)}: ${box.left} to ${box.right} of ${width}`);
-"""
 DRAWINGS = """
 return [...document.querySelectorAll('svg[role=img]')].map((svg) => {
   const box = svg.getBoundingClientRect();

@@ -20,8 +20,9 @@ from prebleexp.report.explorer import columns, packed
 from prebleexp.report.figures import Column, Table, figure
 from prebleexp.report.meanings import meanings
 from prebleexp.report.sheet import sheet
-from tests.pages.test_report import FIGURE, HOSTILE, report
-from tests.sweep_rows import SWEEP, part_rows, rows
+from tests.support.pages.hostile import HOSTILE
+from tests.support.pages.sweep_page import FIGURE, report
+from tests.support.pages.sweep_rows import SWEEP, part_rows, rows
 
 
 def unpacked(text: str) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from prebleexp.report import page
 from prebleexp.report.explorer import columns
 from prebleexp.report.figures import figure
 from prebleexp.report.palette import styles
-from tests.chromium import evaluate, show, until
-from tests.pages.test_browser import WHAT_STICKS_OUT
-from tests.pages.test_pages import TABLE, choose, explore, untroubled, violations
-from tests.pages.test_report import FIGURE, report
-from tests.sampled import sampled
-from tests.sweep_rows import POLICIES, SWEEP, part_rows, rows
+from tests.support.pages.checks import WHAT_STICKS_OUT, untroubled, violations
+from tests.support.pages.chromium import evaluate, show, until
+from tests.support.pages.explorer import TABLE, choose, explore
+from tests.support.pages.sweep_page import FIGURE, report
+from tests.support.pages.sweep_rows import POLICIES, SWEEP, part_rows, rows
+from tests.support.sampled import sampled
 
 STATUS = "document.querySelector('#explorer [role=status]').textContent"
 LEGEND = """
@@ -260,13 +260,11 @@ def downloaded(browser: Chrome, folder: Path, kind: str) -> str:
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     evaluate(browser, "[...document.querySelectorAll('#explorer .downloads button')]"
              f".find((e) => e.textContent === '{kind}').click()")  # fmt: skip
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        done = list(folder.glob(f"*.{kind.lower()}"))
-        if done and done[0].stat().st_size:
-            return done[0].read_bytes().decode(errors="replace")
-        time.sleep(0.05)
-    raise AssertionError(f"no {kind}: {list(folder.iterdir())}")
+
+    def whole() -> str:
+        return "".join(one.read_bytes().decode(errors="replace") for one in folder.glob(f"*.{kind.lower()}"))
+
+    return until(whole, lambda: f"a {kind}; there are {list(folder.iterdir())}")
 
 
 def test_what_is_shown_comes_as_a_file(browser: Chrome, sweep: Path, tmp_path: Path) -> None:

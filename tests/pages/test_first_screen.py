@@ -12,9 +12,9 @@ from prebleexp.paper.findings import findings, overview
 from prebleexp.report import page
 from prebleexp.report.drawings import Drawings
 from prebleexp.report.figures import figure
-from tests.chromium import evaluate, show, until
-from tests.fast.test_findings import made_up
-from tests.sweep_rows import SWEEP, part_rows, rows
+from tests.support.pages.chromium import evaluate, show, until
+from tests.support.pages.sweep_rows import SWEEP, part_rows, rows
+from tests.support.paper_rows import made_up
 
 WHERE = """
 const box = document.querySelector(arguments[0]).getBoundingClientRect();

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prebleexp.report.figures import figure
 from prebleexp.report.headline import ONE_SEED
 from prebleexp.report.summary import Row
-from tests.sweep_rows import part_rows, rows
+from tests.support.pages.sweep_rows import part_rows, rows
 
 AXES = ("gpus", "rps", "policy")
 RATES = (8.0, 16.0, 32.0, 64.0)

@@ -17,11 +17,11 @@ from prebleexp.errors import InvalidInput
 from prebleexp.launch.naming import named
 from prebleexp.report import frame, listing
 from prebleexp.report.listing import About
-from tests.chromium import complaints, evaluate, requested, show
-from tests.pages.test_browser import WHAT_STICKS_OUT
-from tests.pages.test_pages import HARM, violations
-from tests.pages.test_report import Page
-from tests.said import after_first_words
+from tests.support.pages.checks import WHAT_STICKS_OUT, violations
+from tests.support.pages.chromium import complaints, evaluate, requested, show
+from tests.support.pages.hostile import HARM
+from tests.support.pages.parsed import Page
+from tests.support.said import after_first_words
 
 TINY = ("gpus=2", "rps=4", "duration_s=2", "output=csv")
 Command = Callable[..., tuple[int, str, str]]

@@ -22,8 +22,8 @@ from prebleexp.report.palette import STYLES
 from prebleexp.report.summary import Row
 from prebleexp.report.wording import tick
 from prebleexp.workloads.instructions import PACKAGED
-from tests.fast.test_findings import made_up
-from tests.sweep_rows import part_rows, rows
+from tests.support.pages.sweep_rows import part_rows, rows
+from tests.support.paper_rows import made_up
 
 AXES = ("gpus", "rps", "policy")
 REGRET = DRAWINGS["regret_against_quality"]

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -26,66 +25,12 @@ from prebleexp.report.figures import MOST_PANELS, figure
 from prebleexp.report.palette import OF_POLICY, STYLES, styles
 from prebleexp.report.summary import Row, layout
 from prebleexp.report.wording import interval, number, percent, signed_range
-from tests.recordings import ROOT
-from tests.sweep_rows import RATES, SWEEP, rows
-from tests.yardstick import least, slowness
-
-VOID = {"meta", "link", "br", "img", "wbr"}
-HOSTILE = {
-    "script": "<script>alert(1)</script>",
-    "quotes": "\"'><img src=x onerror=alert(1)>",
-    "entity": "&lt;b&gt; & &amp;",
-    "template": "{{ 7 * 7 }}{% raw %}",
-    "math": "$\\frac{1}{0}$ a_b^c",
-    "non-ascii": "路由 ελάχιστο 🚀 é",
-    "right to left": "مرحبا \u202e reversed",
-    "long": "policy_" * 60,
-    "style": "</style><style>*{display:none}",
-}
-
-
-class Page(HTMLParser):
-    """Tags and text of a page; checks that they are well nested."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(html)
-        self.close()
-        assert not self.open, f"{self.open} are not closed"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["script"]:
-            self.text += data
-
-    @property
-    def ids(self) -> list[str | None]:
-        return [attributes["id"] for _, attributes in self.tags if "id" in attributes]
-
-
-FIGURE = "latency_against_rate"
-
-
-def html(found: list[Row], failures: list[Row] | None = None, **about: Any) -> str:
-    return page.render(report(found, failures, **about))
-
-
-def report(found: list[Row], failures: list[Row] | None = None, **about: Any) -> page.Report:
-    sweep = replace(SWEEP, **about)
-    return page.Report(sweep, found, [figure(FIGURE, found, sweep.axes)], failures=failures or [])
+from tests.support.counted import calls
+from tests.support.pages.hostile import HOSTILE
+from tests.support.pages.parsed import Page
+from tests.support.pages.sweep_page import FIGURE, html, report
+from tests.support.pages.sweep_rows import RATES, SWEEP, rows
+from tests.support.places import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +51,7 @@ def test_the_same_arguments_give_the_same_bytes_in_every_process(tmp_path: Path)
     code = (
         "import sys; from pathlib import Path; from prebleexp.report import page; "
         "from prebleexp.report.figures import figure;"
-        "from tests.sweep_rows import SWEEP, rows;"
+        "from tests.support.pages.sweep_rows import SWEEP, rows;"
         "found = rows();"
         "drawn = [figure('latency_against_rate', found, SWEEP.axes)];"
         "page.write(Path(sys.argv[1]), page.Report(SWEEP, found, drawn))"
@@ -368,10 +313,9 @@ def test_a_share_that_is_not_all_is_never_shown_as_all() -> None:
     assert percent(None) == "–"
 
 
-def test_drawing_a_paper_sized_sweep_is_quick(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_takes_few_calls_a_run() -> None:
     found = rows()
     html(found[:2])  # imports
-    seconds = least(lambda: html(found), times=3)
-    with capsys.disabled():
-        print(f"\nreport of {len(found)} runs: {seconds:.2f} s")
-    assert seconds < slowness()
+    each = calls(lambda: html(found)) / len(found)
+    print(f"{each:.0f} calls for each of {len(found)} runs")
+    assert each < 1_600

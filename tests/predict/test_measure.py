@@ -17,7 +17,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.model import Model
 from prebleexp.launch import configure
-from tests.predictors import require_extra
+from tests.support.predictors import require_extra
 
 require_extra()
 import torch  # noqa: E402
@@ -116,7 +116,8 @@ def test_what_cannot_be_measured_is_said_in_a_line(words: list[str], said: str, 
     assert line.startswith(f"prebleexp: {said}")
 
 
-def test_more_work_takes_longer() -> None:
+def test_more_work_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "timed", clock)
     wide = replace(TINY, hidden=256, heads=8, kv_heads=8, head_dim=32, ffn=512)
     found = {(one.what, one.new): one.us for one in measured(wide, CPU, (1, 64), (1, 16), (16,))}
     assert found["linear", 64] > found["linear", 1]

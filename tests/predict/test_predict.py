@@ -25,8 +25,8 @@ from prebleexp.predict.prompt_features import PromptFeatures
 from prebleexp.predict.tfidf import Tfidf
 from prebleexp.predict.train import CHECKPOINT, Settings, train
 from prebleexp.workloads.instructions import Instructions as InstructionsWorkload
-from tests.predictors import SUBSET, instructions, require_extra, tiny_pretrained
-from tests.recordings import ROOT
+from tests.support.places import ROOT
+from tests.support.predictors import SUBSET, instructions, require_extra, tiny_pretrained
 
 require_extra()
 MODELS = sorted(predictor.MODELS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prebleexp.errors import InvalidInput
 from prebleexp.predict.bins import bins
 from prebleexp.predict.data import TEST, TRAIN, VALIDATION, Instructions, read
-from tests.predictors import SUBSET, instructions, require_extra
+from tests.support.predictors import SUBSET, instructions, require_extra
 
 require_extra()
 ROW = {"instruction": "Say hello", "input": "", "output": "Hello there, my friend"}

@@ -23,8 +23,8 @@ from prebleexp.predict.scores import (
     rank_correlation,
     scores,
 )
-from tests.predictors import require_extra
-from tests.sampled import examples
+from tests.support.predictors import require_extra
+from tests.support.sampled import examples
 
 require_extra()
 K = 6

@@ -32,6 +32,7 @@ from prebleexp.sim.types import COLUMNS
 from prebleexp.workloads.instructions import PACKAGED, Instructions
 from prebleexp.workloads.output_length import OutputLength
 from tests import train_predictors
+from tests.support.predictors import parquet
 
 CONSTANT = OutputLength((150,), (1.0,))
 NARROW = ("gpus=2", "rps=8", "duration_s=10", "workload=instructions")
@@ -40,12 +41,6 @@ PREDICTORS = ("minilm", "minilm-width", "prompt_features", "prompt_features-widt
 
 def cell(*overrides: str) -> Any:
     return configure.cells([*NARROW, *overrides])[0]
-
-
-def parquet(path: Path, **columns: Any) -> str:
-    known = {"prompt_tokens": [5, 7, 9], "output_tokens": [10, 20, 30], "mine": [11.5, 19.0, 31.0]}
-    pq.write_table(pa.table({k: v for k, v in (known | columns).items() if v is not None}), path)
-    return str(path)
 
 
 # ---------------------------------------------------------------- the workload

@@ -10,9 +10,9 @@ import pytest
 from prebleexp.lengths.known import Max
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.chaos import chaos
-from tests.fast.test_gpu_faults import accounted
-from tests.sessions import in_order
+from tests.support.accounted import accounted
+from tests.support.sessions import in_order
+from tests.support.strategies.chaos import chaos
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def test_every_request_of_random_clusters_is_accounted_for(first: int) -> None:
             made = simulate(workload, lengths=Max(), **cluster)
             holds(workload, made, cluster)
         except Exception as error:
-            raise AssertionError(f"tests.chaos.chaos({number})") from error
+            raise AssertionError(f"tests.support.strategies.chaos.chaos({number})") from error
 
 
 def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:

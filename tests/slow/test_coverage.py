@@ -15,7 +15,7 @@ from prebleexp.launch import configure
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.trials import Question, Sample, Trial
-from tests import fifo
+from tests.support.reference import fifo
 
 pytestmark = pytest.mark.slow
 ALL = os.environ.get("PREBLEEXP_COVERAGE") == "all"

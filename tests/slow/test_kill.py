@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 SWEEP = ("-m", "gpus=1,2", "rps=2,4,6", "policy=lor,random", "duration_s=5", "replications=20")
 RUNS = 240

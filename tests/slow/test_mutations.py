@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 MUTATIONS = [

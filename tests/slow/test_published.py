@@ -13,7 +13,7 @@ from prebleexp.experiment.runs import run
 from prebleexp.launch import configure
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.trials import Trial
-from tests.recordings import ROOT
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 SWEEP = yaml.safe_load((ROOT / "sweeps" / "published_splitwise.yaml").read_text(encoding="utf-8"))

@@ -1,0 +1,49 @@
+"""What a command imports: nothing heavy before it is needed, and no more than it did. Numbers are printed (-s)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+MODULES = """
+import atexit, json, runpy, sys
+out = open(sys.argv.pop(1), "w")
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=out, flush=True))
+runpy.run_module("prebleexp", run_name="__main__", alter_sys=True)
+"""
+HEAVY = {"IPython", "distributed", "matplotlib", "seaborn", "sklearn", "torch", "transformers", "vl_convert"}
+
+
+def imported(folder: Path, *words: str) -> set[str]:
+    """The modules of a process in which a command has run."""
+    command = [sys.executable, "-c", MODULES, str(folder / "modules"), *words]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads((folder / "modules").read_text()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("imports")
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [(["--help"], 190), (["gpus=2", "rps=1", "duration_s=3"], 1_000), (["gpus=2", "rps=1", "duration_s=3"], 620)],
+    ids=["help", "computed", "cached"],
+)
+def test_a_command_imports_what_it_needs(words: list[str], most: int, folder: Path) -> None:
+    modules = imported(folder, *words)
+    print(f"{len(modules)} modules")
+    assert {one.split(".")[0] for one in modules} & HEAVY == set()
+    assert not any(one.startswith(("prebleexp.bench", "prebleexp.report", "prebleexp.predict")) for one in modules)
+    assert len(modules) < most

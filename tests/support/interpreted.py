@@ -1,0 +1,39 @@
+"""Runs in a process that compiles nothing, told by their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from typing import Any
+
+import prebleexp
+from tests.support.places import ROOT
+
+DIGEST = """
+import sys
+from tests.support.interpreted import digest
+for settings in sys.argv[1:]:
+    print(digest(*settings.split()))
+"""
+
+
+def digest(*settings: str) -> str:
+    """Of a run's outcome."""
+    outcome: Any = prebleexp.run(**dict(one.split("=", 1) for one in settings), cache_dir=None).computed.outcome
+    columns = (getattr(outcome, field.name) for field in fields(outcome) if field.name != "end_s")
+    return hashlib.sha256(b"".join(bytes(memoryview(column)) for column in columns)).hexdigest()
+
+
+def interpreted(*runs: str) -> list[str]:
+    """The digest of each, from a process that compiles nothing."""
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", DIGEST, *runs]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"

@@ -1,0 +1,370 @@
+"""The second simulator with requests that are moved between vLLM's GPUs, written from docs/core.md in plain Python.
+
+GPUs are `tests.support.reference.vllm`'s scheduler, with what Llumnix adds to it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from prebleexp.sim.changes import UP
+from prebleexp.sim.migration import Migration
+from prebleexp.sim.moves import RUNNING, WAITING
+from prebleexp.sim.pools import BOTH
+from prebleexp.sim.types import Outcome, State, Workload
+from tests.support.oracle.core import ARRIVED, PAIR, START, Job
+from tests.support.oracle.pools import Linked, Puller, VllmGpu
+from tests.support.reference.vllm import Request
+
+
+class Mover(Puller):
+    """Those in `skipped` have been moved, and have blocks."""
+
+    def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
+        admitted: dict[Request, int] = {}
+        for request in list(self.skipped):
+            kept = self.kept_free if self.running else 0
+            more = -(-request.tokens // self.block) - len(request.blocks)
+            if not budget or len(self.running) == self.config["max_num_seqs"] or more + kept > len(self.pool.free):
+                return admitted
+            self.skipped.remove(request)
+            self.running.append(request)
+            request.running = True
+            request.blocks += self.pool.take(more)
+            admitted[request], chosen[request] = -1, 1
+            self._remember(request, request.tokens)
+            budget -= 1
+        return admitted | super(Puller, self)._admit(chosen, budget, cap)
+
+    def busy(self) -> bool:
+        return bool(self.skipped) or super().busy()
+
+
+class MovesGpu(VllmGpu):
+    def __init__(self, number: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
+        self.leaves: Request | None = None  # is to stop
+        self.stopped: Request | None = None
+        self.outside = 0  # moves that have blocks of it, of no request that is here or has stopped
+        self.config: dict[str, Any] = {}
+        super().__init__(number, BOTH, engine, hardware, rows, world)
+
+    def _scheduler(self, config: dict[str, Any]) -> Mover:
+        self.config = config
+        return Mover(config, BOTH)
+
+    def publish(self) -> None:
+        if self.up:
+            super().publish()
+
+    def lose(self) -> list[Job]:
+        there = [*self.of.waiting, *self.of.running, *self.of.skipped, *([self.stopped] if self.stopped else [])]
+        self.of, self.leaves, self.stopped, self.outside = Mover(self.config, BOTH), None, None, 0
+        self.flight, self.step, self.awake, self.stepping = deque(), None, False, False
+        return [self.world.jobs[request.index] for request in there]
+
+    def give_back(self) -> list[Job]:
+        jobs = self.world.jobs
+        given = [r for r in self.of.waiting if not r.under_way and math.isnan(jobs[r.index].attempt_s)]
+        self.of.waiting = deque(r for r in self.of.waiting if r not in given)
+        return [jobs[r.index] for r in given]
+
+    def _may_wait(self) -> bool:
+        return self.outside > 0 or self.stopped is not None
+
+    def _schedule(self, now: float) -> tuple[Any, float]:
+        self.world.stop(self, now)
+        moved = set(self.of.skipped)
+        self.of.arrived = moved  # they have been admitted before
+        made = super()._schedule(now)
+        self.of.arrived = set()
+        for request in moved & set(self.of.running):
+            self.world.jobs[request.index].state = State.RUNNING
+        return made
+
+    def end(self, now: float) -> None:
+        super().end(now)
+        self.world.stop(self, now)
+
+    def take(self, blocks: int) -> list[int] | None:
+        kept = self.of.kept_free if self.of.running else 0
+        if not self.up or blocks + kept > len(self.of.pool.free):
+            return None
+        pool = self.of.pool
+        before = pool.evicted
+        taken = pool.take(blocks)
+        self.totals["evicted"] += (pool.evicted - before) * self.block
+        pool.evicted = before
+        return taken
+
+
+class MovesOracle(Linked):
+    def __init__(self, workload: Workload, of: Any) -> None:
+        self.rows, self.migration = workload, of.migration
+        super().__init__(workload, of, False)
+        given: Migration = of.migration
+        self.link(given)
+        heapq.heappush(self.heap, (given.interval_s, PAIR, 0))
+        self.moves: dict[int, Any] = {}  # by the GPU that a request leaves
+        self.busy: set[int] = set()  # GPUs from which something is under way
+        self.later: set[int] = set()  # … or of which a request that was given up is still in a step
+        self.now = 0.0  # of a change
+        self.closed = [False] * len(workload)  # whether policies without `routed` believe that it is over
+        n = len(workload)
+        self.moved, self.aborted, self.stopped_s = [0] * n, [0] * n, [0.0] * n
+
+    def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
+        return MovesGpu(g, engine, hardware, self.rows, self)
+
+    # ------------------------------------------------------------ pairs
+    def _freeness(self, gpu: Any) -> float:
+        seen = gpu.seen
+        requests = seen.queued + seen.running
+        return (seen.kv_free + seen.evictable - seen.waiting_tokens) / requests if requests else math.inf
+
+    def _pair(self, now: float) -> None:
+        below = self.migration.below_freeness * self.gpus[0].block
+        out = {*self.moves, *self.busy, *self.later, *(one.target for one in self.moves.values())}
+        free = {g: self._freeness(gpu) for g, gpu in enumerate(self.gpus) if g not in out}
+        sources = sorted((g for g in free if free[g] < below and self.gpus[g].up), key=lambda g: free[g])
+        up = set(self.view.candidates.tolist())
+        targets = sorted((g for g in free if free[g] > below and g in up), key=lambda g: -free[g])
+        for source, target in zip(sources, targets, strict=False):
+            self._move(self.gpus[source], self.gpus[target], now)
+
+    def _move(self, source: Any, target: Any, now: float) -> None:
+        chooses, waiting = self.migration.chooses, source.of.waiting
+        first = waiting[0] if waiting and not waiting[0].stale and not source.of.skipped else None
+        if chooses != RUNNING and first is not None:
+            self._move_waiting(first, source, target, now)
+        elif chooses != WAITING:
+            able = [r for r in source.of.running if r.tokens > r.prompt and r.computed - r.under_way == r.tokens - 1]
+            if able:
+                request = min(able, key=lambda r: r.tokens)
+                mark = (request.preemptions, request)
+                self.moves[source.number] = SimpleNamespace(
+                    request=request, mark=mark, target=target.number, stages=0, copied=0, taken=[], since_s=math.nan
+                )
+                self._next_stage(source, now)
+
+    def _move_waiting(self, request: Request, source: Any, target: Any, now: float) -> None:
+        kept = target.of.kept_free if target.of.running else 0
+        if not target.up or -(-request.tokens // target.block) + kept > len(target.of.pool.free):
+            self.aborted[request.index] += 1
+            return
+        source.of.waiting.popleft()
+        target.of.waiting.append(request)
+        self._hand_to(request, source, target, now)
+
+    def _hand_to(self, request: Request, source: Any, target: Any, now: float) -> None:
+        target.requests[request.index] = source.requests.pop(request.index)
+        self.moved[request.index] += 1
+        self.jobs[request.index].gpu = target.number
+        self.news += [("left", request.index, source.number, 0), ("routed", request.index, target.number, 0)]
+        for gpu in (source, target):
+            gpu.publish()
+            self._see(gpu)
+            self._wake(gpu, now)
+
+    # ------------------------------------------------------------ stages
+    def _ran_on(self, source: Any, one: Any) -> bool:
+        request = one.request
+        return not request.done and request.running and request.preemptions == one.mark[0]
+
+    def _next_stage(self, source: Any, now: float) -> None:
+        one, of = self.moves[source.number], self.migration
+        computed, target = one.request.tokens - 1, self.gpus[one.target]
+        more = computed // source.block - one.copied
+        if -(-computed // source.block) - one.copied <= of.last_stage_blocks:
+            source.leaves = one.request
+            return
+        taken = None if one.stages + 1 >= of.max_stages else target.take(more)
+        if taken is None:
+            self._abort(source, now)
+        else:
+            self._taken(one, target, taken)
+            self._copy(source, one, more, now)
+
+    def _taken(self, one: Any, target: Any, taken: list[int]) -> None:
+        target.outside += not one.taken
+        one.taken += taken
+        target.publish()
+        self._see(target)
+
+    def _copy(self, source: Any, one: Any, blocks: int, now: float) -> None:
+        one.stages, one.copied = one.stages + 1, one.copied + blocks
+        self.busy.add(source.number)
+        size = blocks * (self.migration.kv_bytes * source.block)
+        self.send(source.number, source.number, one.target, size, now)
+
+    def stop(self, gpu: Any, now: float) -> None:
+        """What is to stop does so; what has stopped is copied when no step under way has it."""
+        one = self.moves.get(gpu.number)
+        if gpu.leaves is not None and gpu.leaves is not gpu.stopped:
+            request = gpu.leaves
+            if not self._ran_on(gpu, one):
+                self._abort(gpu, now)
+                return
+            last = request.expected and request.computed - request.expected + 2 >= request.prompt + request.target
+            blocks = -(-(request.tokens + request.expected) // gpu.block) - len(one.taken)
+            taken = None if last else self.gpus[one.target].take(blocks)
+            if taken is None:
+                self._abort(gpu, now)
+                return
+            self._taken(one, self.gpus[one.target], taken)
+            gpu.of.running.remove(request)
+            gpu.stopped = request
+        if gpu.leaves is None or gpu.stopped.under_way:
+            return
+        gpu.leaves = None
+        if one is None:  # it was given up
+            self.later.discard(gpu.number)
+            self._resume(gpu, now)
+        else:
+            one.since_s = now
+            self._copy(gpu, one, -(-(one.request.tokens - 1) // gpu.block) - one.copied, now)
+
+    def _copied(self, source: Any, now: float) -> None:
+        self.busy.discard(source.number)
+        one = self.moves.get(source.number)
+        if one is None:
+            return
+        if source.stopped is one.request:
+            self._commit(source, one, now)
+        elif self._ran_on(source, one):
+            self._next_stage(source, now)
+        else:
+            self._abort(source, now)
+
+    def _commit(self, source: Any, one: Any, now: float) -> None:
+        request, target = one.request, self.gpus[one.target]
+        del self.moves[source.number]
+        source.of._release(request)
+        source.stopped = None
+        self.stopped_s[request.index] += now - one.since_s
+        request.blocks, request.running, request.computed = one.taken, False, request.tokens - 1
+        target.outside -= 1
+        target.of._remember(request, request.computed)
+        self._waits_with_blocks(request, target)
+        self._hand_to(request, source, target, now)
+
+    def _waits_with_blocks(self, request: Request, gpu: Any) -> None:
+        request.running = False
+        gpu.of.skipped.append(request)
+        self.jobs[request.index].state = State.QUEUED
+
+    def _resume(self, gpu: Any, now: float) -> None:
+        request, gpu.stopped = gpu.stopped, None
+        self._waits_with_blocks(request, gpu)
+        gpu.publish()
+        self._see(gpu)
+        self._wake(gpu, now)
+
+    def _abort(self, source: Any, now: float) -> None:
+        one = self.moves.pop(source.number)
+        source.leaves = None
+        target = self.gpus[one.target]
+        self.aborted[one.request.index] += 1
+        if one.taken and target.up:
+            target.of.pool.release(one.taken)
+            target.outside -= 1
+            target.publish()
+            self._see(target)
+            if target.of.waiting or target.of.skipped:
+                self._wake(target, now)
+
+    def _abandon(self, g: int, now: float) -> None:
+        for s in sorted(self.moves):
+            one, source = self.moves[s], self.gpus[s]
+            if g not in (s, one.target):
+                continue
+            stopped, begun = source.stopped is one.request, source.leaves is None
+            if stopped and begun:
+                self.stopped_s[one.request.index] += now - one.since_s
+            self._abort(source, now)
+            if stopped and source.up and begun:
+                self._resume(source, now)
+            elif stopped and source.up:
+                source.leaves = source.stopped
+                self.later.add(s)
+
+    # ------------------------------------------------------------ events
+    def _happens(self, kind: int, subject: int, now: float) -> None:
+        if kind == PAIR:
+            self._pair(now)
+            self._tell(0, now)
+            self._again(now + self.migration.interval_s, PAIR)
+        elif kind == ARRIVED:
+            if self._arrives(subject, now):
+                self._copied(self.gpus[subject], now)
+                self._tell(subject, now)
+        else:
+            super()._happens(kind, subject, now)
+            idle = kind == START and not self.gpus[subject].stepping
+            if idle and self.gpus[subject].up and self.gpus[subject]._may_wait():
+                self._tell(subject, now)
+
+    def _change(self, g: int, event: int, factor: float, now: float) -> None:
+        self.now = now
+        if event == UP and self.gpus[g].up and not self.gpus[g].awake:
+            self._abandon(g, now)
+        super()._change(g, event, factor, now)
+
+    def _lose_all(self, gpu: Any, now: float) -> None:
+        gpu.up = False
+        self._abandon(gpu.number, self.now)
+        self.later.discard(gpu.number)
+        super()._lose_all(gpu, now)
+
+    def _see(self, gpu: Any) -> None:
+        if not self.reports_s:
+            self.view.gpus[gpu.number] = gpu.seen
+
+    def _tell(self, g: int, now: float) -> None:
+        """As ever, but for requests that have been moved."""
+        news = list(self.news)
+        self.news.clear()
+        for one in news:
+            kind, i, source, _ = one
+            sent, job = self.view.sent, self.jobs[i]
+            hears = hasattr(self.policy, "routed") or not self.closed[i]
+            if kind == "left":
+                sent[source].outstanding -= 1
+                sent[source].tokens -= len(job.prompt)
+                self.closed[i] = True
+                if hears and hasattr(self.policy, "finished"):
+                    self.policy.finished(self.mine, self.view, i, now)
+            elif kind == "routed":
+                self.view.requests[i].gpu = source
+                sent[source].outstanding += 1
+                sent[source].tokens += len(job.prompt)
+                if hasattr(self.policy, "routed"):
+                    self.policy.routed(self.mine, self.view, i, now)
+            else:
+                self.news.append(one)
+                policy = self.policy
+                self.policy = policy if hears or kind not in ("first_token", "finished", "lost") else object()
+                super()._tell(g, now)
+                self.policy = policy
+        super()._tell(g, now)
+
+    def _go_on(self, job: Job, now: float) -> None:
+        self.closed[job.index] = False
+        super()._go_on(job, now)
+
+    def _outcome(self, end_s: float) -> Outcome:
+        made = super()._outcome(end_s)
+        counts = {"moves": self.moved, "moves_aborted": self.aborted}
+        columns = {name: np.array(column, np.int32) for name, column in counts.items()}
+        return replace(made, **columns, stopped_s=np.array(self.stopped_s))
+
+
+def simulate(workload: Workload, **given: Any) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate` with a migration and `engine=vllm`, of lengths Max."""
+    return MovesOracle(workload, SimpleNamespace(**{"reports_ms": 0.0, "kinds": (), "faults": None, **given})).run()

@@ -1,0 +1,386 @@
+"""The second simulator where room is reserved before prompts are computed, with SGLang's scheduler, written from
+docs/core.md in plain Python.
+
+GPUs are `tests.support.reference.sglang`'s scheduler, which equals SGLang's recordings, with what it has besides where
+prompts and outputs have GPUs of their own.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, deque
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from prebleexp.sim.links import FAIR, FIFO
+from prebleexp.sim.pools import CHUNKS, DECODE, END, LAYERS, PREFILL
+from prebleexp.sim.types import Outcome, State, Workload
+from tests.support.oracle import core as oracle
+from tests.support.oracle.core import ARRIVED, REACHED, Job
+from tests.support.oracle.pools import PoolsOracle
+from tests.support.reference.sglang import CLIP_MAX_NEW_TOKENS, Batch, Cache, Request, Scheduler
+
+
+class Counting(Cache):
+    """What is evicted is counted."""
+
+    evicted = 0
+
+    def make_room(self, tokens: int) -> bool:
+        free = self.free
+        made = super().make_room(tokens)
+        self.evicted += self.free - free
+        return made
+
+
+class Server(Scheduler):
+    """Of one role: prompts alone, outputs alone, or as the reference."""
+
+    def __init__(self, config: dict[str, Any], role: int, kept: int) -> None:
+        super().__init__(config)
+        self.cache: Counting = Counting(config["max_total_tokens"])
+        self.role, self.kept = role, kept
+        self.held: list[Request] = []
+        self.coming = 0
+        self.ready: list[Request] = []
+        self.back: list[Request] = []  # retracted
+        self.reserved: list[Request] = []  # by the last scheduling, …
+        self.joined: list[Request] = []  # … and of it
+        self.room = config["max_total_tokens"]  # free when all who waited for it and fitted had got it
+
+    def schedule(self) -> Batch | None:
+        if self.role == PREFILL and self.last and self.last.prefill:
+            self.full, self.last = False, None
+        if self.role != DECODE:
+            return super().schedule()
+        self.retracted, self.reserved, self.joined = [], [], []
+        self._keep([r for r in self.running if not r.done])
+        self.last = batch = self._receive()
+        return batch
+
+    def _receive(self) -> Batch | None:
+        self._resume()
+        if not self.back:
+            self._reserve()
+        self.room = self.cache.free
+        while self.ready and len(self.running) < self.config["max_running_requests"]:
+            request = self.ready.pop(0)
+            self.joined.append(request)
+            request.generated = max(1, request.generated)
+            request.done = request.generated >= request.target
+            if request.done:
+                self._release(request)
+            else:
+                self.running = [*self.running, request]
+        batch = self._decode() if self.running else None
+        return batch if batch is not None and batch.rows else None
+
+    def _active(self) -> int:
+        return len(self.running) + self.coming + len(self.ready)
+
+    def _hold(self, request: Request, tokens: int) -> None:
+        self.cache.free -= tokens
+        request.computed, request.retracted = tokens, False
+
+    def _resume(self) -> None:
+        left = self.cache.free - self.kept * self._active()
+        while self.back and self.back[0].known + self.kept <= left:
+            request = self.back.pop(0)
+            left -= request.known + self.kept
+            self._hold(request, request.known - 1)
+            self.ready.append(request)
+
+    def _reserve(self) -> None:
+        def most(request: Request) -> int:
+            return request.prompt + min(request.max_new, CLIP_MAX_NEW_TOKENS)
+
+        retractable = sum(r.known for r in self.running)
+        alone = max([most(r) for r in self.running], default=0)
+        left = self.cache.free - max(self.kept * self._active(), alone - retractable)
+        while self.waiting:
+            request = self.waiting[0]
+            if max(request.prompt + self.kept, most(request) - retractable) > left:
+                break
+            left -= request.prompt + self.kept
+            self.waiting.pop(0)
+            self._hold(request, request.prompt)
+            self.coming += 1
+            self.reserved.append(request)
+
+    def arrive(self, request: Request) -> None:
+        self.coming -= 1
+        self.ready.append(request)
+
+    def let_go(self, request: Request) -> None:
+        self.held.remove(request)
+        super()._release(request)
+
+    def _checkpoint(self, request: Request, end: int) -> None:
+        if self.role != DECODE:
+            super()._checkpoint(request, end)
+
+    def _release(self, request: Request) -> None:
+        if self.role == PREFILL:
+            self.held.append(request)
+        else:
+            super()._release(request)
+
+    def _retract(self) -> None:
+        if self.role != DECODE:
+            super()._retract()
+            return
+        kept = sorted(self.running, key=lambda r: (r.generated, -r.prompt), reverse=True)
+        while kept and (not self.retracted or not self.cache.make_room(len(kept))):
+            request = kept.pop()
+            self._release(request)
+            request.retracted = True
+            self.retracted.append(request)
+            self.back.append(request)
+        self._keep(kept)
+
+
+class SglangGpu:
+    def __init__(self, number: int, role: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
+        self.number, self.role, self.cost, self.world = number, role, hardware, world
+        self.kv_tokens, self.frontend_s, self.context_length = (
+            hardware.kv_tokens,
+            hardware.frontend_s,
+            hardware.context_length,
+        )
+        overlap, self.kept = not engine.disable_overlap_schedule, engine.num_reserved_decode_tokens
+        self.host_s, self.depth = 0.0 if overlap else engine.host_s, 2 if overlap else 1
+        config = {"max_total_tokens": self.kv_tokens, "overlap": overlap, "schedule_policy": engine.schedule_policy}
+        config |= {"chunked_prefill_size": engine.chunked_prefill_size}
+        config |= {"max_running_requests": max(1, min(engine.max_running_requests, self.kv_tokens // 2))}
+        config |= {"schedule_conservativeness": engine.schedule_conservativeness}
+        self.of = Server(config | {"skip_finishing_decode": engine.skip_finishing_decode}, role, self.kept)
+        self.columns = {"segment_offsets": rows.segment_offsets, "segment_ids": rows.segment_ids}
+        self.columns |= {"segment_tokens": rows.segment_tokens, "output_segment": rows.answer_segment}
+        self.columns |= {"max_new_tokens": rows.max_new_tokens}
+        self.columns["output_tokens"] = np.minimum(rows.output_tokens, rows.max_new_tokens)
+        self.requests: dict[int, Request] = {}
+        self.flight: deque[tuple[Batch, float]] = deque()
+        self.batch: Any = None
+        self.looked: list[tuple[int, int]] = []
+        self.admitted: set[Request] = set()
+        self.totals: Counter[str] = Counter()
+        self.awake = self.stepping = False
+        self.lost_s, self.up, self.gone, self.speed, self.ends_s = math.nan, True, False, 1.0, math.nan
+        self.down_s, self.down_since_s = 0.0, math.nan
+        self.publish()
+
+    def publish(self) -> None:
+        of = self.of
+        running = [r for r in of.running if not r.done]
+        waits = 0 if self.role == DECODE else sum(r.known for r in of.waiting)
+        waits += of.chunked.known - of.chunked.end if of.chunked else 0
+        queued = len(of.waiting) + of.coming + len(of.ready) + len(of.back)
+        self.seen = SimpleNamespace(queued=queued, running=len(running), waiting_tokens=waits)
+        self.seen.kv_tokens, self.seen.ahead = self.kv_tokens, 0.0
+        self.seen.kv_free, self.seen.evictable = of.cache.free, of.cache.evictable
+        self.seen.generated = sum(r.generated for r in running)
+        self.seen.window_hit_tokens = sum(found for found, _ in self.looked)
+        self.seen.window_prompt_tokens = sum(whole for _, whole in self.looked)
+        self.totals["evicted"] = of.cache.evicted
+
+    def refuses(self, job: Job) -> bool:
+        prompt, alone = len(job.prompt), self.role == PREFILL
+        output, most = (1, 1) if alone else (job.limit, job.max_new)
+        wanted = prompt + min(most, output - 1 + CLIP_MAX_NEW_TOKENS) + 1
+        never = self.role == DECODE and prompt + output + self.kept > self.kv_tokens
+        return prompt + output > self.context_length or wanted >= self.kv_tokens or never
+
+    def submit(self, job: Job) -> None:
+        request = self.requests[job.index] = Request(job.index, self.columns, self.of.cache.root)
+        if self.role == PREFILL:
+            request.target = request.max_new = 1
+        job.state = State.QUEUED
+        self.of.waiting.append(request)
+
+    def begin(self, now: float) -> float | None:
+        while len(self.flight) < self.depth:
+            if not self._schedule(now) and (self.flight or self.of.cache.free <= self.of.room):
+                break
+        if not self.flight:
+            self.of.ratio = self.of.first_ratio
+            return None
+        self.batch, seconds = self.flight.popleft()
+        for request, begin, new in self.batch.rows:
+            self.totals["forwarded"] += new
+            if self.batch.prefill:
+                self.totals["prefilled"] += max(0, min(request.prompt, begin + new) - begin)
+            if self.role == PREFILL:
+                self.world.computes(request.index, begin + new, seconds, now)
+        self.totals["steps"] += 1
+        self.stepping = True
+        return seconds
+
+    def _schedule(self, now: float) -> bool:
+        of, jobs, waited = self.of, self.world.jobs, list(self.of.waiting)
+        batch = of.schedule()
+        for request in of.reserved:
+            self.world.reserve(jobs[request.index], now)
+        for request in of.joined:
+            self._joins(request, jobs[request.index], now)
+        of.reserved, of.joined = [], []
+        for request in of.retracted:
+            jobs[request.index].state = State.QUEUED
+            self.totals["recomputed"] += 0 if self.role == DECODE else request.prompt
+        self.totals["retracted"] += len(of.retracted)
+        if batch is None:
+            return False
+        for request, begin, _ in batch.rows if batch.prefill else []:
+            if request in waited:
+                self._admitted(request, min(begin, request.prompt))
+        self.totals["peak_kv"] = max(self.totals["peak_kv"], self.kv_tokens - of.cache.free)
+        cost, tokens = self.cost, sum(new for *_, new in batch.rows)
+        seconds = cost.step_s + cost.token_s * tokens + cost.context_token_s * batch.context
+        self.flight.append((batch, max(0.0, seconds) + self.host_s))
+        return True
+
+    def _admitted(self, request: Request, found: int) -> None:
+        job = self.world.jobs[request.index]
+        self.totals["hit"] += found
+        job.state = State.RUNNING if request.generated else job.state
+        if request not in self.admitted:
+            self.admitted.add(request)
+            job.hit_tokens, job.prefilled_tokens = found, request.prompt - found
+            self.looked.append((found, request.prompt))
+
+    def _joins(self, request: Request, job: Job, now: float) -> None:
+        job.state = State.RUNNING
+        if request.generated > 1:
+            return
+        if math.isnan(job.ttft_s):
+            self._gets(request, job, now)
+        if request.done:
+            self.world._release()
+
+    def end(self, now: float) -> None:
+        self.stepping = False
+        if self.role == PREFILL:
+            for request, begin, new in self.batch.rows:
+                self.world.computed(request.index, begin + new, now)
+        for request in self.of.take_up(self.batch):
+            self._gets(request, self.world.jobs[request.index], now)
+
+    def _gets(self, request: Request, job: Job, now: float) -> None:
+        """A token."""
+        job.output_seen, job.latency_s = request.generated, now - job.due_s
+        if request.generated == 1:
+            job.ttft_s = job.attempt_s = job.latency_s
+            job.state = State.RUNNING
+            self.world.news.append(("first_token", request.index, self.number, 0))
+        if request.done:
+            job.state, job.finish_s = State.FINISHED, now
+            self.world.news.append(("finished", request.index, self.number, 0))
+
+
+class ReservingOracle(PoolsOracle):
+    def __init__(self, workload: Workload, of: Any) -> None:
+        super().__init__(workload, of)
+        self.reached: set[int] = set()
+        self.flows: dict[int, Any] = {}
+
+    def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
+        return SglangGpu(g, self.roles[g], engine, hardware, self.rows, self)
+
+    # ------------------------------------------------------------ two legs
+    def _send(self, job: Job, now: float) -> None:
+        if self.roles[job.gpu] == PREFILL:
+            self._ask_again(self._request(job), now)
+            return
+        for one in [self._leg(job), job] if self.roles[job.gpu] == DECODE else [job]:
+            self._pass_frontend(one, now)
+
+    def _reach(self, job: Job, now: float) -> None:
+        self.reached.add(job.index)
+        if self.roles[job.gpu] != PREFILL or self._request(job).state == State.RESERVED:
+            oracle.Oracle._reach(self, job, now)
+
+    def _hand_over(self, job: Job, now: float) -> None:
+        """It is on its way."""
+
+    def reserve(self, request: Job, now: float) -> None:
+        leg, request.state = self._leg(request), State.RESERVED
+        ports = [("out", leg.gpu), ("in", request.gpu)]
+        self.flows[request.index] = SimpleNamespace(ends_s=now, ports=ports, moves=False, over=False, rate=0.0)
+        if leg.index in self.reached:
+            heapq.heappush(self.heap, (now, REACHED, leg.index))
+
+    # ------------------------------------------------------------ links
+    def computes(self, leg: int, tokens: int, seconds: float, now: float) -> None:
+        if self.pools.send == LAYERS:
+            self._more(leg, tokens, self.pools.layers, seconds, now)
+
+    def computed(self, leg: int, tokens: int, now: float) -> None:
+        whole = tokens == len(self.jobs[leg].prompt)
+        if self.pools.send == CHUNKS or (self.pools.send == END and whole):
+            self._more(leg, tokens, 1, 0.0, now)
+
+    def _more(self, leg: int, tokens: int, parts: int, seconds: float, now: float) -> None:
+        index = leg - self.n
+        size, flow = (tokens - self.transferred[index]) * self.pools.kv_bytes / parts, self.flows[index]
+        self.transferred[index] = tokens
+        flow.since_s, flow.seconds, flow.parts, flow.ready, flow.size = now, seconds, parts, 0, size
+        flow.last = tokens == len(self.jobs[leg].prompt)
+        if seconds > 0:
+            self._await(index)
+        else:
+            flow.ready = parts
+            self._take(index, size * parts, now)
+
+    def _await(self, index: int) -> None:
+        flow = self.flows[index]
+        ready_s = flow.since_s + flow.seconds * ((flow.ready + 1) / flow.parts)
+        heapq.heappush(self.heap, (ready_s, ARRIVED, self.n + index))
+
+    def _take(self, index: int, size: float, now: float) -> None:
+        flow = self.flows[index]
+        if self.pools.sharing == FAIR:
+            if flow.moves:
+                self._advance(now)
+                flow.left += size
+                self._share(now)
+            else:
+                flow.left, flow.moves, flow.ends_s = size, True, math.inf
+                self.coming[index] = flow
+                self._begin(index, now)
+            return
+        begins_s = max(now, flow.ends_s)
+        if self.pools.sharing == FIFO:
+            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in flow.ports)])
+        flow.ends_s = begins_s + size / self.pools.rate
+        self.free_s |= dict.fromkeys(flow.ports, flow.ends_s)
+        if flow.last and flow.ready == flow.parts:
+            heapq.heappush(self.heap, (flow.ends_s + self.pools.latency_s, ARRIVED, index))
+
+    def _is_timer(self, subject: int) -> bool:
+        return subject >= self.n or self.flows[subject].over
+
+    def _arrives(self, subject: int, now: float) -> bool:
+        if subject >= self.n:
+            flow = self.flows[subject - self.n]
+            flow.ready += 1
+            if flow.ready < flow.parts:
+                self._await(subject - self.n)
+            self._take(subject - self.n, flow.size, now)
+            return False
+        flow = self.flows[subject]
+        if self.pools.sharing != FAIR or flow.over:
+            return True
+        super()._arrives(subject, now)
+        flow.moves = False
+        flow.over = flow.last and flow.ready == flow.parts
+        if flow.over and self.pools.latency_s > 0:
+            heapq.heappush(self.heap, (now + self.pools.latency_s, ARRIVED, subject))
+            return False
+        return bool(flow.over)
+
+
+def simulate(workload: Workload, **given: Any) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate` with RESERVE_FIRST and `engine=sglang`, of lengths Max."""
+    return ReservingOracle(workload, SimpleNamespace(**{"reports_ms": 0.0, "faults": None, **given})).run()

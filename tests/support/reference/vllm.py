@@ -1,0 +1,335 @@
+"""A plain model of vLLM's V1 scheduler (0.33.0) for one GPU, full attention, no speculation, no KV connector.
+
+    python -m tests.support.reference.vllm ../shared/fidelity/vllm/*.npz    # replays and compares every column
+
+`replay(config, workload)` returns the columns of a recording (the README beside the recordings). Times are whole
+nanoseconds. engines.md says in words what this file does.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sys
+import zlib
+from collections import OrderedDict, deque
+from typing import Any
+
+import numpy as np
+
+from tests.support.recordings.engines import Columns, compare
+
+ROW = ("step_schedule_ns", "step_start_ns", "step_ns", "step_requests", "step_admitted", "step_preempted",
+       "step_free_blocks", "step_evicted_blocks", "step_waiting", "step_running", "step_blocks_crc32")  # fmt: skip
+LISTS = ("scheduled_request", "scheduled_tokens", "admitted_request", "admitted_hit_tokens", "preempted_request",
+         "finished_request")  # fmt: skip
+
+
+class Blocks:
+    """The KV blocks of a GPU. A block is free (in `free`, the next to be taken first) or held by requests; either way
+    it may be cached, that is, found by the key of the prefix that it ends."""
+
+    def __init__(self, count: int, caching: bool) -> None:
+        self.caching = caching
+        self.free: OrderedDict[int, None] = OrderedDict((b, None) for b in range(1, count))  # block 0 is never used
+        self.holders = [0] * count
+        self.key: list[Any] = [None] * count
+        self.cached: dict[Any, dict[int, None]] = {}  # copies of one prefix, the oldest first
+        self.evicted = 0
+
+    def take(self, count: int) -> list[int]:
+        """Blocks from the front of the free list; what they cached is forgotten."""
+        taken = []
+        for _ in range(count):
+            block, _ = self.free.popitem(last=False)
+            key = self.key[block]
+            if key is not None:
+                self.key[block] = None
+                del self.cached[key][block]
+                if not self.cached[key]:
+                    del self.cached[key]
+                self.evicted += 1
+            self.holders[block] = 1
+            taken.append(block)
+        return taken
+
+    def share(self, blocks: list[int]) -> None:
+        for block in blocks:
+            if self.holders[block] == 0:
+                del self.free[block]
+            self.holders[block] += 1
+
+    def release(self, blocks: list[int]) -> None:
+        """A request's blocks, in order of position. The last position is the first to be taken again: those without a
+        key go to the front of the free list, those with one to its end."""
+        for block in blocks:
+            self.holders[block] -= 1
+        idle = [b for b in reversed(blocks) if self.holders[b] == 0]
+        for block in reversed([b for b in idle if self.key[b] is None]):
+            self.free[block] = None
+            self.free.move_to_end(block, last=False)
+        for block in idle:
+            if self.key[block] is not None:
+                self.free[block] = None
+
+
+class Request:
+    def __init__(self, index: int, workload: Columns) -> None:
+        self.index = index
+        rows = slice(int(workload["segment_offsets"][index]), int(workload["segment_offsets"][index + 1]))
+        self.segments = [int(s) for s in workload["segment_ids"][rows]]
+        self.ends = [int(e) for e in np.cumsum(workload["segment_tokens"][rows])]
+        self.prompt = self.tokens = self.ends[-1]  # tokens: prompt and generated ones that are known
+        self.target = int(workload["output_tokens"][index])
+        answer = int(workload["output_segment"][index])
+        self.answer = answer if answer >= 0 else -1 - index  # generated tokens of its own, or those of a segment
+        self.rank = (int(workload["priority"][index]), int(workload["arrival_ns"][index]))
+        self.computed = 0  # positions scheduled so far, those under way included
+        self.blocks: list[int] = []
+        self.keyed = 0  # of its blocks, how many are cached or were found in the cache
+        self.running = self.done = False
+        self.preemptions = 0
+        self.partial = False  # the step last scheduled does not reach the end of what is known
+        # Only under asynchronous scheduling, where a step is scheduled before the one before it is done:
+        self.expected = 0  # tokens that steps under way will generate
+        self.under_way = 0  # scheduled positions whose step is not yet processed
+        self.stale = 0  # of these, how many belong to a time before it was preempted
+
+    def key(self, end: int) -> Any:
+        """Stands for the tokens before position `end`: a segment id stands for its whole path."""
+        if end > self.prompt:
+            return self.answer, end
+        return self.segments[bisect.bisect_left(self.ends, end)], end
+
+
+class Scheduler:
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.block = config["block_size"]
+        self.pool = Blocks(config["num_blocks"], config["enable_prefix_caching"])
+        self.by_priority = config["policy"] == "priority"
+        self.lookahead = config["async_scheduling"]
+        self.kept_free = int(config["watermark"] * config["num_blocks"])
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.flush = False  # requests finished since the last schedule: the engine makes one more, perhaps empty, step
+
+    def busy(self) -> bool:
+        return bool(self.waiting or self.running or self.flush)
+
+    def _hits(self, request: Request) -> list[int]:
+        """Cached full blocks from the start on; at least the last known token is computed anew."""
+        found: list[int] = []
+        for end in range(self.block, request.tokens if self.pool.caching else 0, self.block):
+            copies = self.pool.cached.get(request.key(end))
+            if not copies:
+                break
+            found.append(next(iter(copies)))
+        return found
+
+    def _place(
+        self, request: Request, new: int, hits: list[int], headroom: int = 0, whole: bool = False
+    ) -> list[int] | None:
+        """Blocks for `new` more positions; None if too few. Full blocks are cached now, before they are computed."""
+        computed = request.computed + len(hits) * self.block
+        spent = sum(self.pool.holders[b] == 0 for b in hits) + headroom  # found blocks leave the free list, too
+        have = len(request.blocks) + len(hits)
+        if whole and -(-request.tokens // self.block) - have + spent > len(self.pool.free):
+            return None
+        if (need := max(0, -(-(computed + new) // self.block) - have)) + spent > len(self.pool.free):
+            return None
+        self.pool.share(hits)
+        taken = self.pool.take(need)
+        request.blocks += hits + taken
+        request.keyed += len(hits)
+        self._remember(request, min(computed + new, request.tokens))
+        return taken
+
+    def _remember(self, request: Request, known: int) -> None:
+        for at in range(request.keyed, known // self.block if self.pool.caching else 0):
+            block, key = request.blocks[at], request.key((at + 1) * self.block)
+            self.pool.key[block] = key
+            self.pool.cached.setdefault(key, {})[block] = None
+            request.keyed = at + 1
+
+    def _release(self, request: Request) -> None:
+        self.pool.release(request.blocks)
+        request.blocks, request.keyed = [], 0
+
+    def schedule(self) -> dict[str, Any]:
+        """What the next step computes: {request: tokens}, in the order in which its results are taken up."""
+        budget, cap = self.config["max_num_batched_tokens"], self.config["long_prefill_token_threshold"]
+        if len(self.running) + len(self.waiting) < 2:
+            cap = 0
+        self.pool.evicted, self.flush = 0, False
+        chosen: dict[Request, int] = {}
+        fresh: dict[Request, list[int]] = {}
+        preempted: list[Request] = []
+        at = 0
+        while at < len(self.running) and budget > 0:
+            request = self.running[at]
+            settled = request.computed - request.expected
+            last_is_due = request.expected and settled + 2 >= request.prompt + request.target
+            new = min(request.tokens - settled, cap or budget, budget)
+            if last_is_due or new == 0:
+                at += 1
+                continue
+            while (taken := self._place(request, new, [])) is None:
+                victim = max(self.running, key=lambda r: r.rank) if self.by_priority else self.running[-1]
+                place = self.running.index(victim)
+                del self.running[place]
+                at -= place < at
+                if victim in chosen:
+                    budget += chosen.pop(victim)
+                    del fresh[victim]
+                self._preempt(victim)
+                preempted.append(victim)
+                if victim is request:
+                    break
+            if taken is None:
+                if self.by_priority:
+                    continue
+                break
+            chosen[request], fresh[request] = new, taken
+            budget -= new
+            at += 1
+        admitted = {} if preempted else self._admit(chosen, budget, cap)
+        for request, new in chosen.items():
+            request.computed += new
+            request.under_way += new
+            request.partial = request.computed < request.tokens + request.expected
+            if self.lookahead and not request.partial:
+                request.expected += 1
+        crc = 0
+        for request, new in chosen.items():
+            blocks = fresh.get(request, request.blocks)  # new ones; of those just admitted all, hits included
+            crc = zlib.crc32(np.array([request.index, new, *blocks], np.int32).tobytes(), crc)
+        row = (len(self.pool.free), self.pool.evicted, len(self.waiting), len(self.running), crc)
+        told = [(r, n, not r.partial) for r, n in chosen.items()]
+        return {"chosen": told, "admitted": list(admitted.items()), "preempted": preempted, "row": row}
+
+    def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
+        admitted: dict[Request, int] = {}
+        passed: list[Request] = []
+        while budget > 0 and self.waiting and len(self.running) < self.config["max_num_seqs"]:
+            request = min(self.waiting, key=lambda r: (*r.rank, r.index)) if self.by_priority else self.waiting[0]
+            if request.stale:  # it may not resume before the results under way are in; those behind it may start
+                self.waiting.remove(request)
+                passed.append(request)
+                continue
+            hits = self._hits(request)
+            new = min(request.tokens - len(hits) * self.block, cap or budget, budget)
+            headroom = self.kept_free if self.running else 0
+            if self._place(request, new, hits, headroom, self.config["reserve_full_isl"]) is None:
+                break
+            self.waiting.remove(request)
+            self.running.append(request)
+            request.running = True
+            request.computed = len(hits) * self.block
+            admitted[request] = request.computed
+            chosen[request] = new
+            budget -= new
+        self.waiting.extendleft(reversed(passed))
+        return admitted
+
+    def _preempt(self, request: Request) -> None:
+        """It loses its place and its blocks, but what is cached of them may be found again."""
+        self._release(request)
+        request.running, request.computed, request.expected = False, 0, 0
+        request.stale = request.under_way
+        request.preemptions += 1
+        self.waiting.appendleft(request)
+
+    def take_up(self, step: dict[str, Any]) -> tuple[list[Request], list[Request]]:
+        """The step is done; returns the requests that got a token, and those that thereby finished."""
+        served, finished = [], []
+        for request, new, samples in step["chosen"]:
+            request.under_way -= new
+            stale = request.stale > 0
+            request.stale -= new * stale
+            if request.done or not samples:
+                continue
+            request.tokens += 1
+            served.append(request)
+            request.done = request.tokens - request.prompt >= request.target
+            if not stale and request.expected:
+                request.expected -= 1
+                if request.running:
+                    self._remember(request, min(request.computed - request.under_way, request.tokens))
+            if request.done:
+                self._release(request)
+                finished.append(request)
+        self.running = [r for r in self.running if not r.done]
+        self.waiting = deque(r for r in self.waiting if not r.done)
+        self.flush = self.flush or bool(finished)
+        return served, finished
+
+
+def replay(config: dict[str, Any], workload: Columns) -> Columns:
+    """Drive the scheduler. A step of T tokens that ends at contexts C costs step_ns + T token_ns + sum(C)
+    context_token_ns; the host costs nothing. With asynchronous scheduling a second step waits while the first runs."""
+    n, arrival = len(workload["arrival_ns"]), [int(a) for a in workload["arrival_ns"]]
+    scheduler = Scheduler(config)
+    rows: list[tuple[int, ...]] = []
+    after: list[list[int]] = []
+    lists: dict[str, list[int]] = {name: [] for name in LISTS}
+    first, finish, hit = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.full(n, -1, np.int32)
+    requests: list[Request] = []
+    depth = 2 if config["async_scheduling"] else 1
+    flight: deque[tuple[dict[str, Any], int, int]] = deque()
+    now = gpu = 0
+    while True:
+        if not scheduler.busy() and not flight:
+            if len(requests) == n:
+                break
+            now = max(now, arrival[len(requests)])
+        while len(requests) < n and arrival[len(requests)] <= now:
+            requests.append(Request(len(requests), workload))
+            scheduler.waiting.append(requests[-1])
+        if scheduler.busy():
+            step, row, start, cost = scheduler.schedule(), -1, now, 0
+            if step["chosen"]:
+                tokens = sum(new for _, new, _ in step["chosen"])
+                context = sum(r.computed for r, _, _ in step["chosen"])
+                cost = config["step_ns"] + config["token_ns"] * tokens + config["context_token_ns"] * context
+                start = max(now, gpu)
+                gpu = start + cost
+            if step["chosen"] or step["preempted"]:
+                row = len(rows)
+                sizes = (len(step["chosen"]), len(step["admitted"]), len(step["preempted"]))
+                rows.append((now, start, cost, *sizes, *step["row"]))
+                after.append([0, 0])
+                lists["scheduled_request"] += [r.index for r, _, _ in step["chosen"]]
+                lists["scheduled_tokens"] += [new for _, new, _ in step["chosen"]]
+                lists["admitted_request"] += [r.index for r, _ in step["admitted"]]
+                lists["admitted_hit_tokens"] += [cached for _, cached in step["admitted"]]
+                lists["preempted_request"] += [r.index for r in step["preempted"]]
+                hit[[r.index for r, _ in step["admitted"] if not r.preemptions]] = [
+                    cached for r, cached in step["admitted"] if not r.preemptions
+                ]
+            flight.append((step, start + cost, row))
+            if len(flight) < depth and (step["chosen"] or scheduler.busy()):
+                continue
+        elif not flight:
+            continue
+        step, done, row = flight.popleft()
+        now = max(now, done)
+        served, finished = scheduler.take_up(step)
+        for request in (r for r in served if first[r.index] < 0):
+            first[request.index] = now
+        for request in finished:
+            finish[request.index] = now
+            lists["finished_request"].append(request.index)
+        if row >= 0:
+            after[row] = [len(finished), len(scheduler.pool.free)]
+    table = np.array(rows, np.int64).T
+    result: Columns = dict(zip(ROW, table, strict=True))
+    result["step_finished"], result["step_free_blocks_after"] = np.array(after, np.int64).T
+    result.update({name: np.array(values, np.int32) for name, values in lists.items()})
+    result.update(first_token_ns=first, finish_ns=finish, first_cached_tokens=hit)
+    result["preemptions"] = np.array([r.preemptions for r in requests], np.int32)
+    result["output_seen"] = np.array([r.tokens - r.prompt for r in requests], np.int32)
+    return result
+
+
+if __name__ == "__main__":
+    compare(replay, sys.argv[1:])

@@ -38,9 +38,13 @@ class Own(NamedTuple):
 
 
 def numbers(plug: Any) -> Any:
-    """The fields of a dataclass that compiled code can read: numbers and truth values."""
-    fields = {one.name: getattr(plug, one.name) for one in dataclasses.fields(plug)}
-    kept = {name: value for name, value in fields.items() if isinstance(value, int | float)}
+    """The fields of a dataclass that compiled code can read: numbers and truth values. A whole number in a field of
+    type float is a float: code is not compiled anew for 60 where it was for 60.5."""
+    kept = {}
+    for one in dataclasses.fields(plug):
+        value = getattr(plug, one.name)
+        if isinstance(value, int | float):
+            kept[one.name] = float(value) if type(value) is int and "float" in str(one.type) else value
     return _tuple_type(type(plug).__name__, tuple(kept))(**kept)
 
 

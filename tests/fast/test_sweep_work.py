@@ -23,10 +23,10 @@ def test_a_run_more_takes_few_calls_computed_or_cached(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(prebleexp.sim.simulate, "simulate", served)
     swept("0,1")  # imports
-    few, many = swept("1,3"), swept("3,25")
-    computed = (many - few) / 80
-    few, many = swept("1,3"), swept("3,25")
-    cached = (many - few) / 80
+    few, many = swept("1,3"), swept("3,15")
+    computed = (many - few) / 40
+    few, many = swept("1,3"), swept("3,15")
+    cached = (many - few) / 40
     print(f"{computed:,.0f} calls for a run that is computed, {cached:,.0f} from the cache")
     assert computed < 9_000
     assert cached < 5_000

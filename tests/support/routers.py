@@ -86,7 +86,7 @@ class Router:
         request, kind = len(self.routed), type(self.policy)
         if hasattr(kind, "lacks_room") and kind.lacks_room(self.policy, *self.handles, request):
             self._memory = Block(kind.with_more_room(self.policy, *self.handles, request))
-        gpu = int(self.policy.route(*self.handles, request, now))
+        gpu = int(self.policy.route(*self.handles, request, float(now)))  # of the type that the loop has it
         assert gpu in self.seen.candidates
         self.unfinished.append(request)
         self.routed.append(gpu)
@@ -100,7 +100,7 @@ class Router:
         self.unfinished.remove(request)
         self.sent[row.gpu].outstanding -= 1
         row.ttft_s, row.latency_s, row.output_seen = ttft_s, ttft_s + tpot_s, 1
-        self.policy.finished(*self.handles, request, now)
+        self.policy.finished(*self.handles, request, float(now))
 
     def lose(self, gpu: int, now: float) -> None:
         """The GPU is lost, which ends its requests, and comes back."""
@@ -108,13 +108,13 @@ class Router:
             self.unfinished.remove(request)
             self.sent[gpu].outstanding -= 1
             self.requests[request].output_seen = 0
-            self.policy.finished(*self.handles, request, now)
+            self.policy.finished(*self.handles, request, float(now))
         for _ in range(2 if hasattr(self.policy, "changed") else 0):
-            self.policy.changed(*self.handles, gpu, now)
+            self.policy.changed(*self.handles, gpu, float(now))
 
     def evicted(self, request: int, gpu: int, tokens: int, now: float = 0.0) -> None:
         if hasattr(self.policy, "evicted"):
-            self.policy.evicted(*self.handles, request, gpu, tokens, now)
+            self.policy.evicted(*self.handles, request, gpu, tokens, float(now))
 
 
 def _copied(value: Any) -> Any:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import gc
+import io
+import os
+import pickle  # copies configurations within this process; nothing is read from disk
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from omegaconf import OmegaConf
 
 pytest.register_assert_rewrite("tests.support")  # what does not hold there is told as it is in tests
 
@@ -15,6 +22,22 @@ settings.register_profile("all", **ANY_SPEED, derandomize=True)  # the same exam
 settings.load_profile("all")
 settings.register_profile("search", **ANY_SPEED)  # others in every run
 settings.register_profile("found", **ANY_SPEED, phases=(Phase.explicit, Phase.generate))  # a wrong example is enough
+
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each translate the whole package anew
+
+
+@cache
+def _parsed(text: str) -> bytes:
+    return pickle.dumps(_load(io.StringIO(text)))
+
+
+def _load_once(file: Any) -> Any:
+    """Hydra reads the same files for each of hundreds of configurations. A text that was parsed is copied."""
+    return pickle.loads(_parsed(Path(file).read_text("utf-8") if isinstance(file, str | Path) else file.read()))
+
+
+_load, OmegaConf.load = OmegaConf.load, staticmethod(_load_once)  # type: ignore[method-assign]
 
 
 class AtOnce:

@@ -51,24 +51,30 @@ def modules() -> tuple[Path, ...]:
     return tuple(sorted(TESTS.rglob("test_*.py")))
 
 
-def distances(changed: Path) -> dict[Path, int]:
-    """How many imports lead from each test module to a file: 0 from itself. What tests share, and YAML, is a part of
-    whoever needs it. Tests that do not reach it are left out."""
-    needing: dict[Path, set[Path]] = {}
-    waiting, known = list(modules()), set(modules())
+@cache
+def needing() -> dict[Path, set[Path]]:
+    """The files that need each file directly, of those that a test reaches."""
+    found: dict[Path, set[Path]] = {one: set() for one in modules()}
+    waiting = list(modules())
     while waiting:
         file = waiting.pop()
         for one in needed(file):
-            needing.setdefault(one, set()).add(file)
-            if one not in known:
-                known.add(one)
+            if one not in found:
+                found[one] = set()
                 waiting.append(one)
+            found[one].add(file)
+    return found
+
+
+def distances(changed: Path) -> dict[Path, int]:
+    """How many imports lead from each test module to a file: 0 from itself. What tests share, and YAML, is a part of
+    whoever needs it. Tests that do not reach it are left out."""
     found, queue = {changed: 0}, deque([changed])
     while queue:
         one = queue.popleft()
         step = int(one.is_relative_to(PACKAGE))
-        for file in needing.get(one, ()):
-            if found[one] + step < found.get(file, len(known)):
+        for file in needing().get(one, ()):
+            if file not in found or found[one] + step < found[file]:
                 found[file] = found[one] + step
                 queue.append(file) if step else queue.appendleft(file)
     return {test: found[test] for test in modules() if test in found}

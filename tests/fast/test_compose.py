@@ -200,9 +200,11 @@ def products(gpus: int, rps: int) -> Iterator[list[str]]:
                 yield [f"gpus={n}", f"rps={rate}", f"policy={policy}"]
 
 
-@pytest.mark.parametrize(("gpus", "rps", "most"), [(4, 5, 4_500), pytest.param(100, 50, 700, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("gpus", "rps", "most"), [(4, 5, 700), pytest.param(100, 50, 700, marks=pytest.mark.slow)])
 def test_a_job_of_the_package_is_composed_in_few_calls(gpus: int, rps: int, most: int) -> None:
     composer = Composer(configs.loader())
+    for one in products(1, 1):  # what is read once
+        composer.compose(one)
     found: list[Job] = []
     took = calls(lambda: found.extend(job_of(composer.compose(one)) for one in products(gpus, rps))) / (2 * gpus * rps)
     print(f"{len(found):,} jobs to cells: {took:,.0f} calls each")

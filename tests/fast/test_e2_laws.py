@@ -101,7 +101,7 @@ def test_so_does_a_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decode", DECODES)
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25, found=True), deadline=None)
 @given(workloads(), st.integers(2, 4), st.sampled_from([0.3, 2.0, 180.0]), st.sampled_from([600, 100_000]))
 def test_sums_made_anew_are_those_kept_up_to_date(
     decode: str, workload: Workload, gpus: int, window_s: float, kv: int
@@ -209,7 +209,7 @@ def within(times: Any) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DESCRIBED)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
 def test_counts_are_those_of_the_requests(name: str, seed: int, gpus: int, actions: list[Any]) -> None:
     router, _ = made(name, seed, gpus, actions)
@@ -248,7 +248,7 @@ def test_counts_are_those_of_the_requests(name: str, seed: int, gpus: int, actio
 
 
 @pytest.mark.parametrize("name", DESCRIBED)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
 def test_prefixes_are_those_of_the_requests(name: str, seed: int, gpus: int, actions: list[Any]) -> None:
     router, _ = made(name, seed, gpus, actions)
@@ -280,7 +280,7 @@ def test_prefixes_are_those_of_the_requests(name: str, seed: int, gpus: int, act
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DESCRIBED)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
 def test_lists_by_last_use_have_what_is_held_and_idle(name: str, seed: int, gpus: int, actions: list[Any]) -> None:
     router, _ = made(name, seed, gpus, actions)
@@ -314,7 +314,7 @@ def _last_use(router: Router, node: int, gpu: int) -> tuple[int, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lor_tokens", "least_work"])
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40, found=True), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)
 def test_others_count_their_unfinished_requests(name: str, seed: int, gpus: int, actions: list[Any]) -> None:
     router, _ = made(name, seed, gpus, actions)
@@ -335,7 +335,7 @@ def test_others_count_their_unfinished_requests(name: str, seed: int, gpus: int,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*DESCRIBED, "lor_tokens", "least_work", "e2_corrected"])
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.integers(0, 9), st.permutations(range(4)), ACTIONS)
 def test_numbers_of_gpus_mean_nothing(name: str, seed: int, order: list[int], actions: list[Any]) -> None:
     """GPU g is called order[g]: so is the answer, but for ties, which the lower number wins."""

@@ -62,14 +62,14 @@ def assert_same(made: Outcome, expected: Outcome) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150, found=True), deadline=None)
 @given(STREAMS, gated())
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
 
 # ---------------------------------------------------------------- laws
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20, found=True), deadline=None)
 @given(STREAMS, gated())
 def test_what_does_nothing_changes_nothing(workload: Workload, cluster: dict[str, Any]) -> None:
     """Of one client, or with equal promises and priorities, all orders but that of prefixes are first come, first
@@ -82,7 +82,7 @@ def test_what_does_nothing_changes_nothing(workload: Workload, cluster: dict[str
     KEPT.clear()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(STREAMS, gated())
 def test_limits_are_kept(workload: Workload, cluster: dict[str, Any]) -> None:
     gateway: Gateway = cluster["gateway"]
@@ -283,7 +283,7 @@ def test_who_is_predicted_to_wait_too_long_is_refused() -> None:
 BACKLOGGED = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=4, max_size=20)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(BACKLOGGED, BACKLOGGED, st.integers(1, 4), st.sampled_from([(1.0, 2.0), (1.0, 0.0), (0.5, 3.0)]))
 def test_service_of_two_who_wait_differs_by_no_more_than_the_bound(
     f: list[tuple[int, int]], g: list[tuple[int, int]], batch: int, weights: tuple[float, float]
@@ -309,7 +309,7 @@ def test_service_of_two_who_wait_differs_by_no_more_than_the_bound(
     assert not ahead or max(ahead) - min(ahead) <= 2 * max(w_p * longest, w_q * most)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(BACKLOGGED, BACKLOGGED, st.sampled_from([20.0, 100.0, 1000.0]))
 def test_turns_of_two_who_wait_differ_by_no_more_than_the_bound(
     f: list[tuple[int, int]], g: list[tuple[int, int]], quantum: float
@@ -326,7 +326,7 @@ def test_turns_of_two_who_wait_differ_by_no_more_than_the_bound(
     assert max(ahead) - min(ahead) <= 2 * cost.max() + quantum
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(BACKLOGGED, BACKLOGGED, st.sampled_from([20.0, 100.0, 1000.0]))
 def test_quanta_of_two_who_wait_differ_by_no_more_than_the_bound(
     f: list[tuple[int, int]], g: list[tuple[int, int]], quantum: float

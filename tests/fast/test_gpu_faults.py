@@ -57,7 +57,7 @@ FINISHED, LOST = State.FINISHED, State.LOST
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(STREAMS, faulty())
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, agree(workload, cluster), cluster["faults"].requeues)
@@ -72,7 +72,7 @@ def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, clus
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
 def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_faults.simulate), cluster["faults"].requeues)
@@ -479,7 +479,7 @@ def test_a_recording_waits_for_its_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40, found=True), deadline=None)
 @given(workloads(), timelines(3))
 def test_sums_of_a_window_made_anew_are_those_kept_up_to_date(workload: Workload, faults: Faults) -> None:
     """Of E2, whose GPUs are lost and whose requests have several turns in the window."""

@@ -38,8 +38,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("words", "most"),
-    [(["--help"], 190), (["gpus=2", "rps=1", "duration_s=3"], 1_000), (["gpus=2", "rps=1", "duration_s=3"], 620)],
-    ids=["help", "computed", "cached"],
+    [
+        pytest.param(["--help"], 190, id="help"),
+        pytest.param(["gpus=2", "rps=1", "duration_s=3"], 1_000, id="computed", marks=pytest.mark.slow),
+        pytest.param(["gpus=2", "rps=1", "duration_s=3"], 620, id="cached", marks=pytest.mark.slow),
+    ],
 )
 def test_a_command_imports_what_it_needs(words: list[str], most: int, folder: Path) -> None:
     modules = imported(folder, *words)

@@ -298,7 +298,7 @@ def run(workload: Workload, cluster: dict[str, Any], caching: bool = True, **giv
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(STREAMS, CLUSTERS)
 def test_every_request_and_block_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
     engine = VLLM(block_size=cluster["block_size"])
@@ -315,7 +315,7 @@ def test_every_request_and_block_is_accounted_for_at_every_event(workload: Workl
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40, found=True), deadline=None)
 @given(STREAMS, CLUSTERS, st.data())
 def test_requests_are_accounted_for_where_gpus_are_lost(workload: Workload, cluster: dict[str, Any], data: Any) -> None:
     faults = data.draw(timelines(cluster["gpus"]))
@@ -323,7 +323,7 @@ def test_requests_are_accounted_for_where_gpus_are_lost(workload: Workload, clus
     accounted(workload, made, faults.requeues)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40, found=True), deadline=None)
 @given(STREAMS, CLUSTERS)
 def test_where_gpus_are_never_paired_nothing_is_different(workload: Workload, cluster: dict[str, Any]) -> None:
     never = replace(cluster["migration"], below_freeness=-1e9)
@@ -332,7 +332,7 @@ def test_where_gpus_are_never_paired_nothing_is_different(workload: Workload, cl
         np.testing.assert_array_equal(getattr(off, one.name), getattr(on, one.name), err_msg=one.name)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40, found=True), deadline=None)
 @given(STREAMS, CLUSTERS)
 def test_over_a_free_link_all_sharing_is_the_same_and_nobody_is_away(
     workload: Workload, cluster: dict[str, Any]

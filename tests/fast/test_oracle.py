@@ -25,13 +25,13 @@ from tests.support.strategies.clusters import CLUSTERS
 from tests.support.strategies.conversations import conversations, workload_of, workloads
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(st.one_of(linked(workloads()), impatient(linked(workloads())), impatient(workloads())), CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle_in_sessions(workload: Workload, cluster: dict[str, Any]) -> None:
     made = agree(workload, cluster)

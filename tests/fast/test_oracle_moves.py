@@ -56,7 +56,7 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(long_ones() | streams(), clusters())
 def test_moves_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)

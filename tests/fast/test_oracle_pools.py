@@ -92,7 +92,7 @@ def agree(
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200, found=True), deadline=None)
 @given(streams_with_patience(), CLUSTERS)
 def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
@@ -102,7 +102,7 @@ GATED = st.tuples(CLUSTERS.map(lambda drawn: drawn | {"protocol": PULL}), GATEWA
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(of_clients(streams_with_patience()), GATED)
 def test_gateways_before_pools_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Gateway]) -> None:
     agree(workload, of[0], gateway=of[1])
@@ -125,7 +125,7 @@ def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(streams_with_patience(), faulty())
 def test_pools_that_lose_gpus_give_the_bytes_of_the_oracle(workload: Workload, of: tuple[Any, Faults]) -> None:
     agree(workload, *of)
@@ -154,14 +154,14 @@ RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]),
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(streams_with_patience(), DECIDED)
 def test_deciders_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(streams_with_patience(), RESERVING)
 def test_reserving_first_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)

@@ -35,14 +35,14 @@ def agrees(workload: Workload, cluster: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(STREAMS, scaled(faulty()))
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agrees(workload, cluster)
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(OF_CLIENTS, scaled(gated()))
 def test_behind_a_gateway_too(workload: Workload, cluster: dict[str, Any]) -> None:
     agrees(workload, cluster)
@@ -52,7 +52,7 @@ VLLM_STREAMS = st.one_of(workloads(), linked(workloads()))
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(VLLM_STREAMS, scaled(faulty_vllm()))
 def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_scaling.simulate), requeues=True)

@@ -40,7 +40,7 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200, found=True), deadline=None)
 @given(few() | streams(), CLUSTERS)
 def test_tiers_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
@@ -55,7 +55,7 @@ def test_tiers_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(few() | streams(), faulty())
 def test_tiers_of_gpus_that_are_lost_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)

@@ -534,7 +534,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_every_request_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
     roles = np.repeat(cluster["roles"], cluster["counts"]).tolist()
@@ -587,7 +587,7 @@ def check(workload: Workload, cluster: dict[str, Any], made: Outcome) -> None:
         np.testing.assert_array_equal(made.gpu_forwarded_tokens[of_decode], outputs[of_decode])
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(workloads(), st.sampled_from(VLLMS[:2]))
 def test_with_a_link_that_takes_no_time_prompts_end_as_in_one_pool(workload: Workload, engine: VLLM) -> None:
     """Where each is alone: prompts apart by more than anything takes, that share nothing."""
@@ -601,7 +601,7 @@ def test_with_a_link_that_takes_no_time_prompts_end_as_in_one_pool(workload: Wor
     np.testing.assert_allclose(made.ttft_s, one.ttft_s + 0.0001 + engine.host_step_s, rtol=1e-9)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload, cluster: dict[str, Any]) -> None:
     free = cluster | {"rate": 1e30, "latency_s": 0.0}
@@ -612,7 +612,7 @@ def test_a_link_that_costs_nothing_makes_all_sharing_the_same(workload: Workload
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(impatient(linked(workloads())), CLUSTERS, timelines(4), st.sampled_from([ALWAYS, NEVER, UNCACHED, PREDICTED]))
 def test_no_request_is_lost_twice_or_vanishes(workload: Workload, cluster: Any, faults: Any, decider: int) -> None:
     """Whatever happens to whom: each ends once, no router has it in its book then, nobody holds KV for it."""

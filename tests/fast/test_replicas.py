@@ -62,7 +62,7 @@ def replicas(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(STREAMS, replicas(), st.sampled_from([1, 64]))
 def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any], notes: int) -> None:
     """And each replica hears and sees the same, the books too. There is room for `notes` changes of them at first."""
@@ -89,7 +89,7 @@ def assert_same(made: Outcome, expected: Outcome) -> None:
 
 
 # ---------------------------------------------------------------- laws
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20, found=True), deadline=None)
 @given(STREAMS, replicas())
 def test_one_replica_is_one_router(workload: Workload, cluster: dict[str, Any]) -> None:
     cluster |= {"replicas": replace(cluster["replicas"], count=1)}
@@ -100,7 +100,7 @@ def test_one_replica_is_one_router(workload: Workload, cluster: dict[str, Any]) 
     KEPT.clear()
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20, found=True), deadline=None)
 @given(STREAMS, replicas())
 def test_who_shares_a_book_and_remembers_nothing_is_one_router(workload: Workload, cluster: dict[str, Any]) -> None:
     cluster |= {"policy": LeastOutstanding(), "replicas": replace(cluster["replicas"], gossip_s=0.0)}
@@ -113,7 +113,7 @@ class PlainLeast(LeastOutstanding):
     compiled: ClassVar[bool] = False
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20, found=True), deadline=None)
 @given(STREAMS, replicas())
 def test_plain_python_does_the_same(workload: Workload, cluster: dict[str, Any]) -> None:
     made = [

@@ -182,7 +182,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100, found=True), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_every_request_is_accounted_for_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
     roles = np.repeat(cluster["roles"], cluster["counts"])
@@ -211,7 +211,7 @@ def test_every_request_is_accounted_for_at_every_event(workload: Workload, clust
         np.testing.assert_array_equal(made.gpu_forwarded_tokens[exact], outputs[exact])
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_to_send_sooner_is_never_later_where_each_is_alone(workload: Workload, cluster: dict[str, Any]) -> None:
     """Prompts apart by more than anything takes."""
@@ -227,7 +227,7 @@ def test_to_send_sooner_is_never_later_where_each_is_alone(workload: Workload, c
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(workloads(), CLUSTERS)
 def test_a_link_that_costs_nothing_makes_all_sharing_and_sending_the_same(
     workload: Workload, cluster: dict[str, Any]

@@ -18,6 +18,7 @@ def swept(seeds: str) -> int:
     return calls(lambda: main([*SWEEP, f"seed=range({seeds})"]))
 
 
+@pytest.mark.slow
 def test_a_run_more_takes_few_calls_computed_or_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the difference of a long sweep and a short one: what a sweep takes once is not a run's."""
     monkeypatch.chdir(tmp_path)

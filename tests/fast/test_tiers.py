@@ -229,7 +229,7 @@ def run(workload: Workload, cluster: dict[str, Any], **given: Any) -> Outcome:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20, found=True), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS | faulty())
 def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str, Any]) -> None:
     workload = impatient(workload, cluster)
@@ -255,7 +255,7 @@ def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str
         np.testing.assert_array_equal(totals, of_gpus)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_a_tier_of_no_blocks_is_none(workload: Workload, cluster: dict[str, Any]) -> None:
     """By another path: steps are scheduled request by request, and tiers are asked."""
@@ -265,7 +265,7 @@ def test_a_tier_of_no_blocks_is_none(workload: Workload, cluster: dict[str, Any]
         np.testing.assert_array_equal(getattr(made, one.name), getattr(none, one.name), err_msg=one.name)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60, found=True), deadline=None)
 @given(workloads(), st.sampled_from([240, 400, 100_000]), st.sampled_from([ALWAYS, CHEAPER]))
 def test_a_tier_that_costs_nothing_makes_no_request_later_that_is_alone(
     workload: Workload, kv: int, choose: int

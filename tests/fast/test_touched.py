@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import touched
-from tests.imports import PACKAGE, TESTS, distances, modules, nearest
+from tests.imports import PACKAGE, TESTS, distances, modules, nearest, needing
 from tests.support.places import ROOT
 
 README = (TESTS / "README.md").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def test_a_yaml_is_needed_by_who_names_it_and_by_who_needs_its_class() -> None:
 
 def test_every_file_of_the_package_is_reached_by_a_test() -> None:
     files = [one for one in PACKAGE.rglob("*.py") if one.name not in ("__init__.py", "__main__.py")]
-    assert [str(one) for one in files if not nearest([one])] == []
+    assert [str(one) for one in files if one not in needing()] == []
 
 
 def test_pages_are_tested_where_their_text_is_another() -> None:

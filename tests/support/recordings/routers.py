@@ -128,6 +128,8 @@ class Driven:
     def may_decide(self, request: int, now: float, gpu: int) -> bool:
         """Whether it sends the request to this GPU, with some draws; if so it has."""
         self._make_room(request)
+        if not hasattr(self.mine, "draws"):
+            return self.decide(request, now) == gpu
         before = self._remembered()
         for _ in range(TRIES):
             draws = self._to_draw()

@@ -1,0 +1,21 @@
+"""In which order the quick tests are run."""
+
+from __future__ import annotations
+
+import pytest
+
+FIRST = ("test_fidelity", "test_policies")
+"""Two processes begin with these. What each compiles the other does not need: else one would wait."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """After these the files with the most tests, so that none is left over at the end."""
+    counts: dict[str, int] = {}
+    for item in items:
+        counts[item.path.stem] = counts.get(item.path.stem, 0) + 1
+
+    def place(item: pytest.Item) -> tuple[int, int]:
+        name = item.path.stem
+        return (FIRST.index(name) if name in FIRST else len(FIRST)), -counts[name]
+
+    items.sort(key=place)

@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba import njit, types
+from numba.core.errors import TypingError
 
 from prebleexp import machine_code, sources
 from prebleexp.experiment.key import key
 from prebleexp.launch import configure
+from prebleexp.locks import ByteLocks
+from prebleexp.sim import on_disk
 from tests.support.places import ROOT
 
 COMPILED = ("sim", "policies", "engines", "hardware")
@@ -383,3 +387,63 @@ def test_checked_code_and_unchecked_are_kept_apart(package: Path, tmp_path: Path
     assert len({machine_code.folder_of(str(own), variant=one) for one in variants}) == 2
     lor = str(package / "policies" / "lor.py")
     assert machine_code.variant_of(lor, True) == machine_code.variant_of(lor, False)
+
+
+# ---------------------------------------------------------------- several processes
+def half(n: Any) -> Any:
+    return n // 2
+
+
+def no_such_name(n: Any) -> Any:
+    return nothing_of_this_name(n)  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where machine code is kept meanwhile."""
+    monkeypatch.setattr(machine_code, "_base", lambda: tmp_path)
+    machine_code.locks.cache_clear()
+    yield tmp_path
+    machine_code.locks.cache_clear()
+
+
+def dispatcher(function: Any) -> Any:
+    return on_disk.keep(njit(function), on_disk.Kept, str(sources.PACKAGE / "sim" / "loop.py"))
+
+
+def test_what_is_compiled_for_other_types_at_once_has_a_place_of_its_own(base: Path) -> None:
+    """Each of two processes has looked what there is before the other kept anything."""
+    one, other = dispatcher(half), dispatcher(half)
+    assert (one(7), other(7.0)) == (3, 3.0)
+    files = sorted(path.name for path in base.rglob("*.nbc"))
+    assert len(files) == len({name.split(".1.nbc")[0] for name in files}) == 2
+    again = dispatcher(half)
+    assert [again(9), again(9.0)] == [4, 4.0]
+    assert again.stats.cache_hits.total() == 2
+
+
+def test_whoever_cannot_compile_it_lets_others_try(base: Path) -> None:
+    broken = dispatcher(no_such_name)
+    with pytest.raises(TypingError):
+        broken(1)
+    assert broken._cache._turns == []
+    other = ByteLocks(base / "compiling.lock")
+    names = taken(broken)
+    assert other.take(names)
+
+
+def taken(compiled: Any) -> str:
+    """The name of its lock, for a whole number."""
+    compiled._cache._take_turn((types.int64,), compiled.targetctx)
+    name: str = compiled._cache._turns[-1]
+    compiled._cache.give_up()
+    return name
+
+
+def test_a_process_that_is_stuck_is_not_waited_for_for_ever(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = dispatcher(half)
+    name, stuck = taken(slow), ByteLocks(base / "compiling.lock")
+    assert stuck.take(name)
+    monkeypatch.setattr(on_disk, "PATIENCE_S", 3 * on_disk.POLL_S)
+    assert slow(11) == 5
+    assert len(list(base.rglob("*.nbc"))) == 1

@@ -17,6 +17,7 @@ from prebleexp.report import page
 from prebleexp.report.explorer import columns
 from prebleexp.report.figures import figure
 from prebleexp.report.palette import styles
+from tests.support import patience
 from tests.support.pages.checks import WHAT_STICKS_OUT, untroubled, violations
 from tests.support.pages.chromium import evaluate, show, until
 from tests.support.pages.explorer import TABLE, choose, explore
@@ -264,7 +265,7 @@ def downloaded(browser: Chrome, folder: Path, kind: str) -> str:
     def whole() -> str:
         return "".join(one.read_bytes().decode(errors="replace") for one in folder.glob(f"*.{kind.lower()}"))
 
-    return until(whole, lambda: f"a {kind}; there are {list(folder.iterdir())}")
+    return patience.until(whole, lambda: f"a {kind}; there are {list(folder.iterdir())}")
 
 
 def test_what_is_shown_comes_as_a_file(browser: Chrome, sweep: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from selenium.webdriver import Chrome
 
-from tests.support.pages.chromium import PATIENCE_S, complaints, evaluate, requested
+from tests.support import patience
+from tests.support.pages.chromium import complaints, evaluate, requested
 
 WHAT_STICKS_OUT = """
 const width = document.documentElement.clientWidth;
@@ -30,7 +31,7 @@ def violations(browser: Chrome) -> list[str]:
     would take minutes."""
     source = files("selenium_axe_python").joinpath("axe-core", "axe.min.js")
     evaluate(browser, source.read_text(encoding="utf-8"))
-    browser.set_script_timeout(PATIENCE_S)
+    browser.set_script_timeout(patience.PATIENCE_S)
     found = browser.execute_async_script(AXE)  # type: ignore[no-untyped-call]
     return [
         f"{one['id']}: {one['help']} {[node['html'][:120] for node in one['nodes'][:3]]}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 FIRST = ("test_fidelity", "test_policies")
@@ -9,7 +11,10 @@ FIRST = ("test_fidelity", "test_policies")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """After these the files with the most tests, so that none is left over at the end."""
+    """After these the files with the most tests, so that none is left over at the end. One process keeps the order that
+    it is given."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
     counts: dict[str, int] = {}
     for item in items:
         counts[item.path.stem] = counts.get(item.path.stem, 0) + 1

@@ -183,7 +183,7 @@ CLOCKS = re.compile(
 )
 MAY_ASK = {
     "tests/support/patience.py": "ends what hangs, and judges nothing",
-    "tests/touched.py": "begins nothing after a minute",
+    "tests/minute.py": "begins nothing after a minute",
     "tests/fast/test_limits.py": "a run that is ended by the clock",
     "tests/fast/test_maintenance.py": "makes files some days old",
     "tests/fast/test_architecture.py": "names them above",

@@ -68,7 +68,7 @@ def watched(workload: Workload, cluster: dict[str, Any]) -> dict[str, int]:
 def test_whoever_changed_was_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens to the cluster. More is remembered than there are GPUs, so that more is looked at."""
     monkeypatch.setattr(world, "uncounted", lambda gpus: uncounted(1000))
-    counts = [watched(*chaos(number)) for number in range(examples(120, found=True))]
+    counts = [watched(*chaos(number)) for number in range(examples(120))]
     assert [number for number, one in enumerate(counts) if one["missed"] > 0] == []
     assert sum(one["untouched"] > 0 for one in counts) > len(counts) / 6
 

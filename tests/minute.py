@@ -1,0 +1,25 @@
+"""A pytest plug-in (`-p tests.minute`): after most of a minute no test begins, and those left out are named."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+MOST_S = 45
+BEGUN = time.monotonic()
+LEFT_OUT: dict[str, int] = {}
+"""tests of each file"""
+
+
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    if time.monotonic() < BEGUN + MOST_S:
+        return None
+    name = item.nodeid.partition("::")[0]
+    LEFT_OUT[name] = LEFT_OUT.get(name, 0) + 1
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if LEFT_OUT:
+        terminalreporter.write_line(f"no time for {sum(LEFT_OUT.values())} tests: pytest {' '.join(LEFT_OUT)}")

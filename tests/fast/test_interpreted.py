@@ -48,9 +48,9 @@ def test_engines_do_the_same_interpreted() -> None:
 def test_clusters_do_the_same_interpreted() -> None:
     """GPUs of two kinds, requests that are moved, prompts and outputs apart, and KV that comes from other GPUs."""
     split = "policy=lor cluster=disaggregated rps=8 duration_s=1"
-    lent = "cluster=tiered cluster.host.gb=1 cluster.peers.gb_s=36 cluster.peers.choose=always rps=24 duration_s=2"
+    lent = "cluster=tiered cluster.host.gb=1 cluster.peers.gb_s=36 cluster.peers.choose=always rps=24 duration_s=1"
     same(
-        "policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=2",
+        "policy=lor engine=vllm cluster=two_kinds hardware.kv_tokens=6000 rps=8 duration_s=1",
         f"policy=lor engine=vllm {SCARCE} cluster=migrating cluster.migration.below_freeness=100",
         f"{split} engine=vllm cluster.protocol=push_at_end cluster.decider=predicted",
         f"{split} engine=sglang cluster.link.send=layers",

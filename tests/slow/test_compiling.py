@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from prebleexp.bench.starting import EDITED
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -59,19 +60,6 @@ def test_what_two_processes_and_another_clone_need_is_compiled_once(tmp_path: Pa
     assert more < 140
 
 
-EDITED = """
-from dataclasses import dataclass
-from prebleexp.policies.base import Policy
-
-@dataclass(frozen=True)
-class Edited(Policy):
-    reads_lengths = False
-
-    def route(self, mine, view, request, now):
-        return view.candidates[(request + {number}) % len(view.candidates)]
-"""
-
-
 def test_an_edited_router_compiles_itself_alone(tmp_path: Path) -> None:
     (tmp_path / "conf" / "policy").mkdir(parents=True)
     (tmp_path / "conf" / "policy" / "edited.yaml").write_text("_target_: edited.Edited\n")
@@ -81,3 +69,6 @@ def test_an_edited_router_compiles_itself_alone(tmp_path: Path) -> None:
         found.append(count(first(tmp_path, "policy=edited")))
     print(f"functions: {found[0]}, after an edit {found[1]}, again {found[2]}")
     assert found[1:] == [1, 0]
+    # a whole number where there was another, in a field of type float
+    ways = (f"policy.standard_deviation_factor={factor}" for factor in ("1.5", "2"))
+    assert [count(first(tmp_path, "policy=aibrix_prefix_cache", way)) > 0 for way in ways] == [True, False]

@@ -2,7 +2,7 @@
 
 numba notices an edit only in the file of the function itself, not in the functions that it calls. So every module's
 code has a folder named by a digest of the module and of all that it imports: sim's as a whole, any other's with sim's.
-An edited router is compiled alone. `sources` says as of when.
+An edited router is compiled alone. `sources` says as of when; `sim.on_disk` keeps what is compiled there.
 """
 
 from __future__ import annotations

@@ -126,8 +126,10 @@ class Kept(FunctionCache):
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        super().save_overload(sig, data)
-        self.give_up()
+        try:
+            super().save_overload(sig, data)
+        finally:  # also where the disk is full
+            self.give_up()
 
     def give_up(self) -> None:
         """Our turn is over."""

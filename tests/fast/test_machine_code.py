@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib
 import os
 import random
@@ -447,3 +448,15 @@ def test_a_process_that_is_stuck_is_not_waited_for_for_ever(base: Path, monkeypa
     monkeypatch.setattr(on_disk, "PATIENCE_S", 3 * on_disk.POLL_S)
     assert slow(11) == 5
     assert len(list(base.rglob("*.nbc"))) == 1
+
+
+def test_a_disk_that_is_full_lets_others_compile(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Any, key: Any, data: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(on_disk._Files, "save", full)
+    made = dispatcher(half)
+    with pytest.raises(OSError, match="No space left"):
+        made(7)
+    assert made._cache._turns == []
+    assert ByteLocks(base / "compiling.lock").take(taken(made))

@@ -3,14 +3,9 @@ are the same."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.support.interpreted import SCARCE, digest, interpreted
-from tests.support.places import ROOT
+from tests.support.interpreted import SCARCE, digest, interpreted, printed
 
 SCRIPT = """
 import sys
@@ -27,10 +22,7 @@ assert_equal(*rerun(sys.argv[1], folder=COMMITTED))
     ],
 )
 def test_interpreted_kernels_reproduce_a_recording(case: str) -> None:
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, case]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    printed(SCRIPT, case)
 
 
 def same(*runs: str) -> None:

@@ -6,8 +6,6 @@ compiled code takes grows with it. `calls` counts calls, for what is plain Pytho
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +17,7 @@ import numpy as np
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.sources import PACKAGE
-from tests.support.places import ROOT
+from tests.support.interpreted import printed
 
 
 def lines(work: Callable[[], object], *rooms: str) -> int:
@@ -83,8 +81,4 @@ def of_run(settings: list[str], *rooms: str) -> float:
 
 def of_runs(rooms: str, *settings: str) -> list[float]:
     """The same for each of them, from a process that compiles nothing."""
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", "-c", RUNS, rooms, *settings]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [float(one) for one in done.stdout.split()]
+    return [float(one) for one in printed(RUNS, rooms, *settings)]

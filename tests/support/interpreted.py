@@ -27,13 +27,18 @@ def digest(*settings: str) -> str:
     return hashlib.sha256(b"".join(bytes(memoryview(column)) for column in columns)).hexdigest()
 
 
-def interpreted(*runs: str) -> list[str]:
-    """The digest of each, from a process that compiles nothing."""
+def printed(script: str, *arguments: str) -> list[str]:
+    """What a script says, word by word, in a process that compiles nothing."""
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", "-c", DIGEST, *runs]
+    command = [sys.executable, "-W", "error", "-c", script, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
+
+
+def interpreted(*runs: str) -> list[str]:
+    """The digest of each, from such a process."""
+    return printed(DIGEST, *runs)
 
 
 SCARCE = "hardware.kv_tokens=6000 gpus=3 rps=8 duration_s=3"

@@ -193,8 +193,11 @@ class Composed(Hardware):
 
     def at_peak(self) -> Composed:
         """The same if all kernels reached the peaks, and nothing else took time: a roofline."""
+        peak = self.gpu.hbm_gb_s * 1e9 / self.gpu.reading(str(self.kv_precision))[0]
         free = Parameters(
-            **dict.fromkeys(("e_c", "e_m", "e_xc", "e_xm", "e_kv", "e_p", "v"), 1.0), **dict.fromkeys(OVERHEADS, 0.0)
+            **dict.fromkeys(("e_c", "e_m", "e_xc", "e_xm", "e_p", "v"), 1.0),
+            **dict.fromkeys(OVERHEADS, 0.0),
+            e_kv=peak,
         )
         return replace(self, parameters=free, evidence=None)
 
@@ -226,13 +229,13 @@ class Composed(Hardware):
         fixed = of.t_step + model.layers * of.t_layer + model.expert_layers * of.t_moe
         passed = 8 * model.hidden * (gpus - 1) / (gpus * rate) + ELEMENTWISE * model.hidden / bandwidth
         # heads of KV that are fewer than GPUs are read by several of them at once
-        context = self.kv_bytes / (model.kv_share(gpus) * bandwidth * of.e_kv)
+        memory, cache = gpu.reading(str(self.kv_precision))
+        share = model.kv_share(gpus)
+        context, again = (self.kv_bytes / (share * rate * of.e_kv) for rate in (memory, cache))
         far = 1 - model.window_share
         coefficients = {
             "token": model.layers * passed,
             "sequence": of.t_req,
-            "context": context * far,
-            "near": context * model.window_share,
             "pair_ms": 1e3 * model.pair_flops * far / (gpus * half * of.e_p),
             "linear_compute": 2 * model.linear / (gpus * flops * of.e_c),
             "linear_memory": model.linear * BYTES[self.precision] / (gpus * bandwidth * of.e_m),
@@ -244,6 +247,8 @@ class Composed(Hardware):
         cost = records(1, COST)[0]
         for name, seconds in coefficients.items():
             cost[name] = v * seconds
+        cost.context, cost.again, cost.near = context * far, again * far, context * model.window_share
+        cost.at_once = max(1.0, gpu.sms * share / model.kv_heads)
         cost.fixed = of.f * fixed + v * 2 * model.layers * latency
         cost.window, cost.experts = model.window, model.experts
         cost.log_missed = math.log1p(-model.active / model.experts) if model.experts > model.active else -math.inf

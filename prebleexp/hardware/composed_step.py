@@ -15,7 +15,9 @@ COST = np.dtype(
         ("fixed", np.float64),  # seconds of a step, …
         ("token", np.float64),  # … of each of its new tokens, …
         ("sequence", np.float64),  # … of each sequence that yields one, …
-        ("context", np.float64),  # … of each token of context that a decode reads, …
+        ("context", np.float64),  # … of each token of context that a decode reads from memory, …
+        ("again", np.float64),  # … or, since another just did, from the cache, …
+        ("at_once", np.float64),  # … where so many sequences are read at one time, …
         ("near", np.float64),  # … and, in layers with a sliding window, of each, …
         ("window", np.float64),  # … but of so many of a sequence at most
         ("pair_ms", np.float64),  # milliseconds of a query and a key of a prefill
@@ -50,9 +52,18 @@ def _linear_s(cost: Any, tokens: int, sequences: int) -> float:
 
 
 @compiled
-def _attention_s(cost: Any, sequences: int, context: int) -> float:
-    """Of decodes."""
-    return cost.context * context + cost.near * min(float(context), cost.window * sequences)
+def _attention_s(cost: Any, sequences: int, running: int, context: int, unique: int) -> float:
+    """Of decodes, of whose context at most so many tokens are distinct; each is read by the mean number of requests.
+
+    Those that are read at one time read a prefix that they share in step: one of them gets it from memory, and the
+    others find it in the cache. When the next are read it is gone. So of the requests that share a token, each time one
+    loads it; were `at_once` of all that run drawn by chance, that is what follows."""
+    near = cost.near * min(float(context), cost.window * sequences)
+    if unique >= context:
+        return near + cost.context * context
+    share, distinct = min(1.0, cost.at_once / max(1, running)), float(max(unique, 1))
+    loaded = distinct / share * (1.0 - (1.0 - share) ** (context / distinct))
+    return near + cost.context * loaded + cost.again * (context - loaded)
 
 
 # ---------------------------------------------------------------- as a plug (see `prebleexp.sim.cost`)
@@ -74,11 +85,12 @@ def step_s(
     unique: int,
     requests_ms: float,
 ) -> float:
-    """Kernels of today read a prefix that requests share once for each of them, so `unique` does not matter."""
+    """Kernels of today read a prefix that requests share once for each of them: from memory, or from the cache. What
+    prefills hold counts as if decodes did, so that too little is found in the cache, not too much."""
     if running + new == 0:
         return 0.0
     sequences = running + prefills
-    seconds = _linear_s(mine, running + new, sequences) + _attention_s(mine, sequences, context)
+    seconds = _linear_s(mine, running + new, sequences) + _attention_s(mine, sequences, running, context, unique)
     return seconds + requests_ms / 1e3
 
 
@@ -86,6 +98,7 @@ def step_s(
 def decode_s(self: Any, mine: Any, running: int, context: int, unique: int, steps: int) -> float:
     seconds, linear = 0.0, _linear_s(mine, running, running)
     for _ in range(steps):
-        seconds += linear + _attention_s(mine, running, context)
+        seconds += linear + _attention_s(mine, running, running, context, unique)
         context += running
+        unique += running
     return seconds

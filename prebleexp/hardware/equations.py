@@ -47,7 +47,7 @@ class Coefficients:
     head: Any
     """of the output head"""
     context: Any
-    """reading the KV of a token"""
+    """reading the KV of a token from memory, as kernels of attention were measured; all else is at the peaks"""
     window: Any
     """tokens that layers with a sliding window look back; infinite: there are none"""
     window_share: Any
@@ -85,7 +85,7 @@ def coefficients(gpu: Gpu, model: Model, gpus: int, weights: str, experts: str, 
         log_missed=math.log1p(-model.active / model.experts) if model.experts > model.active else -1e3,
         head_token=model.embeddings / half,
         head=model.embeddings / memory,
-        context=model.kv_elements * BYTES[kv] / (model.kv_share(gpus) * gpu.hbm_gb_s * 1e9),
+        context=model.kv_elements * BYTES[kv] / (model.kv_share(gpus) * gpu.reading(kv)[0]),
         window=float(model.window or math.inf),
         window_share=model.window_share,
         pair=model.pair_flops * far / half,
@@ -103,7 +103,10 @@ def stack(rows: list[Coefficients]) -> Coefficients:
 
 def step_s(of: Coefficients, p: Mapping[str, Any], new: Any, sequences: Any, context: Any, pairs: Any) -> Any:
     """Seconds of one step with `new` tokens, of which `sequences` requests yield one, `context` tokens that decodes
-    read, and `pairs` of a query and a key in prefills. `p`: the fields of `Parameters`, floats or a row each."""
+    read, and `pairs` of a query and a key in prefills. `p`: the fields of `Parameters`, floats or a row each.
+
+    No two requests of a benchmark share a prompt, so that all that decodes read comes from memory. `v` is not of that:
+    how fast a kernel reads KV is known from kernels, and hardly from closed loops, of which it is a small part."""
     linear = _roof(new * of.linear_token / p["e_c"], of.linear / p["e_m"])
     touched = -of.experts * np.expm1(new * of.log_missed)
     experts = _roof(new * of.expert_token / p["e_xc"], touched * of.expert / p["e_xm"])
@@ -111,8 +114,8 @@ def step_s(of: Coefficients, p: Mapping[str, Any], new: Any, sequences: Any, con
     near = np.minimum(context, np.maximum(sequences, 1) * of.window)
     read = of.context * (context * (1 - of.window_share) + near * of.window_share)
     fixed = p["t_step"] + of.layers * p["t_layer"] + of.expert_layers * p["t_moe"]
-    rest = linear + experts + head + read / p["e_kv"] + of.pair * pairs / p["e_p"]
-    return p["f"] * fixed + p["v"] * (rest + of.latency + of.token * new + p["t_req"] * sequences)
+    rest = linear + experts + head + of.pair * pairs / p["e_p"] + of.latency + of.token * new + p["t_req"] * sequences
+    return p["f"] * fixed + p["v"] * rest + read / p["e_kv"]
 
 
 def closed_loop_s(

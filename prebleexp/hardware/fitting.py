@@ -23,14 +23,14 @@ from prebleexp.hardware.steps import Steps
 
 PRIOR = Parameters(
     e_c=0.6, e_m=0.8, e_xc=0.35, e_xm=0.6, t_layer=40e-6, t_moe=40e-6, t_step=5e-4, t_req=8e-6, a0=0.02, a1=5e-6,
-    f=1.0, v=1.0, e_kv=0.8, e_p=0.6, a2=5e-6,
+    f=1.0, v=1.0, e_kv=1.0, e_p=0.6, a2=5e-6,
 )  # fmt: skip
 """before any closed loop was seen: efficiencies of tables of kernels, and launches of today's engines"""
 SPREAD = {
     "e_c": 0.2,
     "e_m": 0.1,
     "e_xc": 0.4,
-    "e_xm": 0.3,
+    "e_xm": 0.18,
     "t_layer": 0.5,
     "t_moe": 0.7,
     "t_step": 1.0,
@@ -92,7 +92,7 @@ POOLED = Design(
 MEASURED = Design(
     (
         *_effects((), **SPREAD),
-        *_effects(ENGINE, **{name: 0.5 * value for name, value in SPREAD.items()}, e_kv=0.2, e_p=0.2),
+        *_effects(ENGINE, **{name: 0.5 * value for name, value in SPREAD.items()}, e_kv=0.05, e_p=0.2),
         *_effects(CONFIGURATION, f=0.3, v=0.2, a0=1.0, a1=1.0, a2=1.0),
         *_effects(VERSION, f=0.3, v=0.2, a0=0.5, a1=0.5, a2=0.5),
         *_effects(GROUP, f=0.1, v=0.1),

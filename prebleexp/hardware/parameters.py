@@ -34,9 +34,10 @@ NOTHING = "nothing"
 class Parameters:
     """Of one GPU, engine, model and precision; seconds and shares of a peak, in the letters of the spec.
 
-    The step costs f · (t_step + L·t_layer + (L−D)·t_moe) + v · (everything else, t_req·S included); a request
-    pays a0 + a1 · (prompt tokens) once, outside the GPU. Where all clients of a benchmark begin at once, each waits
-    a2 · (prompt tokens) for the one before; no simulation does, since engines go on at many times that rate.
+    The step costs f · (t_step + L·t_layer + (L−D)·t_moe) + v · (everything else, t_req·S included) + what decodes read
+    of their context, which neither is of; a request pays a0 + a1 · (prompt tokens) once, outside the GPU. Where all
+    clients of a benchmark begin at once, each waits a2 · (prompt tokens) for the one before; no simulation does, since
+    engines go on at many times that rate.
     """
 
     e_c: float
@@ -55,8 +56,8 @@ class Parameters:
     a1: float
     f: float
     v: float
-    e_kv: float = 0.8
-    """share of the memory's bandwidth that decodes reach as they read their context"""
+    e_kv: float = 1.0
+    """how fast decodes read their context, where 1 is as their kernels were measured (`Gpu.attention`)"""
     e_p: float = 0.6
     """share of peak BF16 FLOP/s that attention of prefills reaches"""
     a2: float = 0.0

@@ -95,14 +95,15 @@ def equation_s(of: Composed, tokens: int, sequences: int, context: int, pairs: f
     rest += both(2 * sequences * head / (g * f16 * p.e_c), 2 * head / (g * bandwidth * p.e_m))
     read = context * (1 - m.window_share) + min(context, m.window * sequences) * m.window_share
     kv_bytes = {"bf16": 2, "fp8": 1}[str(of.kv_precision)]
-    rest += m.layers * kept * kv_bytes * read / (shared * bandwidth * p.e_kv)
+    known = {precision: share for precision, share, _ in gpu.attention}
+    reached = known.get(str(of.kv_precision), 0.85) * p.e_kv
     rest += m.layers * pair * pairs * (1 - m.window_share) / (g * f16 * p.e_p)
     if g > 1:
         us, rate = next((us, rate) for count, us, rate in gpu.all_reduce if count == g)
         rest += 2 * m.layers * (us / 1e6 + 4 * tokens * m.hidden * (g - 1) / (g * rate * 1e9))
     rest += 24 * m.layers * tokens * m.hidden / bandwidth + p.t_req * sequences
     fixed = p.t_step + m.layers * p.t_layer + (sparse * p.t_moe if m.experts else 0)
-    return p.f * fixed + p.v * rest
+    return p.f * fixed + p.v * rest + m.layers * kept * kv_bytes * read / (shared * bandwidth * reached)
 
 
 def combinations() -> list[Composed]:
@@ -142,7 +143,7 @@ def test_a_step_is_what_the_equations_say() -> None:
                 continue
             context = running * int(rng.integers(1, 20_000))
             ms = composed_step.request_ms(None, cost, new, cached + new)
-            seconds = composed_step.step_s(None, cost, prefills, new, cached + new, running, context, 0, ms)
+            seconds = composed_step.step_s(None, cost, prefills, new, cached + new, running, context, context, ms)
             expected = equation_s(one, running + new, running + prefills, context, new * (cached + new / 2))
             assert seconds == pytest.approx(expected, rel=1e-9)
 
@@ -151,9 +152,43 @@ def test_a_step_is_what_the_equations_say() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_of_decoding_add_up(kind: str) -> None:
     cost = base(kind).start()
-    one_by_one = sum(composed_step.decode_s(None, cost, 8, 900 + 8 * i, 0, 1) for i in range(50))
-    assert composed_step.decode_s(None, cost, 8, 900, 0, 50) == one_by_one
-    assert composed_step.decode_s(None, cost, 8, 900, 0, 1) == composed_step.step_s(None, cost, 0, 0, 0, 8, 900, 0, 0.0)
+    one_by_one = sum(composed_step.decode_s(None, cost, 8, 900 + 8 * i, 600 + 8 * i, 1) for i in range(50))
+    assert composed_step.decode_s(None, cost, 8, 900, 600, 50) == one_by_one
+    one = composed_step.step_s(None, cost, 0, 0, 0, 8, 900, 600, 0.0)
+    assert composed_step.decode_s(None, cost, 8, 900, 600, 1) == one
+
+
+def test_of_a_shared_prefix_that_is_read_at_one_time_memory_gives_one_copy() -> None:
+    """187 requests of 8,084 tokens on two H100 of Qwen3-32B: 132 multiprocessors with a head of four each read 33 of
+    them at a time."""
+    lines = ("hardware/gpu=h100", "hardware/model=qwen3_32b", "hardware.tensor_parallel=2", "engine=vllm")
+    cost = hardware(*lines).start()
+    assert cost.at_once == 33
+    running, length = 187, 8084
+
+    def read_s(unique: int) -> float:
+        step = composed_step.step_s(None, cost, 0, 0, 0, running, running * length, unique, 0.0)
+        return step - composed_step.step_s(None, cost, 0, 0, 0, running, 0, 0, 0.0)
+
+    apart, alike = read_s(running * length), read_s(length)
+    assert apart == pytest.approx(cost.context * running * length)
+    times = running / 33  # each time that 33 are read, one of them loads it, if all share it
+    assert alike == pytest.approx(length * (cost.context * times + cost.again * (running - times)), rel=1e-6)
+    found = [read_s(int(unique)) for unique in np.linspace(1, running * length, 50)]
+    assert found == sorted(found)
+    assert read_s(running * length - 1) == pytest.approx(apart, rel=1e-5)
+    few = composed_step.step_s(None, cost, 0, 0, 0, 33, 33 * length, length, 0.0)  # all are read at one time
+    few -= composed_step.step_s(None, cost, 0, 0, 0, 33, 0, 0, 0.0)
+    assert few == pytest.approx(length * (cost.context + 32 * cost.again), rel=1e-6)
+
+
+def test_no_kv_is_read_faster_than_memory_but_what_a_cache_holds() -> None:
+    for one in combinations():
+        cost, gpu = one.start(), one.gpu
+        share = one.model.kv_share(one.tensor_parallel)
+        far = 1 - one.model.window_share
+        assert cost.context >= one.kv_bytes * far / (share * gpu.hbm_gb_s * 1e9)
+        assert cost.again <= cost.context
 
 
 # ---------------------------------------------------------------- the laws
@@ -171,7 +206,13 @@ def broken_laws(cost: Any, drawn: Any, most: Any) -> int:
             more[which] = 1
             added = seconds_of(cost, drawn[row], more) - base_s
             more[which] = 0
-            broken += not -1e-15 <= added <= most[which] + 1e-12
+            # what requests share is loaded by each of those that are not read at one time
+            loaded = 0.0
+            if which == 3:
+                loaded = cost.context * drawn[row, 4] / drawn[row, 3]
+            elif which == 5:
+                loaded = cost.context * drawn[row, 3] / cost.at_once
+            broken += not -1e-15 <= added <= most[which] + loaded + 1e-12
     return broken
 
 
@@ -200,7 +241,7 @@ def test_a_step_is_positive_continuous_and_never_less_for_more() -> None:
         token -= cost.expert_memory * cost.experts * (cost.log_missed if cost.experts else 0.0)
         sequence = cost.sequence + cost.head_compute + cost.near * cost.window
         pairs = cost.pair_ms / 1e3 * 130_000
-        most = np.array([sequence, token + pairs, pairs, token + sequence, cost.context + cost.near, 0.0])
+        most = np.array([sequence, token + pairs, pairs, token + sequence, cost.context + cost.near, cost.context])
         assert broken_laws(cost, drawn, most) == 0, one.title
         checked += drawn.size
     assert checked > 1_000_000
@@ -427,7 +468,7 @@ def test_the_command_explains_one(tmp_path: Path, capsys: pytest.CaptureFixture[
     for row in steps:
         n, tokens = row["requests"], row["tokens of each"]
         if row["step"] == "decode":
-            seconds = composed_step.decode_s(None, cost, n, n * tokens, 0, 1)
+            seconds = composed_step.decode_s(None, cost, n, n * tokens, n * tokens, 1)
         else:
             ms = composed_step.request_ms(None, cost, tokens, tokens)
             seconds = composed_step.step_s(None, cost, 1, tokens, tokens, 0, 0, 0, ms)

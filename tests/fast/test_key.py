@@ -41,10 +41,10 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "6053ea9f48e77a0f5b62bd7706bbcdc6f108279057a0bcdd5621cf245df44fa8"),
+        ((), "f1289bd49fe6e45d100c5fc8f55ef2b62fc5bd1b39a7e868f0f561dcc70702f9"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
-            "990026a9264da27599e0ad603990c35e9c2ad412191996a3c12f84528e9b1840",
+            "2e59c11e90ca98b33972d47964c58213905261274950e43effe4f4e70499dbb1",
         ),
     ],
 )

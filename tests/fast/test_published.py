@@ -92,7 +92,7 @@ def test_the_memory_of_the_second_gpu_is_what_distserves_split_carries() -> None
     token_steps = float(((prompts + outputs / 2) * outputs).mean())
     step_s = float(((made.latency_s - made.ttft_s) / (outputs - 1)).mean())
     assert served_per_s == pytest.approx(kv_tokens / (token_steps * step_s), rel=0.05)
-    assert served_per_s / 3 == pytest.approx(1.47, abs=0.03)
+    assert served_per_s / 3 == pytest.approx(1.35, abs=0.03)
 
 
 def test_prompts_alone_are_an_m_d_1_queue_on_distserves_first_two_gpus() -> None:
@@ -108,5 +108,5 @@ def test_prompts_alone_are_an_m_d_1_queue_on_distserves_first_two_gpus() -> None
     taken_s = made.prefill_end_s - (a0 + a1 * 754)
     service_s = float(taken_s.min())
     used = rate * service_s
-    assert service_s == pytest.approx(0.0544, abs=1e-4)
+    assert service_s == pytest.approx(0.0549, abs=1e-4)
     assert taken_s.mean() == pytest.approx(service_s * (1 + used / (2 * (1 - used))), rel=0.01)

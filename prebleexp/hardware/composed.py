@@ -14,14 +14,13 @@ from prebleexp.checks import is_integer, is_number, not_valid, one_of, require
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.gpu import Gpu
-from prebleexp.hardware.model import BYTES, Model
+from prebleexp.hardware.model import BYTES, KV_PRECISIONS, Model
 from prebleexp.hardware.parameters import NOTHING, Parameters, Support, parameters_for
 from prebleexp.hardware.touched import changed
 from prebleexp.sim.types import records
 
 ENGINES = ("vllm", "sglang", "trtllm", "any")
 """whose overheads were fitted; any: those that fit all of them best"""
-KV_BYTES = {"bf16": 2.0, "fp8": 1.0}
 ELEMENTWISE = 24
 """bytes of memory traffic of elementwise kernels, per layer, token and hidden element"""
 LEAST_TOKENS = 1024
@@ -79,7 +78,7 @@ class Composed(Hardware):
         if self.kv_precision is None:
             mixed = self.precision != "bf16" or bool(self.model.expert_precision)
             object.__setattr__(self, "kv_precision", "fp8" if mixed else "bf16")
-        one_of("hardware.kv_precision", self.kv_precision, tuple(KV_BYTES))
+        one_of("hardware.kv_precision", self.kv_precision, KV_PRECISIONS)
         share = self.utilisation
         require(is_number(share) and 0 < share <= 1, "hardware.utilisation", share, "a number above 0, at most 1")
         tokens = self._fitting() if self.kv_tokens is None else self.kv_tokens
@@ -132,7 +131,7 @@ class Composed(Hardware):
     @property
     def kv_bytes(self) -> float:
         """Of a token, over all GPUs that share it."""
-        return self.model.kv_elements * KV_BYTES[str(self.kv_precision)]
+        return self.model.kv_elements * BYTES[str(self.kv_precision)]
 
     @property
     def layers(self) -> int:
@@ -193,11 +192,10 @@ class Composed(Hardware):
 
     def at_peak(self) -> Composed:
         """The same if all kernels reached the peaks, and nothing else took time: a roofline."""
-        peak = self.gpu.hbm_gb_s * 1e9 / self.gpu.reading(str(self.kv_precision))[0]
         free = Parameters(
             **dict.fromkeys(("e_c", "e_m", "e_xc", "e_xm", "e_p", "v"), 1.0),
             **dict.fromkeys(OVERHEADS, 0.0),
-            e_kv=peak,
+            e_kv=self.gpu.hbm_gb_s * 1e9 / self.gpu.reading(str(self.kv_precision))[0],
         )
         return replace(self, parameters=free, evidence=None)
 

@@ -61,7 +61,7 @@ def _attention_s(cost: Any, sequences: int, running: int, context: int, unique: 
     near = cost.near * min(float(context), cost.window * sequences)
     if unique >= context:
         return near + cost.context * context
-    share, distinct = min(1.0, cost.at_once / max(1, running)), float(max(unique, 1))
+    share, distinct = min(1.0, cost.at_once / running), float(max(unique, 1))
     loaded = distinct / share * (1.0 - (1.0 - share) ** (context / distinct))
     return near + cost.context * loaded + cost.again * (context - loaded)
 

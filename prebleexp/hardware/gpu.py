@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prebleexp.checks import is_integer, is_number, require
+from prebleexp.hardware.model import KV_PRECISIONS
 
 UNMEASURED = (0.85, 1.5)
 """shares of the memory's bandwidth at which attention of decodes reads from memory and from cache, where no kernel of
@@ -39,11 +40,11 @@ class Gpu:
     """rows (GPUs, µs, GB/s): an all-reduce of so many takes the µs, and its bytes at this rate; without one for a
     number of GPUs they cannot serve one copy of a model"""
     sms: int = 132
-    """multiprocessors"""
+    """multiprocessors; those of an H100"""
     attention: tuple[tuple[str, float, float], ...] = ()
     """rows (precision of KV, share, GB/s), as kernels of decode attention were measured: the share of the memory's
-    bandwidth that they reach, and the rate at which they read what the cache (L2) holds; without a row for a precision,
-    those of `UNMEASURED`"""
+    bandwidth that they reach, and the rate at which they read what the cache (L2) holds; without a row for a precision
+    0.85 of that bandwidth, and 1.5 of it from the cache"""
 
     def __post_init__(self) -> None:
         require(isinstance(self.name, str) and bool(self.name), "hardware.gpu.name", self.name, "a name")
@@ -102,7 +103,7 @@ def _number(gpu: Gpu, field: str, least: float) -> None:
 
 
 def _is_reading(row: Any) -> bool:
-    if not isinstance(row, Sequence) or len(row) != 3 or row[0] not in ("bf16", "fp8"):
+    if not isinstance(row, Sequence) or len(row) != 3 or row[0] not in KV_PRECISIONS:
         return False
     return all(map(is_number, row[1:])) and 0 < row[1] <= 1 and row[2] > 0
 

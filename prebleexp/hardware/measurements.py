@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware.equations import Array, Coefficients, coefficients, stack
 from prebleexp.hardware.gpu import Gpu
-from prebleexp.hardware.model import MOST, Model
+from prebleexp.hardware.model import KV_PRECISIONS, MOST, Model
 
 SPELLED = {"bfloat16": "bf16", "fp16": "bf16", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int4_wo": "int4"}
 """other names of precisions"""
 PRECISIONS = ("bf16", "fp8", "fp4", "int4")
-KV_PRECISIONS = ("bf16", "fp8")
+
 CLOSED_LOOP = ("gpu", "engine", "model", "weights", "tp", "isl", "osl", "concurrency", "tpot_ms")
 """columns that there must be; the others are ttft_ms, experts, kv, version, range, origin and date"""
 OTHERS = {"version": "", "experts": "", "kv": "", "ep": "1", "range": "1", "origin": "own", "ttft_ms": "", "date": ""}

@@ -8,6 +8,8 @@ from prebleexp.checks import flag, integer, is_number, one_of, require
 
 BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "int4": 0.53}
 """a weight, scales included"""
+KV_PRECISIONS = ("bf16", "fp8")
+"""in which a cache may be"""
 MOST = 2**31 - 1
 MLA_VALUES, MLA_KEYS = 128, 256
 """elements of a head of latent attention: of its values, and of keys without position and values together"""

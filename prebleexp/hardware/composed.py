@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import BYTES, KV_PRECISIONS, Model
-from prebleexp.hardware.parameters import NOTHING, Parameters, Support, parameters_for
+from prebleexp.hardware.parameters import NAMES, NOTHING, Given, Parameters, Support, parameters_for
 from prebleexp.hardware.touched import changed
 from prebleexp.sim.types import records
 
@@ -62,8 +61,9 @@ class Composed(Hardware):
     """tokens of KV; null: what fits beside the weights"""
     context_length: int | None = None  # type: ignore[assignment]
     """tokens of a request, at most; null: the model's, or what fits"""
-    parameters: Parameters | None = None
-    """of the equations, as `prebleexp calibrate hardware` writes them; null: those that ship for this combination"""
+    parameters: Parameters | Given | None = None
+    """of the equations, as `prebleexp calibrate hardware` writes them; null, also for one of them: as it ships for this
+    combination"""
     evidence: Support | None = field(default=None, compare=False, metadata={"key": False})
     """how well the parameters are known; null: as it ships"""
     source: str = field(default="", metadata={"key": False})
@@ -144,16 +144,19 @@ class Composed(Hardware):
 
     def _take_parameters(self, engine: str) -> None:
         """What ships for this combination, and how well it is known, where nothing else is given."""
-        what = (self.gpu.name, engine, self.model.name, self.precision, self.model.experts > 0, self.tensor_parallel)
-        if self.parameters is None:
-            parameters, evidence = _shipped(*what)
-            object.__setattr__(self, "parameters", parameters)
-            object.__setattr__(self, "evidence", self.evidence or evidence)
-        elif self.evidence is None:
-            with suppress(InvalidInput):  # nothing ships, nothing is known
-                parameters, evidence = _shipped(*what)
-                object.__setattr__(self, "evidence", evidence if self.parameters == parameters else None)
-        other = changed(self.gpu) or changed(self.model)
+        gpu, model, given = self.gpu, self.model, self.parameters
+        shipped, evidence = _shipped(
+            gpu.name, engine, model.name, self.precision, model.experts > 0, self.tensor_parallel
+        )
+        own = ""
+        if given is None:
+            object.__setattr__(self, "parameters", shipped)
+        elif isinstance(given, Given):
+            object.__setattr__(self, "parameters", given.over(shipped))
+            own = given.said(shipped)
+        if self.evidence is None and (given is None or self.parameters == shipped):
+            object.__setattr__(self, "evidence", evidence)
+        other = changed(gpu) or changed(model) or own
         if other:
             object.__setattr__(self, "evidence", Support("theory", other, 0, math.nan, math.nan))
 
@@ -186,8 +189,8 @@ class Composed(Hardware):
 
     @property
     def _fitted(self) -> Parameters:
-        found = self.parameters or self.served_by("").parameters
-        assert found is not None
+        found = self.parameters if self.engine is not None else self.served_by("").parameters
+        assert isinstance(found, Parameters)
         return found
 
     def at_peak(self) -> Composed:
@@ -287,7 +290,7 @@ def _nested(name: str, kind: type[Any], value: Any) -> Any:
     """What a group's mapping stands for. Raises InvalidInput for one that is not of its fields."""
     if value is None and name in ("parameters", "evidence"):
         return None
-    if isinstance(value, kind):
+    if isinstance(value, (kind, Given)):
         return value
     if not isinstance(value, Mapping):
         chosen = f"an option of its group, as hardware/{name}={value}" if name in ("gpu", "model") else "a mapping"
@@ -296,14 +299,23 @@ def _nested(name: str, kind: type[Any], value: Any) -> Any:
     for one in value:
         if one not in valid:
             raise unknown("key", f"hardware.{name}.{one}", [f"hardware.{name}.{each}" for each in valid])
+    if kind is Parameters:
+        return _given(name, {one: number for one, number in value.items() if number is not None})
     missing = next(iter(_required(kind) - set(value)), None)
     if missing is not None:
         raise InvalidInput(f"hardware.{name} has no value for {missing}; set hardware.{name}.{missing}=...")
-    if kind is Parameters:
-        for one, number in value.items():
-            require(is_number(number) and number >= 0, f"hardware.{name}.{one}", number, "a number >= 0")
-        value = {one: float(number) for one, number in value.items()}
     return kind(**{one: tuple(map(_row, each)) if isinstance(each, list) else each for one, each in value.items()})
+
+
+def _given(name: str, value: Mapping[str, Any]) -> Parameters | Given | None:
+    for one, number in value.items():
+        share = one.startswith("e_")  # of a peak: at none of it a step never ends
+        fine = is_number(number) and (number > 0 or (number == 0 and not share))
+        require(fine, f"hardware.{name}.{one}", number, f"a number {'>' if share else '>='} 0, or null")
+    numbers = {one: float(value[one]) for one in NAMES if one in value}
+    if len(numbers) == len(NAMES):
+        return Parameters(**numbers)
+    return Given(tuple(numbers.items())) if numbers else None
 
 
 def _row(value: Any) -> Any:

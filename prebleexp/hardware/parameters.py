@@ -6,11 +6,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-
-from prebleexp.errors import InvalidInput
 
 Configuration = tuple[str, str, str, str]
 """gpu, engine, model and precision"""
@@ -18,11 +16,6 @@ MEASURED = Path(__file__).parent / "measured"
 """what ships of the data; its README says where each file is from"""
 ANY = ("any", "any", "any", "any")
 """the row of level 0; (any, engine, any, any): that of an engine"""
-NOT_OFFERED = {
-    ("h100", "sglang"): "H100 with SGLang is not offered: the measurements that there are imply more FLOP/s than "
-    "an H100 has; take engine vllm or trtllm, or gpu h200"
-}
-"""(gpu, engine), and why"""
 KERNELS_MEASURED = ("a100",)
 """GPUs whose linear layers, attention and links were measured well, but no serving engine of today"""
 
@@ -67,6 +60,21 @@ NAMES = tuple(one.name for one in fields(Parameters))
 
 
 @dataclass(frozen=True)
+class Given:
+    """Some of them, by name; the others are those that ship for the engine that will be simulated."""
+
+    of: tuple[tuple[str, float], ...]
+
+    def over(self, shipped: Parameters) -> Parameters:
+        return replace(shipped, **dict(self.of))
+
+    def said(self, shipped: Parameters) -> str:
+        """The first that is another, in words; empty: none is."""
+        known = ((name, value, getattr(shipped, name)) for name, value in self.of)
+        return next((f"hardware.parameters.{n} is {v:g}, and {s:g} as fitted" for n, v, s in known if v != s), "")
+
+
+@dataclass(frozen=True)
 class Support:
     """How far the step times of a configuration can be believed; errors of TPOT as shares, NaN where there are none."""
 
@@ -88,10 +96,7 @@ def parameters_for(
 
     `moe` says whether the model has experts; `tp` is the number of GPUs that serve one copy, `version` the engine's: of
     a configuration that was measured with others, what is common to them; without a version, those of the newest.
-    Raises InvalidInput for what is not offered.
     """
-    if (gpu, engine) in NOT_OFFERED:
-        raise InvalidInput(NOT_OFFERED[gpu, engine])
     key = (gpu, engine, model, precision)
     rows = shipped().get(key)
     if rows is not None:
@@ -114,8 +119,8 @@ def shipped_for(configuration: Configuration, version: str, tp: str) -> Paramete
 
 
 def measured() -> list[Configuration]:
-    """(gpu, engine, model, precision) of what is offered and was measured."""
-    return [one for one in shipped() if one[0] != "any" and one[:2] not in NOT_OFFERED]
+    """(gpu, engine, model, precision) of what was measured."""
+    return [one for one in shipped() if one[0] != "any"]
 
 
 @cache

@@ -26,6 +26,7 @@ from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import Model
 from prebleexp.hardware.parameters import MEASURED, Parameters, parameters_for
+from prebleexp.hardware.parameters import shipped as shipped_parameters
 from prebleexp.hardware.touched import FILE, sizes_csv
 from prebleexp.hardware.transfers import paths
 from prebleexp.launch import configure
@@ -377,7 +378,6 @@ WRONG = {
     "hardware/gpu=a40 hardware/model=llama_3_1_8b hardware.tensor_parallel=2": "it must be 1 for llama-3.1-8b on a40",
     "hardware/gpu=h100 hardware/model=llama_3_1_70b": "on h100 these fit: tensor_parallel=2 precision=bf16",
     "hardware/gpu=a40 hardware/model=kimi_k2_5": "it fits on no number of a40",
-    "hardware/gpu=h100 engine=sglang": "H100 with SGLang is not offered",
     "hardware.engine=tgi": "hardware.engine=tgi is not valid; it must be one of vllm, sglang",
     "hardware.gpu=h100": "as hardware/gpu=h100",
     "hardware.kv_precision=fp4": "hardware.kv_precision=fp4 is not valid; it must be one of bf16, fp8",
@@ -385,7 +385,8 @@ WRONG = {
     "hardware.gpu.hbm_gb_s=-1": "hardware.gpu.hbm_gb_s=-1 is not valid",
     "hardware.model.layers=0": "hardware.model.layers=0 is not valid",
     "+hardware.gpu.speed=3": "unknown key 'hardware.gpu.speed'",
-    "hardware.parameters={f:2}": "hardware.parameters has no value for",
+    "hardware.parameters.e_kv=0": "hardware.parameters.e_kv=0 is not valid; it must be a number > 0, or null",
+    "hardware.parameters.f=-1": "hardware.parameters.f=-1 is not valid; it must be a number >= 0, or null",
     "hardware=a6000_mistral_7b hardware/gpu=h100": "has no hardware/gpu; choose hardware=composed with it",
 }
 
@@ -422,13 +423,35 @@ def test_parameters_of_ones_own_say_so() -> None:
     assert shipped is not None
     slower = dataclasses.replace(shipped, f=2 * shipped.f)
     given = [f"hardware.parameters.{name}={value}" for name, value in dataclasses.asdict(slower).items()]
-    one = hardware("engine=vllm", *(f"++{line}" for line in given))
+    one = hardware("engine=vllm", *given)
     assert one.parameters == slower
     assert one.start().fixed == pytest.approx(2 * hardware("engine=vllm").start().fixed)
     assert "your own" in one.support
     told = "{level: measured, against: my runs, n: 8, median: 0.02, p90: 0.05}"
-    again = hardware("engine=vllm", *(f"++{line}" for line in given), f"hardware.evidence={told.replace(': ', ':')}")
+    again = hardware("engine=vllm", *given, f"hardware.evidence={told.replace(': ', ':')}")
     assert again.support == "TPOT measured against 8 closed loops (my runs): median 2.0 %, p90 5.0 %"
+
+
+def test_one_parameter_of_ones_own_leaves_the_others_as_they_ship() -> None:
+    shipped = hardware("engine=vllm").parameters
+    assert isinstance(shipped, Parameters)
+    one = hardware("engine=vllm", "hardware.parameters.e_kv=0.5")
+    assert one.parameters == dataclasses.replace(shipped, e_kv=0.5)
+    assert one.support == f"theory only: hardware.parameters.e_kv is 0.5, and {shipped.e_kv} as fitted"
+    same = hardware("engine=vllm", f"hardware.parameters.e_kv={shipped.e_kv}")
+    assert (same.parameters, same.support) == (shipped, hardware("engine=vllm").support)
+    unserved = hardware("hardware.parameters.f=3", "hardware.engine=null")
+    assert unserved.served_by("sglang").parameters.f == 3  # type: ignore[attr-defined]
+    assert unserved.start().fixed > hardware("hardware.engine=null").start().fixed
+
+
+def test_what_was_measured_is_offered_and_within_the_peaks() -> None:
+    """H100 with SGLang was refused for an efficiency above 1, which an older fit had found."""
+    one = hardware("hardware/gpu=h100", "hardware/model=qwen3_32b", "hardware.tensor_parallel=2", "engine=sglang")
+    assert isinstance(one.parameters, Parameters)
+    assert one.support.startswith("TPOT measured against 38 closed loops (serving runs of sglang on h100)")
+    for of_version in shipped_parameters().values():
+        assert all(max(of.e_c, of.e_m, of.e_xc, of.e_p) < 1 for of in of_version.values())
 
 
 # ---------------------------------------------------------------- beside the GPU

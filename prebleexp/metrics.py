@@ -276,6 +276,12 @@ _METRICS = (
            "window from nothing, and a router that was bad before has little to recover."),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
+    Metric("peak_running", "most requests of a decode step", lambda run: int(run.made.gpu_peak_running.max()),
+           "requests", NEITHER, "The most requests that a step of any GPU made a token of."),
+    Metric("peak_context_tokens", "longest context of a decode step",
+           lambda run: int(run.made.gpu_peak_context_tokens.max()), "tokens", NEITHER,
+           "The most tokens that the requests of such a step are long, all together. What they share counts for each: "
+           "kernels of attention go through all of it."),
     Metric("requests_max_over_mean", "requests of the busiest GPU over the mean",
            lambda run: _ratio(int(run.made.gpu_requests.max()) * len(run.made.gpu_requests), run.total("requests")),
            "ratio", LOWER, "Requests sent to the busiest GPU over the mean of all GPUs: 1 is perfect balance."),

@@ -8,6 +8,7 @@ from typing import Any
 from prebleexp.engines import giving_up
 from prebleexp.engines.admission import admit, enqueue
 from prebleexp.engines.batch import first_finish, in_order, join, leave_first, output_of, replace
+from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.records import Batching
 from prebleexp.engines.serving import RUNNING, ahead_of, evict_tokens, finished, first_token, keep_context
 from prebleexp.sim.caches import lock, match, stamp, unlock, unseen_tokens
@@ -152,6 +153,7 @@ def _chunks(self: Any, mine: Batching, world: World, g: int) -> float:
         request = job.next
     context = gpu.context + gpu.running
     unique += context - gpu.node_depth + world.cache.roots[g].locked
+    keep_largest(world.totals[g], gpu.running, context)
     world.totals[g].prefilled_tokens += new
     return step_s(cost, count, new, length, gpu.running, context, unique, milliseconds)
 
@@ -190,6 +192,7 @@ def _decode(self: Any, mine: Batching, world: World, g: int) -> float:
     # The locked nodes are those of the running requests, so the batch's distinct KV needs no walk through the tree.
     context = gpu.context + gpu.running
     unique = context - gpu.node_depth + world.cache.roots[g].locked
+    keep_largest(world.totals[g], gpu.running, context + (gpu.steps - 1) * gpu.running)
     return decode_s(world.seen.costs[g], gpu.running, context, unique, gpu.steps)
 
 

@@ -91,6 +91,10 @@ class Outcome:
     """how often a request was sent back to the queue for want of memory"""
     gpu_peak_kv_tokens: Longs
     """most KV in use at any time"""
+    gpu_peak_running: Longs
+    """most requests that a step made a token of; 0 where the engine has step times of its own"""
+    gpu_peak_context_tokens: Longs
+    """most tokens that the requests of such a step were long, all together: each counts, shared or not; 0 likewise"""
     gpu_lost_s: Floats
     """when it first went down, in seconds from the start of the run; NaN: never"""
     gpu_down_s: Floats

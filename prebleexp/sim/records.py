@@ -228,6 +228,8 @@ TOTALS = np.dtype(
         ("evicted_tokens", np.int64),
         ("retracted", np.int64),
         ("peak_kv_tokens", np.int64),
+        ("peak_running", np.int64),
+        ("peak_context_tokens", np.int64),
         ("decode_steps", np.int64),
         ("downs", np.int64),  # how often it went down, …
         ("lost_s", np.float64),  # … and when first

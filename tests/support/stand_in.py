@@ -55,6 +55,8 @@ def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
         gpu_evicted_tokens=per_gpu,
         gpu_retracted=per_gpu,
         gpu_peak_kv_tokens=per_gpu,
+        gpu_peak_running=per_gpu,
+        gpu_peak_context_tokens=per_gpu,
         gpu_lost_s=np.full(gpus, np.nan),
         gpu_down_s=np.zeros(gpus),
         gpu_on_s=np.zeros(gpus),

@@ -68,6 +68,8 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         gpu_evicted_tokens=totals.evicted_tokens.copy(),
         gpu_retracted=totals.retracted.copy(),
         gpu_peak_kv_tokens=totals.peak_kv_tokens.copy(),
+        gpu_peak_running=np.zeros(len(totals), np.int64),
+        gpu_peak_context_tokens=np.zeros(len(totals), np.int64),
         gpu_lost_s=np.full(len(totals), np.nan),
         gpu_down_s=np.zeros(len(totals)),
         gpu_on_s=np.full(len(totals), end_ms / 1e3),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.released.admission import admit
 from prebleexp.engines.released.records import Sim
 from prebleexp.engines.released.serving import (
@@ -93,6 +94,7 @@ def _decode_burst(sim: Sim, g: int) -> tuple[float, bool]:
         decode_token(sim, g)
         # The locked nodes are those of the running requests, so the batch's distinct KV needs no walk through the tree.
         unique = gpu.context - gpu.node_depth + sim.cache.roots[g].locked
+        keep_largest(sim.totals[g], gpu.running, gpu.context)
         seconds += decode_s(sim.seen.costs[g], gpu.running, gpu.context, unique, 1)
         reported = finish_decoded(sim, g)
         if reported or gpu.running == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.sglang import queue
 from prebleexp.engines.sglang.contexts import drop
 from prebleexp.engines.sglang.receiving import append
@@ -41,6 +42,7 @@ def decode(mine: Engines, world: World, g: int, step: Any) -> bool:
     gpu.free -= running
     gpu.context += running
     step.requests, step.tokens, step.prompts = running, running, 0
+    keep_largest(world.totals[g], running, int(gpu.context))
     unique = min(gpu.context, settings.kv_tokens - gpu.free - gpu.evictable)
     seconds = decode_s(world.seen.costs[g], running, int(gpu.context), int(unique), 1)
     step.seconds = max(0.0, seconds) + settings.host_s  # a fitted cost may be negative somewhere

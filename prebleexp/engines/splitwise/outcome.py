@@ -65,6 +65,8 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         gpu_evicted_tokens=none,
         gpu_retracted=none,
         gpu_peak_kv_tokens=(sim.machines.most_memory - weights) // sim.rules.token_bytes,
+        gpu_peak_running=none,
+        gpu_peak_context_tokens=none,
         gpu_lost_s=np.full(len(sim.machines), np.nan),
         gpu_down_s=np.zeros(len(sim.machines)),
         gpu_on_s=np.full(len(sim.machines), end_s),

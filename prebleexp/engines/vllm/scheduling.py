@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.vllm.admission import admit
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.engines.vllm.running import go_on, one_by_one, plan
@@ -89,6 +90,7 @@ def _account(mine: Engines, world: World, g: int, step: Any) -> float:
     held = (mine.settings.blocks - gpu.free) * mine.settings.block_size
     used = (mine.settings.blocks - gpu.unkeyed) * mine.settings.block_size
     world.totals[g].peak_kv_tokens = max(world.totals[g].peak_kv_tokens, used)
+    keep_largest(world.totals[g], running, context)
     unique = min(length + context, held)
     if prefills == 0:
         seconds = decode_s(cost, running, context, unique, 1)

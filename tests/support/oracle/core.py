@@ -162,6 +162,11 @@ class Job:
         self.waits = 0  # prompt tokens to compute, as far as the GPU knows
 
 
+def largest(totals: Counter[str], running: int, context: int) -> None:
+    for name, value in (("peak_running", running), ("peak_context", context)):
+        totals[name] = max(totals[name], value)
+
+
 class Gpu:
     def __init__(self, number: int, engine: Continuous, hardware: PrebleFit, news: list[Any]) -> None:
         self.number, self.engine, self.cost, self.news = number, engine, Cost(hardware), news
@@ -344,6 +349,7 @@ class Gpu:
         tokens, length = sum(job.chunk for job in given), sum(job.reached for job in given)
         context, unique = self._contexts()
         unique += sum(max(0, job.reached - job.node.depth) for job in self.part_way)
+        largest(self.totals, len(self.running), context)
         return self.cost.step_s(len(given), tokens, length, len(self.running), context, unique, ms)
 
     def _contexts(self) -> tuple[int, int]:
@@ -360,6 +366,7 @@ class Gpu:
             self.ratio = max(self.ratio - 0.0001, 0.2) if self.steps else self.ratio
             self._take(running)
             self.steps += 1
+        largest(self.totals, running, context + (self.steps - 1) * running)
         return self.cost.decode_s(running, context, unique, self.steps)
 
     def _make_room(self) -> None:

@@ -19,7 +19,7 @@ from prebleexp.sim.links import FAIR, FIFO
 from prebleexp.sim.pools import ALWAYS, BOTH, DECODE, NEVER, PREFILL, PULL, UNCACHED, Disaggregation
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests.support.oracle import core as oracle
-from tests.support.oracle.core import ARRIVED, REACHED, START, Job
+from tests.support.oracle.core import ARRIVED, REACHED, START, Job, largest
 from tests.support.reference.vllm import Request, Scheduler
 
 
@@ -149,6 +149,8 @@ class VllmGpu:
         self.flight: deque[tuple[Any, float, Counter[str]]] = deque()
         self.step: Any = None
         self.totals: Counter[str] = Counter()
+        self.filling: set[Request] = set()
+        """part-way through what they knew when they were admitted"""
         self.awake = self.stepping = False
         self.lost_s = math.nan
         self.leaving: list[Job] = []
@@ -267,6 +269,10 @@ class VllmGpu:
         if chosen:
             unkeyed = sum(self.of.pool.key[b] is None for b in self.of.pool.free)
             self.totals["peak_kv"] = max(self.totals["peak_kv"], (self.blocks - 1 - unkeyed) * self.block)
+            self.filling |= {request for request, _ in step["admitted"] if request not in arrived}
+            decoded = [request for request, *_ in chosen if request not in self.filling]
+            self.filling -= {request for request, *_ in chosen if request.computed >= request.tokens}
+            largest(self.totals, len(decoded), sum(request.computed for request in decoded))
         self.flight.append((step, seconds, counts))
         return step, seconds
 

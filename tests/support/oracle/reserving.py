@@ -19,7 +19,7 @@ from prebleexp.sim.links import FAIR, FIFO
 from prebleexp.sim.pools import CHUNKS, DECODE, END, LAYERS, PREFILL
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle import core as oracle
-from tests.support.oracle.core import ARRIVED, REACHED, Job
+from tests.support.oracle.core import ARRIVED, REACHED, Job, largest
 from tests.support.oracle.pools import PoolsOracle
 from tests.support.reference.sglang import CLIP_MAX_NEW_TOKENS, Batch, Cache, Request, Scheduler
 
@@ -236,6 +236,8 @@ class SglangGpu:
             if request in waited:
                 self._admitted(request, min(begin, request.prompt))
         self.totals["peak_kv"] = max(self.totals["peak_kv"], self.kv_tokens - of.cache.free)
+        if not batch.prefill:
+            largest(self.totals, len(batch.rows), batch.context)
         cost, tokens = self.cost, sum(new for *_, new in batch.rows)
         seconds = cost.step_s + cost.token_s * tokens + cost.context_token_s * batch.context
         self.flight.append((batch, max(0.0, seconds) + self.host_s))

@@ -110,19 +110,7 @@ def _each(seconds: Floats, tokens: Ints) -> Floats:
 
 
 def _trend(run: Served) -> float | None:
-    """Its window begins when an empty system has filled: after a tenth of the time of arrivals, and after as long as
-    nearly all requests take; but it has half of that time at least."""
-    taken = in_system.stayed(run.made)
-    due_s = run.made.due_s[taken]
-    if in_system.growth(run.workload, run.made) is None:
-        return None
-    end_s = min(float(due_s.max()), run.made.end_s)
-    filled_s = min(end_s / 2, max(end_s / 10, run.statistics["latency"][-1] or 0.0))
-    start_s = max(run.level.warmup_s, filled_s)
-    come = int(((due_s >= start_s) & (due_s <= end_s)).sum())
-    if start_s >= end_s or not come:
-        return None
-    return in_system.slope(due_s, run.made.finish_s[taken], start_s, end_s) * (end_s - start_s) / come
+    return in_system.trend(run.workload, run.made, run.level.warmup_s, run.statistics["latency"][-1] or 0.0)
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -276,6 +264,9 @@ _METRICS = (
            "window from nothing, and a router that was bad before has little to recover."),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
+    Metric("prompt_tokens_max", "longest prompt",
+           lambda run: int(run.workload.prompt_tokens[run.made.gpu >= 0].max(initial=0)), "tokens", NEITHER,
+           "Tokens of the longest prompt that was sent to a GPU."),
     Metric("peak_running", "most requests of a decode step", lambda run: int(run.made.gpu_peak_running.max()),
            "requests", NEITHER, "The most requests that a step of any GPU made a token of."),
     Metric("peak_context_tokens", "longest context of a decode step",

@@ -14,6 +14,7 @@ from prebleexp.commands.hardware_check import sizes
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable
 from prebleexp.hardware import measurements, own_runs, steps
+from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array
 from prebleexp.hardware.fitting import Labelled
 from prebleexp.hardware.own_runs import SETTINGS, Calibrated
@@ -64,7 +65,7 @@ def _keep(given: Given, kind: Kind, rows: Labelled, found: Calibrated) -> int:
     if np.isfinite(found.ttft_left_out).any():
         print(f"TTFT likewise: {_said(found.ttft_left_out)}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    durable.write(file, _yaml(labels, kind, found).encode())
+    durable.write(file, _yaml(labels, kind, found, rows.domain()).encode())
     print(file)
     if file.parent == Path("conf/hardware"):
         print(f"use it: python -m prebleexp hardware={file.stem} engine=vllm", file=sys.stderr)
@@ -82,7 +83,7 @@ def _option(group: str, name: str) -> str:
     return next(option for option, config in options.items() if config["name"] == name)
 
 
-def _yaml(labels: dict[str, str], kind: Kind, found: Calibrated) -> str:
+def _yaml(labels: dict[str, str], kind: Kind, found: Calibrated, domain: Domain) -> str:
     """As conf/hardware/composed.yaml, with these parameters."""
     median, p90 = np.median(found.left_out), np.quantile(found.left_out, 0.9)
     mapping: dict[str, Any] = asdict(found.parameters)
@@ -108,6 +109,8 @@ def _yaml(labels: dict[str, str], kind: Kind, found: Calibrated) -> str:
         f"  n: {len(found.before)}",
         f"  median: {median:.4f}",
         f"  p90: {p90:.4f}",
+        "  domain:",
+        *(f"    {name}: {round(value, 4)!r}" for name, value in asdict(domain).items()),
         "source: prebleexp calibrate hardware",
     ]
     return "\n".join(lines) + "\n"

@@ -7,6 +7,7 @@ import importlib
 from dataclasses import fields
 from typing import Any, ClassVar
 
+from prebleexp.hardware.domain import UNKNOWN, Domain
 from prebleexp.sources import Part
 
 
@@ -71,6 +72,11 @@ class Hardware(Part):
         """How far its step times can be believed, in a line; empty: nobody says."""
         return ""
 
+    @property
+    def domain(self) -> Domain:
+        """Of which sizes the measurements are that its step times were fitted to."""
+        return UNKNOWN
+
     def served_by(self, project: str) -> Hardware:
         """The same under the engine of a project, such as vllm (empty: of none), if that matters to it. Raises
         InvalidInput if it is not offered with that one."""
@@ -80,7 +86,7 @@ class Hardware(Part):
         """What tables show of it: its fields, and `support`."""
         own: Any = self
         shown = {one.name: getattr(self, one.name) for one in fields(own) if one.metadata.get("key", True)}
-        return shown | {"support": self.support}
+        return shown | {"support": self.support, **self.domain.columns()}
 
     def kernels(self) -> Any:
         """That module. Not imported before it is needed: it imports numba."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from prebleexp.hardware import fitting, measurements, parameters
 from prebleexp.hardware.composed import Composed
+from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array, closed_loop_s
 from prebleexp.hardware.fitting import CONFIGURATION, MEASURED, POOLED
 from prebleexp.hardware.measurements import ClosedLoops, Sizes
@@ -231,8 +232,11 @@ def _rounded(fit: fitting.Fit, labels: Mapping[str, str]) -> list[str]:
 def _errors_csv(shipped: ClosedLoops) -> str:
     rows = []
     for key, (n, median, p90) in errors_of(shipped).items():
-        rows.append((*key, n, f"{median:.4f}", f"{p90:.4f}"))
-    return _csv((*CONFIGURATION, "n", "median", "p90"), rows)
+        chosen = [one for one, label in zip(CONFIGURATION, key, strict=True) if label != "any"]
+        domain = shipped.take(_are(shipped, tuple(chosen), key[: len(chosen)])).domain()
+        sizes = (domain.requests, domain.context_tokens, domain.prompt_tokens, f"{domain.requests_per_s:.4g}")
+        rows.append((*key, n, f"{median:.4f}", f"{p90:.4f}", *sizes))
+    return _csv((*CONFIGURATION, "n", "median", "p90", *(one.name for one in fields(Domain))), rows)
 
 
 def errors_of(shipped: ClosedLoops) -> dict[Configuration, tuple[int, float, float]]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from prebleexp.checks import is_integer, is_number, not_valid, one_of, require
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware.base import Hardware
+from prebleexp.hardware.domain import UNKNOWN, Domain
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import BYTES, KV_PRECISIONS, Model
 from prebleexp.hardware.parameters import NAMES, NOTHING, Given, Parameters, Support, parameters_for
@@ -184,6 +185,10 @@ class Composed(Hardware):
         return f"{self.model.name} in {self.precision} on {gpus}{engine}"
 
     @property
+    def domain(self) -> Domain:
+        return self.evidence.domain if self.evidence is not None else UNKNOWN
+
+    @property
     def support(self) -> str:
         return said(self.evidence)
 
@@ -271,6 +276,7 @@ def said(support: Support | None) -> str:
     if support is None:
         return "parameters of your own: nothing says how good they are"
     errors = f"median {support.median:.1%}, p90 {support.p90:.1%}".replace("%", " %")
+    errors += f"; {support.domain}" if support.domain else ""
     known = not math.isnan(support.median)
     if support.level == "measured" and known:
         return f"TPOT measured against {support.n} closed loops ({support.against}): {errors}"
@@ -304,6 +310,8 @@ def _nested(name: str, kind: type[Any], value: Any) -> Any:
     missing = next(iter(_required(kind) - set(value)), None)
     if missing is not None:
         raise InvalidInput(f"hardware.{name} has no value for {missing}; set hardware.{name}.{missing}=...")
+    if kind is Support and isinstance(of := value.get("domain"), Mapping):
+        value = {**value, "domain": _nested("evidence.domain", Domain, of)}
     return kind(**{one: tuple(map(_row, each)) if isinstance(each, list) else each for one, each in value.items()})
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array, closed_loop_s
 from prebleexp.hardware.measurements import ClosedLoops
 from prebleexp.hardware.parameters import NAMES, Parameters
@@ -108,6 +109,7 @@ class Labelled(Protocol):
 
     def __len__(self) -> int: ...
     def keys(self, names: Iterable[str]) -> list[tuple[str, ...]]: ...
+    def domain(self) -> Domain: ...
 
 
 @dataclass(frozen=True)

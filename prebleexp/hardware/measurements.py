@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array, Coefficients, coefficients, stack
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import KV_PRECISIONS, MOST, Model
@@ -114,6 +115,14 @@ class ClosedLoops:
         """The labels of each row."""
         columns = [self.labels[name] for name in names]
         return [tuple(str(column[row]) for column in columns) for row in range(len(self))]
+
+    def domain(self) -> Domain:
+        """Of which sizes they are. A client waits for its first token for as long as is known, else not at all."""
+        context = self.clients * (self.prompt + self.output / 2)
+        longest = 2 * self.prompt / (1 + self.shortest)
+        rate = self.clients / (np.nan_to_num(self.ttft_s) + self.output * self.tpot_s)
+        requests, tokens, prompt = (round(float(each.max())) for each in (self.clients, context, longest))
+        return Domain(requests, tokens, prompt, float(rate.max()))
 
     def fold(self, folds: int) -> NDArray[np.int64]:
         """Which one each row is in, by its configuration."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
+from prebleexp.hardware.domain import UNKNOWN, Domain
+
 Configuration = tuple[str, str, str, str]
 """gpu, engine, model and precision"""
 MEASURED = Path(__file__).parent / "measured"
@@ -86,6 +88,8 @@ class Support:
     """measurements of it"""
     median: float
     p90: float
+    domain: Domain = UNKNOWN
+    """of which sizes they were"""
 
 
 def parameters_for(
@@ -147,14 +151,20 @@ def _nearest(rows: Mapping[tuple[str, str], Parameters], version: str, tp: str) 
 def _support(key: Configuration, level: str, against: str) -> Support:
     if level in ("kernels only", "theory"):
         return Support(level, against, 0, math.nan, math.nan)
-    return Support(level, against, *_errors()[key])
+    n, median, p90, domain = _errors()[key]
+    return Support(level, against, n, median, p90, domain)
 
 
 @cache
-def _errors() -> dict[Configuration, tuple[int, float, float]]:
-    """(n, median, p90) of TPOT by cross-validation; of (gpu, engine, any, any), those of models left out as a whole."""
-    rows = _table("errors.csv")
-    return {_key(row): (int(row["n"]), float(row["median"]), float(row["p90"])) for row in rows}
+def _errors() -> dict[Configuration, tuple[int, float, float, Domain]]:
+    """(n, median, p90) of TPOT by cross-validation, and of which sizes the measurements are; of (gpu, engine, any,
+    any), those of models left out as a whole."""
+    found = {}
+    for row in _table("errors.csv"):
+        requests, context, prompt = (int(row[name]) for name in ("requests", "context_tokens", "prompt_tokens"))
+        domain = Domain(requests, context, prompt, float(row["requests_per_s"]))
+        found[_key(row)] = int(row["n"]), float(row["median"]), float(row["p90"]), domain
+    return found
 
 
 def _key(row: Mapping[str, str]) -> Configuration:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware import measurements
+from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array, Coefficients, stack, step_s
 from prebleexp.hardware.measurements import Sizes
 from prebleexp.hardware.parameters import NAMES, shipped_for
@@ -50,6 +51,10 @@ class Steps:
         """The labels of each row."""
         columns = [self.labels[name] for name in names]
         return [tuple(str(column[row]) for column in columns) for row in range(len(self))]
+
+    def domain(self) -> Domain:
+        """Of which sizes they are; the context of decodes alone is known, and no prompt's length."""
+        return Domain(round(float(self.sequences.max())), round(float(self.context.max())))
 
     def of_engine(self, engine: str) -> Steps:
         """The same, as steps of another engine."""

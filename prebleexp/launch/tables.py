@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
+from prebleexp.hardware.domain import farthest
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import failure, means
 from prebleexp.losses import unserved
@@ -68,6 +69,18 @@ def metrics(results: Sequence[Result]) -> None:
     supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
     for support in dict.fromkeys(one for one in supports if one):
         print(f"step times: {support}")
+    _say_beyond(results)
+
+
+def _say_beyond(results: Sequence[Result], begin: str = "", file: IO[str] | None = None) -> None:
+    """Which runs had larger steps than were measured. Of several kinds of GPU it is not known which had."""
+    runs = [
+        (one.cell.hardware.domain.columns(), one.metrics)
+        for one in results
+        if one.metrics is not None and "hardware" not in one.cell.engine.brings and not one.cell.cluster.groups
+    ]
+    if farther := farthest(runs):
+        print(f"{begin}beyond what was measured: {farther}", file=file)
 
 
 def _made_of(cell: Cell) -> str:
@@ -85,6 +98,7 @@ def summary(
         show_first(heads, lines, page)
     else:
         show(heads, lines)
+    _say_beyond([one for results in jobs for one in results], "prebleexp: ", sys.stderr)
 
 
 def show_first(heads: Sequence[str], lines: Sequence[Sequence[str]], page: Path | None = None) -> None:

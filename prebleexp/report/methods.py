@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from prebleexp.hardware.domain import COLUMNS, farthest
 from prebleexp.report.meanings import meanings
 from prebleexp.report.summary import Row
 from prebleexp.report.wording import listed, plain
@@ -39,6 +40,8 @@ def methods(rows: Sequence[Row]) -> list[Section]:
     cluster = [(spec, f"{SPECS[spec]} {_choices(spec, rows)}") for spec in SPECS if any(spec in row for row in rows)]
     believed = _believed(rows)
     cluster += [("step times", f"How far they can be believed. Here: {believed}.")] if believed else []
+    farther = farthest([({name: row.get(f"hardware.{name}") for name in COLUMNS}, row) for row in rows])
+    cluster += [("beyond what was measured", f"{farther}.")] if farther else []
     for name in ("duration_s", "horizon"):
         values = list(dict.fromkeys(plain(row[name]) for row in rows if name in row))
         if values:

@@ -42,3 +42,19 @@ def growth(workload: Workload, made: Outcome) -> float | None:
     come = np.searchsorted(arrived, ends, side="right")
     left = come - np.searchsorted(np.sort(finished), ends, side="right")  # NaN, of the unfinished, is last
     return float((np.diff(left) / np.diff(come)).min()) if np.diff(come).all() else None
+
+
+def trend(workload: Workload, made: Outcome, warmup_s: float, nearly_all_s: float) -> float | None:
+    """By how much the number in the system grows, as a share of those that come in that time; None if it cannot be
+    said. Its window begins when an empty system has filled: after a tenth of the time of arrivals, and after as long as
+    nearly all requests take (`nearly_all_s`); but it has half of that time at least."""
+    taken = stayed(made)
+    due_s = made.due_s[taken]
+    if growth(workload, made) is None:
+        return None
+    end_s = min(float(due_s.max()), made.end_s)
+    start_s = max(warmup_s, min(end_s / 2, max(end_s / 10, nearly_all_s)))
+    come = int(((due_s >= start_s) & (due_s <= end_s)).sum())
+    if start_s >= end_s or not come:
+        return None
+    return slope(due_s, made.finish_s[taken], start_s, end_s) * (end_s - start_s) / come

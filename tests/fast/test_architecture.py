@@ -146,7 +146,8 @@ LEAVES = {
     *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "given", "handles")),
     *("prebleexp.sim.outcome", "prebleexp.sim.signatures"),
     *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
-    *("prebleexp.checks", "prebleexp.engines.base", "prebleexp.engines.batch", "prebleexp.errors", "prebleexp.sim"),
+    *(f"prebleexp.engines.{name}" for name in ("base", "batch", "largest")),
+    *("prebleexp.checks", "prebleexp.errors", "prebleexp.sim"),
 }
 """what it may share: none of them chooses when or in which order anything happens"""
 

@@ -112,7 +112,8 @@ def test_where_a_run_stops_unfinished_requests_are_one_line(command: Command) ->
     for line in out.splitlines()[1:]:
         finished, requests = map(int, line.split()[-2].split("/"))
         assert int(line.split()[-1]) == requests - finished > 0
-    (line,) = said(err)
+    beyond, line = said(err)
+    assert beyond.startswith("prebleexp: beyond what was measured: ")
     assert line.startswith("prebleexp: requests were unfinished at the end of 5 s in 4 of 4 cells, at worst ")
     assert line.endswith("(gpus=1 rps=40); means have them as of their last report, or leave them out")
 

@@ -21,7 +21,7 @@ from prebleexp.hardware import fitting, measurements, parameters
 from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array, closed_loop_s
-from prebleexp.hardware.fitting import CONFIGURATION, MEASURED, POOLED
+from prebleexp.hardware.fitting import CONFIGURATION, ENGINE, MEASURED, POOLED
 from prebleexp.hardware.measurements import ClosedLoops, Sizes
 from prebleexp.hardware.parameters import ANY, NAMES, Configuration
 from prebleexp.hardware.steps import Steps
@@ -214,14 +214,30 @@ def parameters_csv(shipped: ClosedLoops) -> str:
     for engine in (ANY[1], *sorted(set(shipped.labels["engine"].tolist()))):
         rows.append((ANY[0], engine, *ANY[2:], "any", "any", *_rounded(pooled, {"engine": engine})))
     fit = fitting.fit(shipped, MEASURED)
+    newest = _newest(shipped)
     for key in sorted(fitting.labels_of(shipped, CONFIGURATION)):
         versions = sorted((one for one in dates if one[:4] == key), key=lambda one: (dates[one], one))
         groups = sorted({each[4] for each in shipped.keys((*CONFIGURATION, "tp")) if each[:4] == key}, key=int)
-        for version in ("any", *(one[4] for one in versions)):
+        own = [one[4] for one in versions]
+        for version in ("any", *own, *({newest[key[:2]]} - set(own))):
+            # one that was measured of other models alone: what is of this model as in the last that was, …
+            of = {
+                "version": version if version in ("any", *own) else own[-1],
+                "release": version,
+            }  # … what is of all new
             for tp in ("any", *groups):
-                labels = dict(zip((*CONFIGURATION, "version", "tp"), (*key, version, tp), strict=True))
-                rows.append((*labels.values(), *_rounded(fit, labels)))
+                labels = dict(zip((*CONFIGURATION, "tp"), (*key, tp), strict=True))
+                rows.append((*key, version, tp, *_rounded(fit, labels | of)))
     return _csv((*CONFIGURATION, "version", "tp", *NAMES), rows)
+
+
+def _newest(loops: ClosedLoops) -> dict[tuple[str, ...], str]:
+    """Of each GPU and engine, the version that was measured last there: an engine's version that was measured on other
+    GPUs alone cannot be told from what these do."""
+    return {
+        key[:2]: key[2]
+        for _, key in sorted(zip(loops.labels["date"].tolist(), loops.keys((*ENGINE, "version")), strict=True))
+    }
 
 
 def _rounded(fit: fitting.Fit, labels: Mapping[str, str]) -> list[str]:
@@ -233,10 +249,11 @@ def _errors_csv(shipped: ClosedLoops) -> str:
     rows = []
     for key, (n, median, p90) in errors_of(shipped).items():
         chosen = [one for one, label in zip(CONFIGURATION, key, strict=True) if label != "any"]
-        domain = shipped.take(_are(shipped, tuple(chosen), key[: len(chosen)])).domain()
+        of_key = shipped.take(_are(shipped, tuple(chosen), key[: len(chosen)]))
+        domain, versions = of_key.domain(), " ".join(sorted(set(of_key.labels["version"].tolist()) - {""}))
         sizes = (domain.requests, domain.context_tokens, domain.prompt_tokens, f"{domain.requests_per_s:.4g}")
-        rows.append((*key, n, f"{median:.4f}", f"{p90:.4f}", *sizes))
-    return _csv((*CONFIGURATION, "n", "median", "p90", *(one.name for one in fields(Domain))), rows)
+        rows.append((*key, n, f"{median:.4f}", f"{p90:.4f}", *sizes, versions))
+    return _csv((*CONFIGURATION, "n", "median", "p90", *(one.name for one in fields(Domain)), "versions"), rows)
 
 
 def errors_of(shipped: ClosedLoops) -> dict[Configuration, tuple[int, float, float]]:

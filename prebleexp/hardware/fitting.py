@@ -41,6 +41,11 @@ SPREAD = {
     "a2": 1.0,
 }
 """standard deviation of each logarithm"""
+MOST_BANDWIDTH = 0.92
+"""share of the memory's bandwidth at which the best of 8,340 measured matrix products reads its weights (ai-dynamo's
+aiconfigurator, gemm; an L40S; .80 on an A100, .90 on an H200)"""
+MOST_EXPERTS = 1.15
+"""likewise of experts, which are read as if all were as likely: where some are more so, fewer are read"""
 FREEDOM = 3.0
 """degrees of freedom of Student's t"""
 STEPS = 40
@@ -93,7 +98,8 @@ POOLED = Design(
 MEASURED = Design(
     (
         *_effects((), **SPREAD),
-        *_effects(ENGINE, **{name: 0.5 * value for name, value in SPREAD.items()}, e_kv=0.05, e_p=0.2),
+        *_effects(("engine", "release"), t_req=0.5 * SPREAD["t_req"]),
+        *_effects(ENGINE, **{name: 0.5 * value for name, value in SPREAD.items()}, e_kv=0.02, e_p=0.2),
         *_effects(CONFIGURATION, f=0.3, v=0.2, a0=1.0, a1=1.0, a2=1.0),
         *_effects(VERSION, f=0.3, v=0.2, a0=0.5, a1=0.5, a2=0.5),
         *_effects(GROUP, f=0.1, v=0.1),
@@ -125,7 +131,7 @@ class Fit:
         logs = {name: np.full(len(rows), np.log(getattr(self.prior, name))) for name in NAMES}
         for effect, values in zip(self.design.effects, self.of, strict=True):
             logs[effect.parameter] += [values.get(key, 0.0) for key in rows.keys(effect.labels)]
-        return {name: np.exp(value) for name, value in logs.items()}
+        return _possible({name: np.exp(value) for name, value in logs.items()})
 
     def predict(self, loops: ClosedLoops) -> tuple[Array, Array]:
         """(TPOT, TTFT) of each row, in seconds."""
@@ -137,7 +143,14 @@ class Fit:
         logs = {name: float(np.log(getattr(self.prior, name))) for name in NAMES}
         for effect, values in zip(self.design.effects, self.of, strict=True):
             logs[effect.parameter] += values.get(tuple(labels.get(one, "any") for one in effect.labels), 0.0)
-        return Parameters(**{name: float(np.exp(value)) for name, value in logs.items()})
+        found = _possible({name: np.exp(value) for name, value in logs.items()})
+        return Parameters(**{name: float(value) for name, value in found.items()})
+
+
+def _possible(p: dict[str, Array]) -> dict[str, Array]:
+    """The same with layers that are no faster than the GPU: `v` is of their time, too."""
+    linear = {name: np.minimum(p[name], most * p["v"]) for name, most in {"e_m": MOST_BANDWIDTH, "e_c": 1.0}.items()}
+    return p | linear | {"e_xm": np.minimum(p["e_xm"], MOST_EXPERTS)}
 
 
 def fit(loops: ClosedLoops, design: Design, prior: Parameters = PRIOR) -> Fit:
@@ -185,7 +198,7 @@ def _fit(rows: Labelled, design: Design, prior: Parameters, seen: Seen) -> Fit:
             logs[effect.parameter] = logs[effect.parameter] + x[column]
         if moved:
             logs[moved] = logs[moved] + by
-        made: Array = np.log(seen.predict({name: np.exp(value) for name, value in logs.items()})) - seen.log
+        made: Array = np.log(seen.predict(_possible({name: np.exp(value) for name, value in logs.items()}))) - seen.log
         return made / seen.scale
 
     def jacobian(x: Array, here: Array) -> Array:

@@ -88,7 +88,8 @@ class ClosedLoops:
     """Benchmarks in which each client sends its next request when the last is answered; a row of each array is one."""
 
     labels: Mapping[str, NDArray[np.str_]]
-    """gpu, engine, model, precision, experts (what theirs is), version, tp, origin, date and kv"""
+    """gpu, engine, model, precision, experts (what theirs is), version, tp, origin, date and kv; and release, which is
+    the version, as of all models that it serves"""
     of: Coefficients
     clients: Array
     prompt: Array
@@ -155,6 +156,7 @@ def loops_of(rows: Sequence[tuple[str, Mapping[str, str]]], sizes: Sizes) -> Clo
         known.append("|".join(map(str, (*size, one.tp, row["ep"], isl, osl, clients))))
     names = ("gpu", "engine", "model", "precision", "experts", "version", "tp", "origin", "date", "kv")
     labels = {name: np.array([text[i] for text in texts]) for i, name in enumerate(names)}
+    labels["release"] = labels["version"]
     clients_, prompt, output, shortest, tpot, ttft_ = np.array(numbers, dtype=np.float64).T
     return ClosedLoops(labels, stack(made), clients_, prompt, output, shortest, tpot, ttft_, np.array(known))
 

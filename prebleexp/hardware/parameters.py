@@ -104,10 +104,8 @@ def parameters_for(
     key = (gpu, engine, model, precision)
     rows = shipped().get(key)
     if rows is not None:
-        newest = list(rows)[-1][0]
-        return _nearest(rows, version or newest, str(tp)), _support(
-            key, "measured", f"serving runs of {engine} on {gpu}"
-        )
+        taken = version or list(rows)[-1][0]
+        return _nearest(rows, taken, str(tp)), _support(key, "measured", _runs_of(key, taken))
     pooled, of_engine = _pooled(engine)["any", "any"], (gpu, engine, "any", "any")
     if of_engine in _errors():
         return pooled, _support(of_engine, "unseen model", f"other models on {gpu} with {engine}, each left out")
@@ -146,6 +144,19 @@ def _pooled(engine: str) -> dict[tuple[str, str], Parameters]:
 def _nearest(rows: Mapping[tuple[str, str], Parameters], version: str, tp: str) -> Parameters:
     tries = ((version, tp), (version, "any"), ("any", tp), ("any", "any"))
     return next(rows[one] for one in tries if one in rows)
+
+
+def _runs_of(key: Configuration, taken: str) -> str:
+    """What was run, in words; and which version's time per request is taken, if that one did not serve this model."""
+    gpu, engine, *_ = key
+    known = _versions()[key]
+    other = f", with {taken}'s time per request" if known and taken not in known else ""
+    return f"serving runs of {' '.join((engine, *known))} on {gpu}{other}"
+
+
+@cache
+def _versions() -> dict[Configuration, tuple[str, ...]]:
+    return {_key(row): tuple(row["versions"].split()) for row in _table("errors.csv")}
 
 
 def _support(key: Configuration, level: str, against: str) -> Support:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
 import math
@@ -157,12 +158,24 @@ def test_an_unmeasured_version_or_group_has_what_is_common() -> None:
     assert parameters_for(*key, version="9.9", tp=3)[0] == shipped()[key]["any", "any"]
     assert parameters_for(*key, version="0.16.0", tp=4)[0] == shipped()[key]["0.16.0", "4"]
     assert (support.level, support.n) == ("measured", 24)
+    assert support.against == "serving runs of vllm 0.16.0 0.18.0 on h200"
     unseen = parameters_for("h200", "vllm", "qwen3-235b", "fp8", moe=True)
     assert unseen[0] == shipped()["any", "vllm", "any", "any"]["any", "any"]
     assert parameters_for("h200", "any", "qwen3-235b", "fp8", moe=True)[0] == shipped()[ANY]["any", "any"]
     assert unseen[1].level == "unseen model"
     assert parameters_for("a100", "vllm", "qwen3-32b", "bf16")[1].level == "kernels only"
     assert parameters_for("a100", "vllm", "qwen3-235b", "bf16", moe=True)[1].level == "theory"
+
+
+def test_a_request_takes_what_the_newest_version_on_its_gpu_takes() -> None:
+    """Qwen3-32B was served by vLLM 0.12.0, others by 0.18.0: on an H100 a request adds half as much to a step there."""
+    of = shipped()["h100", "vllm", "qwen3-32b", "bf16"]
+    old, new = of["0.12.0", "2"], of["0.18.0", "2"]
+    assert new == dataclasses.replace(old, t_req=new.t_req)
+    assert 0.4 < new.t_req / old.t_req < 0.8
+    taken, support = parameters_for("h100", "vllm", "qwen3-32b", "bf16", tp=2)
+    assert taken == new
+    assert support.against == "serving runs of vllm 0.12.0 on h100, with 0.18.0's time per request"
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "f1289bd49fe6e45d100c5fc8f55ef2b62fc5bd1b39a7e868f0f561dcc70702f9"),
+        ((), "98f3c34add85e1d64a0a4366549655816867d86b3850b3d180adfe26f4ad92b8"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
             "2e59c11e90ca98b33972d47964c58213905261274950e43effe4f4e70499dbb1",

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.intervals import CONFIDENCE, mean_interval
+from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval
 from prebleexp.losses import Row, lost, sentences
 from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER
 
@@ -244,8 +244,9 @@ def _cell(
     count = len(pairs)
     a, b = (math.fsum(side) / count for side in zip(*pairs, strict=True))
     differences = [y - x for x, y in pairs]
-    mean, half = mean_interval(differences)
-    together = mean_interval(differences, 1 - (1 - CONFIDENCE) / cells)[1]
+    of_one = any(run.place.get(DRAWS_COSTS) for pair in runs for run in pair)
+    mean, half = mean_interval(differences, of_one=of_one)
+    together = mean_interval(differences, 1 - (1 - CONFIDENCE) / cells, of_one=of_one)[1]
     scale = abs(a)
     of_a, of_b = ([{**one.place, **one.metrics} for one in side] for side in zip(*runs, strict=True))
     verdict = _verdict(pairs, mean, half, metric)
@@ -277,7 +278,8 @@ def _overall(
     seeds = [seed for seed in by_seed[0] if all(seed in cell for cell in by_seed)] if by_seed else []
     if not seeds:
         return None
-    return mean_interval([math.fsum(cell[seed] for cell in by_seed) / len(by_seed) for seed in seeds])
+    of_one = any(run.place.get(DRAWS_COSTS) for pairs in runs for pair in pairs for run in pair)
+    return mean_interval([math.fsum(cell[seed] for cell in by_seed) / len(by_seed) for seed in seeds], of_one=of_one)
 
 
 def _verdict(pairs: Sequence[tuple[float, float]], mean: float, half: float | None, metric: str) -> Verdict:

@@ -12,11 +12,15 @@ from functools import cache
 from typing import Any
 
 CONFIDENCE = 0.95
+DRAWS_COSTS = "hardware.uncertainty"
+"""the column that says that each seed drew what step times are, of which one is true"""
 
 
-def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float | None]:
+def mean_interval(
+    values: Sequence[float], confidence: float = CONFIDENCE, *, of_one: bool = False
+) -> tuple[float, float | None]:
     """Mean of independent replications and the half-width of its confidence interval, 95 % unless said, in the values'
-    unit.
+    unit; `of_one`: of the interval in which one more replication would be, for what each draws and only one is true.
 
     The half-width is None where one value says nothing about the spread. Raises ValueError if there are no values.
     """
@@ -27,12 +31,14 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tu
     if n == 1:
         return mean, None
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    return mean, t_quantile(n - 1, confidence) * math.sqrt(variance / n)
+    return mean, t_quantile(n - 1, confidence) * math.sqrt(variance * ((1 + 1 / n) if of_one else 1 / n))
 
 
-def relative_difference(ones: Mapping[Any, float], others: Mapping[Any, float]) -> tuple[float, float | None] | None:
+def relative_difference(
+    ones: Mapping[Any, float], others: Mapping[Any, float], *, of_one: bool = False
+) -> tuple[float, float | None] | None:
     """By how much the mean of `ones` is above that of `others` as a share of the latter, over the seeds that both have,
-    and the half-width of the interval of the paired differences.
+    and the half-width of the interval of the paired differences (see `mean_interval`).
 
     None where they have no seed in common, or nothing to compare with.
     """
@@ -40,7 +46,7 @@ def relative_difference(ones: Mapping[Any, float], others: Mapping[Any, float]) 
     base = math.fsum(others[seed] for seed in seeds) / len(seeds) if seeds else 0.0
     if not base:
         return None
-    mean, half = mean_interval([ones[seed] - others[seed] for seed in seeds])
+    mean, half = mean_interval([ones[seed] - others[seed] for seed in seeds], of_one=of_one)
     return mean / base, None if half is None else abs(half / base)
 
 

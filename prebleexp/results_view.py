@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from prebleexp.intervals import t_quantile
+from prebleexp.intervals import DRAWS_COSTS, t_quantile
 
 MOST_SEEDS = 200
 """beyond these the quantile is that of these, which is at most 0.7 % too wide"""
@@ -30,6 +30,8 @@ def definition(placed: Collection[str], configuration: Sequence[str], metrics: S
     )
     names = ", ".join(map(quoted, ("sweep", *PLACE, *configuration)))
     shown = ", ".join(map(quoted, ("sweep", *PLACE, *(name for name in configuration if "." not in name))))
+    of_one = f"{quoted(DRAWS_COSTS)} IS TRUE" if DRAWS_COSTS in configuration else "FALSE"
+    error = f"sqrt(1 / seeds + CASE WHEN {of_one} THEN 1 ELSE 0 END) * spread"  # see `mean_interval`
     fields = "".join(f", {quoted(name)}" for name in configuration if "." in name)
     quantiles = ", ".join(repr(t_quantile(df)) for df in range(1, MOST_SEEDS))
     return f"""
@@ -46,7 +48,7 @@ WITH chosen AS (
 ), listed AS (
   SELECT * EXCLUDE (last_run, id, found), unnest(found, recursive := true) FROM latest
 )
-SELECT {shown}, metric, mean, ([{quantiles}])[least(seeds, {MOST_SEEDS}) - 1] * spread / sqrt(seeds) AS half_width,
+SELECT {shown}, metric, mean, ([{quantiles}])[least(seeds, {MOST_SEEDS}) - 1] * {error} AS half_width,
   seeds{fields}
 FROM listed WHERE seeds > 0
 """  # noqa: S608 -- names of our own tables

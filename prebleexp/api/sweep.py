@@ -184,7 +184,7 @@ class Sweep:
         measured = [result.metrics for result in results if result.metrics is not None]
         columns = {name: value for name, value in results[0].cell.columns().items() if name != "seed"}
         row = label | columns | {"seeds": len(measured)}
-        means = rows.means(measured)
+        means = rows.means(measured, of_one=results[0].cell.draws_costs)
         for metric in METRICS:
             row[metric], row[f"{metric}{HALF_WIDTH}"] = means.get(metric) or (None, None)
         return row

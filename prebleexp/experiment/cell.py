@@ -143,6 +143,8 @@ class Cell:
             require(False, "gateway.replicas", self.gateway.replicas, valid)
 
     def _check_groups(self) -> None:
+        if any(group.hardware.draws_costs for group in self.cluster.groups):
+            raise InvalidInput("hardware.uncertainty=true is not valid with cluster.groups; take GPUs of one kind")
         valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"
         require(self.gpus == self.cluster.gpus, "gpus", self.gpus, valid)
         if self.engine.own_loop() is not None:
@@ -200,6 +202,11 @@ class Cell:
     def kinds(self) -> tuple[Group, ...]:
         """The GPUs in order, those of one kind together."""
         return self.cluster.groups or (Group(self.gpus, self.hardware),)
+
+    @property
+    def draws_costs(self) -> bool:
+        """Whether each seed draws what step times are, of which one is true."""
+        return self.hardware.draws_costs
 
     @cached_property
     def stream(self) -> tuple[object, ...]:

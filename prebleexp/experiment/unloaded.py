@@ -44,7 +44,7 @@ def unloaded(cell: Cell, workload: Workload) -> Unloaded:
     lengths = np.minimum(workload.output_tokens, workload.max_new_tokens)
     sizes = np.column_stack([workload.prompt_tokens, lengths, workload.max_new_tokens])
     kinds, of = np.unique(sizes, axis=0, return_inverse=True)
-    alone = _of_kinds(kinds.tobytes(), cell.engine, cell.alone_on)
+    alone = _of_kinds(kinds.tobytes(), cell.engine, cell.alone_on.drawn(cell.seed))
     return Unloaded(alone.ttft_s[of], alone.tpot_s[of], alone.latency_s[of])
 
 

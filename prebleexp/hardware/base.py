@@ -32,6 +32,11 @@ class Hardware(Part):
     """where the numbers are from"""
 
     @property
+    def draws_costs(self) -> bool:
+        """Whether `drawn` is another for each seed."""
+        return False
+
+    @property
     def gpu_name(self) -> str:
         """The GPU's kind, such as a100, by which engines choose their defaults; empty: not known."""
         return ""
@@ -80,6 +85,10 @@ class Hardware(Part):
     def served_by(self, project: str) -> Hardware:
         """The same under the engine of a project, such as vllm (empty: of none), if that matters to it. Raises
         InvalidInput if it is not offered with that one."""
+        return self
+
+    def drawn(self, seed: int) -> Hardware:
+        """The same with what is not known of its costs as a seed draws it, where that is asked for."""
         return self
 
     def columns(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from prebleexp.checks import is_integer, is_number, not_valid, one_of, require
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.hardware import uncertain
 from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.domain import UNKNOWN, Domain
 from prebleexp.hardware.gpu import Gpu
@@ -67,6 +68,8 @@ class Composed(Hardware):
     combination"""
     evidence: Support | None = field(default=None, compare=False, metadata={"key": False})
     """how well the parameters are known; null: as it ships"""
+    uncertainty: bool = False
+    """whether each seed draws anew what measurements leave open of the parameters; intervals are then of one draw"""
     source: str = field(default="", metadata={"key": False})
     """where the numbers are from"""
 
@@ -80,6 +83,7 @@ class Composed(Hardware):
             mixed = self.precision != "bf16" or bool(self.model.expert_precision)
             object.__setattr__(self, "kv_precision", "fp8" if mixed else "bf16")
         one_of("hardware.kv_precision", self.kv_precision, KV_PRECISIONS)
+        require(isinstance(self.uncertainty, bool), "hardware.uncertainty", self.uncertainty, "true or false")
         share = self.utilisation
         require(is_number(share) and 0 < share <= 1, "hardware.utilisation", share, "a number above 0, at most 1")
         tokens = self._fitting() if self.kv_tokens is None else self.kv_tokens
@@ -164,6 +168,17 @@ class Composed(Hardware):
     def served_by(self, project: str) -> Composed:
         return _under(self, project or "any", self.evidence) if self.engine is None else self
 
+    @property
+    def draws_costs(self) -> bool:
+        return self.uncertainty
+
+    def drawn(self, seed: int) -> Composed:
+        if not self.uncertainty:
+            return self
+        usual = replace(self, parameters=None, evidence=None)._fitted
+        parameters = uncertain.drawn(self._fitted, self.evidence, seed, self.gpu.name, shipped=self._fitted == usual)
+        return replace(self, parameters=parameters, evidence=self.evidence, uncertainty=False)
+
     # ---------------------------------------------------------------- what others ask
     @property
     def gpu_name(self) -> str:
@@ -208,8 +223,10 @@ class Composed(Hardware):
         return replace(self, parameters=free, evidence=None)
 
     def identity(self) -> dict[str, object]:
-        """Every number that a step's cost is made of, for a run's key."""
+        """Every number that a step's cost is made of, for a run's key; that nothing is drawn goes without saying."""
         kept = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata.get("key", True)}
+        if not self.uncertainty:
+            del kept["uncertainty"]
         return {name: asdict(value) if name in NESTED and value else value for name, value in kept.items()}
 
     def columns(self) -> dict[str, Any]:

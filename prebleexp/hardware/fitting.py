@@ -21,6 +21,7 @@ from prebleexp.hardware.equations import Array, closed_loop_s
 from prebleexp.hardware.measurements import ClosedLoops
 from prebleexp.hardware.parameters import NAMES, Parameters
 from prebleexp.hardware.steps import Steps
+from prebleexp.hardware.uncertain import VERSION as VERSIONS
 
 PRIOR = Parameters(
     e_c=0.6, e_m=0.8, e_xc=0.35, e_xm=0.6, t_layer=40e-6, t_moe=40e-6, t_step=5e-4, t_req=8e-6, a0=0.02, a1=5e-6,
@@ -98,10 +99,10 @@ POOLED = Design(
 MEASURED = Design(
     (
         *_effects((), **SPREAD),
-        *_effects(("engine", "release"), t_req=0.5 * SPREAD["t_req"]),
+        *_effects(("engine", "release"), t_req=VERSIONS["t_req"]),
         *_effects(ENGINE, **{name: 0.5 * value for name, value in SPREAD.items()}, e_kv=0.02, e_p=0.2),
         *_effects(CONFIGURATION, f=0.3, v=0.2, a0=1.0, a1=1.0, a2=1.0),
-        *_effects(VERSION, f=0.3, v=0.2, a0=0.5, a1=0.5, a2=0.5),
+        *_effects(VERSION, **{name: spread for name, spread in VERSIONS.items() if name != "t_req"}, a2=0.5),
         *_effects(GROUP, f=0.1, v=0.1),
     ),
     0.05,

@@ -60,10 +60,10 @@ def failure(result: Result) -> Row:
     return {"key": result.key} | result.cell.columns() | {"error": f"{result.error.type}: {result.error.message}"}
 
 
-def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mean]:
-    """Of each metric the mean over the rows that have it."""
+def means(rows: Sequence[Mapping[str, Any]], *, of_one: bool = False) -> dict[str, Mean]:
+    """Of each metric the mean over the rows that have it, and its interval (see `mean_interval`)."""
     found: dict[str, Mean] = {}
     for metric in rows[0] if rows else ():
         values = [float(row[metric]) for row in rows if row[metric] is not None]
-        found[metric] = mean_interval(values) if values else None
+        found[metric] = mean_interval(values, of_one=of_one) if values else None
     return found

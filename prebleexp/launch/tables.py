@@ -55,7 +55,7 @@ def metrics(results: Sequence[Result]) -> None:
         f"({cell.names['workload']}, {_made_of(cell)})"
     )
     heads = ["value"] if len(rows) == 1 else [f"mean of {len(rows)} seeds", "± 95 %"]
-    found = means(rows)
+    found = means(rows, of_one=cell.draws_costs)
     lines = []
     for name, value in found.items():
         mean, half_width = value or (None, None)
@@ -69,6 +69,8 @@ def metrics(results: Sequence[Result]) -> None:
     supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
     for support in dict.fromkeys(one for one in supports if one):
         print(f"step times: {support}")
+    if cell.draws_costs:
+        print("step times: each seed draws what measurements leave open of them; ± is of one draw, not of a mean")
     _say_beyond(results)
 
 
@@ -129,7 +131,7 @@ def summarised(
         seen.add(which)
         rows = [result.metrics for result in results if result.metrics is not None]
         at = results[0].cell.columns() | name
-        of = means(rows)
+        of = means(rows, of_one=results[0].cell.draws_costs)
         finished = sum(int(one["n_finished"] or 0) for one in rows)
         requests = sum(int(one["n_requests"] or 0) for one in rows)
         tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))

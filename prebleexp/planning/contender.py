@@ -54,6 +54,10 @@ class Contender:
             )
         if self.searched == (RPS if self.load_key == USERS else USERS):
             raise InvalidInput(f"{self.searched}: the load of this workload is {self.load_key}")
+        if self.cell.draws_costs:
+            raise InvalidInput(
+                "hardware.uncertainty=true is not valid for a plan, whose intervals are of means; take false"
+            )
         ToKeep.of(self.cell.slo)
 
     @property

@@ -28,7 +28,7 @@ class Difference:
 
 def between(one: Point, other: Point, *, where: str, names: tuple[str, str]) -> Difference | None:
     """None if they have no seed in common, or nothing to compare with."""
-    found = relative_difference(one.values, other.values)
+    found = relative_difference(one.values, other.values, of_one=one.draws_costs or other.draws_costs)
     return None if found is None else Difference(where, *names, *found)
 
 

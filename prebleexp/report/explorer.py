@@ -6,10 +6,11 @@ metrics have five digits. All of it is compressed, since a page is opened from d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from prebleexp.intervals import t_quantile
+from prebleexp.intervals import DRAWS_COSTS, t_quantile
 from prebleexp.metrics import METRICS, NEITHER
 from prebleexp.report import frame
 from prebleexp.report.meanings import meanings
@@ -54,7 +55,7 @@ def columns(rows: Sequence[Row], axes: Sequence[str], measure: str, parts: Seque
             if len(values[name]) == 1 and values[name][0] is not None
         },
         "measures": [_measure(name, rows) for name in measured],
-        "t": [round(t_quantile(df), 4) for df in range(1, max(2, _most_seeds(rows)))],
+        "t": [round(_quantile(df, rows), 4) for df in range(1, max(2, _most_seeds(rows)))],
         "start": {
             "x": where.x,
             "y": measure if measure in measured else (measured or [""])[0],
@@ -64,6 +65,11 @@ def columns(rows: Sequence[Row], axes: Sequence[str], measure: str, parts: Seque
             "parts": list(parts),
         },
     }
+
+
+def _quantile(df: int, rows: Sequence[Row]) -> float:
+    """By which the standard error of a mean is multiplied (see `mean_interval`)."""
+    return t_quantile(df) * (math.sqrt(df + 2) if any(row.get(DRAWS_COSTS) for row in rows) else 1.0)
 
 
 def _dimension(name: str, values: list[Value], rows: Sequence[Row], shown: Sequence[Row]) -> dict[str, Any]:

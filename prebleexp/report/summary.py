@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from prebleexp.intervals import mean_interval
+from prebleexp.intervals import DRAWS_COSTS, mean_interval
 
 Value = int | float | str | bool | None
 Row = Mapping[str, Value]
@@ -53,7 +53,12 @@ class Point:
     def interval_of(self, metric: str, scale: float = 1.0) -> tuple[float, float | None] | None:
         """Mean over the seeds that have this metric, and the half-width of its 95 % interval; None if none has."""
         values = [scale * float(value) for row in self.rows if (value := row.get(metric)) is not None]
-        return mean_interval(values) if values else None
+        return mean_interval(values, of_one=self.draws_costs) if values else None
+
+    @property
+    def draws_costs(self) -> bool:
+        """Whether its seeds drew what step times are, of which one is true."""
+        return any(row.get(DRAWS_COSTS) for row in self.rows)
 
     def share(self, part: str, whole: str) -> float | None:
         """Sum of one count over the sum of another, over all seeds; None if there is nothing to divide by."""

@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +16,7 @@ from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import failure, means
 from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
+from prebleexp.stages import Stage
 
 NOTHING = "–"
 IF_ANY = ("n_", "host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "moves", "stopped_mean_s")
@@ -68,6 +69,14 @@ def metrics(results: Sequence[Result]) -> None:
     supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
     for support in dict.fromkeys(one for one in supports if one):
         print(f"step times: {support}")
+
+
+def stages(rows: Sequence[Stage]) -> None:
+    """A line for each stage, if there are any."""
+    if rows:
+        names = [one.name for one in fields(Stage)]
+        lines = [[number(getattr(row, name)) for name in names] for row in rows]
+        show(names, lines, title="stages of the first seed whose requests are kept")
 
 
 def _made_of(cell: Cell) -> str:

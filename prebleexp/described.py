@@ -64,7 +64,7 @@ class Description:
 
 def describe(workload: Workload, block_tokens: int = 1, caches: Sequence[int] = CACHES) -> Description:
     """`block_tokens`: a cache holds whole blocks of these."""
-    starts = workload.arrival_s[workload.waits == 0]
+    starts = workload.arrival_s[workload.dated]
     gaps = np.diff(starts)
     turns = np.unique(workload.session[workload.session >= 0], return_counts=True)[1]
     span_s = float(starts[-1] - starts[0])

@@ -90,7 +90,8 @@ class Served:
     @cached_property
     def counted(self) -> slice | npt.NDArray[np.bool_]:
         """Requests that averages are over: all, or those that were due after the warm-up."""
-        return self.made.due_s >= self.level.warmup_s if self.level.warmup_s else slice(None)  # of NaN: False
+        warm_s, is_stage = self.level.warmup_s, self.workload.stage >= 0
+        return (self.made.due_s >= warm_s) & is_stage if warm_s or not is_stage.all() else slice(None)  # of NaN: False
 
     @cached_property
     def statistics(self) -> dict[str, tuple[float | None, ...]]:
@@ -322,8 +323,7 @@ FIRST = (
 def measure(
     workload: Workload, outcome: Outcome, level: ServiceLevel = NONE, unloaded: Unloaded | None = None
 ) -> dict[str, Number]:
-    """One row: `METRICS` by name, seconds and tokens; None where there is nothing to average. `unloaded` is for a level
-    that needs it."""
+    """One row: `METRICS` by name, seconds and tokens; None: nothing to average. `unloaded`: if the level needs it."""
     run = Served(workload, outcome, level, unloaded)
     return {name: one.of(run) for name, one in DECLARED.items()}
 

@@ -9,7 +9,6 @@ DuckDB admits one writing process, so only the parent writes, in one short trans
 from __future__ import annotations
 
 import glob
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +16,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prebleexp import results_view, sources
+from prebleexp import views
 from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.cell import CHOSEN
 from prebleexp.experiment.history import Experiment
-from prebleexp.metrics import METRICS
 from prebleexp.results_view import quoted
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 Value = int | float | str | bool | None
 Row = Mapping[str, Value]
 
-CONFIGURATION = ("gpus", "rps", *CHOSEN, "duration_s", "horizon", "reports_ms")
-"""that a row of `results` begins with"""
 LOCK_PATIENCE_S = 2.0
 # What opening or writing a healthy index can fail with; any other error of DuckDB's means the file is no use.
 ENVIRONMENT_ERRORS = (
@@ -72,7 +68,8 @@ def load(
                 _delete(connection, "failures", "key", [row["key"] for row in rows])
             _bring_up(connection, "failures", "key", failures)
             _load_experiments(connection, experiments)
-            _bring_up_view(connection)
+            tables = ("runs", "experiment_runs", "requests")
+            views.bring_up(connection.execute, *(_columns(connection, table) for table in tables))
             connection.commit()
 
     try:
@@ -248,22 +245,6 @@ def _load_experiments(connection: duckdb.DuckDBPyConnection, experiments: Sequen
             _delete(connection, table, by, [one.id for one in experiments])
         if rows:
             _insert(connection, table, rows, columns)
-
-
-def _bring_up_view(connection: duckdb.DuckDBPyConnection) -> None:
-    """To the columns that there are now."""
-    runs, placed = _columns(connection, "runs"), _columns(connection, "experiment_runs")
-    configuration = [name for name in CONFIGURATION if name in runs]
-    configuration += [name for name in runs if name.split(".")[0] in CHOSEN and "." in name]
-    metrics = [name for name in METRICS if name in runs]
-    if not (placed and configuration and metrics):
-        return
-    code = sources.digest(results_view.WRITTEN_BY)  # which is quicker than to write it
-    digest = hashlib.sha256(repr((code, configuration, metrics, runs, placed)).encode()).hexdigest()
-    made = connection.execute("SELECT comment FROM duckdb_views() WHERE view_name = 'results'").fetchone()
-    if made != (digest,):
-        connection.execute(results_view.definition(placed, configuration, metrics))
-        connection.execute(f"COMMENT ON VIEW results IS '{digest}'")
 
 
 def _load_requests(connection: duckdb.DuckDBPyConnection, request_files: Mapping[str, Path]) -> None:

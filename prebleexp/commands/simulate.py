@@ -92,6 +92,7 @@ def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
     session.run([one])
     if one.settings.output == "table":
         tables.metrics(session.runs)
+        tables.stages(session.stages)
     else:
         tables.write_rows(session.rows, one.settings.output)
     code = _finish(session)

@@ -23,6 +23,7 @@ from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row, stored
 from prebleexp.precision import Precision
+from prebleexp.stages import NEEDS, Stage, of_requests
 
 
 def say_plan(runs: int, missing: int) -> None:
@@ -152,6 +153,18 @@ class Session:
     @property
     def all_cached(self) -> bool:
         return all(result.cached and result.error is None for result in self.runs)
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Of the first run whose requests are kept, if its load comes in stages."""
+        for result in self.runs:
+            path = self.cache.requests_path(result.key)
+            if result.cell.workload.staged and result.error is None and path.is_file():
+                import pyarrow.parquet as pq
+
+                kept = pq.read_table(path, columns=list(NEEDS))
+                return of_requests({name: kept[name].to_numpy() for name in NEEDS})
+        return []
 
     @property
     def request_files(self) -> dict[str, Path]:

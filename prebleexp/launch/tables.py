@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import failure, means
 from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
+from prebleexp.stages import Stage
 
 NOTHING = "–"
 IF_ANY = ("n_", "host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "moves", "stopped_mean_s")
@@ -83,6 +84,14 @@ def _say_beyond(results: Sequence[Result], begin: str = "", file: IO[str] | None
     ]
     if farther := farthest(runs):
         print(f"{begin}beyond what was measured: {farther}", file=file)
+
+
+def stages(rows: Sequence[Stage]) -> None:
+    """A line for each stage, if there are any."""
+    if rows:
+        names = [one.name for one in fields(Stage)]
+        lines = [[number(getattr(row, name)) for name in names] for row in rows]
+        show(names, lines, title="stages of the first seed whose requests are kept")
 
 
 def _made_of(cell: Cell) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from prebleexp import losses
-from prebleexp.experiment.runs import Run
+from prebleexp.experiment.runs import Run, requests_columns
 from prebleexp.report import frame
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.meanings import meanings
@@ -17,6 +18,7 @@ from prebleexp.report.timelines import assignment, edges, quantiles, timelines
 from prebleexp.report.wording import number, percent
 from prebleexp.sim.steps import Steps
 from prebleexp.sim.types import Longs
+from prebleexp.stages import Stage, of_requests
 
 MOST_GROUPS = 40
 """rows of the assignment; the smallest groups beyond are added up"""
@@ -64,8 +66,15 @@ def render(
             tuple((name, _exact(run.metrics[name]), text) for name, text in meanings().items() if name in run.metrics),
         ),
         per_gpu=_per_gpu(run, steps, gpus, kv_tokens),
+        stages=_stages(run),
         data=frame.packed(_data(run, steps, gpus, kv_tokens)),
     )
+
+
+def _stages(run: Run) -> Table | None:
+    names = [one.name for one in fields(Stage)]
+    rows = [tuple(_exact(getattr(one, name)) for name in names) for one in of_requests(requests_columns(run))]
+    return Table(tuple(Column(name, True) for name in names), tuple(rows)) if rows else None
 
 
 def _exact(value: Any) -> str:

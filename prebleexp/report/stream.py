@@ -59,7 +59,7 @@ def picture(workload: Workload, found: Description, title: str) -> str:
 
 
 def _rate(axes: Axes, workload: Workload) -> None:
-    counts, edges = np.histogram(workload.arrival_s[workload.waits == 0], bins=BINS)
+    counts, edges = np.histogram(workload.arrival_s[workload.dated], bins=BINS)
     axes.stairs(counts / max(float(edges[1] - edges[0]), 1e-9), edges, color=STYLES[0].light)
     axes.set_ylim(0, None)
     _labelled(axes, "seconds", "requests/s")

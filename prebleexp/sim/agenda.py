@@ -1,8 +1,8 @@
 """What is known of who is due when.
 
 Requests that wait for nobody are an ascending array. How long the others wait is known too, but not from when: one is
-due `delay_s` behind the last end of those that it comes after, and stands in a heap from then on. So does the end of
-its patience, from when it has come.
+due `delay_s` behind the last end of those that it comes after, or of the stage before its own, and stands in a heap
+from then on. So does the end of its patience, from when it has come.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ AGENDA = np.dtype(
         ("key", np.int64),  # … and the event
         ("came", np.int64),  # of Sessions.firsts, so far
         ("events", np.int64),  # in Sessions.timers
+        ("stage", np.int64),  # that requests are of by now
     ],
     align=True,
 )
@@ -35,12 +36,16 @@ class Sessions(NamedTuple):
     firsts: Any
     """requests that wait for nobody, in order of arrival"""
     waits: Any
-    """(n,) for how many others, which have not ended, each request waits"""
+    """(n,) for how many others, which have not ended, each request waits; a stage before its own is one more"""
     behind_offsets: Any
     """(n + 1,) after request i come rows behind_offsets[i] to behind_offsets[i + 1] of `behind`"""
     behind: Any
     delay_s: Any
     goes_on: Any
+    stage: Any
+    """(n,) of each request, from 0 on"""
+    left: Any
+    """(stages,) requests of each that have not ended; (0,) if there is one stage"""
     patience_s: Any
     """(n,); (0,) if nobody's ends"""
     timers: Events
@@ -50,17 +55,19 @@ class Sessions(NamedTuple):
 
 def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     """At time 0. Sessions that begin after `rules.last_start_s` never do."""
-    waits, rows = workload.waits, np.arange(len(workload), dtype=np.int32)
+    links, rows = workload.waits, np.arange(len(workload), dtype=np.int32)
     order = np.argsort(workload.after_ids, kind="stable")
-    behind, behind_offsets = np.repeat(rows, waits)[order], np.zeros(len(rows) + 1, np.int64)
+    behind, behind_offsets = np.repeat(rows, links)[order], np.zeros(len(rows) + 1, np.int64)
     if len(behind):
         np.cumsum(np.bincount(workload.after_ids, minlength=len(rows)), out=behind_offsets[1:])
-    firsts = rows[(waits == 0) & (_start_s(workload) <= rules.last_start_s)]
+    firsts = rows[workload.dated & (_start_s(workload) <= rules.last_start_s)]
     control = records(1, AGENDA)[0]
     control.time = np.inf
     if len(firsts):
         control.time, control.key = workload.arrival_s[firsts[0]] + rules.submit_s, SUBMIT << KIND_BITS | int(firsts[0])
     patience_s = workload.patience_s if np.isfinite(workload.patience_s).any() else np.zeros(0)
+    stage = workload.stage - workload.stage[:1]
+    waits = links + (stage > 0).astype(np.int32)
     room = int((waits > 0).sum()) + len(patience_s) + len(rows) * rules.timers
     return Sessions(
         control=control,
@@ -70,6 +77,8 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
         behind=behind,
         delay_s=workload.delay_s,
         goes_on=workload.goes_on,
+        stage=stage,
+        left=np.bincount(stage) if workload.staged else np.zeros(0, np.int64),
         patience_s=patience_s,
         timers=Events(np.zeros(room), np.zeros(room, np.int64)),
     )
@@ -77,7 +86,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
 
 def _start_s(workload: Workload) -> Floats:
     """(n,) when the session of each request begins: with the first one of it that waits for nobody."""
-    first = workload.waits == 0
+    first = workload.dated
     start_s, session = np.where(first, workload.arrival_s, np.inf), workload.session
     _, of = np.unique(session, return_inverse=True)
     of_session = np.full(len(of), np.inf)

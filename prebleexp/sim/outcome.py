@@ -36,14 +36,14 @@ class Ended(NamedTuple):
     """(GPUs,) `SENT`"""
     end_s: float
     linked: bool
-    """whether some requests come after others, so that it is no matter of course when each was due"""
+    """whether some requests come after others, or in stages, so that it is no matter of course when each was due"""
     known: Mapping[str, Any] = NOTHING
     """columns that are not in these"""
 
 
 def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     """`known`: columns that something else than the world knows."""
-    linked = len(world.sessions.behind) > 0
+    linked = len(world.sessions.behind) + len(world.sessions.left) > 0
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     if len(world.pools.roles):
         return Ended(*_joined(world), *rest, {**known, **_of_legs(world)})

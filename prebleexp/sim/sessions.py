@@ -1,5 +1,5 @@
-"""Who is due next: requests that wait for nobody, which come when they come, and those that come after others. Nobody
-sees one before it is due (see `prebleexp.sim.agenda`)."""
+"""Who is due next: requests that wait for nobody, which come when they come, and those that come after others, or in a
+later stage. Nobody sees one before it is due (see `prebleexp.sim.agenda`)."""
 
 from __future__ import annotations
 
@@ -40,18 +40,8 @@ def take_next(world: World) -> None:
 @compiled
 def ended(world: World, request: int) -> None:
     """Those that come after a request wait for one less, and are due when they wait for none."""
-    sessions, now = world.sessions, world.control.now
-    first, last = sessions.behind_offsets[request], sessions.behind_offsets[request + 1]
-    for row in range(first, last):
-        following = int(sessions.behind[row])
-        sessions.waits[following] -= 1
-        if sessions.waits[following] == 0:
-            seen = world.seen.requests[following]
-            seen.arrival_s = now + sessions.delay_s[following]
-            world.arrivals[following] = seen.arrival_s + world.rules.submit_s
-            push(sessions.timers, sessions.control, world.arrivals[following], key(SUBMIT, following))
-    if last > first:
-        look_ahead(world)
+    _let_follow(world, request)
+    _leave_stage(world, request)
 
 
 @compiled
@@ -62,9 +52,49 @@ def failed(world: World, request: int) -> None:
         ended(world, request)
         return
     first = _cancel_behind(world, request, NONE)
+    _leave_stage(world, request)
     while first != NONE:
         request, first = first, int(world.jobs[first].next)
         first = _cancel_behind(world, request, first)
+        _leave_stage(world, request)
+
+
+@compiled
+def _let_follow(world: World, request: int) -> None:
+    sessions = world.sessions
+    first, last = sessions.behind_offsets[request], sessions.behind_offsets[request + 1]
+    for row in range(first, last):
+        _wait_for_one_less(world, int(sessions.behind[row]))
+    if last > first:
+        look_ahead(world)
+
+
+@compiled
+def _wait_for_one_less(world: World, following: int) -> None:
+    sessions = world.sessions
+    sessions.waits[following] -= 1
+    if sessions.waits[following] == 0:
+        seen = world.seen.requests[following]
+        seen.arrival_s = world.control.now + sessions.delay_s[following]
+        world.arrivals[following] = seen.arrival_s + world.rules.submit_s
+        push(sessions.timers, sessions.control, world.arrivals[following], key(SUBMIT, following))
+
+
+@compiled
+def _leave_stage(world: World, request: int) -> None:
+    """One request less of its stage; when there is none the next begins."""
+    sessions, control = world.sessions, world.sessions.control
+    if len(sessions.left) == 0:
+        return
+    sessions.left[sessions.stage[request]] -= 1
+    before = control.stage
+    while sessions.left[control.stage] == 0 and control.stage + 1 < len(sessions.left):
+        control.stage += 1
+    if control.stage > before:
+        for following in range(len(sessions.waits)):
+            if before < sessions.stage[following] <= control.stage:
+                _wait_for_one_less(world, following)
+        look_ahead(world)
 
 
 @compiled

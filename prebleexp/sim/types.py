@@ -34,6 +34,9 @@ class Workload:
     turn, a fan-out, a join. Those it waits for stand before it. It is a session's, and so are they, or of the session's
     parent or one of its children.
 
+    A load may come in stages. Requests of all but the first `stage` are due `delay_s` behind the last end of the stage
+    before, when all of that has ended; one that comes after others too waits for both.
+
     A segment id stands for its whole path from the root of a prefix tree over all prompts: two prompts share
     exactly the tokens of their equal leading ids. Request i's segments are rows segment_offsets[i] to
     segment_offsets[i + 1] of segment_ids and segment_tokens (CSR).
@@ -42,7 +45,8 @@ class Workload:
     """
 
     arrival_s: Floats
-    """(n,) seconds from the start of the run, never decreasing; of a request that comes after others it says nothing"""
+    """(n,) seconds from the start of the run, never decreasing; of a request that comes after others, or of a later
+    stage, it says nothing"""
     prompt_tokens: Ints
     """(n,) tokens of each prompt, the sum of its segments, at least 1"""
     output_tokens: Ints
@@ -76,7 +80,7 @@ class Workload:
     after_ids: Ints = field(default=None)  # type: ignore[arg-type]
     """(a,) requests, each before the one that comes after it"""
     delay_s: Floats = _absent(0.0)  # noqa: RUF009
-    """(n,) from the last end of those that it comes after until it is due"""
+    """(n,) from the last end of those that it comes after, or of the stage before, until it is due"""
     parent_session: Ints = _absent(-1)  # noqa: RUF009
     """(n,) the session that started its session, as an agent does a sub-agent's; -1: none"""
     patience_s: Floats = _absent(math.nan)  # noqa: RUF009
@@ -85,6 +89,9 @@ class Workload:
     """(n,) whose it is, where clients are served in turn; -1: not known, as if all of these were one client's"""
     goes_on: Ints = _absent(0)  # noqa: RUF009
     """(n,) 1: if it is cancelled or refused, it has ended then; 0: those that come after it are cancelled, and so on"""
+    stage: Ints = _absent(0)  # noqa: RUF009
+    """(n,) never decreasing, and one more for each stage that begins when all of the one before has ended; from 0 on,
+    or from -1, which is a warm-up that averages leave out"""
 
     def __post_init__(self) -> None:
         kinds = {"arrival_s": np.float64, "segment_offsets": np.int64, "after_offsets": np.int64}
@@ -118,6 +125,22 @@ class Workload:
         """(n,) for how many others each request waits: those of which it comes after."""
         return np.diff(self.after_offsets).astype(np.int32) if len(self.after_ids) else np.zeros(len(self), np.int32)
 
+    @property
+    def staged(self) -> bool:
+        """Whether there are several stages."""
+        return len(self) > 0 and bool(self.stage[0] != self.stage[-1])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all come when they come: nobody after others, and in one stage."""
+        return not len(self.after_ids) and not self.staged
+
+    @property
+    def dated(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether it is known before the run when a request comes."""
+        known: npt.NDArray[np.bool_] = (self.waits == 0) & (self.stage == self.stage[:1])
+        return known
+
     def _check_lengths(self) -> None:
         n, s = len(self.arrival_s), len(self.segment_ids)
         expected = {"segment_offsets": n + 1, "segment_ids": s, "segment_tokens": s}
@@ -136,7 +159,7 @@ class Workload:
     def _check_values(self) -> None:
         _refuse("arrival_s", self.arrival_s, ~(np.isfinite(self.arrival_s) & (self.arrival_s >= 0)), "finite and >= 0")
         self._check_links()
-        first = self.waits == 0
+        first = self.dated
         early = np.zeros(len(self), np.bool_)
         early[first] = np.diff(self.arrival_s[first], prepend=0) < 0
         _refuse("arrival_s", self.arrival_s, early, ">= the arrival before it")
@@ -167,6 +190,10 @@ class Workload:
         """Who comes after whom: no request waits for itself, and sessions wait for their own."""
         _refuse("delay_s", self.delay_s, ~(np.isfinite(self.delay_s) & (self.delay_s >= 0)), "finite and >= 0")
         _refuse("goes_on", self.goes_on, (self.goes_on < 0) | (self.goes_on > 1), "0 or 1")
+        steps = np.diff(self.stage, prepend=self.stage[:1])
+        wrong = (steps < 0) | (steps > 1)
+        wrong[:1] = ~np.isin(self.stage[:1], (-1, 0))
+        _refuse("stage", self.stage, wrong, "that of the request before it or one more, and 0 or -1 for the first")
         offsets = self.after_offsets
         _refuse("after_offsets", offsets[1:], self.waits < 0, "at least the offset before it")
         if offsets[0] != 0 or offsets[-1] != len(self.after_ids):

@@ -29,6 +29,11 @@ class WorkloadSource(Part, ABC):
     """of which its prompts are made"""
 
     @property
+    def staged(self) -> bool:
+        """Whether it comes in stages, of which each has numbers of its own."""
+        return False
+
+    @property
     def users(self) -> int | None:
         """Who play at a time, where these are the load and not a rate."""
         return None

@@ -20,7 +20,7 @@ from tests.support.oracle import core as oracle
 from tests.support.oracle.compared import agree, causal
 from tests.support.policies.watcher import FIRST_TOKEN, KEPT, KIND, REQUEST, ROUTE, SEEN, SENT, PlainWatcher, Watcher
 from tests.support.sampled import examples
-from tests.support.sessions import impatient, in_order, linked
+from tests.support.sessions import impatient, in_order, linked, staged
 from tests.support.strategies.clusters import CLUSTERS
 from tests.support.strategies.conversations import conversations, workload_of, workloads
 
@@ -38,10 +38,22 @@ def test_the_core_gives_the_bytes_of_the_oracle_in_sessions(workload: Workload, 
     in_order(workload, made)
 
 
+STAGED = st.one_of(staged(workloads()), impatient(staged(workloads())), impatient(staged(linked(workloads()))))
+
+
+@settings(max_examples=examples(100, found=True), deadline=None)
+@given(STAGED, CLUSTERS)
+def test_the_core_gives_the_bytes_of_the_oracle_in_stages(workload: Workload, cluster: dict[str, Any]) -> None:
+    made = agree(workload, cluster)
+    for stage in range(int(workload.stage[0]) + 1, int(workload.stage[-1]) + 1):
+        due_s, before_s = made.due_s[workload.stage == stage], made.finish_s[workload.stage < stage]
+        assert not (before_s[:, None] > due_s).any(), "a stage begins when all before it is over"
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
-@given(st.one_of(workloads(), linked(workloads()), impatient(linked(workloads()))), CLUSTERS)
+@given(st.one_of(workloads(), linked(workloads()), impatient(linked(workloads())), STAGED), CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 

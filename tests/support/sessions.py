@@ -49,6 +49,22 @@ def impatient(draw: st.DrawFn, streams: st.SearchStrategy[Workload]) -> Workload
     return replace(workload, patience_s=np.array(draw(st.lists(patience, min_size=n, max_size=n))))
 
 
+@st.composite
+def staged(draw: st.DrawFn, streams: st.SearchStrategy[Workload]) -> Workload:
+    """Streams that come in stages, each when all of the one before has ended."""
+    workload = draw(streams)
+    n = len(workload)
+    later = st.lists(st.sampled_from([0, 0, 0, 1]), min_size=n, max_size=n)
+    delays = st.lists(st.sampled_from([0.0, 0.25]) | st.floats(0, 2), min_size=n, max_size=n)
+    goes_on = st.lists(st.integers(0, 1), min_size=n, max_size=n)
+    return replace(
+        workload,
+        stage=draw(st.sampled_from([-1, 0])) + np.cumsum([0, *draw(later)[1:]]),
+        delay_s=np.array(draw(delays)),
+        goes_on=np.array(draw(goes_on), np.int32),
+    )
+
+
 def after_those(workload: Workload, after: list[list[int]], **columns: Any) -> Workload:
     """The same, each request after some."""
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in after])])

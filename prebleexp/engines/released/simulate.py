@@ -30,10 +30,10 @@ def simulate(given: Given, on_pause: Callable[[], object], on_event: Callable[[S
     engine: Any = given.engine
     if given.reports_ms > 0:
         raise InvalidInput(f"reports_ms={given.reports_ms:g} is not valid with engine=released; it must be 0")
-    if len(given.workload.after_ids) or np.isfinite(given.workload.patience_s).any():
+    if not given.workload.is_open or np.isfinite(given.workload.patience_s).any():
         raise InvalidInput(
-            "engine=released is not valid with requests that come after others, or that give up; engines with sessions "
-            "are vllm, sglang, sglang_2024 and preble"
+            "engine=released is not valid with requests that come after others, in stages, or that give up; engines "
+            "with sessions are vllm, sglang, sglang_2024 and preble"
         )
     setup = given.setup()
     refined = given.lengths.refined(given.workload, given.seed)

@@ -139,12 +139,17 @@ class Cost:
         return seconds
 
 
+STAGE = -1
+"""among those that a request comes after: the stage before its own"""
+
+
 class Job:
     def __init__(self, workload: Workload, i: int) -> None:
         rows = range(workload.segment_offsets[i], workload.segment_offsets[i + 1])
         segment, self.max_new = int(workload.answer_segment[i]), int(workload.max_new_tokens[i])
         self.index, self.number, self.due_s = i, -1, math.nan  # its number in order of arrival
         self.after = [int(j) for j in workload.after_ids[workload.after_offsets[i] : workload.after_offsets[i + 1]]]
+        self.after += [STAGE] if workload.stage[i] > workload.stage[0] else []
         self.behind = list[Job]()
         self.delay_s, self.goes_on = float(workload.delay_s[i]), bool(workload.goes_on[i])
         self.patience_s = float(workload.patience_s[i])
@@ -449,11 +454,13 @@ class Oracle:
         self.on_since_s, self.drained_s = dict.fromkeys(range(of.gpus), 0.0), dict[int, float]()
         self.on_s = [0.0] * of.gpus
         heapq.heapify(self.heap)
-        self.linked = len(workload.after_ids) > 0
-        last_start_s = of.duration_s if self.linked else math.inf
+        self.linked = len(workload.after_ids) > 0 or workload.staged
+        self.stages, self.over = workload.stage.tolist(), set[int]()
+        self.stage = min(self.stages, default=0)
+        last_start_s = of.duration_s if len(workload.after_ids) else math.inf
         for job in self.jobs:
             for one in job.after:
-                self.jobs[one].behind.append(job)
+                self.jobs[one].behind += [job] if one != STAGE else []
             session, arrival_s = int(workload.session[job.index]), float(workload.arrival_s[job.index])
             mates = [one.index for one in self.jobs if session >= 0 and workload.session[one.index] == session]
             starts = [float(workload.arrival_s[i]) for i in mates if not self.jobs[i].after] or [arrival_s]
@@ -472,18 +479,33 @@ class Oracle:
             one.after.remove(job.index)
             if not one.after:
                 self._due(one, now + one.delay_s)
+        self._is_over(job, now)
+
+    def _is_over(self, job: Job, now: float) -> None:
+        """The next stage begins when all of this one is over."""
+        self.over.add(job.index)
+        while self.stage < max(self.stages) and all(
+            i in self.over for i, stage in enumerate(self.stages) if stage == self.stage
+        ):
+            self.stage += 1
+            for i, stage in enumerate(self.stages):
+                if stage == self.stage:
+                    self.jobs[i].after.remove(STAGE)
+                    if not self.jobs[i].after:
+                        self._due(self.jobs[i], now + self.jobs[i].delay_s)
 
     def _failed(self, job: Job, state: State, now: float) -> None:
         job.state = state
         if job.goes_on:
             self._ended(job, now)
         else:
-            self._cancel_behind(job)
+            self._cancel_behind(job, now)
 
-    def _cancel_behind(self, job: Job) -> None:
+    def _cancel_behind(self, job: Job, now: float) -> None:
         for one in job.behind:
             one.state = State.CANCELLED
-            self._cancel_behind(one)
+            self._cancel_behind(one, now)
+        self._is_over(job, now)
 
     def _expire(self, job: Job, now: float) -> None:
         waits = job.unnoticed or job.state in (State.UNROUTED, State.QUEUED, State.RUNNING, State.RESERVED)

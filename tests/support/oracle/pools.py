@@ -537,7 +537,7 @@ class PoolsOracle(Linked):
             if request.goes_on:
                 self._ended(request, now)
             else:
-                self._cancel_behind(request)
+                self._cancel_behind(request, now)
         if closes is not None and closes.gpu >= 0:
             self.news.append(("cancelled", closes.index, closes.gpu, 0))
             self._tell(closes.gpu, now)
@@ -584,7 +584,7 @@ class PoolsOracle(Linked):
             if request.goes_on:
                 self._ended(request, now)
             else:
-                self._cancel_behind(request)
+                self._cancel_behind(request, now)
         if there:
             self._tell(there[0].gpu, now)
 

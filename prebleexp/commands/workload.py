@@ -12,6 +12,7 @@ from prebleexp.commands.arguments import Command, Commands, Given, choice, path
 from prebleexp.described import SHARES, Description, Quantiles, describe
 from prebleexp.experiment import runs
 from prebleexp.launch import configs, configure, tables
+from prebleexp.workloads.reading import Understood
 
 UNITS = {
     "input": "input, tokens",
@@ -26,10 +27,14 @@ def _describe(given: Given) -> int:
     """Raises InvalidInput for what is not valid."""
     cell = configure.job(given.others, configs.loader()).cells[0]
     workload = runs.draw(cell)
-    found = describe(workload, cell.workload.block_tokens)
+    found = describe(workload, cell.workload.blocks_of)
+    taken = cell.workload.understood
     if given["output"] == "json":
-        print(json.dumps(_plain(asdict(found))))
+        said = {} if taken is None else {"file": dict(taken.facts) | {"doubts": list(taken.doubts)}}
+        print(json.dumps(_plain(asdict(found) | said)))
     else:
+        if taken is not None:
+            _show_file(taken)
         _show(found)
     if given["out"] is not None:
         from prebleexp.report import stream
@@ -37,6 +42,13 @@ def _describe(given: Given) -> int:
         stream.save(given["out"], workload, found, f"workload={cell.names['workload']}")
         print(given["out"], file=sys.stderr)
     return 0
+
+
+def _show_file(taken: Understood) -> None:
+    tables.show(["the file was taken for", ""], [list(fact) for fact in taken.facts])
+    for doubt in taken.doubts:
+        print(f"! {doubt}")
+    print()
 
 
 def _show(found: Description) -> None:

@@ -17,6 +17,7 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import RETRIES
 from prebleexp.launch import specs, standing
 from prebleexp.launch.compose import Composer, Composition
+from prebleexp.launch.loads import load_of
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 from prebleexp.launch.plans import Plans, plans_of
@@ -153,8 +154,8 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
     if built["cluster"].groups:
         built["hardware"] = built["cluster"].groups[0].hardware
         names["cluster"] = "groups" if names["cluster"] == "one_kind" else names["cluster"]
-    same = {key: values[key] for key in ("duration_s", "horizon", "reports_ms")} | built
-    same |= {"gpus": gpus, "rps": _rps(values, gpus)}
+    load = load_of(built["workload"], _rps(values, gpus), values["duration_s"])
+    same = {key: values[key] for key in ("horizon", "reports_ms")} | built | load._asdict() | {"gpus": gpus}
     first = Cell(seed=values["seed"], names=names, **same)
     return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -12,10 +13,11 @@ from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Longs
 from prebleexp.workloads import weka
+from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.growth import NOBODY, grown, headed
 from prebleexp.workloads.replayed import Replayed
-from prebleexp.workloads.rows import MOST, Records, rows_of
-from prebleexp.workloads.trace import Links, Trace
+from prebleexp.workloads.rows import MOST, Records
+from prebleexp.workloads.trace import Links, Reading, Trace
 
 PUBLIC = ("none", "tools", "tools_system")
 GROWTH = ("recorded", "accumulate", "none")
@@ -68,8 +70,8 @@ class Agents(Replayed):
     Source: callanjfox/kv-cache-tester, traces/.
     """
 
-    load: str = "poisson"
-    mode: str = "closed"
+    load: str | None = "poisson"
+    mode: str | None = "closed"
     growth: str = "recorded"
     """recorded: a prompt has exactly the recorded tokens of an earlier one, then new ones; accumulate: all of the one
     before, what was generated then, and new ones, where it is long enough for that; none: prompts share nothing"""
@@ -95,16 +97,20 @@ class Agents(Replayed):
         if not isinstance(rows, Records):
             raise InvalidInput(f"{self.path}: not JSON lines")
         found: list[Request] = []
+        clocks: Counter[str] = Counter()
         for row, record in enumerate(rows.records):
             compact = weka.compact(rows, row, record) if "requests" in record else record
+            clocks.update(
+                one["clock"] for one in compact.get("agents") or () if isinstance(one, dict) and "clock" in one
+            )
             made = _family(rows, row, compact, len(found), 1 + max((one.session for one in found), default=-1))
             if self.longest is None or max(one.prompt for one in made) <= self.longest:
                 found += made
         if not found:
             raise InvalidInput(f"{self.path}: there are no sessions whose prompts have at most {self.longest} tokens")
-        return self._trace(found)
+        return self._trace(found, clocks)
 
-    def _trace(self, found: list[Request]) -> Trace:
+    def _trace(self, found: list[Request], clocks: Mapping[str, int]) -> Trace:
         def column(name: str) -> Longs:
             return np.array([getattr(one, name) for one in found], np.int64)
 
@@ -135,7 +141,23 @@ class Agents(Replayed):
             links=Links(later, before, np.array([one.delay_s for one in found])),
             parent=column("parent").astype(np.int32),
             answer=answer,
+            reading=_reading(clocks, self.growth),
+            clocked=False,
         )
+
+
+def _reading(clocks: Mapping[str, int], growth: str) -> Reading:
+    """`clocks`: how many sub-agents there are by whose clock their requests have."""
+    of = ", ".join(f"{clock} clock in {count:,} sub-agents" for clock, count in sorted(clocks.items()))
+    doubts = ("some sub-agents are on their session's clock and others on their own; what they have is taken",)
+    return Reading(
+        time=f"t, seconds from each session's start{f'; {of}' if of else ''}; turns come after answers",
+        prompt="in",
+        output="out",
+        prefix=f"hash_ids, or keep (growth={growth})",
+        sessions="a row each, sub-agents their own",
+        doubts=doubts if len(clocks) > 1 else (),
+    )
 
 
 def _family(rows: Records, row: int, record: Mapping[str, Any], at: int, session: int) -> list[Request]:

@@ -8,13 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from prebleexp.workloads.blocks import private
-from prebleexp.workloads.replayed import Replayed
-from prebleexp.workloads.rows import rows_of
-from prebleexp.workloads.trace import Trace, alone
+from prebleexp.workloads.clock import clock, in_order, moments
+from prebleexp.workloads.columns import own
+from prebleexp.workloads.documents import rows_of
+from prebleexp.workloads.tabular import Tabular
+from prebleexp.workloads.trace import Reading, Trace, alone
 
 
 @dataclass(frozen=True)
-class Azure(Replayed):
+class Azure(Tabular):
     """Azure's LLM inference traces of 2023 (Splitwise) and 2024 (DynamoLLM): TIMESTAMP, ContextTokens, GeneratedTokens;
     further columns, as those of 2025, are ignored.
 
@@ -29,6 +31,15 @@ class Azure(Replayed):
 
     def read(self) -> Trace:
         rows = rows_of(self.path)
-        times = rows.in_order("TIMESTAMP", rows.seconds("TIMESTAMP"))
-        prompts = private(rows.integers("ContextTokens", 1))
-        return Trace(times, np.maximum(rows.integers("GeneratedTokens"), 1), prompts, *alone(len(rows)))
+        arrival = own(rows, self.columns, "arrival", "TIMESTAMP")
+        length, answer = (
+            own(rows, self.columns, "input", "ContextTokens"),
+            own(rows, self.columns, "output", "GeneratedTokens"),
+        )
+        when = moments(rows, arrival) or clock(rows, arrival, self.time_unit, "s")
+        order, times = in_order(when.seconds)
+        rows = rows.taken(order)
+        prompts = private(rows.integers(length, 1))
+        reading = Reading(when.says, length, answer, doubts=when.doubts)
+        outputs = np.maximum(rows.integers(answer), 1)
+        return Trace(times, outputs, prompts, *alone(len(rows)), reading=reading)

@@ -10,9 +10,12 @@ import numpy as np
 from prebleexp.sim.types import Longs
 from prebleexp.workloads import inferred
 from prebleexp.workloads.blocks import hashed, joined
-from prebleexp.workloads.replayed import Replayed
-from prebleexp.workloads.rows import Rows, rows_of
-from prebleexp.workloads.trace import Trace
+from prebleexp.workloads.clock import clock, in_order
+from prebleexp.workloads.columns import own
+from prebleexp.workloads.documents import rows_of
+from prebleexp.workloads.rows import Rows
+from prebleexp.workloads.tabular import Tabular
+from prebleexp.workloads.trace import Reading, Trace
 
 BLOCK = 16
 """tokens a hash"""
@@ -21,7 +24,7 @@ ROOT = -1
 
 
 @dataclass(frozen=True)
-class Bailian(Replayed):
+class Bailian(Tabular):
     """Qwen's usage traces of Bailian: chat_id, parent_chat_id (−1: of none), timestamp (s), input_length,
     output_length, hash_ids.
 
@@ -35,17 +38,35 @@ class Bailian(Replayed):
     Source: Wang et al., "KVCache Cache in the Wild", ATC 2025.
     """
 
-    block_tokens: ClassVar[int] = BLOCK
     name: ClassVar[str] = "bailian"
     where: ClassVar[str] = "a trace from https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon"
 
+    @property
+    def blocks_of(self) -> int:
+        return BLOCK
+
     def read(self) -> Trace:
         rows = rows_of(self.path)
-        times = rows.in_order("timestamp", rows.numbers("timestamp", 0, "seconds"))
-        prompts = joined(hashed(rows, "input_length", "hash_ids", BLOCK))[0]
+        arrival, length = (
+            own(rows, self.columns, "arrival", "timestamp"),
+            own(rows, self.columns, "input", "input_length"),
+        )
+        answer, hashes = (
+            own(rows, self.columns, "output", "output_length"),
+            own(rows, self.columns, "hashes", "hash_ids"),
+        )
+        when = clock(rows, arrival, self.time_unit, "s", known=True, least=0)
+        order, times = in_order(when.seconds)
+        rows = rows.taken(order)
+        made = hashed(rows, length, hashes, BLOCK)
+        prompts = joined(made.prompts)[0]
         session, turn = inferred.chains(_parents(rows))
-        outputs = np.maximum(rows.integers("output_length"), 1)
-        return Trace(times, outputs, prompts, session, turn, inferred.public(prompts))
+        outputs = np.maximum(rows.integers(answer), 1)
+        said = f"{hashes}, of {BLOCK} tokens{made.says}"
+        reading = Reading(
+            when.says, length, answer, prefix=said, sessions="chat_id, parent_chat_id", doubts=when.doubts
+        )
+        return Trace(times, outputs, prompts, session, turn, inferred.public(prompts), reading=reading)
 
 
 def _parents(rows: Rows) -> Longs:

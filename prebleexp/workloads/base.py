@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from prebleexp.sim.types import Workload
 from prebleexp.sources import Part
 from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.reading import Understood
 
 
 class WorkloadSource(Part, ABC):
@@ -25,8 +26,10 @@ class WorkloadSource(Part, ABC):
     """true: in the same time a greater rate has the sessions that a lesser one has, and more; else they are the same
     requests, only quicker"""
 
-    block_tokens: ClassVar[int] = 1
-    """of which its prompts are made"""
+    @property
+    def blocks_of(self) -> int:
+        """Tokens of the blocks of which its prompts are made."""
+        return 1
 
     @property
     def staged(self) -> bool:
@@ -41,6 +44,11 @@ class WorkloadSource(Part, ABC):
     def with_users(self, users: int) -> Self:
         """The same stream's kind with so many, where they are the load."""
         raise AssertionError(f"{type(self).__name__} has no users")
+
+    @property
+    def understood(self) -> Understood | None:
+        """What its file was taken for; None if there is none. Raises InvalidInput as `draw` does."""
+        return None
 
     @property
     def obeys(self) -> tuple[str, ...]:

@@ -5,32 +5,50 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from prebleexp.checks import is_number
+from prebleexp.checks import is_integer, is_number
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats
 from prebleexp.workloads import files
 from prebleexp.workloads.blocks import private
+from prebleexp.workloads.clock import clock, unit_of
 from prebleexp.workloads.few_shot import ARRIVALS, random
+from prebleexp.workloads.reading import rows_left
 from prebleexp.workloads.replayed import Replayed
 from prebleexp.workloads.rows import Records
-from prebleexp.workloads.trace import Trace, alone
+from prebleexp.workloads.trace import Links, Reading, Trace, alone, told
 
-LISTS = ("input_lens", "output_lens", "start_times", "errors")
+LISTS = ("input_lens", "output_lens")
+STARTS = ("start_times", "start_timestamps", "start_time", "request_start_times", "request_timestamps", "arrival_times")
 DETAILS = "vllm bench serve --save-result --save-detailed, or sglang.bench_serving --output-file --output-details"
+BOUND = 0.9
+"""a rate that is served to so small a share or less was held back by the cap on requests at a time"""
+
+
+class _Times(NamedTuple):
+    """Of n requests."""
+
+    starts: Floats
+    says: str
+    doubts: tuple[str, ...] = ()
+    clients: int | None = None
+    """that there are, each of whom waits for an answer, where the file has no starts"""
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
 class BenchLog(Replayed):
     """The result of `vllm bench serve --save-detailed` or of SGLang's `bench_serving --output-details`: input_lens,
-    output_lens, and start_times and errors where they are there; of several runs in a file (a line each) the last.
+    output_lens, and starts and errors where they are there; of several runs in a file (a line each) the last.
 
     Requests with an error, or without output, are left out. Prompts share nothing, since nothing is known of them. If
-    the starts were not written down, they come at the run's request_rate with gaps of its burstiness (gamma, as the
-    generators draw them), always the same ones; all at once if that was inf.
+    the starts were not written down: with max_concurrency, and a request_rate of inf or one that was not reached, so
+    many clients send one request after the other; else they come at the run's request_rate with gaps of its burstiness
+    (gamma, as the generators draw them), always the same ones, or all at once if that was inf. Where starts are known,
+    `load=population` with so many `lanes` plays the clients.
     """
 
     name: ClassVar[str] = "bench_log"
@@ -38,8 +56,9 @@ class BenchLog(Replayed):
 
     def read(self) -> Trace:
         log = self._log()
-        there = [name for name in LISTS if log.get(name) is not None]
-        for name in LISTS[:2]:
+        starts = next((one for one in STARTS if isinstance(log.get(one), list)), None)
+        there = [name for name in (*LISTS, starts, "errors") if name is not None and log.get(name) is not None]
+        for name in LISTS:
             if name not in there:
                 raise InvalidInput(f"{self.path}: there is no list {name}; write it with {DETAILS}")
         for name in there:
@@ -52,11 +71,35 @@ class BenchLog(Replayed):
         served = ~failed & (outputs > 0)
         if not served.any():
             raise InvalidInput(f"{self.path}: there are no requests that were served")
-        times = rows.seconds("start_times") if "start_times" in there else self._drawn(log, len(rows))
-        kept = np.flatnonzero(served)[np.argsort(times[served], kind="stable")]
+        when = _recorded(rows, starts, log) if starts is not None else self._unrecorded(log, len(rows))
+        kept = np.flatnonzero(served)[np.argsort(when.starts[served], kind="stable")]
         inputs = rows.integers("input_lens", 0)
         rows.refuse("input_lens", served & (inputs < 1), "at least 1")
-        return Trace(times[kept] - times[kept[0]], outputs[kept], private(inputs[kept]), *alone(len(kept)))
+        gone = [rows.number(int(row)) for row in np.flatnonzero(~served)]
+        reading = Reading(
+            time=when.says,
+            prompt="input_lens",
+            output="output_lens",
+            prefix="prompts share nothing, as nothing is said of them",
+            sessions="every request is one of its own" if when.clients is None else "a client each",
+            left_out=(rows_left(gone, "which failed or have no output", len(rows)),) if gone else (),
+            doubts=when.doubts,
+        )
+        prompts, n = private(inputs[kept]), len(kept)
+        times = when.starts[kept] - when.starts[kept[0]]
+        links = None if when.clients is None else _in_turn(n, when.clients)
+        session, turn = alone(n) if when.clients is None else told(np.arange(n) % when.clients)
+        return Trace(
+            times,
+            outputs[kept],
+            prompts,
+            session,
+            turn,
+            links=links,
+            reading=reading,
+            closed=links is not None,
+            at_once=when.at_once,
+        )
 
     def _log(self) -> dict[str, Any]:
         data = files.unpacked(self.path)
@@ -74,13 +117,50 @@ class BenchLog(Replayed):
             return log
         raise InvalidInput(f"{self.path}: there are no requests")
 
-    def _drawn(self, log: dict[str, Any], n: int) -> Floats:
-        rate, shape = log.get("request_rate"), log.get("burstiness", 1.0)
-        if rate in ("inf", math.inf):
-            return np.zeros(n)
+    def _unrecorded(self, log: dict[str, Any], n: int) -> _Times:
+        rate, shape, most = log.get("request_rate"), log.get("burstiness", 1.0), log.get("max_concurrency")
+        endless = rate in ("inf", "Infinity", math.inf)
+        if most is not None and not is_integer(most, 1):
+            raise InvalidInput(
+                f"{self.path}: max_concurrency={most!r} is not valid; it must be an integer > 0, or null"
+            )
+        if most is not None and most < n and (endless or _held_back(rate, log)):
+            why = (
+                "request_rate=inf" if endless else f"request_rate={rate}, of which {log['request_throughput']:.3g} came"
+            )
+            says = f"{most} clients, one request after the other (max_concurrency, {why}; there are no starts)"
+            return _Times(np.zeros(n), says, clients=most, at_once=True)
+        if endless:
+            return _Times(np.zeros(n), "all at once (request_rate=inf; there are no starts)", at_once=True)
         for name, value in (("request_rate", rate), ("burstiness", shape)):
             if not (is_number(value) and value > 0):
-                raise InvalidInput(f"{self.path}: {name}={value!r} is not valid; it must be a number > 0")
+                raise InvalidInput(
+                    f"{self.path}: {name}={value!r} is not valid; it must be a number > 0, as there are no starts "
+                    f"({', '.join(STARTS)})"
+                )
         gaps = random(0, ARRIVALS).standard_gamma(shape, n) / (shape * rate)
         found: Floats = np.cumsum(gaps) - gaps[0]
-        return found
+        return _Times(found, f"drawn at request_rate={rate}, burstiness={shape} (there are no starts)")
+
+
+def _recorded(rows: Records, name: str, log: dict[str, Any]) -> _Times:
+    when = clock(rows, name, None, "s", told=unit_of(name), known=True)
+    most = log.get("max_concurrency")
+    if not is_integer(most, 1) or most >= len(rows):
+        return _Times(when.seconds, when.says, when.doubts)
+    doubt = (
+        f"the benchmark had at most {most} requests at a time (max_concurrency), and they are sent when they were sent "
+        f"then, however fast answers are; workload.load=population workload.lanes={most} plays so many clients"
+    )
+    return _Times(when.seconds, when.says, (*when.doubts, doubt))
+
+
+def _held_back(rate: Any, log: dict[str, Any]) -> bool:
+    served = log.get("request_throughput")
+    return is_number(rate) and is_number(served) and served < BOUND * rate
+
+
+def _in_turn(n: int, clients: int) -> Links:
+    """Each request comes when the one so many before it is answered."""
+    later = np.arange(min(clients, n), n)
+    return Links(later, later - clients, np.zeros(n))

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from prebleexp.errors import InvalidInput
 from prebleexp.workloads.blocks import private
-from prebleexp.workloads.replayed import Replayed
-from prebleexp.workloads.rows import rows_of
-from prebleexp.workloads.trace import Trace, alone, told
+from prebleexp.workloads.clock import clock, in_order
+from prebleexp.workloads.columns import own, set_column
+from prebleexp.workloads.documents import rows_of
+from prebleexp.workloads.reading import rows_left
+from prebleexp.workloads.tabular import Tabular
+from prebleexp.workloads.trace import Reading, Trace, alone, told
 
 SESSION = "Session ID"
 
 
 @dataclass(frozen=True)
-class BurstGPT(Replayed):
+class BurstGPT(Tabular):
     """Parts 1 to 3: Timestamp (s), Request tokens, Response tokens and, where it is there, Session ID; with six columns
     or with eight.
 
@@ -30,13 +35,25 @@ class BurstGPT(Replayed):
 
     def read(self) -> Trace:
         rows = rows_of(self.path)
-        times = rows.in_order("Timestamp", rows.numbers("Timestamp", 0, "seconds"))
-        outputs = rows.integers("Response tokens")
+        arrival = own(rows, self.columns, "arrival", "Timestamp")
+        length, answer = (
+            own(rows, self.columns, "input", "Request tokens"),
+            own(rows, self.columns, "output", "Response tokens"),
+        )
+        when = clock(rows, arrival, self.time_unit, "s", known=True, least=0)
+        order, times = in_order(when.seconds)
+        rows = rows.taken(order)
+        outputs = rows.integers(answer)
         answered = outputs > 0
         if not answered.any():
             raise InvalidInput(f"{self.path}: there are no requests with a response")
-        inputs = rows.integers("Request tokens")
-        rows.refuse("Request tokens", answered & (inputs < 1), "at least 1, as there is a response")
-        session, turn = told(rows.codes(SESSION)[answered]) if SESSION in rows else alone(int(answered.sum()))
+        inputs = rows.integers(length)
+        rows.refuse(length, answered & (inputs < 1), "at least 1, as there is a response")
+        of = set_column(rows, self.columns, "session") or (SESSION if SESSION in rows else None)
+        session, turn = told(rows.codes(of)[answered]) if of is not None else alone(int(answered.sum()))
         start_s = times[answered]
-        return Trace(start_s - start_s[0], outputs[answered], private(inputs[answered]), session, turn)
+        failed = [rows.number(int(row)) for row in np.flatnonzero(~answered)]
+        left_out = (rows_left(failed, "which have no response", len(rows)),) if failed else ()
+        sessions = of or "every request is one of its own"
+        reading = Reading(when.says, length, answer, sessions=sessions, left_out=left_out, doubts=when.doubts)
+        return Trace(start_s - start_s[0], outputs[answered], private(inputs[answered]), session, turn, reading=reading)

@@ -18,6 +18,7 @@ from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.blocks import Prompts, joined
 from prebleexp.workloads.few_shot import MOST_REQUESTS, random
 from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.reading import Understood, understood
 from prebleexp.workloads.rescale import Choice
 from prebleexp.workloads.rows import MOST
 from prebleexp.workloads.streams import workload_of
@@ -39,13 +40,15 @@ class Replayed(WorkloadSource):
 
     path: str | None = None
     """a file, relative to the current folder: JSON lines, CSV or Parquet, plain, .gz or .zst, told by its contents"""
-    load: str = "window"
+    load: str | None = "window"
     """window: `duration_s` of it from a moment drawn by the seed, at `rps` on average over the whole trace, by thinning
     and superposition of whole sessions; recorded: all of it, whatever rps, duration_s and seed are; poisson: its
     sessions, starting at random, `rps` requests a second on average; population: `lanes` users, each of which plays one
-    session after the other, whatever rps is"""
-    mode: str = "open"
-    """open: a turn comes when the trace has it; closed: so long after the answer before it as somebody thought"""
+    session after the other, whatever rps is; null: recorded, and on the command line window where a rate or a duration
+    is given"""
+    mode: str | None = None
+    """open: a turn comes when the trace has it; closed: so long after the answer before it as somebody thought; null:
+    closed where the trace has no starts of later turns, and of a population; else open"""
     compress: float = 1.0
     """all recorded times are divided by this, think times too; reuse at a given capacity then does not fall as load
     rises, as it does with more sessions (load=window)"""
@@ -77,10 +80,13 @@ class Replayed(WorkloadSource):
             raise InvalidInput(
                 f"workload.path={self.path} is not valid; {self.name} needs workload.path=FILE, {self.where}"
             )
-        one_of("workload.load", self.load, self.loads)
-        one_of("workload.mode", self.mode, MODES)
+        for name, options in (("load", self.loads), ("mode", MODES)):
+            if getattr(self, name) is not None:
+                one_of(f"workload.{name}", getattr(self, name), options)
         if self.load == "population" and self.mode == "open":
-            raise InvalidInput("workload.load=population needs workload.mode=closed: a lane waits for its answers")
+            raise InvalidInput(
+                "workload.load=population needs workload.mode=closed: a lane waits for its answers; leave mode out"
+            )
         valid = is_number(self.compress) and self.compress > 0
         require(valid, "workload.compress", self.compress, "a finite number > 0")
         for name in ("limit", "max_new_tokens"):
@@ -110,7 +116,7 @@ class Replayed(WorkloadSource):
 
     @property
     def obeys(self) -> tuple[str, ...]:
-        if self.load == "recorded":
+        if self.load in (None, "recorded"):
             return ()
         return ("duration_s", "seed") if self.load == "population" else ("rps", "duration_s", "seed")
 
@@ -118,25 +124,54 @@ class Replayed(WorkloadSource):
         """The file's contents stand for its path; what other loads and modes have does not matter."""
         without = {"path"}
         without |= set() if self.load == "population" else OF_LANES
-        without |= set() if self.mode == "closed" else OF_CLOSED
+        without |= OF_CLOSED if self.mode == "open" else set()
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in without}
         return own | {"sha256": files.digest(self.path)}
 
     def trace(self, seed: int = 0) -> Trace:
         """What is replayed: `limit`, `compress` and `gap_cap_s` done. Raises InvalidInput as `read` does."""
-        same: dict[str, Any] = {one.name: one.default for one in fields(self) if one.name in UNREAD}
-        found = _read(replace(self, **same), files.digest(self.path))
-        if self.limit is not None and self.limit < len(found):
-            found = _first(found, self.limit)
+        found = self.whole
         with np.errstate(over="ignore"):  # Workload refuses what is not finite
             found = replace(found, start_s=self.starts(found, seed) / self.compress)
-        return replace(found, links=self._links(found)) if self.mode == "closed" else found
+        return replace(found, links=self._links(found)) if self.is_closed(found) else found
+
+    def is_closed(self, trace: Trace) -> bool:
+        """Whether turns wait for answers. Raises InvalidInput where they have to, and mode=open is asked for."""
+        if self.mode == "open" and trace.closed:
+            raise InvalidInput(
+                f"workload.mode=open is not valid; {self.path} has no starts of requests that come after others: leave "
+                "it out, or take closed"
+            )
+        return self.mode == "closed" or (self.mode is None and (trace.closed or self.load == "population"))
+
+    @property
+    def whole(self) -> Trace:
+        """The file, but for the first so many requests, if there is a `limit`; nothing else done."""
+        same: dict[str, Any] = {one.name: one.default for one in fields(self) if one.name in UNREAD}
+        found = _read(replace(self, **same), files.digest(self.path))
+        return _first(found, self.limit) if self.limit is not None and self.limit < len(found) else found
+
+    @property
+    def understood(self) -> Understood:
+        return understood(str(self.path), self.whole)
+
+    @property
+    def span_s(self) -> float:
+        """Until the last request of the recording starts, in simulated seconds."""
+        return self.whole.span_s / self.compress
+
+    @property
+    def own_rps(self) -> float | None:
+        """Requests a second of the recording, in simulated time; None if it has no time."""
+        whole = self.whole
+        return len(whole) / self.span_s if whole.clocked and self.span_s else None
 
     def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
         """The requests of a run. Raises InvalidInput, naming the file, if there are none in the window, or if the trace
         is shorter than that."""
-        trace, closed = self.trace(seed), self.mode == "closed"
-        if self.load == "recorded":
+        trace = self.trace(seed)
+        closed = self.is_closed(trace)
+        if self.load in (None, "recorded"):
             chosen = rescale.whole(trace)
         elif self.load == "population":
             trace = _joined(trace)

@@ -1,44 +1,77 @@
-"""Logs of requests to a server that speaks OpenAI's protocol."""
+"""Logs of requests to models, as gateways, servers, tracers, benchmarks and simulators write them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from prebleexp.checks import is_number, require
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import Longs
-from prebleexp.workloads import inferred
-from prebleexp.workloads.blocks import Prompts, joined, private
-from prebleexp.workloads.replayed import Replayed
-from prebleexp.workloads.rows import MOST, Records, Rows, parsed, rows_of
-from prebleexp.workloads.trace import Trace, alone, told
+from prebleexp.sim.types import Ints, Longs
+from prebleexp.workloads import inferred, nested, said, usage
+from prebleexp.workloads.blocks import Prompts, begun, joined, private
+from prebleexp.workloads.clock import SUFFIXES, Clock, clock, moments, unit_of
+from prebleexp.workloads.columns import Columns, found, named, plain, set_column
+from prebleexp.workloads.documents import rows_of
+from prebleexp.workloads.failed import served
+from prebleexp.workloads.reading import rows_left
+from prebleexp.workloads.records import are_spans, flattened, present
+from prebleexp.workloads.rows import Rows
+from prebleexp.workloads.tabular import Tabular
+from prebleexp.workloads.trace import Reading, Trace, alone, told
 
-TIMES = ("timestamp", "arrival_time", "start_time", "created", "time")
-INPUTS, OUTPUTS = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
-SESSIONS = ("session_id", "conversation_id")
-MESSAGES, CHOICES = "messages", "choices"
-INNER = ("request", "response", "body", "usage")
-"""objects within a row whose fields count as the row's"""
+STEMS = (
+    *("arrival_time", "arrived_at", "arrival_timestamp", "arrival", "request_arrival_time", "queued_time", "queued_at"),
+    *("request_start", "request_start_time", "start_time", "started_at", "start_timestamp", "start", "sent_at"),
+    *("send_time", "request_timestamp", "timestamp", "ts", "time", "created", "created_at", "request_created_at"),
+    *("datetime", "date", "event_time", "time_iso8601", "time_local"),
+)
+TIMES = tuple(
+    f"{stem}{end}" for stem in STEMS for end in ("", *(f"_{one}" for ends in SUFFIXES.values() for one in ends))
+)
+SESSIONS = (
+    *("session_id", "conversation_id", "conversation.id", "session.id", "chat_id", "thread_id", "x_correlation_id"),
+    "session",
+)
+TURNS = ("turn_index", "turn", "round_index", "turn_id")
+TOKENS = ("input_tok_ids", "prompt_token_ids", "input_token_ids", "input_ids", "token_ids")
+CHOICES = "choices"
 USUAL = 4.0
 """characters a token, if the log says nothing of tokens"""
 
 
-@dataclass(frozen=True)
-class RequestLog(Replayed):
-    """A row a request, in any order: when (timestamp, arrival_time, start_time, created or time: seconds, or a date and
-    time), what was asked (messages, or prompt_tokens or input_tokens) and how long the answer was (completion_tokens or
-    output_tokens, or choices with their text). Fields may stand in `request`, `response`, `body` and `usage`.
+class _Asked(NamedTuple):
+    """Of n requests in order."""
 
-    Of messages each is a segment: prompts share their equal first ones. A message has its characters / c tokens, where
-    c is `characters_per_token`, or what the log's own counts say over all of it, or 4. Sessions are those of session_id
-    or conversation_id; without them, a request is the next turn of the latest one whose messages it begins with.
-    Messages of more than 60 requests are everybody's. Without messages, prompts share nothing. An answer of 0 tokens
-    counts as 1.
+    prompts: Prompts
+    says: str
+    """of what their lengths are"""
+    prefix: str
+    """and what they share"""
+    session: Ints
+    turn: Ints
+    sessions: str
+    public: npt.NDArray[np.bool_] | None = None
+    characters_per_token: float = USUAL
+
+
+@dataclass(frozen=True)
+class RequestLog(Tabular):
+    """A row a request, in any order: when it came, what was asked, and how long the answer was, under the names that
+    OpenAI, Anthropic, Gemini, gateways, OpenTelemetry, servers, benchmarks and simulators have for that, in whatever
+    objects; or under those of `columns`.
+
+    Cached tokens count, whether a provider has them among a prompt's or beside. Requests that failed are left out.
+    Of messages each is a segment, tools and system first: prompts share their equal first ones. A request has as many
+    tokens as its own count says; without one, its characters / c, where c is `characters_per_token`, or what the log's
+    counts say over all of it, or 4. Without messages, prompts share what they begin with of their tokens' ids, if these
+    are there, or nothing. Sessions are those of session_id or conversation_id; without them, a request is the next turn
+    of the latest one whose messages it begins with. Messages of more than 60 requests are everybody's. An answer of 0
+    tokens counts as 1.
     """
 
     characters_per_token: float | None = None
@@ -55,97 +88,131 @@ class RequestLog(Replayed):
         require(valid, "workload.characters_per_token", self.characters_per_token, "null or a number > 0")
 
     def read(self) -> Trace:
-        rows = rows_of(self.path)
-        if isinstance(rows, Records):
-            rows = Records(rows.path, [_flat(one) for one in rows.records], rows.lines)
-        times = rows.seconds(_named(rows, TIMES))
-        order = np.argsort(times, kind="stable")
-        times = times[order] - times[order[0]]
-        if MESSAGES not in rows:
-            prompts = private(rows.integers(_named(rows, INPUTS), 1)[order])
-            outputs = rows.integers(_named(rows, OUTPUTS))[order]
-            session, turn = _sessions(rows, order) or alone(len(rows))
-            return Trace(times, np.maximum(outputs, 1), prompts, session, turn)
-        said = [_messages(rows, row, value) for row, value in enumerate(rows.values(MESSAGES))]
-        letters = np.array([sum(len(text) for _, text in one) for one in said])
-        c = self._characters_per_token(rows, letters)
-        outputs = _outputs(rows, c)[order]
-        prompts = _tree([said[row] for row in order.tolist()], c)
-        session, turn = _sessions(rows, order) or inferred.chains(inferred.continuing(prompts))
-        prompts, _ = joined(prompts)
-        return Trace(times, np.maximum(outputs, 1), prompts, session, turn, inferred.public(prompts))
+        every = flattened(rows_of(self.path))
+        if nested.is_nested(every):
+            return nested.read(every, self.time_unit, self.columns)
+        kept = served(every, self.columns)
+        if not len(kept.rows):
+            raise InvalidInput(f"{self.path}: there are no requests that were served: {'; '.join(kept.left_out)}")
+        rows, left_out = every.taken(kept.rows), list(kept.left_out)
+        counts = usage.counts(rows, self.columns)
+        if are_spans(rows) and not (there := present([counts.inputs, counts.outputs])).all():
+            if not there.any():
+                raise InvalidInput(
+                    f"{self.path}: there are no spans with tokens; there are {', '.join(rows.names[:20])}"
+                )
+            numbers = [rows.number(int(row)) for row in np.flatnonzero(~there)]
+            left_out.append(rows_left(numbers, "which are spans without tokens", len(every)))
+            rows = rows.taken(np.flatnonzero(there))
+            counts = usage.counts(rows, self.columns)
+        when = self._clock(rows)
+        order = np.argsort(when.seconds, kind="stable")
+        times = when.seconds[order] - when.seconds[order[0]]
+        rows = rows.taken(order)
+        counts = counts._replace(inputs=counts.inputs[order], outputs=counts.outputs[order])
+        doubts = [*when.doubts, *counts.doubts]
+        asked = self._asked(rows, counts, doubts)
+        outputs, output_says = _outputs(rows, counts, asked.characters_per_token)
+        reading = Reading(
+            time=when.says,
+            prompt=asked.says,
+            output=output_says,
+            cached=counts.cached_says,
+            found_share=counts.found_share,
+            prefix=asked.prefix,
+            sessions=asked.sessions,
+            left_out=tuple(left_out),
+            doubts=tuple(doubts),
+        )
+        return Trace(
+            times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public, reading=reading
+        )
 
-    def _characters_per_token(self, rows: Rows, letters: Longs) -> float:
+    def _clock(self, rows: Rows) -> Clock:
+        name = named(rows, self.columns, "arrival", TIMES)
+        return moments(rows, name) or clock(rows, name, self.time_unit, "s", told=unit_of(plain(name)))
+
+    def _asked(self, rows: Rows, counts: usage.Counts, doubts: list[str]) -> _Asked:
+        field = None if set_column(rows, self.columns, "input") else said.field_of(rows)
+        name, own = _sessions(rows, self.columns)
+        if field is None:
+            session, turn = own or alone(len(rows))
+            inputs = usage.demand(rows, counts.inputs, "input", usage.INPUTS, 1)
+            of = name or "every request is one of its own"
+            ids = found(rows, TOKENS)
+            if ids is None:
+                return _Asked(private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
+            prompts, short = begun(rows, ids, inputs)
+            if short:
+                doubts.append(f"{ids} is shorter than the prompt in {short:,} rows: it is taken for its beginning")
+            return _Asked(prompts, counts.input_says, ids, session, turn, of, inferred.public(prompts))
+        every = said.all_said(rows, field)
+        c = self._characters_per_token(counts.inputs, said.lengths(every))
+        given = counts.inputs if self.characters_per_token is None else np.full(len(rows), -1)
+        if (given == 0).any():
+            raise rows.wrong(int(np.argmax(given == 0)), f"{counts.input_says}=0 is not valid; it must be at least 1")
+        prompts = said.segments(every, given, c)
+        session, turn = own or inferred.chains(inferred.continuing(prompts))
+        has = int((given >= 0).sum())
+        says = f"{counts.input_says}, of {field}" if has == len(rows) else f"{field}, {c:.3g} characters a token"
+        if 0 < has < len(rows):
+            says = f"{counts.input_says} in {has:,} of {len(rows):,} rows, else {field} with {c:.3g} characters a token"
+        elif not has and self.characters_per_token is None:
+            doubts.append(f"nothing says how many tokens {field} has: {c:g} characters are taken for one")
+        if off := _off(prompts, given):
+            doubts.append(
+                f"the counts of {off:,} rows cannot be, since shorter prompts, with which they begin, have more"
+            )
+        prompts, _ = joined(prompts)
+        of = name or f"read off {field}"
+        return _Asked(prompts, says, field, session, turn, of, inferred.public(prompts), c)
+
+    def _characters_per_token(self, inputs: Longs, letters: Longs) -> float:
         if self.characters_per_token is not None:
             return self.characters_per_token
-        if not any(name in rows for name in INPUTS):
-            return USUAL
-        return max(1.0, float(letters.sum())) / float(rows.integers(_named(rows, INPUTS), 1).sum())
+        counted = inputs > 0
+        return max(1.0, float(letters[counted].sum())) / float(inputs[counted].sum()) if counted.any() else USUAL
 
 
-def _named(rows: Rows, names: Sequence[str]) -> str:
-    """The first of these that there is."""
-    found = next((name for name in names if name in rows), None)
-    if found is None:
-        raise InvalidInput(f"{rows.path}: there is no field {names[0]}; one of {', '.join(names)} must be there")
-    return found
-
-
-def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(record)
-    for name in INNER:
-        if isinstance(inner := record.get(name), dict):
-            found = _flat(inner) | found
-    return found
-
-
-def _messages(rows: Rows, row: int, value: object) -> list[tuple[str, str]]:
-    """Roles and texts. What is no text, as pictures and calls of tools, counts as its JSON."""
-    value = parsed(value) if isinstance(value, str) else value
-    if not (isinstance(value, list) and value and all(isinstance(one, dict) for one in value)):
-        raise rows.wrong(row, f"{MESSAGES} is not valid; it must be a list of objects with role and content")
-    found = []
-    for one in value:
-        content = one.get("content")
-        rest = {key: part for key, part in one.items() if key not in ("role", "content") and part}
-        text = content if isinstance(content, str) else "" if content is None else json.dumps(content)
-        found.append((str(one.get("role")), text + (json.dumps(rest, sort_keys=True) if rest else "")))
-    return found
-
-
-def _outputs(rows: Rows, characters_per_token: float) -> Longs:
-    if CHOICES not in rows or any(name in rows for name in OUTPUTS):
-        return rows.integers(_named(rows, OUTPUTS))
-    found = np.zeros(len(rows), np.int64)
-    for row, choices in enumerate(rows.values(CHOICES)):
+def _outputs(rows: Rows, counts: usage.Counts, characters_per_token: float) -> tuple[Longs, str]:
+    field = found(rows, (CHOICES,))
+    if (counts.outputs >= 0).any() or field is None:
+        return usage.demand(rows, counts.outputs, "output", usage.OUTPUTS, 0), counts.output_says
+    outputs = np.zeros(len(rows), np.int64)
+    for row, choices in enumerate(rows.values(field)):
         try:
-            found[row] = round(sum(len(_text(one)) for one in choices) / characters_per_token)
+            outputs[row] = round(sum(len(_text(one)) for one in choices) / characters_per_token)
         except (TypeError, KeyError, AttributeError):
-            raise rows.wrong(
-                row, f"{CHOICES} is not valid; it must be a list of objects with message or text"
-            ) from None
-    return found
+            raise rows.wrong(row, f"{field} is not valid; it must be a list of objects with message or text") from None
+    return outputs, f"{field}, {characters_per_token:.3g} characters a token"
 
 
 def _text(choice: Mapping[str, Any]) -> str:
     return choice["text"] if "text" in choice else choice["message"].get("content") or ""
 
 
-def _tree(said: Sequence[Sequence[tuple[str, str]]], characters_per_token: float) -> Prompts:
-    """A segment for each different beginning of messages."""
-    number: dict[tuple[int, str, str], int] = {}
-    offsets, ids, sizes = [0], [], []
-    for messages in said:
-        path = -1
-        for role, text in messages:
-            path = number.setdefault((path, role, text), len(number))
-            ids.append(path)
-            sizes.append(max(1, round(len(text) / characters_per_token)))
-        offsets.append(len(ids))
-    tokens = np.minimum(sizes, MOST).astype(np.int32)
-    return Prompts(np.array(offsets), np.array(ids, np.int32), tokens)
+def _off(prompts: Prompts, counts: Longs) -> int:
+    """Of how many the tokens are not those of their own count, by more than a twentieth."""
+    made = np.add.reduceat(prompts.tokens, prompts.offsets[:-1])
+    return int(((counts >= 0) & (np.abs(made - counts) * 20 > counts)).sum())
 
 
-def _sessions(rows: Rows, order: Longs) -> tuple[Any, Any] | None:
-    name = next((name for name in SESSIONS if name in rows), None)
-    return None if name is None else told(rows.codes(name)[order])
+def _sessions(rows: Rows, columns: Columns) -> tuple[str | None, tuple[Ints, Ints] | None]:
+    """Those that are told, if they are: by which field, and sessions and turns. A turn that is not after the one before
+    it begins another session."""
+    name = set_column(rows, columns, "session") or found(rows, SESSIONS)
+    if name is None:
+        return None, None
+    codes = rows.codes(name)
+    turn = found(rows, TURNS)
+    if turn is not None:
+        last: dict[int, tuple[int, int]] = {}
+        codes = codes.copy()
+        fresh = int(codes.max(initial=-1)) + 1
+        for row, (code, number) in enumerate(zip(codes.tolist(), rows.counts(turn).tolist(), strict=True)):
+            now, before = last.get(code, (code, -1))
+            if number >= 0 and number <= before and code >= 0:
+                now, fresh = fresh, fresh + 1
+            last[code] = (now, number)
+            codes[row] = now if code >= 0 else code
+    return name, told(codes)

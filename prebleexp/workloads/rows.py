@@ -1,13 +1,11 @@
-"""The rows of a file as columns, from JSON lines, CSV or Parquet; what is not valid is named with its row."""
+"""The rows of a file as columns; what is not valid is named with its row."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -16,12 +14,13 @@ import numpy.typing as npt
 from prebleexp.checks import is_integer, is_number
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Longs
-from prebleexp.workloads import files
 
 MOST = 2**31 - 1
 """what a column of a workload holds"""
-ZONE = r"(Z|[+-]\d\d:?\d\d)$"
+ZONE = r"(?:[Zz]|GMT|UTC|[+-]\d\d:?\d\d|(?<=:\d\d)[+-]\d\d)$"
 """how a time ends that has a time zone"""
+NOTHING = (None, "")
+"""what stands where there is nothing"""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -51,6 +50,48 @@ class Rows(ABC):
     def values(self, name: str) -> Sequence[Any]:
         """The column as Python's objects, None where it is missing."""
 
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Of all columns."""
+
+    @abstractmethod
+    def taken(self, rows: Longs) -> Rows:
+        """These rows, in this order."""
+
+    def optional(self, name: str) -> Sequence[Any]:
+        """The column, None also where a row lacks it."""
+        return self.values(name)
+
+    def timestamps(self, name: str) -> tuple[str | None, npt.NDArray[Any]] | None:
+        """Of a column whose type is a time: its zone, and (n,) times in whole nanoseconds; None of another one."""
+        return None
+
+    def counts(self, name: str) -> Longs:
+        """(n,) integers from 0 on, also of texts that are such; −1 where there is nothing."""
+        valid = f"an integer from 0 to {MOST}"
+        found = np.full(len(self), -1, np.int64)
+        for row, value in enumerate(self.optional(name)):
+            if value in NOTHING or (isinstance(value, float) and math.isnan(value)):
+                continue
+            one = _number(value)
+            if isinstance(one, float) and one.is_integer():
+                one = int(one)
+            if not is_integer(one, 0, MOST):
+                raise self.invalid(row, name, value, valid)
+            found[row] = one
+        return found
+
+    def exact_numbers(self, name: str, valid: str) -> npt.NDArray[Any]:
+        """(n,) of integers, if all are; else of finite floating-point numbers. Texts may say them."""
+        given = self.values(name)
+        texts = isinstance(given[0], str)
+        values = [_number(one) if isinstance(one, str) == texts else one for one in given]
+        for row, value in enumerate(values):
+            if not is_number(value) or abs(value) >= 2**63:
+                raise self.invalid(row, name, given[row], valid)
+        return np.array(values, np.int64 if set(map(type, values)) == {int} else np.float64)
+
     def integers(self, name: str, least: int = 0, most: int = MOST) -> Longs:
         """(n,) from `least` to `most`."""
         valid = f"an integer from {least} to {most}"
@@ -66,17 +107,21 @@ class Rows(ABC):
         return cast("Floats", column)
 
     def lists(self, name: str, valid: str) -> tuple[Longs, Longs]:
-        """Of integers from 0 on: offsets, (n + 1,), and the elements of all of them."""
+        """Of integers or texts: offsets, (n + 1,), and of all elements numbers from 0 on, equal where these are.
+
+        A row that has none has an empty list.
+        """
         offsets = np.zeros(len(self) + 1, np.int64)
-        flat: list[int] = []
-        for row, value in enumerate(self.values(name)):
-            one: Any = parsed(value) if isinstance(value, str) else value
-            fits = isinstance(one, list) and not set(map(type, one)) - {int}
-            if not (fits and min(one, default=0) >= 0 and max(one, default=0) < 2**63):
+        flat: list[Any] = []
+        for row, value in enumerate(self.optional(name)):
+            one: Any = parsed(value) if isinstance(value, str) and value else value
+            one = [] if one in NOTHING else one.tolist() if isinstance(one, np.ndarray) else one
+            if not isinstance(one, list) or len(kinds := set(map(type, one))) > 1 or kinds - {int, str}:
                 raise self.wrong(row, f"{name} is not valid; it must be {valid}")
             offsets[row + 1] = len(one)
             flat += one
-        return np.cumsum(offsets), np.array(flat, np.int64)
+        number: dict[Any, int] = {}
+        return np.cumsum(offsets), np.array([number.setdefault(one, len(number)) for one in flat], np.int64)
 
     def texts(self, name: str) -> Sequence[str]:
         """(n,)."""
@@ -92,32 +137,6 @@ class Rows(ABC):
 
         found = pd.factorize(pd.Series(self.values(name)).replace("", None))[0]
         return cast("Longs", found.astype(np.int64))
-
-    def seconds(self, name: str) -> Floats:
-        """(n,) from the first row on: of numbers, which are seconds, or of dates with times. All of them, or none, have
-        a time zone."""
-        column = self.values(name)
-        if not isinstance(next((one for one in column if one is not None), None), str):
-            found = self.numbers(name, unit="seconds, or a date and time")
-            return cast("Floats", found - found[0])
-        import pandas as pd
-
-        texts = pd.Series(self.texts(name), dtype=str)
-        times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-        self.refuse(name, times.isna().to_numpy(), "a date and time, as 2024-05-10 00:00:01.25+00:00")
-        zoned = texts.str.contains(ZONE.replace("(", "(?:", 1), regex=True).to_numpy(dtype=bool)
-        says = "with a time zone, as that of the first row" if zoned[0] else "without a time zone, as the first row's"
-        self.refuse(name, zoned != zoned[0], f"a time {says}")
-        return since_first(times.to_numpy("datetime64[ns]"))
-
-    def in_order(self, name: str, column: Floats) -> Floats:
-        """The column, which must never decrease."""
-        wrong = np.flatnonzero(np.diff(column) < 0)
-        if len(wrong):
-            row = int(wrong[0]) + 1
-            before, value = self.shown(name, row - 1), self.shown(name, row)
-            raise self.wrong(row, f"{name}={value} is not valid; it must be >= {before}, that of the row before it")
-        return column
 
     def refuse(self, name: str, wrong: Mask, valid: str) -> None:
         """Raises InvalidInput, which names the first row that is wrong, if any is."""
@@ -151,22 +170,28 @@ class Rows(ABC):
 
 
 class Records(Rows):
-    """JSON lines, an object each."""
+    """JSON objects: a line each, or the elements of an array."""
 
     def __init__(self, path: str, records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> None:
         super().__init__(path, len(records))
         self.records, self.lines = records, lines
 
-    @classmethod
-    def parsed(cls, path: str, data: bytes) -> Records:
-        lines = [(number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
-        return cls(path, [_record(path, *one) for one in lines], [number for number, _ in lines])
-
     def __contains__(self, name: object) -> bool:
         return any(name in one for one in self.records)
 
+    @property
+    def names(self) -> Sequence[str]:
+        return list(dict.fromkeys(name for one in self.records for name in one))
+
     def number(self, row: int) -> int:
         return self.lines[row]
+
+    def taken(self, rows: Longs) -> Records:
+        order = rows.tolist()
+        return Records(self.path, [self.records[row] for row in order], [self.lines[row] for row in order])
+
+    def optional(self, name: str) -> Sequence[Any]:
+        return [one.get(name) for one in self.records]
 
     def values(self, name: str) -> Sequence[Any]:
         column = [one.get(name) for one in self.records]
@@ -189,6 +214,14 @@ class Table(Rows):
     def number(self, row: int) -> int:
         return row + 1 if self._lines is None else self._lines()[row]
 
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.table.column_names)
+
+    def taken(self, rows: Longs) -> Table:
+        numbers = [self.number(row) for row in rows.tolist()] if self._lines is not None else (rows + 1).tolist()
+        return Table(self.path, self.table.take(rows), lambda: numbers)
+
     def column(self, name: str) -> Any:
         names = self.table.column_names
         if (count := names.count(name)) != 1:
@@ -206,14 +239,35 @@ class Table(Rows):
     def invalid(self, row: int, name: str, value: object, valid: str) -> InvalidInput:
         return self.wrong(row, f"{name}={'nothing' if value is None else value} is not valid; it must be {valid}")
 
-    def seconds(self, name: str) -> Floats:
+    def timestamps(self, name: str) -> tuple[str | None, npt.NDArray[Any]] | None:
         import pyarrow as pa
 
         column = self.column(name)
-        self.refuse(name, column.is_null().to_numpy(), "a number of seconds, or a date and time")
         if not pa.types.is_timestamp(column.type):
-            return super().seconds(name)
-        return since_first(column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64()).to_numpy().view("M8[ns]"))
+            return None
+        self.refuse(name, column.is_null().to_numpy(), "a number of seconds, or a date and time")
+        return column.type.tz, column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64()).to_numpy().view(
+            "M8[ns]"
+        )
+
+    def exact_numbers(self, name: str, valid: str) -> npt.NDArray[Any]:
+        import pyarrow as pa
+
+        column = self.column(name)
+        exact = pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type)
+        if not column.null_count and (exact or pa.types.is_floating(column.type)):
+            found = column.to_numpy()
+            self.refuse(name, ~np.isfinite(found), valid)
+            return cast("npt.NDArray[Any]", found.astype(np.int64 if exact else np.float64))
+        return super().exact_numbers(name, valid)
+
+    def counts(self, name: str) -> Longs:
+        import pyarrow as pa
+
+        column = self.column(name)
+        if pa.types.is_integer(column.type) and not column.null_count:
+            return self.integers(name)
+        return super().counts(name)
 
     def _array(self, name: str, kind: type[Any], fits: Callable[[Any], bool], valid: str) -> npt.NDArray[Any]:
         import pyarrow as pa
@@ -227,54 +281,6 @@ class Table(Rows):
         if wrong is not None:
             raise self.invalid(wrong, name, column[wrong].as_py(), valid)
         return np.array(values, kind)
-
-
-class Csv(Table):
-    """With a header."""
-
-    def __init__(self, path: str, data: bytes) -> None:
-        self.data = data
-        super().__init__(path, _csv(path, data), lambda: self._numbers)
-
-    @cached_property
-    def _numbers(self) -> Sequence[int]:
-        lines = [number for number, line in enumerate(io.BytesIO(self.data), start=1) if line.strip()]
-        return lines[1:]
-
-
-def rows_of(path: str | None) -> Rows:
-    """Those of a file, plain, gzipped or packed with Zstandard; its format is told from its first bytes.
-
-    Raises InvalidInput, naming the file, if it cannot be read, is damaged or holds no rows.
-    """
-    name, data = str(path), files.unpacked(path)
-    if data.startswith(b"PAR1"):
-        return Table(name, _parquet(name, data))
-    text = data.lstrip()
-    return Records.parsed(name, data) if not text or text[:1] in b"{[" or not _is_text(text) else Csv(name, data)
-
-
-def since_first(times: npt.NDArray[Any]) -> Floats:
-    """(n,) seconds from the first element of times of whole nanoseconds."""
-    return cast("Floats", (times - times[0]).astype(np.int64) / 1e9)
-
-
-def _is_text(data: bytes) -> bool:
-    """Whether its first line is one of a CSV file's."""
-    try:
-        return data.split(b"\n", 1)[0].decode().isprintable() or b"\r" in data[:4096]
-    except UnicodeDecodeError:
-        return False
-
-
-def _record(path: str, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path}: row {number}: not valid JSON: {error}") from None
-    if not isinstance(record, dict):
-        raise InvalidInput(f"{path}: row {number}: not a JSON object")
-    return record
 
 
 def parsed(text: str) -> object:
@@ -292,33 +298,3 @@ def _number(value: object) -> object:
     except ValueError:
         return None
     return int(found) if isinstance(found, float) and found.is_integer() else found
-
-
-def _csv(path: str, data: bytes) -> Any:
-    """Typed columns; where a later row is not of the first rows' type, texts, so that it can be named."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    def read(**options: Any) -> Any:
-        reading = csv.ReadOptions(use_threads=False)
-        return csv.read_csv(pa.BufferReader(data), read_options=reading, convert_options=csv.ConvertOptions(**options))
-
-    try:
-        return read()
-    except pa.ArrowException as error:
-        names = data.lstrip().split(b"\n", 1)[0].decode(errors="replace").strip().split(",")
-        try:
-            return read(column_types={name.strip('"'): pa.string() for name in names})
-        except pa.ArrowException:
-            raise InvalidInput(f"{path}: not a CSV file that can be read: {str(error).splitlines()[0]}") from None
-
-
-def _parquet(path: str, data: bytes) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(pa.BufferReader(data))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InvalidInput(f"{path}: not a Parquet file that can be read: {reason}") from None

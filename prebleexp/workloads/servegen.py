@@ -15,9 +15,10 @@ from prebleexp.sim.types import Floats, Longs, Workload
 from prebleexp.workloads import files
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.blocks import private
+from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.few_shot import LONGEST, MOST_REQUESTS, random
 from prebleexp.workloads.output_length import OutputLength
-from prebleexp.workloads.rows import Records, rows_of
+from prebleexp.workloads.rows import Records
 
 WINDOW_S = 600.0
 """of one rate and shape"""

@@ -25,6 +25,24 @@ class Links(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Reading:
+    """Which fields of a file stand for what, in words."""
+
+    time: str = "recorded"
+    prompt: str = "recorded"
+    output: str = "recorded"
+    cached: str = ""
+    """what the recorder found in its cache; nothing: it does not say"""
+    found_share: float = 0.0
+    """of the prompts' tokens that it found there"""
+    prefix: str = "prompts share nothing"
+    sessions: str = "every request is one of its own"
+    left_out: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """what of it was assumed, or is improbable"""
+
+
+@dataclass(frozen=True)
 class Trace:
     """n requests; arrays of shape (n,) unless another is said.
 
@@ -50,6 +68,13 @@ class Trace:
     """the session that started its session; −1: none did; None: none anywhere"""
     answer: Ints | None = None
     """the segment of its answer in later prompts; −1: in none; None: likewise"""
+    reading: Reading = Reading()
+    closed: bool = False
+    """whether turns after the first have no starts of their own, but `links`"""
+    clocked: bool = True
+    """whether sessions have a common clock"""
+    at_once: bool = False
+    """whether it is known that all come at one moment"""
 
     def __len__(self) -> int:
         return len(self.start_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from prebleexp.workloads.rows import Records
 
 BLOCK = 64
 """tokens a hash"""
+ABSOLUTE, RELATIVE = "the session's", "its own"
+"""of whom the clock of a sub-agent's requests is"""
+CLOSE_S = 0.5
+"""times that differ by no more are the same"""
 
 
 def compact(rows: Records, row: int, record: Any) -> dict[str, Any]:
@@ -31,20 +35,20 @@ def compact(rows: Records, row: int, record: Any) -> dict[str, Any]:
         else:
             place += 1
     for after, group in enumerate(groups[1:]):
-        ends = [_number(rows, row, one, "t") for one in group]
+        spans = [_span(rows, row, one) for one in group]
         answered = turns[after][0] + max(turns[after][6], 0)
-        left = turns[after + 1][0] - max(ends) if group and after + 1 < len(turns) else -1
-        for one, end in zip(group, ends, strict=True):
-            seconds = _number(rows, row, one, "duration_ms") / 1000
+        left = turns[after + 1][0] - max(span.end for span in spans) if group and after + 1 < len(turns) else -1
+        for one, span in zip(group, spans, strict=True):
             inner = _turns(rows, row, one["requests"])
             agents.append(
                 {
                     "after": after,
-                    "start": max(round(end - seconds - answered, 3), 0.0),
+                    "start": max(round(span.start - answered, 3), 0.0),
                     "join": round(left, 3) if left >= 0 else None,
                     "tool": one.get("tool_tokens", 0),
                     "system": one.get("system_tokens", 0),
                     "turns": [turn[1:] for turn in inner],
+                    "clock": span.clock,
                 }
             )
     return {
@@ -53,6 +57,48 @@ def compact(rows: Records, row: int, record: Any) -> dict[str, Any]:
         "tool": record.get("tool_tokens", 0),
         "system": record.get("system_tokens", 0),
     }
+
+
+class Span(NamedTuple):
+    """Of a sub-agent, in seconds of its session."""
+
+    start: float
+    end: float
+    clock: str
+
+
+def _span(rows: Records, row: int, one: Any) -> Span:
+    """When a sub-agent began and ended. Published corpora are of two kinds, which its own requests tell apart: their
+    clock is the session's, and its `t` is when it began (AgentX); or their clock is its own, from 0 on, and its `t` is
+    when it ended (kv-cache-tester). Raises InvalidInput where they fit neither."""
+    t = _number(rows, row, one, "t")
+    inner = one["requests"]
+    if not (isinstance(inner, list) and inner and all(isinstance(each, dict) for each in inner)):
+        raise rows.wrong(row, "requests of a sub-agent is not valid; it must be a list of objects")
+    first = _number(rows, row, inner[0], "t")
+    last = max(_number(rows, row, each, "t") + max(_api(each), 0.0) for each in inner)
+    given = one.get("duration_ms")
+    seconds = None if given is None else _number(rows, row, one, "duration_ms") / 1000
+    took = last - first if seconds is None else seconds
+    if first >= t - CLOSE_S and (t > 0 or took > 0):
+        if first > t + took + CLOSE_S:
+            raise rows.wrong(row, _unlike(first, t, took))
+        return Span(t, max(t + took, last), ABSOLUTE)
+    if first > took + CLOSE_S:
+        raise rows.wrong(row, _unlike(first, t, took))
+    return Span(t - took, t, RELATIVE)
+
+
+def _unlike(first: float, t: float, took: float) -> str:
+    return (
+        f"t={first:g} of a sub-agent's first request is not valid; the sub-agent has t={t:g} and took {took:g} s: it "
+        "must be from 0 on, or on its session's clock from when the sub-agent began"
+    )
+
+
+def _api(one: Any) -> float:
+    value = one.get("api_time", -1)
+    return float(value) if is_number(value) else -1.0
 
 
 def _turns(rows: Records, row: int, requests: Sequence[Any]) -> list[list[Any]]:

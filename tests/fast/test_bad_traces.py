@@ -88,12 +88,6 @@ CASES: dict[str, tuple[type[Any], bytes, str]] = {
         f"{ZONED}2024-05-10 00:00:01,5,5\n".encode(),
         "row 3: TIMESTAMP=2024-05-10 00:00:01 is not valid; it must be a time with a time zone, as that of the first",
     ),
-    "back in time": (Azure, f"{AZURE}2023-11-16 18:15:46,5,5\n".encode(), "row 3: TIMESTAMP=2023-11-16 18:15:46 is no"),
-    "back in time by its zone": (
-        Azure,
-        f"{ZONED}2024-05-10 00:00:01+01:00,5,5\n".encode(),
-        "row 3: TIMESTAMP=2024-05-09 23:00:01+00:00 is not valid; it must be >= 2024-05-10 00:00:00.009930+00:00, that",
-    ),
     "a prompt of 0 tokens": (Azure, f"{AZURE}\n2023-11-16 18:15:47,0,5\n".encode(), "row 4: ContextTokens=0 is not va"),
     "a prompt of no tokens": (Azure, f"{AZURE}2023-11-16 18:15:47,,5\n".encode(), "row 3: ContextTokens=nothing is no"),
     "a prompt of NaN tokens": (Azure, f"{AZURE}2023-11-16 18:15:47,NaN,5\n".encode(), "row 3: ContextTokens=nothing i"),
@@ -110,9 +104,9 @@ CASES: dict[str, tuple[type[Any], bytes, str]] = {
     "a field less": (Mooncake, jsonl(mooncake(), {"timestamp": 0}), "row 2: there is no field input_length"),
     "null": (Mooncake, jsonl(mooncake(), mooncake(timestamp=None)), "row 2: there is no field timestamp; it must be"),
     "NaN": (Mooncake, jsonl(mooncake(), mooncake(timestamp=float("nan"))), "row 2: timestamp=nan is not valid; it mus"),
-    "a time as text": (Mooncake, jsonl(mooncake(timestamp="0")), "row 1: timestamp='0' is not valid; it must be a num"),
+    "a time as text": (Mooncake, jsonl(mooncake(timestamp="noon")), "row 1: timestamp='noon' is not valid; it must b"),
     "hashes too few": (Mooncake, jsonl(mooncake(hash_ids=[1])), "row 1: hash_ids has 1 elements; input_length=600 nee"),
-    "a hash below 0": (Mooncake, jsonl(mooncake(hash_ids=[1, -1])), "row 1: hash_ids is not valid; it must be a list"),
+    "a hash that is half": (Mooncake, jsonl(mooncake(hash_ids=[1, 0.5])), "row 1: hash_ids is not valid; it mu"),
     "a chat twice": (Bailian, jsonl(chat(), chat()), "row 2: chat_id=1 is not valid; row 1 has it already"),
     "its own parent": (Bailian, jsonl(chat(parent_chat_id=1)), "row 1: parent_chat_id=1 is not valid; it is itself"),
     "parents in a circle": (
@@ -121,7 +115,7 @@ CASES: dict[str, tuple[type[Any], bytes, str]] = {
         "row 1: parent_chat_id=2 is not valid; it is row 2, which comes later",
     ),
     # logs
-    "a log without times": (RequestLog, jsonl({"prompt_tokens": 3}), "there is no field timestamp; one of timestamp,"),
+    "a log without times": (RequestLog, jsonl({"prompt_tokens": 3}), "there is no field arrival_time, nor anoth"),
     "a log without answers": (RequestLog, jsonl({"created": 1, "prompt_tokens": 3}), "there is no field completion_to"),
     "no list of messages": (RequestLog, jsonl(asked(messages={})), "row 1: messages is not valid; it must be a list o"),
     "messages as broken text": (RequestLog, jsonl(asked(messages="[")), "row 1: messages is not valid; it must be a l"),

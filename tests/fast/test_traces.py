@@ -131,6 +131,9 @@ def test_each_has_a_configuration_of_its_fields_and_keeps_the_contract(name: str
     path = tmp_path / "trace"
     path.write_bytes(data)
     (cell,) = configure.cells([f"workload={name}", f"workload.path={path}"])
+    assert cell.workload == kind(str(path), load="recorded")
+    assert "rps" not in cell.identity()
+    (cell,) = configure.cells([f"workload={name}", f"workload.path={path}", "rps=2"])
     assert cell.workload == kind(str(path))
     assert {"rps", "duration_s", "seed"} <= cell.identity().keys()
     check_workload(kind(str(path), load="recorded"), OUTPUT)
@@ -303,7 +306,7 @@ def test_a_log_may_have_requests_and_responses_and_texts_of_answers(tmp_path: Pa
     workload = drawn(RequestLog(lines(tmp_path / "log.jsonl", rows), load="recorded", characters_per_token=8.0))
     assert workload.arrival_s.tolist() == [0, 2.5]
     assert workload.output_tokens.tolist() == [6, 1]
-    assert workload.prompt_tokens.tolist() == [10, 4]
+    assert workload.prompt_tokens.tolist() == [10, 1]
 
 
 def test_a_log_of_counts_may_be_csv_with_sessions(tmp_path: Path) -> None:

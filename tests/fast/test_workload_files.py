@@ -299,7 +299,6 @@ def test_parameters_of_a_trace_are_part_of_its_identity(tmp_path: Path) -> None:
     ("second", "reason"),
     [
         (line(-1), "timestamp=-1 is not valid"),
-        (line(999), "timestamp=999 is not valid; it must be >= 1000, that of the row before it"),
         (line(float("nan")), "timestamp=nan is not valid"),
         (line(10**400), "timestamp=1000"),
         (line("0"), "timestamp='0' is not valid"),
@@ -309,7 +308,7 @@ def test_parameters_of_a_trace_are_part_of_its_identity(tmp_path: Path) -> None:
         (line(1000, 2**31), "input_length=2147483648 is not valid; it must be an integer from 1 to 2147483647"),
         (line(1000, 600, True), "output_length=True is not valid"),
         (line(1000, 600, 5, (1,)), "hash_ids has 1 elements; input_length=600 needs 2, one to 512 tokens"),
-        (line(1000, 600, 5, (1, -2)), "hash_ids is not valid"),
+        (line(1000, 600, 5, (1, "2")), "hash_ids is not valid"),
         (line(1000, 600, 5, (1, 2.0)), "hash_ids is not valid"),
         (line(1000, 600, 5, 7), "hash_ids is not valid"),
         ({"timestamp": 1000}, "there is no field input_length"),

@@ -1,0 +1,39 @@
+"""What load a configuration asks for: a trace's own times, unless a rate or a duration is given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from prebleexp.errors import InvalidInput
+from prebleexp.workloads.base import WorkloadSource
+from prebleexp.workloads.replayed import Replayed
+
+RPS, DURATION_S = 64, 30
+"""of a load that is made up, unless they are given"""
+
+
+class Load(NamedTuple):
+    workload: WorkloadSource
+    rps: Any
+    duration_s: Any
+
+
+def load_of(workload: WorkloadSource, rps: Any, duration_s: Any) -> Load:
+    """`rps` and `duration_s` as given, None if they are not. Raises InvalidInput where a trace cannot have them."""
+    if not isinstance(workload, Replayed):
+        return Load(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
+    if workload.load is None:
+        whole = rps is None and duration_s is None
+        workload = replace(workload, load="recorded" if whole else "window")
+    if workload.load == "recorded":
+        return Load(
+            workload, RPS if rps is None else rps, (workload.span_s or DURATION_S) if duration_s is None else duration_s
+        )
+    if workload.load == "window" and duration_s is None:
+        duration_s = min(DURATION_S, workload.span_s) or DURATION_S
+    if rps is None and "rps" in workload.obeys:
+        rps = workload.own_rps
+        if rps is None and workload.load == "window":
+            raise InvalidInput(f"{workload.path} has no times that a rate could be of; take workload.load=poisson")
+    return Load(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)

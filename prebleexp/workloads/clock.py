@@ -1,0 +1,178 @@
+"""When requests came, whatever the unit and the zone in which a file has it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.sim.types import Floats, Longs
+from prebleexp.workloads.reading import WAY_OUT
+from prebleexp.workloads.rows import ZONE, Rows
+
+UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""by name: so many are a second"""
+CALLED = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+EPOCH = (1.1e9, 2.6e9)
+"""seconds since 1970 of 2004 to 2052: no clock that began with a recording, or a machine, is there"""
+SLOW, FAST = 0.05, 100.0
+"""requests a second, between which the usual unit is believed"""
+SUFFIXES = {
+    "ns": ("ns", "nanos", "nano", "nanoseconds", "unix_nano", "nsec"),
+    "us": ("us", "micros", "micro", "microseconds", "usec"),
+    "ms": ("ms", "millis", "milli", "milliseconds", "msec", "unix_ms", "epoch_ms"),
+    "s": ("s", "sec", "secs", "seconds"),
+}
+"""how a field's name says its unit"""
+FORMATS = ("%d/%b/%Y:%H:%M:%S %z", "%Y-%m-%d %H:%M:%S,%f", "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT")
+"""dates that are not ISO's: of web servers, of Python's logging, of mail"""
+DATE = "a date and time, as 2024-05-10 00:00:01.25+00:00"
+
+
+class Clock(NamedTuple):
+    """The times of n rows."""
+
+    seconds: Floats
+    """(n,) from the first row on; earlier ones are negative"""
+    says: str
+    doubts: tuple[str, ...] = ()
+
+
+def unit_of(name: str) -> str | None:
+    """The unit that a field's plain name ends with."""
+    for unit, ends in SUFFIXES.items():
+        if any(re.search(rf"(?:^|[_.]){end}$", name) for end in ends):
+            return unit
+    return None
+
+
+def clock(
+    rows: Rows,
+    name: str,
+    given: str | None,
+    usual: str,
+    *,
+    told: str | None = None,
+    known: bool = False,
+    least: float = -math.inf,
+) -> Clock:
+    """Of the column `name`, with numbers, numbers as texts, or dates.
+
+    A number's unit is the one that is `given`; else the one that is `told` by the field's name; else, if it can only be
+    a time since 1970, the one in which it is; else the `usual` one, which is `known` if the format says so. None is
+    less than `least`. Raises InvalidInput, naming row and column, for what is not valid, or not of one kind.
+    """
+    values = rows.values(name)
+    first = next((one for one in values if one is not None and one != ""), None)
+    if not isinstance(first, str) or _is_number(first):
+        found = _counted(rows, name, given, usual, told, known)
+        valid = f"a number of {CALLED[given or told or usual]} >= {least:g}"
+        if least > -math.inf:
+            rows.refuse(name, rows.exact_numbers(name, valid) < least, valid)
+        return found
+    return _dated(rows, name)
+
+
+def moments(rows: Rows, name: str) -> Clock | None:
+    """Of a column whose type is a time; None if it is none."""
+    found = rows.timestamps(name)
+    if found is None:
+        return None
+    zone, times = found
+    says = f"{name}, a time {f'in {zone}' if zone else 'without a time zone'}, from {_date(times.min())}"
+    return Clock(since_first(times), says)
+
+
+def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | None, known: bool) -> Clock:
+    valid = f"a number of {CALLED[given or told or usual]}, or {DATE}"
+    column = rows.exact_numbers(name, valid)
+    inside = {unit: _since_1970(column, size) for unit, size in UNITS.items()}
+    epoch = next((unit for unit, where in inside.items() if where.all()), None)
+    unit = given or told or epoch
+    doubts: tuple[str, ...] = ()
+    if given is None and told is not None and epoch is not None and epoch != told:
+        rows.refuse(
+            name,
+            np.ones(len(rows), np.bool_),
+            f"{CALLED[told]}, as its name says; it is {CALLED[epoch]} since 1970: {WAY_OUT}",
+        )
+    if unit is None:
+        for one, where in inside.items():
+            if where.any():
+                odd = where if not where[0] else ~where
+                was = f"{CALLED[one]} since 1970, as that of {'the first row' if where[0] else 'other rows'}"
+                rows.refuse(name, odd if where[0] else ~where, f"{was}; or {WAY_OUT}")
+        unit = usual
+        says = f"{name}, {CALLED[unit]}" + (", as the format has them" if known else " (assumed: nothing says so)")
+        span = float(column.max() - column.min()) / UNITS[unit]
+        if span > 0 and not SLOW <= len(rows) / span <= FAST:
+            doubts = (
+                f"{name} in {CALLED[unit]} is {len(rows) / span:,.3g} requests/s; if it is in another unit, {WAY_OUT}",
+            )
+    else:
+        why = "as set" if given else "as its name says" if told else ""
+        says = f"{name}, {CALLED[unit]}{f', {why}' if why else ''}"
+    if epoch == unit:
+        says += (
+            f", since 1970 (UTC), from {_date(np.datetime64(round(float(column.min()) * 10**9 / UNITS[unit]), 'ns'))}"
+        )
+    return Clock(((column - column[0]) / UNITS[unit]).astype(np.float64), says, doubts)
+
+
+def _dated(rows: Rows, name: str) -> Clock:
+    import pandas as pd
+
+    column = rows.values(name)
+    for row, value in enumerate(column):
+        if not isinstance(value, str):
+            raise rows.invalid(row, name, value, f"a number of seconds, or {DATE}")
+    texts = pd.Series(column, dtype=str)
+    times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+    for other in FORMATS:
+        if times.isna().all():
+            times = pd.to_datetime(texts, format=other, utc=True, errors="coerce")
+    rows.refuse(name, times.isna().to_numpy(), DATE)
+    zoned = texts.str.contains(ZONE, regex=True).to_numpy(dtype=bool)
+    says = "with a time zone, as that of the first row" if zoned[0] else "without a time zone, as the first row's"
+    rows.refuse(name, zoned != zoned[0], f"a time {says}")
+    moments = times.to_numpy("datetime64[ns]")
+    days = texts.str.fullmatch(r"\d{4}-?\d\d-?\d\d").all()
+    doubts = (f"{name} has days and no times",) if days else ()
+    zones = sorted({_zone(one) for one in texts.unique()[:10_000]}) if zoned[0] else []
+    zone = f"in {' and '.join(zones)}" if len(zones) in (1, 2) else "in several time zones"
+    says = f"{name}, a date and time {zone if zoned[0] else 'without a time zone'}, from {_date(moments.min())}"
+    return Clock(since_first(moments), says, doubts)
+
+
+def in_order(seconds: Floats) -> tuple[Longs, Floats]:
+    """(n,) rows in order of their times, and these from the earliest one on."""
+    order = np.argsort(seconds, kind="stable")
+    return order, seconds[order] - seconds[order[0]]
+
+
+def _zone(text: str) -> str:
+    found = re.search(ZONE, text)
+    end = found.group() if found else ""
+    return "UTC" if end in ("Z", "z", "GMT", "UTC") or not end.strip("+-0:") else end
+
+
+def since_first(times: npt.NDArray[Any]) -> Floats:
+    """(n,) seconds from the first element of times of whole nanoseconds."""
+    found: Floats = (times - times[0]).astype(np.int64) / 1e9
+    return found
+
+
+def _since_1970(column: npt.NDArray[Any], size: int) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (column >= EPOCH[0] * size) & (column <= EPOCH[1] * size)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", text) is not None
+
+
+def _date(time: Any) -> str:
+    return str(np.datetime64(time, "ms")).replace("T", " ")

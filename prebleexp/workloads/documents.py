@@ -1,0 +1,126 @@
+"""The rows of JSON lines, a JSON array, CSV or Parquet, whatever the file is packed with."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+from prebleexp.workloads import files
+from prebleexp.workloads.rows import Records, Rows, Table
+
+BOM = b"\xef\xbb\xbf"
+"""with which some write that a file is UTF-8"""
+SEPARATORS = ",;\t|"
+"""of CSV"""
+
+
+class Csv(Table):
+    """With a header."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.data = data
+        super().__init__(path, _csv(path, data), lambda: self._numbers)
+
+    @cached_property
+    def _numbers(self) -> Sequence[int]:
+        lines = [number for number, line in enumerate(io.BytesIO(self.data), start=1) if line.strip()]
+        return lines[1:]
+
+
+def rows_of(path: str | None) -> Rows:
+    """Those of a file, plain, gzipped or packed with Zstandard; its format is told from its first bytes.
+
+    Raises InvalidInput, naming the file, if it cannot be read, is damaged or holds no rows.
+    """
+    name, data = str(path), files.unpacked(path).removeprefix(BOM)
+    if data.startswith(b"PAR1"):
+        return Table(name, _parquet(name, data))
+    text = data.lstrip()
+    return _records(name, data) if not text or text[:1] in b"{[" or not _is_text(text) else Csv(name, data)
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether its first line is one of a CSV file's."""
+    try:
+        return data.split(b"\n", 1)[0].decode().isprintable() or b"\r" in data[:4096]
+    except UnicodeDecodeError:
+        return False
+
+
+def _records(path: str, data: bytes) -> Records:
+    found = _documents(path, data)
+    for number, one in found:
+        if not isinstance(one, dict):
+            raise InvalidInput(f"{path}: row {number}: not a JSON object")
+    return Records(path, [one for _, one in found], [number for number, _ in found])
+
+
+def _documents(path: str, data: bytes) -> list[tuple[int, Any]]:
+    """What is written in JSON, with its number: lines, from 1 on; the elements of one array, or one object over several
+    lines."""
+    lines = [(number, line) for number, line in enumerate(data.splitlines(), start=1) if line.strip()]
+    if lines and (lines[0][1].lstrip()[:1] == b"[" or not _is_json(lines[0][1])):
+        try:
+            whole = json.loads(data)
+        except (ValueError, RecursionError):
+            pass  # the line is named below
+        else:
+            if not isinstance(whole, list):
+                return [(1, whole)]
+            if len(lines) > 1 or all(isinstance(one, dict) for one in whole):
+                return [*enumerate(whole, start=1)]
+    return [(number, _document(path, number, line)) for number, line in lines]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _document(path: str, number: int, line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path}: row {number}: not valid JSON: {error}") from None
+
+
+def _csv(path: str, data: bytes) -> Any:
+    """Typed columns; where a later row is not of the first rows' type, texts, so that it can be named."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    head = data.lstrip().split(b"\n", 1)[0].decode(errors="replace").strip()
+    separator = max(SEPARATORS, key=head.count)
+
+    def read(**options: Any) -> Any:
+        reading = csv.ReadOptions(use_threads=False)
+        parsing = csv.ParseOptions(delimiter=separator)
+        converting = csv.ConvertOptions(**options)
+        return csv.read_csv(pa.BufferReader(data), reading, parsing, converting)
+
+    try:
+        return read()
+    except pa.ArrowException as error:
+        names = head.split(separator)
+        try:
+            return read(column_types={name.strip('"'): pa.string() for name in names})
+        except pa.ArrowException:
+            raise InvalidInput(f"{path}: not a CSV file that can be read: {str(error).splitlines()[0]}") from None
+
+
+def _parquet(path: str, data: bytes) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInput(f"{path}: not a Parquet file that can be read: {reason}") from None

@@ -1,0 +1,67 @@
+"""Which rows of a log are no requests that a server answered: failures, warm-ups."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.checks import is_number
+from prebleexp.sim.types import Longs
+from prebleexp.workloads.columns import Columns, matching, plain, set_column
+from prebleexp.workloads.reading import rows_left
+from prebleexp.workloads.rows import Rows
+
+STATUS = ("status", "status_code", "http_status", "http_status_code", "response_status", "response_code", "status.code")
+SUCCESS = ("success", "ok", "succeeded", "is_success", "valid")
+ERRORS = ("error", "errors", "error_message", "error_type", "error_code", "exception", "is_error", "failed")
+CANCELLED = ("was_cancelled", "cancelled", "canceled", "aborted")
+BAD = ("error", "fail", "cancel", "abort", "timeout", "timed out", "reject", "status_code_error")
+"""with what a status in words begins, or what it has"""
+NONE = ("", "none", "null", "nil", "false", "0", "no", "ok", "{}", "[]")
+"""what stands where there is no error"""
+PHASE, WARMUP = "benchmark_phase", ("warmup", "warm_up")
+
+
+class Kept(NamedTuple):
+    rows: Longs
+    left_out: tuple[str, ...]
+
+
+def served(rows: Rows, columns: Columns) -> Kept:
+    """The rows of requests that were served, in order; and what is said of the others."""
+    n = len(rows)
+    failed, warming = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    status = set_column(rows, columns, "status")
+    tests: list[tuple[str, Any]] = [(status, _bad_status)] if status else []
+    for aliases, test in ((STATUS, _bad_status), (SUCCESS, _no_success), (ERRORS, _is_error), (CANCELLED, _is_error)):
+        tests += [(name, test) for alias in aliases for name in matching(rows, alias)[:1] if name != status]
+    for name, test in tests:
+        failed |= np.array([test(name, value) for value in rows.optional(name)], np.bool_)
+    for name in matching(rows, PHASE)[:1]:
+        warming |= np.array([str(value).lower() in WARMUP for value in rows.optional(name)], np.bool_)
+    said = []
+    for where, why in ((failed, "which failed"), (warming & ~failed, "of the warm-up")):
+        if where.any():
+            said.append(rows_left([rows.number(int(row)) for row in np.flatnonzero(where)], why, n))
+    return Kept(np.flatnonzero(~(failed | warming)), tuple(said))
+
+
+def _bad_status(name: str, value: object) -> bool:
+    if isinstance(value, str) and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, str):
+        return value.lower().startswith(BAD) or value.lower().endswith(("_error", "_failed"))
+    if not is_number(value):
+        return False
+    return value >= 400 or (plain(name).endswith("status.code") and value == 2)
+
+
+def _no_success(name: str, value: object) -> bool:
+    return value is False or str(value).lower() in ("false", "no") or (is_number(value) and value == 0)
+
+
+def _is_error(name: str, value: object) -> bool:
+    if value is None or value is False or (isinstance(value, float) and value != value):
+        return False
+    return str(value).strip().lower() not in NONE

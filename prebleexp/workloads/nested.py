@@ -1,0 +1,90 @@
+"""Logs with a row a session, in which its requests stand one after the other, as LLMServingSim's of agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from prebleexp.checks import is_number
+from prebleexp.sim.types import Floats
+from prebleexp.workloads import inferred, usage
+from prebleexp.workloads.blocks import begun, private
+from prebleexp.workloads.clock import UNITS, clock, unit_of
+from prebleexp.workloads.columns import Columns, found, matching, plain
+from prebleexp.workloads.records import flattened
+from prebleexp.workloads.rows import Records, Rows
+from prebleexp.workloads.trace import Links, Reading, Trace
+
+TURNS = ("sub_requests",)
+ARRIVALS = ("arrival_time_ns", "arrival_time_us", "arrival_time_ms", "arrival_time_s", "arrival_time", "arrival")
+TOOLS = ("tool_duration_ns", "tool_duration_us", "tool_duration_ms", "tool_duration_s")
+TOKENS = ("input_tok_ids",)
+
+
+def is_nested(rows: Rows) -> bool:
+    return isinstance(rows, Records) and any(matching(rows, one) for one in TURNS)
+
+
+def read(rows: Rows, time_unit: str | None, columns: Columns) -> Trace:
+    """Each session starts when its row says; a request comes so long after the answer before it as the tool took that
+    this called. Raises InvalidInput, naming the row, for what is not valid."""
+    field = next(name for one in TURNS for name in matching(rows, one))
+    arrival = columns.get("arrival") or found(rows, ARRIVALS) or ARRIVALS[-2]
+    when = clock(rows, arrival, time_unit, "s", told=unit_of(plain(arrival)))
+    order = np.argsort(when.seconds, kind="stable")
+    rows, starts = rows.taken(order), when.seconds[order] - when.seconds[order[0]]
+    inner: list[dict[str, Any]] = []
+    session: list[int] = []
+    turn: list[int] = []
+    for row, turns in enumerate(rows.values(field)):
+        if not (isinstance(turns, list) and turns and all(isinstance(one, dict) for one in turns)):
+            raise rows.wrong(row, f"{field} is not valid; it must be a list of objects, a request each")
+        inner += turns
+        session += [row] * len(turns)
+        turn += range(len(turns))
+    lines = [rows.number(row) for row in session]
+    requests = flattened(Records(rows.path, inner, lines))
+    counts = usage.counts(requests, columns)
+    inputs = usage.demand(requests, counts.inputs, "input", usage.INPUTS, 1)
+    outputs = usage.demand(requests, counts.outputs, "output", usage.OUTPUTS, 0)
+    tool = found(requests, TOOLS)
+    waits = np.zeros(len(requests))
+    if tool is not None:
+        took = _seconds(requests, tool)
+        waits[1:] = np.where(np.array(turn[1:]) > 0, took[:-1], 0.0)
+    ids = found(requests, TOKENS)
+    prompts = private(inputs) if ids is None else begun(requests, ids, inputs)[0]
+    later = np.flatnonzero(np.array(turn) > 0)
+    reading = Reading(
+        time=f"{when.says}; later turns after the answer before and {tool or 'no pause'}",
+        prompt=counts.input_says,
+        output=counts.output_says,
+        cached=counts.cached_says,
+        found_share=counts.found_share,
+        prefix=ids or "prompts share nothing",
+        sessions=f"a row each, of {field}",
+        doubts=(*when.doubts, *counts.doubts),
+    )
+    return Trace(
+        starts[session],
+        np.maximum(outputs, 1),
+        prompts,
+        np.array(session, np.int32),
+        np.array(turn, np.int32),
+        None if ids is None else inferred.public(prompts),
+        Links(later, later - 1, waits),
+        reading=reading,
+        closed=True,
+    )
+
+
+def _seconds(rows: Rows, name: str) -> Floats:
+    """(n,) of what a row may lack; it took no time then."""
+    found = np.zeros(len(rows))
+    for row, value in enumerate(rows.optional(name)):
+        if value is not None:
+            if not (is_number(value) and value >= 0):
+                raise rows.invalid(row, name, value, "a number >= 0")
+            found[row] = value / UNITS[unit_of(plain(name)) or "s"]
+    return found

@@ -1,0 +1,140 @@
+"""What a loader took a file for, in words that people can contradict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prebleexp.sim.types import Floats
+from prebleexp.workloads.trace import Trace
+
+SLOWEST, FASTEST = 0.01, 1000.0
+"""requests a second, between which a recording is believed"""
+LONGEST = 2_000_000
+"""tokens of a prompt that is believed"""
+QUICKEST_S = 0.0005
+"""no server generates faster a token"""
+OVERLAP = 0.2
+"""of the turns of sessions, so many may come before the answer before them can have been there"""
+PAUSE_S = 7 * 86_400.0
+"""a typical pause between turns that is believed"""
+
+
+@dataclass(frozen=True)
+class Understood:
+    """Of a file: what it was taken for, and what about that is improbable."""
+
+    facts: tuple[tuple[str, str], ...]
+    """(of what, in words), in the order in which people read them"""
+    line: str
+    """all that matters, in one"""
+    doubts: tuple[str, ...]
+    """sentences"""
+
+
+def understood(path: str, trace: Trace) -> Understood:
+    """What is said of a trace that was read of a file."""
+    read, n = trace.reading, len(trace)
+    of = "sessions" if trace.closed else "requests"
+    starts = _starts(trace)
+    span_s = float(starts.max()) if trace.clocked else 0.0
+    rate = f"{number(len(starts) / span_s)} {of}/s" if span_s else "none: it has no time"
+    tokens = trace.prompt_tokens
+    prompts = f"{read.prompt}; {_range(int(tokens.min()), int(tokens.max()))} tokens"
+    outputs = f"{read.output}; {_range(int(trace.output_tokens.min()), int(trace.output_tokens.max()))} tokens"
+    left_out = "; ".join(read.left_out) or "nothing"
+    facts = {
+        "time": read.time,
+        "span": f"{number(span_s)} s" if trace.clocked else "none: sessions have no common clock",
+        "rate": rate,
+        "prompt": prompts,
+        "cached": read.cached or "not said",
+        "prefix": read.prefix,
+        "output": outputs,
+        "sessions": read.sessions,
+        "left out": left_out,
+    }
+    many = f"{n:,} request{'' if n == 1 else 's'}"
+    over = f" in {number(span_s)} s ({rate})" if span_s else ""
+    said = [f"time: {read.time}", f"prompts: {read.prompt}"]
+    said += [f"cached: {read.cached}"] if read.cached else []
+    said += [f"prefixes: {read.prefix}", f"answers: {read.output}"]
+    said += [f"left out: {left_out}"] if read.left_out else []
+    return Understood(tuple(facts.items()), f"{path}: {many}{over}; {'; '.join(said)}", (*read.doubts, *doubts(trace)))
+
+
+def doubts(trace: Trace) -> list[str]:
+    """What is improbable of rates, pauses and lengths, whatever the file says."""
+    found, starts = list[str](), _starts(trace)
+    n, span_s = len(starts), float(starts.max())
+    if trace.clocked and n > 1 and not trace.at_once:
+        if span_s == 0:
+            found.append(f"all {n:,} come at one moment; if that is not so, say workload.columns={{arrival: …}}")
+        elif not SLOWEST <= n / span_s <= FASTEST:
+            found.append(f"{number(n / span_s)} requests/s are improbable; if the unit of time is another, {WAY_OUT}")
+    if (longest := int(trace.prompt_tokens.max())) > LONGEST:
+        found.append(
+            f"a prompt of {longest:,} tokens is improbable; say workload.columns={{input: …}} if it is another field"
+        )
+    if read_cached := _not_shared(trace):
+        found.append(read_cached)
+    if trace.clocked and trace.links is None:
+        found += _pauses(trace)
+    return found
+
+
+def _starts(trace: Trace) -> Floats:
+    """Of those that have a start of their own, from the first one on."""
+    return trace.start_s[trace.turn == 0] if trace.closed else trace.start_s
+
+
+WAY_OUT = "say workload.time_unit=s, ms, us or ns"
+
+
+def _not_shared(trace: Trace) -> str:
+    """Where the recorder's cache found much, and prompts here share nothing."""
+    shared = int(trace.prompts.ids.max()) + 1 < len(trace.prompts.ids)
+    if shared or not trace.reading.found_share > 0:
+        return ""
+    return (
+        f"the recorder's cache found {trace.reading.found_share:.1%} of the prompts' tokens; here prompts share "
+        "nothing, as neither messages, token ids nor hashes are there"
+    )
+
+
+def _pauses(trace: Trace) -> list[str]:
+    import numpy as np
+
+    order = np.lexsort((trace.turn, trace.session))
+    same = trace.session[order][1:] == trace.session[order][:-1]
+    if not same.any():
+        return []
+    before, later = order[:-1][same], order[1:][same]
+    gaps: Floats = trace.start_s[later] - trace.start_s[before]
+    early = float((gaps < trace.output_tokens[before] * QUICKEST_S).mean())
+    found = []
+    if early > OVERLAP and len(gaps) > 1:
+        found.append(
+            f"{early:.0%} of the turns come before the answer before them can have been generated; "
+            f"if the unit of time is another, {WAY_OUT}"
+        )
+    if (usual := float(np.median(gaps))) > PAUSE_S:
+        found.append(f"a pause of {number(usual)} s between turns is improbable; if the unit is another, {WAY_OUT}")
+    return found
+
+
+def number(value: float) -> str:
+    """With four digits."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def rows_left(numbers: Sequence[int], why: str, total: int) -> str:
+    """Rows that were left out, and why."""
+    return f"{len(numbers):,} of {total:,} rows, {why} (the first is row {numbers[0]})"

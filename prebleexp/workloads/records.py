@@ -1,0 +1,135 @@
+"""The requests of logs, whatever document they are in: spans, results of benchmarks, objects within objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.types import Longs
+from prebleexp.workloads.columns import plain
+from prebleexp.workloads.rows import NOTHING, Records, Rows, Table, parsed
+
+LISTS = (
+    "requests",
+    "data",
+    "results",
+    "logs",
+    "records",
+    "rows",
+    "items",
+    "traces",
+    "entries",
+    "observations",
+    "spans",
+)
+"""in which a document has its rows"""
+INNER = ("request", "response", "body", "usage", "metadata", "usage_metadata", "attributes", "metrics")
+"""objects that exports write as text"""
+ATTRIBUTES = "attributes"
+
+
+def flattened(rows: Rows) -> Rows:
+    """A row a request, each field with the objects that it is in, as `usage.prompt_tokens`."""
+    if isinstance(rows, Table):
+        if not any(_is_inner(rows, name) for name in rows.names):
+            return rows
+        records = [
+            dict(zip(rows.names, values, strict=True)) for values in zip(*map(rows.values, rows.names), strict=True)
+        ]
+        rows = Records(rows.path, records, [rows.number(row) for row in range(len(rows))])
+    assert isinstance(rows, Records)
+    rows = _unwrapped(rows)
+    return Records(rows.path, [_flat(one) for one in rows.records], rows.lines)
+
+
+def _is_inner(rows: Table, name: str) -> bool:
+    first = next((one for one in rows.values(name)[:100] if one not in NOTHING), None)
+    return isinstance(first, Mapping) or (_named_inner(name) and isinstance(first, str) and first[:1] == "{")
+
+
+def _named_inner(name: str) -> bool:
+    return plain(name).rpartition(".")[2] in INNER
+
+
+def _unwrapped(rows: Records) -> Records:
+    """Of documents that have their rows in a list, those."""
+    found: list[Any] = []
+    for record in rows.records:
+        inner = _inner_of(rows.path, record)
+        if inner is None:
+            return rows
+        found += inner
+    for number, one in enumerate(found, start=1):
+        if not isinstance(one, dict):
+            raise InvalidInput(f"{rows.path}: request {number}: not a JSON object")
+    return Records(rows.path, found, range(1, len(found) + 1))
+
+
+def _inner_of(path: str, record: Mapping[str, Any]) -> list[Any] | None:
+    if isinstance(spans := record.get("resourceSpans", record.get("resource_spans")), list):
+        return [
+            span
+            for one in spans
+            for scope in _lists(one, "scopeSpans", "scope_spans")
+            for span in _lists(scope, "spans")
+        ]
+    if isinstance(runs := record.get("benchmarks"), list):  # guidellm
+        if len(runs) != 1:
+            raise InvalidInput(
+                f"{path}: there are {len(runs)} benchmarks; write the requests of one to a file of its own"
+            )
+        record = runs[0]
+        if isinstance(requests := record.get("requests"), dict):
+            failed = [one | {"error": name} for name in ("errored", "incomplete") for one in requests.get(name) or ()]
+            return [*(requests.get("successful") or ()), *failed]
+    for name in LISTS:
+        if isinstance(rows := record.get(name), list) and rows and all(isinstance(one, dict) for one in rows):
+            return rows
+    return None
+
+
+def _lists(record: Any, *names: str) -> Sequence[Any]:
+    found: Any = next((record[name] for name in names if isinstance(record, dict) and name in record), [])
+    return found if isinstance(found, list) else []
+
+
+def _flat(record: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        if name == ATTRIBUTES and isinstance(value, list):
+            value = {str(one.get("key")): _value(one.get("value")) for one in value if isinstance(one, dict)}
+        elif isinstance(value, str) and value[:1] == "{" and _named_inner(name):
+            value = parsed(value) or value
+        if isinstance(value, Mapping) and value:
+            found |= _flat(value, f"{within}{name}.")
+        else:
+            found[f"{within}{name}"] = value
+    return found
+
+
+def _value(value: Any) -> Any:
+    """Of an attribute as OTLP writes it: {"intValue": "12"}."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        kind, inner = next(iter(value.items()))
+        if kind == "intValue" and str(inner).lstrip("-").isdigit():
+            return int(inner)
+        return inner
+    return value
+
+
+def are_spans(rows: Rows) -> bool:
+    """Whether they are spans of a trace, of which not all are requests."""
+    names = {plain(name).rpartition(".")[2] for name in rows.names}
+    return bool(names & {"span_id", "parent_span_id", "trace_id"}) and bool(
+        names & {"span_id", "start_time_unix_nano", "kind"}
+    )
+
+
+def present(columns: Sequence[Longs]) -> npt.NDArray[np.bool_]:
+    """(n,) whether a row has any of these counts."""
+    found: npt.NDArray[np.bool_] = np.any([one >= 0 for one in columns], axis=0)
+    return found

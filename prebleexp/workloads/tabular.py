@@ -1,0 +1,27 @@
+"""Traces of rows, whose fields may have other names, and times another unit, than is usual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prebleexp.checks import one_of
+from prebleexp.workloads.clock import UNITS
+from prebleexp.workloads.columns import Columns
+from prebleexp.workloads.replayed import Replayed
+
+
+@dataclass(frozen=True)
+class Tabular(Replayed):
+    """Subclass it as `Replayed`."""
+
+    time_unit: str | None = None
+    """of times that are numbers: s, ms, us or ns; null: as names, sizes and the format say"""
+    columns: Any = None
+    """names of fields by what they stand for, as {arrival: ts, input: n_in}; null: the usual ones"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "columns", Columns.of(self.columns))
+        if self.time_unit is not None:
+            one_of("workload.time_unit", self.time_unit, tuple(UNITS))

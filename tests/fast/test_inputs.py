@@ -1,0 +1,460 @@
+"""Files that people have, in the shapes that gateways, benchmarks and simulators write: they are taken for what they
+are, and what was understood is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.types import Workload
+from prebleexp.workloads.agents import Agents
+from prebleexp.workloads.azure import Azure
+from prebleexp.workloads.bench_log import BenchLog
+from prebleexp.workloads.mooncake import Mooncake
+from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.replayed import Replayed
+from prebleexp.workloads.request_log import RequestLog
+
+OUTPUT = OutputLength((1,), (1.0,))
+EPOCH = 1_764_000_000
+"""seconds"""
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def lines(path: Path, *rows: Mapping[str, Any]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def log(path: Path, *rows: Mapping[str, Any], **settings: Any) -> RequestLog:
+    return RequestLog(lines(path / "log.jsonl", *rows), load="recorded", **settings)
+
+
+def drawn(source: Replayed) -> Workload:
+    return source.draw(rps=1, duration_s=1, seed=0, output_length=OUTPUT)
+
+
+def said(source: Replayed) -> dict[str, str]:
+    return dict(source.understood.facts)
+
+
+def refusal(source: Replayed) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        drawn(source)
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- D1: units of time
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_time_since_1970_is_in_the_one_unit_in_which_it_can_be(unit: str, tmp_path: Path) -> None:
+    size = UNITS[unit]
+    rows: list[dict[str, float]]
+    rows = [{"timestamp": EPOCH * size + i * size // 4, "prompt_tokens": 9, "completion_tokens": 1} for i in range(8)]
+    if unit == "s":
+        rows = [row | {"timestamp": EPOCH + i / 4} for i, row in enumerate(rows)]
+    source = log(tmp_path, *rows)
+    assert drawn(source).arrival_s.tolist() == [i / 4 for i in range(8)]
+    assert "since 1970 (UTC), from 2025-11-24 16:00:00" in said(source)["time"]
+    assert said(source)["rate"] == "4.571 requests/s"
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", ["arrival_time_{}", "startTime{}", "ts_{}"])
+def test_a_name_says_its_unit(unit: str, name: str, tmp_path: Path) -> None:
+    field = name.format(unit if "_" in name else unit.capitalize())
+    rows = [{field: i * UNITS[unit] * 2, "prompt_tokens": 9, "completion_tokens": 1} for i in range(3)]
+    assert drawn(log(tmp_path, *rows)).arrival_s.tolist() == [0, 2, 4]
+
+
+def test_a_name_that_its_numbers_contradict_is_refused_unless_the_unit_is_set(tmp_path: Path) -> None:
+    rows = [{"ts_s": (EPOCH + i) * 1000, "prompt_tokens": 9, "completion_tokens": 1} for i in range(3)]
+    found = refusal(log(tmp_path, *rows))
+    assert "row 1: ts_s=1764000000000 is not valid; it must be seconds, as its name says" in found
+    assert "workload.time_unit=" in found
+    assert drawn(log(tmp_path, *rows, time_unit="ms")).arrival_s.tolist() == [0, 1, 2]
+
+
+def test_two_units_in_a_column_are_refused(tmp_path: Path) -> None:
+    rows = [{"timestamp": at, "prompt_tokens": 9, "completion_tokens": 1} for at in (EPOCH, EPOCH + 1, EPOCH * 1000)]
+    assert "row 3: timestamp=1764000000000 is not valid; it must be seconds since 1970" in refusal(log(tmp_path, *rows))
+
+
+def test_a_unit_that_nothing_says_is_said_to_be_assumed_and_doubted_where_it_is_improbable(tmp_path: Path) -> None:
+    rows = [{"timestamp": 250 * i, "prompt_tokens": 9, "completion_tokens": 1} for i in range(8)]
+    source = log(tmp_path, *rows)
+    assert said(source)["time"] == "timestamp, seconds (assumed: nothing says so)"
+    assert any("workload.time_unit=" in one for one in source.understood.doubts)
+    set_to = log(tmp_path, *rows, time_unit="ms")
+    assert drawn(set_to).arrival_s[-1] == 1.75
+    assert not set_to.understood.doubts
+
+
+def test_a_trace_of_mooncake_in_seconds_is_doubted_and_can_be_set(tmp_path: Path) -> None:
+    rows = [{"timestamp": i / 5, "input_length": 700, "output_length": 5, "hash_ids": [0, i]} for i in range(1, 9)]
+    source = Mooncake(lines(tmp_path / "t", *rows), load="recorded")
+    assert any("time_unit" in one for one in source.understood.doubts)
+    source = Mooncake(source.path, load="recorded", time_unit="s")
+    assert drawn(source).arrival_s[-1] == pytest.approx(1.4)
+    assert not source.understood.doubts
+
+
+@pytest.mark.parametrize(
+    ("times", "zone"),
+    [
+        (("2026-03-02T09:00:00+02:00", "2026-03-02T07:00:01Z"), "in +02:00 and UTC"),
+        (("02/Mar/2026:09:00:00 +0000", "02/Mar/2026:09:00:01 +0000"), "in UTC"),
+        (("2026-03-02 09:00:00,000", "2026-03-02 09:00:01,000"), "without a time zone"),
+        (("Mon, 02 Mar 2026 09:00:00 GMT", "Mon, 02 Mar 2026 09:00:01 GMT"), "in UTC"),
+    ],
+)
+def test_dates_are_read_in_the_forms_of_servers_and_loggers(times: Sequence[str], zone: str, tmp_path: Path) -> None:
+    source = log(tmp_path, *({"time": at, "prompt_tokens": 9, "completion_tokens": 1} for at in times))
+    assert drawn(source).arrival_s.tolist() == [0, 1]
+    assert zone in said(source)["time"]
+
+
+# ---------------------------------------------------------------- D2: cached tokens, and what else usage has
+USAGES: dict[str, tuple[dict[str, Any], int, int]] = {
+    "anthropic": (
+        {"usage": {"input_tokens": 21, "cache_read_input_tokens": 9000, "cache_creation_input_tokens": 310,
+                   "output_tokens": 70}}, 9331, 70),
+    "anthropic, by lifetimes": (
+        {"usage": {"input_tokens": 21, "cache_read_input_tokens": 9000, "output_tokens": 70,
+                   "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 10}}}, 9331, 70),
+    "bedrock": (
+        {"usage": {"inputTokens": 21, "outputTokens": 70, "cacheReadInputTokens": 9000, "cacheWriteInputTokens": 310,
+                   "totalTokens": 9401}}, 9331, 70),
+    "openai": (
+        {"usage": {"prompt_tokens": 9331, "completion_tokens": 70, "total_tokens": 9401,
+                   "prompt_tokens_details": {"cached_tokens": 9000},
+                   "completion_tokens_details": {"reasoning_tokens": 60}}}, 9331, 70),
+    "openai responses": (
+        {"usage": {"input_tokens": 9331, "input_tokens_details": {"cached_tokens": 9000}, "output_tokens": 70,
+                   "output_tokens_details": {"reasoning_tokens": 60}, "total_tokens": 9401}}, 9331, 70),
+    "gemini": (
+        {"usageMetadata": {"promptTokenCount": 9331, "cachedContentTokenCount": 9000, "candidatesTokenCount": 10,
+                           "thoughtsTokenCount": 60, "totalTokenCount": 9401}}, 9331, 70),
+    "gemini with tools": (
+        {"usageMetadata": {"promptTokenCount": 9300, "toolUsePromptTokenCount": 31, "candidatesTokenCount": 70,
+                           "totalTokenCount": 9401}}, 9331, 70),
+    "deepseek": (
+        {"usage": {"prompt_tokens": 9331, "prompt_cache_hit_tokens": 9000, "prompt_cache_miss_tokens": 331,
+                   "completion_tokens": 70}}, 9331, 70),
+    "litellm": (
+        {"response": {"usage": {"prompt_tokens": 9331, "completion_tokens": 70, "total_tokens": 9401,
+                                "cache_read_input_tokens": 9000, "cache_creation_input_tokens": 310}}}, 9331, 70),
+    "litellm, before it was mended": (
+        {"usage": {"prompt_tokens": 21, "completion_tokens": 70, "total_tokens": 91, "cache_read_input_tokens": 9000,
+                   "cache_creation_input_tokens": 310}}, 9331, 70),
+    "thoughts beside": (
+        {"usage": {"prompt_tokens": 9331, "completion_tokens": 10, "total_tokens": 9401,
+                   "completion_tokens_details": {"reasoning_tokens": 60}}}, 9331, 70),
+    "opentelemetry": (
+        {"attributes": {"gen_ai.usage.input_tokens": 9331, "gen_ai.usage.cache_read.input_tokens": 9000,
+                        "gen_ai.usage.output_tokens": 70}}, 9331, 70),
+    "openinference": (
+        {"attributes": {"llm.token_count.prompt": 9331, "llm.token_count.prompt_details.cache_read": 9000,
+                        "llm.token_count.completion": 70}}, 9331, 70),
+    "vercel": ({"usage": {"inputTokens": 9331, "cachedInputTokens": 9000, "outputTokens": 70}}, 9331, 70),
+    "openrouter": ({"tokens_prompt": 9331, "tokens_completion": 70, "native_tokens_cached": 9000}, 9331, 70),
+    "usage as text": ({"usage": json.dumps({"prompt_tokens": 9331, "completion_tokens": 70})}, 9331, 70),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USAGES)
+def test_a_prompt_has_its_cached_tokens_whoever_counts_them(name: str, tmp_path: Path) -> None:
+    usage, prompt, answer = USAGES[name]
+    source = log(tmp_path, {"timestamp": "2026-03-02T09:00:00Z"} | usage, {"timestamp": "2026-03-02T09:00:06Z"} | usage)
+    workload = drawn(source)
+    assert workload.prompt_tokens.tolist() == [prompt] * 2
+    assert workload.output_tokens.tolist() == [answer] * 2
+
+
+def test_what_was_cached_is_said_and_that_prompts_share_nothing_here(tmp_path: Path) -> None:
+    source = log(tmp_path, *({"created": EPOCH + i} | USAGES["anthropic"][0] for i in range(2)))
+    assert said(source)["cached"] == "usage.cache_read_input_tokens: 96.5% of the prompts' tokens"
+    assert "usage.input_tokens + usage.cache_read_input_tokens" in said(source)["prompt"]
+    assert any("here prompts share nothing" in one for one in source.understood.doubts)
+
+
+def test_rows_of_several_providers_are_each_read_as_their_own(tmp_path: Path) -> None:
+    rows = [{"created": EPOCH + i} | USAGES[name][0] for i, name in enumerate(("openai", "anthropic", "gemini"))]
+    workload = drawn(log(tmp_path, *rows))
+    assert workload.prompt_tokens.tolist() == [9331] * 3
+    assert workload.output_tokens.tolist() == [70] * 3
+
+
+def test_totals_that_say_two_things_are_refused(tmp_path: Path) -> None:
+    apart = {"prompt_tokens": 21, "completion_tokens": 9, "cached_tokens": 20, "total_tokens": 50}
+    among = {"prompt_tokens": 21, "completion_tokens": 9, "cached_tokens": 20, "total_tokens": 30}
+    found = refusal(log(tmp_path, {"created": EPOCH} | apart, {"created": EPOCH} | among))
+    assert (
+        "row 2: prompt_tokens has the cached tokens among its own, as the total says, and in row 1 it has not" in found
+    )
+
+
+# ---------------------------------------------------------------- D3: a request's own count, tools first
+def test_a_request_has_as_many_tokens_as_its_own_count_says(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "act", "description": "d " * 9000}}]
+    first = [{"role": "system", "content": "s" * 400}, {"role": "user", "content": "u" * 100}]
+    more = [*first, {"role": "assistant", "content": "a" * 60}, {"role": "tool", "content": "t" * 7000}]
+    rows = [
+        {
+            "timestamp": EPOCH + 4 * i,
+            "request": {"tools": tools, "messages": messages},
+            "response": {"usage": {"prompt_tokens": count, "completion_tokens": 20}},
+        }
+        for i, (messages, count) in enumerate(((first, 4900), (more, 6950)))
+    ]
+    source = log(tmp_path, *rows)
+    workload = drawn(source)
+    assert workload.prompt_tokens.tolist() == [4900, 6950]
+    a, b = workload.segment_offsets[1:3].tolist()
+    shared = np.intersect1d(workload.segment_ids[:a], workload.segment_ids[a:b])
+    assert int(workload.segment_tokens[:a][np.isin(workload.segment_ids[:a], shared)].sum()) == 4900
+    assert workload.session.tolist() == [0, 0]
+
+
+def test_prompts_that_part_behind_their_system_prompt_keep_their_counts(tmp_path: Path) -> None:
+    system = {"role": "system", "content": "s" * 4000}
+    rows = [
+        {
+            "created": EPOCH + i,
+            "messages": [system, {"role": "user", "content": f"{i}" * 100 * (i + 1)}],
+            "usage": {"prompt_tokens": 1500 + 40 * i, "completion_tokens": 5},
+        }
+        for i in range(5)
+    ]
+    workload = drawn(log(tmp_path, *rows))
+    assert workload.prompt_tokens.tolist() == [1500 + 40 * i for i in range(5)]
+    assert len(set(workload.segment_ids[workload.segment_offsets[:-1]].tolist())) == 1
+
+
+def test_a_count_less_than_that_of_what_a_prompt_begins_with_is_said(tmp_path: Path) -> None:
+    first = [{"role": "user", "content": "u" * 400}]
+    more = [*first, {"role": "assistant", "content": "a"}]
+    rows = [
+        {"created": EPOCH, "messages": first, "prompt_tokens": 900, "completion_tokens": 1},
+        {"created": EPOCH + 1, "messages": more, "prompt_tokens": 100, "completion_tokens": 1},
+    ]
+    assert any("cannot be" in one for one in log(tmp_path, *rows).understood.doubts)
+
+
+# ---------------------------------------------------------------- D4: closed loops of benchmarks
+def bench(path: Path, **other: Any) -> BenchLog:
+    n = len(other.get("input_lens", [0] * 40))
+    record = {"backend": "vllm", "request_rate": "inf", "max_concurrency": 8, "input_lens": [64] * n}
+    return BenchLog(lines(path / "bench.json", record | {"output_lens": [8] * n} | other), load="recorded")
+
+
+def test_a_closed_loop_without_starts_is_played_by_its_clients(tmp_path: Path) -> None:
+    workload = drawn(bench(tmp_path))
+    assert (workload.waits == 0).sum() == 8
+    assert workload.after_ids.tolist() == list(range(32))
+    assert not workload.delay_s.any()
+
+
+@pytest.mark.parametrize("name", ["start_times", "start_timestamps"])
+def test_starts_are_read_under_the_names_of_forks(name: str, tmp_path: Path) -> None:
+    source = bench(tmp_path, input_lens=[100] * 4, max_concurrency=None, **{name: [EPOCH + i for i in range(4)]})
+    assert drawn(source).arrival_s.tolist() == [0, 1, 2, 3]
+
+
+def test_a_cap_that_was_not_reached_leaves_the_rate(tmp_path: Path) -> None:
+    source = bench(tmp_path, request_rate=4.0, request_throughput=3.9)
+    assert (drawn(source).waits == 0).all()
+    assert (drawn(bench(tmp_path, request_rate=4.0, request_throughput=2.0)).waits == 0).sum() == 8
+
+
+# ---------------------------------------------------------------- D8: clocks of sub-agents
+def agents(path: Path, t: float, inner: Sequence[float]) -> Agents:
+    def one(at: float, hashes: int) -> dict[str, Any]:
+        return {"t": at, "type": "n", "in": 64 * hashes, "out": 9, "hash_ids": [*range(hashes)], "api_time": 2.0}
+
+    within = {
+        "t": t,
+        "type": "subagent",
+        "duration_ms": 30000,
+        "requests": [one(at, 5 + i) for i, at in enumerate(inner)],
+    }
+    first, last = one(0.0, 10) | {"api_time": 5.0}, one(95.0, 12)
+    row = {"id": "s", "tool_tokens": 64, "system_tokens": 64, "requests": [first, within, last]}
+    return Agents(lines(path / "agents.jsonl", row))
+
+
+@pytest.mark.parametrize(("t", "inner"), [(60.0, (60.0, 70.0)), (90.0, (0.0, 10.0))], ids=["session's", "own"])
+def test_a_sub_agent_starts_when_it_started_on_either_clock(t: float, inner: Sequence[float], tmp_path: Path) -> None:
+    trace = agents(tmp_path, t, inner).whole
+    assert trace.links is not None
+    assert trace.links.delay_s.tolist() == [0, 55, 8, 5]
+
+
+def test_a_sub_agent_on_no_clock_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"row 1: t=45 of a sub-agent's first request is not valid"):
+        _ = agents(tmp_path, 90.0, (45.0, 50.0)).whole
+
+
+# ---------------------------------------------------------------- D9: names of columns, shapes of files, failures
+FORMS: dict[str, tuple[str, list[float], list[int], list[int]]] = {
+    "vidur": (
+        "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,380,41\n4.5,401,110\n", [0, 4.5], [380, 401], [41, 110]),
+    "splitwise": (
+        "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size\n"
+        "0,2,0,0.0,1,374,44\n1,2,0,2.5,1,396,109\n", [0, 2.5], [374, 396], [44, 109]),
+    "azure": (
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,374,44\n2023-11-16 18:15:47.5,396,109\n",
+        [0, 1], [374, 396], [44, 109]),
+    "burstgpt": (
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens\n5,m,472,18,490\n45,m,1087,230,1317\n",
+        [0, 40], [472, 1087], [18, 230]),
+    "llmservingsim": (
+        '{"input_toks": 1200, "output_toks": 90, "arrival_time_ns": 46000000}\n'
+        '{"input_toks": 700, "output_toks": 50, "arrival_time_ns": 310000000}\n', [0, 0.264], [1200, 700], [90, 50]),
+    "aiperf": (
+        "".join(
+            json.dumps({"metadata": {"request_start_ns": EPOCH * 10**9 + i * 250_000_000, "benchmark_phase": phase},
+                        "metrics": {"input_sequence_length": {"value": 550 + i},
+                                    "output_sequence_length": {"value": 40 + i}}, "error": None}) + "\n"
+            for i, phase in enumerate(("warmup", "profiling", "profiling"))
+        ), [0, 0.25], [551, 552], [41, 42]),
+    "an array": (
+        json.dumps([{"timestamp": 0.0, "prompt_tokens": 9, "completion_tokens": 1},
+                    {"timestamp": 0.5, "prompt_tokens": 8, "completion_tokens": 2}], indent=1),
+        [0, 0.5], [9, 8], [1, 2]),
+    "an array within": (
+        json.dumps(
+            {"data": [{"createdAt": "2026-03-02T09:00:00Z", "promptTokens": 9, "completionTokens": 1}]}, indent=1),
+        [0], [9], [1]),
+    "guidellm": (
+        json.dumps({"benchmarks": [{"requests": {
+            "successful": [{"start_time": EPOCH + 0.5, "prompt_tokens": 9, "output_tokens": 3},
+                           {"start_time": EPOCH, "prompt_tokens": 8, "output_tokens": 4}],
+            "errored": [{"start_time": EPOCH, "prompt_tokens": 7, "output_tokens": 0}], "incomplete": []}}]}),
+        [0, 0.5], [8, 9], [4, 3]),
+    "otlp": (
+        json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [
+            {"traceId": "a", "spanId": "b", "startTimeUnixNano": str(EPOCH * 10**9 + 10**9), "attributes": [
+                {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "12"}},
+                {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "3"}}]},
+            {"traceId": "a", "spanId": "c", "startTimeUnixNano": str(EPOCH * 10**9), "attributes": []}]}]}]}),
+        [0], [12], [3]),
+    "semicolons": ("time;input_tokens;output_tokens\n0;9;1\n2;8;2\n", [0, 2], [9, 8], [1, 2]),
+    "a mark of its bytes": ("\ufefftime,input_tokens,output_tokens\n0,9,1\n2,8,2\n", [0, 2], [9, 8], [1, 2]),
+    "failures": (
+        '{"timestamp": 0.0, "prompt_tokens": 100, "completion_tokens": 10, "status": 200}\n'
+        '{"timestamp": 0.5, "prompt_tokens": 100, "completion_tokens": null, "status": 429, "error": "rate limit"}\n'
+        '{"timestamp": 1.0, "prompt_tokens": 100, "completion_tokens": 10, "status": 200}\n',
+        [0, 1], [100] * 2, [10] * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_log_is_read_under_the_names_and_in_the_shape_that_it_has(name: str, tmp_path: Path) -> None:
+    text, times, prompts, answers = FORMS[name]
+    path = tmp_path / "log"
+    path.write_text(text)
+    workload = drawn(RequestLog(str(path), load="recorded"))
+    assert workload.arrival_s.tolist() == pytest.approx(times)
+    assert workload.prompt_tokens.tolist() == prompts
+    assert workload.output_tokens.tolist() == answers
+
+
+def test_what_was_left_out_is_said_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(FORMS["failures"][0])
+    source = RequestLog(str(path), load="recorded")
+    assert said(source)["left out"] == "1 of 3 rows, which failed (the first is row 2)"
+
+
+def test_columns_can_be_set_and_what_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("when,asked,answered\n0,9,1\n1,8,2\n")
+    columns = {"arrival": "when", "input": "asked", "output": "answered"}
+    for kind in (RequestLog, Azure):
+        workload = drawn(kind(str(path), load="recorded", columns=columns))
+        assert workload.prompt_tokens.tolist() == [9, 8]
+        assert "workload.columns={arrival: …}" in refusal(kind(str(path), load="recorded"))
+        wrong = kind(str(path), load="recorded", columns=columns | {"input": "ask"})
+        assert "workload.columns.input=ask is not valid; there are when, asked, answered" in refusal(wrong)
+
+
+def test_two_fields_of_one_name_that_differ_are_refused(tmp_path: Path) -> None:
+    row = {"timestamp": 0, "a": {"start": 1}, "b": {"start": 2}, "prompt_tokens": 5, "completion_tokens": 5}
+    assert "a.start and b.start are both called start, and differ" in refusal(log(tmp_path, row))
+
+
+def test_sessions_with_pauses_of_tools_wait_for_their_answers(tmp_path: Path) -> None:
+    inner = [
+        {"input_toks": 1470, "output_toks": 130, "tool_duration_ns": 127000000},
+        {"input_toks": 1580, "output_toks": 1},
+    ]
+    rows = [{"session_id": f"s{i}", "arrival_time_ns": (2 - i) * 10**9, "sub_requests": inner} for i in range(2)]
+    workload = drawn(log(tmp_path, *rows))
+    assert workload.arrival_s.tolist() == [0, 0, 1, 1]
+    assert workload.delay_s.tolist() == [0, 0.127, 0, 0.127]
+    assert workload.prompt_tokens.tolist() == [1470, 1580] * 2
+
+
+# ---------------------------------------------------------------- D10: hashes of other blocks, or none, in any order
+def mooncake(path: Path, *rows: Mapping[str, Any], **settings: Any) -> Mooncake:
+    return Mooncake(lines(path / "trace.jsonl", *rows), load="recorded", **settings)
+
+
+def hashes(at: float, tokens: int, ids: Sequence[Any] | None = None, **other: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"timestamp": at, "input_length": tokens, "output_length": 20}
+    return row | ({} if ids is None else {"hash_ids": ids}) | other
+
+
+@pytest.mark.parametrize("size", [None, 64])
+def test_blocks_of_another_size_are_told_by_the_numbers_of_hashes_or_set(size: int | None, tmp_path: Path) -> None:
+    source = mooncake(tmp_path, hashes(0, 256, [1, 2, 3, 4]), hashes(500, 320, [1, 2, 3, 4, 5]), block_tokens=size)
+    workload = drawn(source)
+    assert workload.segment_tokens.tolist() == [64] * 9
+    assert said(source)["prefix"] == "hash_ids, of 64 tokens"
+
+
+def test_hashes_of_complete_blocks_alone_leave_the_rest_to_a_prompt_of_its_own(tmp_path: Path) -> None:
+    source = mooncake(tmp_path, hashes(0, 150, [1, 2]), hashes(1, 140, [1, 2]), block_tokens=64)
+    workload = drawn(source)
+    assert workload.prompt_tokens.tolist() == [150, 140]
+    assert workload.segment_tokens.tolist() == [64, 64, 22, 64, 64, 12]
+    assert len(set(workload.segment_ids.tolist())) == 4
+
+
+def test_a_trace_without_hashes_has_lengths(tmp_path: Path) -> None:
+    source = mooncake(tmp_path, hashes(0, 655), hashes(9000, 672))
+    assert drawn(source).prompt_tokens.tolist() == [655, 672]
+    assert "there are no hash_ids" in said(source)["prefix"]
+
+
+def test_rows_come_in_any_order(tmp_path: Path) -> None:
+    source = mooncake(tmp_path, hashes(EPOCH * 1000 + 500.25, 1024, [1, 2]), hashes(EPOCH * 1000.0, 1000, [1, 3]))
+    assert drawn(source).arrival_s.tolist() == pytest.approx([0, 0.50025])
+    assert drawn(source).prompt_tokens.tolist() == [1000, 1024]
+
+
+@pytest.mark.parametrize("ids", [["a3f0", "b"], [2**64 - 1, 5], [-(2**63), 7]], ids=["texts", "unsigned", "signed"])
+def test_hashes_are_texts_or_of_64_bits(ids: Sequence[Any], tmp_path: Path) -> None:
+    workload = drawn(mooncake(tmp_path, hashes(0, 1024, ids), hashes(1, 1024, [ids[0], ids[0]])))
+    found = workload.segment_ids.tolist()
+    assert found[0] == found[2] != found[1] != found[3]
+
+
+def test_turns_with_delays_come_after_their_answers(tmp_path: Path) -> None:
+    rows = [
+        hashes(1000, 600, session_id="a"),
+        {"session_id": "a", "delay": 2000, "input_length": 700, "output_length": 5},
+        hashes(0, 500, session_id="b"),
+    ]
+    source = mooncake(tmp_path, *rows)
+    workload = drawn(source)
+    assert workload.prompt_tokens.tolist() == [500, 600, 700]
+    assert workload.delay_s.tolist() == [0, 0, 2]
+    assert (workload.waits > 0).tolist() == [False, False, True]
+    assert "workload.mode=open is not valid" in refusal(mooncake(tmp_path, *rows, mode="open"))

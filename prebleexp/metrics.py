@@ -110,19 +110,7 @@ def _each(seconds: Floats, tokens: Ints) -> Floats:
 
 
 def _trend(run: Served) -> float | None:
-    """Its window begins when an empty system has filled: after a tenth of the time of arrivals, and after as long as
-    nearly all requests take; but it has half of that time at least."""
-    taken = in_system.stayed(run.made)
-    due_s = run.made.due_s[taken]
-    if in_system.growth(run.workload, run.made) is None:
-        return None
-    end_s = min(float(due_s.max()), run.made.end_s)
-    filled_s = min(end_s / 2, max(end_s / 10, run.statistics["latency"][-1] or 0.0))
-    start_s = max(run.level.warmup_s, filled_s)
-    come = int(((due_s >= start_s) & (due_s <= end_s)).sum())
-    if start_s >= end_s or not come:
-        return None
-    return in_system.slope(due_s, run.made.finish_s[taken], start_s, end_s) * (end_s - start_s) / come
+    return in_system.trend(run.workload, run.made, run.level.warmup_s, run.statistics["latency"][-1] or 0.0)
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -192,6 +180,10 @@ QUANTITIES = (
 )
 _METRICS = (
     Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests of the stream."),
+    Metric("offered_per_s", "rate of requests that came", lambda run: in_system.offered(run.made)[0], "requests/s",
+           NEITHER, "Requests that were due, over the time from the first to the last; nothing if they came at once."),
+    Metric("offered_s", "time in which requests came", lambda run: in_system.offered(run.made)[1], "s", NEITHER,
+           "From when the first request was due until the last one was, in seconds."),
     _count(State.FINISHED, HIGHER, "Requests whose last token came."),
     _count(State.RUNNING, LOWER, "Requests that were in a batch when the run ended."),
     _count(State.QUEUED, LOWER, "Requests that waited on a GPU when the run ended."),

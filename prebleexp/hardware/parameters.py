@@ -20,7 +20,8 @@ ANY = ("any", "any", "any", "any")
 """the row of level 0; (any, engine, any, any): that of an engine"""
 NOT_OFFERED = {
     ("h100", "sglang"): "H100 with SGLang is not offered: the measurements that there are imply more FLOP/s than "
-    "an H100 has; take engine vllm or trtllm, or gpu h200"
+    "an H100 has; take engine vllm or trtllm, or gpu h200; hardware.engine=any (theory alone); or fit runs "
+    "of your own, with `calibrate hardware`"
 }
 """(gpu, engine), and why"""
 KERNELS_MEASURED = ("a100",)

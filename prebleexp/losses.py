@@ -25,10 +25,11 @@ class Loss:
     means: str
 
     def of(self, row: Row) -> int:
-        applies = row.get("horizon", "drain") in self.horizons
+        applies = row.get("horizon", "drain") in self.horizons and not (self.metrics == NOT_DUE and by_users(row))
         return sum(int(row.get(name) or 0) for name in self.metrics) if applies else 0
 
 
+NOT_DUE = ("n_not_due",)
 BETWEEN = ("n_held", "n_reserved")
 FOR_GOOD = (
     Loss(
@@ -53,13 +54,24 @@ FOR_GOOD = (
 STOPPED = Loss(
     ("n_unrouted", "n_queued", "n_running", "n_held", "n_reserved"), ("stop",), "unfinished at the end", AS_REPORTED
 )
-LATER = Loss(("n_not_due",), ("stop",), "not due by the end", LEFT_OUT)
+LATER = Loss(NOT_DUE, ("stop",), "not due by the end", LEFT_OUT)
 NEVER = Loss(
-    ("n_not_due",),
+    NOT_DUE,
     ("drain",),
     "never due (of sessions that begin after duration_s, or after others that were not served)",
     LEFT_OUT,
 )
+
+
+def by_users(row: Row) -> bool:
+    """Whether so many users are the load: there are requests for as long as a run lasts, however fast they are served,
+    so that most are never due."""
+    return row.get("users") is not None or row.get("workload.load") == "population"
+
+
+def requests(row: Row) -> int:
+    """Those that were to be served."""
+    return int(row.get("n_requests") or 0) - (int(row.get("n_not_due") or 0) if by_users(row) else 0)
 
 
 def lost(rows: Sequence[Row]) -> int:
@@ -72,7 +84,12 @@ def unserved(rows: Iterable[Row]) -> dict[str, int]:
     gone = ("n_refused", "n_cancelled", "n_expired", "n_lost")
     kinds = {"refused": gone, "unfinished": (*STOPPED.metrics, *LATER.metrics)}
     every = list(rows)
-    return {kind: sum(int(row.get(name) or 0) for row in every for name in names) for kind, names in kinds.items()}
+    return {
+        kind: sum(
+            int(row.get(name) or 0) for row in every for name in names if name not in NOT_DUE or not by_users(row)
+        )
+        for kind, names in kinds.items()
+    }
 
 
 def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
@@ -89,18 +106,16 @@ def as_text(said: Sequence[str]) -> str:
 
 def _sentence(loss: Loss, cells: Sequence[tuple[str, Sequence[Row]]]) -> str:
     counts = [
-        (sum(map(loss.of, rows)), sum(int(row["n_requests"]) for row in rows), name)
-        for name, rows in cells
-        if any(map(loss.of, rows))
+        (sum(map(loss.of, rows)), sum(map(requests, rows)), name) for name, rows in cells if any(map(loss.of, rows))
     ]
     if not counts:
         return ""
-    count, requests, name = max(counts, key=lambda one: one[0] / one[1])
+    count, of, name = max(counts, key=lambda one: one[0] / one[1])
     what = loss.what
     if loss in (STOPPED, LATER):
         ends = {f"{float(row['duration_s']):g} s" for _, rows in cells for row in rows if loss.of(row)}
         what += f" of {ends.pop() if len(ends) == 1 else 'their runs'}"
     if len(cells) == 1:
-        return f"{count:,} of {requests:,} requests {'was' if count == 1 else 'were'} {what}; {loss.means}"
-    where = f"in {len(counts):,} of {len(cells):,} cells, at worst {count:,} of {requests:,} ({name})"
+        return f"{count:,} of {of:,} requests {'was' if count == 1 else 'were'} {what}; {loss.means}"
+    where = f"in {len(counts):,} of {len(cells):,} cells, at worst {count:,} of {of:,} ({name})"
     return f"requests were {what} {where}; {loss.means}"

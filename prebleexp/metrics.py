@@ -181,6 +181,10 @@ QUANTITIES = (
 )
 _METRICS = (
     Metric("n_requests", "requests", lambda run: len(run.made), "requests", NEITHER, "Requests of the stream."),
+    Metric("offered_per_s", "rate of requests that came", lambda run: in_system.offered(run.made)[0], "requests/s",
+           NEITHER, "Requests that were due, over the time from the first to the last; nothing if they came at once."),
+    Metric("offered_s", "time in which requests came", lambda run: in_system.offered(run.made)[1], "s", NEITHER,
+           "From when the first request was due until the last one was, in seconds."),
     _count(State.FINISHED, HIGHER, "Requests whose last token came."),
     _count(State.RUNNING, LOWER, "Requests that were in a batch when the run ended."),
     _count(State.QUEUED, LOWER, "Requests that waited on a GPU when the run ended."),

@@ -253,6 +253,8 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
 def _provenance(session: Session) -> dict[str, str]:
     """By which code, where and when the runs were computed; several of each where they came about in several."""
+    from prebleexp.launch.loads import files_of
+
     found = [result.provenance for result in session.runs if result.error is None]
     values = {
         name: sorted({str(one[field]) for one in found if one.get(field) is not None})
@@ -267,6 +269,8 @@ def _provenance(session: Session) -> dict[str, str]:
         shown["computed, UTC"] = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
     if dirty:
         shown["git commit"] += " with changes that are not in it"
+    files = dict.fromkeys(line for result in session.runs for line in files_of(result.cell))
+    shown["requests read from"] = "; ".join(files)
     return {name: text for name, text in shown.items() if text}
 
 

@@ -72,8 +72,10 @@ class Result:
 
     def _about(self) -> str:
         cell = self.cell
-        numbers = " ".join(f"{name}={plain(getattr(cell, name))}" for name in ("gpus", "rps", "seed"))
-        return f"{cell.names['policy']} {numbers}"
+        load = {"rps": cell.load.rps, "users": cell.load.users}
+        numbers = {"gpus": cell.gpus, **load, "seed": cell.seed if cell.draws else None}
+        said = " ".join(f"{name}={plain(value)}" for name, value in numbers.items() if value is not None)
+        return f"{cell.names['policy']} {said}"
 
 
 def run(**settings: Any) -> Result:

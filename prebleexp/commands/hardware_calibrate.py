@@ -21,6 +21,9 @@ from prebleexp.hardware.own_runs import SETTINGS, Calibrated
 from prebleexp.launch import configs
 from prebleexp.launch.from_cache import Options
 
+SIMULATED = ("vllm", "sglang")
+"""engines whose batching is simulated under the name that measurements have for them; others are served by the first"""
+
 
 def _calibrate(given: Given) -> int:
     """Raises InvalidInput for what is not valid."""
@@ -68,7 +71,8 @@ def _keep(given: Given, kind: Kind, rows: Labelled, found: Calibrated) -> int:
     durable.write(file, _yaml(labels, kind, found, rows.domain()).encode())
     print(file)
     if file.parent == Path("conf/hardware"):
-        print(f"use it: python -m prebleexp hardware={file.stem} engine=vllm", file=sys.stderr)
+        served = labels["engine"] if labels["engine"] in SIMULATED else SIMULATED[0]
+        print(f"use it: python -m prebleexp hardware={file.stem} engine={served}", file=sys.stderr)
     return 0
 
 

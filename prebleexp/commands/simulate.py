@@ -83,7 +83,7 @@ def _of_hydra(loader: Loader, given: Any) -> int:
 
 def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
     """All replications of one configuration."""
-    from prebleexp.launch import tables
+    from prebleexp.launch import idle, tables
     from prebleexp.launch.configure import job
     from prebleexp.launch.session import Session
 
@@ -96,6 +96,8 @@ def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
     else:
         tables.write_rows(session.rows, one.settings.output)
     code = _finish(session)
+    for sentence in idle.sentences(overrides, one.cells[0]):
+        print(f"prebleexp: {sentence}", file=sys.stderr)
     publish.load(session, "run", command)
     return code
 

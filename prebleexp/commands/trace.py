@@ -18,6 +18,7 @@ from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
 from prebleexp.launch import configs, configure
+from prebleexp.launch.loads import files_of
 from prebleexp.report import frame, listing, perfetto, run_page
 from prebleexp.report.wording import plain
 from prebleexp.sim.steps import Steps
@@ -36,6 +37,7 @@ def _trace(given: Given) -> int:
     folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
     kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.gpus for one in cell.kinds])
     configuration = {name: plain(value) for name, value in cell.columns().items() if value is not None}
+    said = files_of(cell)
     page = run_page.render(
         run,
         steps,
@@ -47,6 +49,7 @@ def _trace(given: Given) -> int:
         configuration=configuration,
         files={"Every step, for ui.perfetto.dev": TRACE},
         host_s=cell.engine.host_step_s,
+        said=said,
     )
     with frame.into(folder), durable.writing(folder / TRACE) as file:
         count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
@@ -57,7 +60,9 @@ def _trace(given: Given) -> int:
     else:
         print(path, folder / TRACE, sep="\n")
     print(f"{run.metrics['n_requests']:,} requests, {count:,} events", file=sys.stderr)
-    horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s}
+    horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
+    for sentence in said:
+        print(f"prebleexp: {sentence}", file=sys.stderr)
     for sentence in losses.sentences([("", [run.metrics | horizon])]):
         print(f"prebleexp: {sentence}", file=sys.stderr)
     return 0
@@ -91,7 +96,7 @@ def _one(overrides: Sequence[str], loader: Any) -> configure.Job:
 
 def _title(cell: Cell) -> str:
     gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
-    return f"{cell.called('policy')} on {gpus} at {plain(float(cell.rps))} requests/s, seed {cell.seed}"
+    return f"{cell.called('policy')} on {gpus} {cell.load.words}, seed {cell.seed}"
 
 
 COMMANDS: Commands = {

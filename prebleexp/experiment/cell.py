@@ -14,7 +14,8 @@ from prebleexp.checks import integer, is_integer, is_number, positive, require
 from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, TIERS, Cluster, Group
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import roles
+from prebleexp.experiment import drawn, roles
+from prebleexp.experiment.load import Load
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.hardware.base import Hardware
@@ -204,9 +205,17 @@ class Cell:
         return self.cluster.groups or (Group(self.gpus, self.hardware),)
 
     @property
+<<<<<<< HEAD
     def draws_costs(self) -> bool:
         """Whether each seed draws what step times are, of which one is true."""
         return self.hardware.draws_costs
+=======
+    def load(self) -> Load:
+        """What comes: the rate that was asked for, or a recording's own, or users."""
+        if self.workload.users is not None:
+            return Load(None, self.workload.users, self.duration_s)
+        return Load(self.rps if "rps" in self.workload.obeys else self.workload.own_rps, None, self.duration_s)
+>>>>>>> inputs
 
     @cached_property
     def stream(self) -> tuple[object, ...]:
@@ -223,11 +232,18 @@ class Cell:
             found["slo.alone_on"] = self.slo.alone_on
         return found | {f"cluster.groups[{i}]": one.hardware for i, one in enumerate(self.cluster.groups)}
 
+    @cached_property
+    def draws(self) -> bool:
+        """Whether another seed can make another run."""
+        return drawn.draws(self)
+
     @property
     def left_out(self) -> list[str]:
         """What does not matter to the result: `lengths` that the policy does not read, what a recording or an engine
-        has itself, a service level that promises nothing."""
+        has itself, the seed where nothing is drawn, a service level that promises nothing."""
         left_out = [name for name in ("rps", "output_length") if name not in self.workload.obeys]
+        if not self.draws:
+            left_out.append("seed")
         if self.cluster.groups:
             left_out.append("hardware")
         left_out += self.engine.brings
@@ -280,7 +296,7 @@ class Cell:
 
     def columns(self) -> dict[str, int | float | str | bool | None]:
         """The configuration as a table's columns: numbers, names of specs, and their fields as "policy.seed"."""
-        row: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS}
+        row: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS} | {"rps": self.load.rps}
         for name in SPECS:
             spec = getattr(self, name)
             if name in self.engine.brings:
@@ -314,7 +330,7 @@ def spec_columns(name: str, option: str, fields: Mapping[str, Any]) -> dict[str,
 
 def columns_of(spec: Any) -> dict[str, Any]:
     """What tables show of a spec: its `columns()` if it has them, else what its key knows."""
-    return dict(spec.columns()) if hasattr(spec, "columns") else fields_of(spec)
+    return dict(spec.columns()) if callable(getattr(spec, "columns", None)) else fields_of(spec)
 
 
 def fields_of(spec: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.checks import is_number
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware import fitting, measurements, parameters
 from prebleexp.hardware.equations import Array
@@ -48,6 +49,10 @@ ONE = ("gpu", "engine", "model", "precision", "tp", "kv")
 """labels of which all rows have the same"""
 OF_BENCHMARK = {"mean_tpot_ms": "tpot_ms", "mean_ttft_ms": "ttft_ms", "max_concurrency": "concurrency"}
 """keys of bench_serving's results, and the columns that they are"""
+HELD_BACK = 0.9
+"""a rate of which so small a share or less was served was held back by the cap on requests at a time"""
+BUSY = 0.5
+"""so many of a fixed number of clients have a request at least, on average over a benchmark with its ends"""
 Rows = list[tuple[str, dict[str, str]]]
 
 
@@ -149,6 +154,7 @@ def _result(at: str, result: Any, known: Mapping[str, str]) -> tuple[str, dict[s
         raise InvalidInput(
             f"{at}: max_concurrency is missing; only benchmarks with a fixed number of clients can be used"
         )
+    _check_clients(at, result)
     numbers = {name: _count(at, result, name) for name in (*OF_BENCHMARK, "total_input_tokens", "total_output_tokens")}
     requests = _count(at, result, "completed" if "completed" in result else "num_prompts")
     row = {column: f"{numbers[name]:.10g}" for name, column in OF_BENCHMARK.items()}
@@ -158,6 +164,26 @@ def _result(at: str, result: Any, known: Mapping[str, str]) -> tuple[str, dict[s
     if missing is not None:
         raise InvalidInput(f"{at}: it does not say {missing}; set {SETTINGS[missing]}=")
     return at, {**known, **row}
+
+
+def _check_clients(at: str, result: Mapping[str, Any]) -> None:
+    """Raises InvalidInput where the cap on requests at a time was not the number of clients: requests came at a rate
+    that was served, or most clients had nothing to do."""
+    cap, rate = _count(at, result, "max_concurrency"), result.get("request_rate", "inf")
+    served = result.get("request_throughput")
+    if is_number(rate) and not (is_number(served) and served < HELD_BACK * rate):
+        raise InvalidInput(
+            f"{at}: request_rate={rate:g} under max_concurrency={cap:g} is no fixed number of clients, as so much was "
+            "served; run it with --request-rate inf"
+        )
+    busy = result.get("concurrency")
+    if busy is None and is_number(served) and is_number(latency := result.get("mean_e2el_ms")):
+        busy = served * latency / 1000
+    if is_number(busy) and busy < BUSY * cap:
+        raise InvalidInput(
+            f"{at}: max_concurrency={cap:g} is not the number of clients, as {busy:.3g} requests were there on "
+            "average; run it with fewer, or with more prompts"
+        )
 
 
 def _count(at: str, result: Mapping[str, Any], name: str) -> float:

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.results import Result
-from prebleexp.launch import globs, job_dirs, parts
+from prebleexp.launch import globs, idle, job_dirs, parts
 from prebleexp.launch.compose import Composer, plain
 from prebleexp.launch.configure import NUMBERS, Job, axes_of, job_of
 from prebleexp.launch.messages import understood
@@ -58,6 +58,8 @@ class Batches:
         if self.session.job_dirs:
             configurations = (self.composer.configuration(lines, first + i) for i, lines in enumerate(jobs))
             folders = [job_dirs.record(one, self.config, common) for one in configurations]
+        if not self.session.settings.parts and all(job.settings == composed[0].settings for job in composed):
+            idle.refuse(jobs, [job.cells[0] for job in composed])
         results = self.session.run(composed, self._swept(jobs))
         for folder, of_job in zip(folders, results, strict=False):
             job_dirs.conclude(folder, of_job)

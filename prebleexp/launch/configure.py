@@ -106,10 +106,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Job:
-    """One configuration: a cell per replication, in order of seeds; of replications=auto only the first."""
+    """One configuration: a cell per replication, in order of seeds; of replications=auto only the first. Where nothing
+    is drawn, all are one."""
 
     cells: tuple[Cell, ...]
     settings: Settings
+    several: bool = False
+    """whether several seeds were asked for; there is one cell, too, if nothing is drawn"""
 
 
 def cells(overrides: Sequence[str]) -> list[Cell]:
@@ -138,7 +141,7 @@ def job_of(composition: Composition) -> Job:
     for key in KEYS:
         if key not in values:
             raise InvalidInput(f"{key} has no value; set {key}=...")
-    return Job(tuple(cells_of(values, choices)), settings_of(values))
+    return Job(tuple(cells_of(values, choices)), settings_of(values), several=values["replications"] != 1)
 
 
 def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell]:
@@ -157,6 +160,8 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
     load = load_of(built["workload"], _rps(values, gpus), values["duration_s"])
     same = {key: values[key] for key in ("horizon", "reports_ms")} | built | load._asdict() | {"gpus": gpus}
     first = Cell(seed=values["seed"], names=names, **same)
+    if count > 1 and not first.draws:  # all seeds are one run
+        count = 1
     return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
 
 

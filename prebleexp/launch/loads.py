@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cell import Cell
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.replayed import Replayed
 
@@ -33,7 +34,19 @@ def load_of(workload: WorkloadSource, rps: Any, duration_s: Any) -> Load:
     if workload.load == "window" and duration_s is None:
         duration_s = min(DURATION_S, workload.span_s) or DURATION_S
     if rps is None and "rps" in workload.obeys:
-        rps = workload.own_rps
+        rps = workload.recorded_rps
         if rps is None and workload.load == "window":
             raise InvalidInput(f"{workload.path} has no times that a rate could be of; take workload.load=poisson")
     return Load(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
+
+
+def files_of(cell: Cell) -> list[str]:
+    """What a cell's file was taken for, what of that is improbable, and how much quicker it is played."""
+    workload = cell.workload
+    taken = workload.understood
+    if taken is None:
+        return []
+    said = [taken.line, *taken.doubts]
+    if isinstance(workload, Replayed) and "rps" in workload.obeys and (own := workload.recorded_rps):
+        said.append(f"{cell.rps:.4g} requests/s are {cell.rps / own:.3g} times the recording's {own:.4g}")
+    return said

@@ -19,6 +19,7 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
 from prebleexp.experiment.results import Result, run_all
 from prebleexp.launch.configure import Job, Settings, axes_of
+from prebleexp.launch.loads import files_of
 from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row, stored
@@ -47,6 +48,8 @@ class Session:
         """for every job where it belongs, in a sweep of several parts"""
         self.seconds = 0.0
         self.started = now()
+        self.one_run = False
+        """whether several seeds were asked for where nothing is drawn"""
         self.imprecise = 0
         """jobs whose means are not known as well as was asked for"""
 
@@ -66,6 +69,7 @@ class Session:
         for job in jobs:
             self._refuse_difference(job.settings)
         self.axes += [axis for axis in axes_of(axes) if axis not in self.axes]
+        self.one_run |= any(job.several and not job.cells[0].draws for job in jobs)
         start = time.perf_counter()
         of_jobs = self._of_jobs([job.cells for job in jobs], self.settings.keep_requests)
         if self.settings.precision is not None:
@@ -86,7 +90,7 @@ class Session:
         """Add replications to the results of each job until its mean is known well enough."""
         keep = "all" if self.settings.keep_requests == "all" else "none"
         for count in precision.looks[1:]:
-            short = [results for results in of_jobs if _is_short(results, precision)]
+            short = [of for of in of_jobs if of[0].cell.draws and _is_short(of, precision)]
             first = [results[0].cell for results in short]
             more = [
                 [replace(cell, seed=cell.seed + i) for i in range(len(results), count)]
@@ -94,7 +98,7 @@ class Session:
             ]
             for results, added in zip(short, self._of_jobs(more, keep), strict=True):
                 results += added
-        self.imprecise += sum(_is_short(results, precision) for results in of_jobs)
+        self.imprecise += sum(of[0].cell.draws and _is_short(of, precision) for of in of_jobs)
 
     def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
         with Progress(len(cells)) as progress:
@@ -204,7 +208,16 @@ class Session:
 
     def losses(self) -> list[str]:
         """Sentences: which requests were not served, and what of the hardware was left out."""
-        return [*losses.sentences(self._cells()), *self._left_out()]
+        return [*self._understood(), *losses.sentences(self._cells()), *self._left_out()]
+
+    def _understood(self) -> list[str]:
+        """What the files of workloads were taken for, where rates are others than recorded by how much, and whether
+        anything was drawn."""
+        cells = [results[0].cell for results in self.results]
+        said = [line for cell in cells for line in files_of(cell)]
+        if self.one_run:
+            said.append("where nothing is drawn, as in a recording, all seeds are one run: there are no intervals")
+        return list(dict.fromkeys(said))
 
     def _left_out(self) -> list[str]:
         cells = (results[0].cell for results in self.results)
@@ -223,7 +236,7 @@ class Session:
         found: dict[str, tuple[str, list[Row]]] = {}
         for i, results in enumerate(self.results):
             cell = results[0].cell
-            about = {"horizon": cell.horizon, "duration_s": cell.duration_s}
+            about = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
             rows = [one.metrics | about for one in results if one.metrics is not None]
             name = self._place(i) if any(losses.unserved(rows).values()) or overload.share(rows) else ""
             found.setdefault(results[0].key, (name, rows))

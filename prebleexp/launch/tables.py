@@ -15,6 +15,7 @@ from prebleexp.experiment.results import Result
 from prebleexp.hardware.domain import farthest
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import failure, means
+from prebleexp.losses import requests as asked_for
 from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
 from prebleexp.stages import Stage
@@ -51,10 +52,7 @@ def metrics(results: Sequence[Result]) -> None:
         return
     cell = results[0].cell
     gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
-    title = (
-        f"{cell.called('policy')} on {gpus} at {number(cell.rps)} requests/s for {number(cell.duration_s)} s "
-        f"({cell.names['workload']}, {_made_of(cell)})"
-    )
+    title = f"{cell.called('policy')} on {gpus} {cell.load.words} ({cell.names['workload']}, {_made_of(cell)})"
     heads = ["value"] if len(rows) == 1 else [f"mean of {len(rows)} seeds", "± 95 %"]
     found = means(rows, of_one=cell.draws_costs)
     lines = []
@@ -138,11 +136,16 @@ def summarised(
         if (which := (results[0].key, *name.values())) in seen:  # as of rps=1,1
             continue
         seen.add(which)
-        rows = [result.metrics for result in results if result.metrics is not None]
+        users = {"users": results[0].cell.workload.users}
+        rows = [result.metrics | users for result in results if result.metrics is not None]
         at = results[0].cell.columns() | name
+<<<<<<< HEAD
         of = means(rows, of_one=results[0].cell.draws_costs)
+=======
+        of = means([{name: row[name] for name in DECLARED} for row in rows])
+>>>>>>> inputs
         finished = sum(int(one["n_finished"] or 0) for one in rows)
-        requests = sum(int(one["n_requests"] or 0) for one in rows)
+        requests = sum(map(asked_for, rows))
         tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))
         shown = [_interval(of.get("norm_latency_mean_s")), number(tail), number(ratio, 3)]
         shown.append(f"{finished:,}/{requests:,}" if rows else NOTHING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from prebleexp.sim.types import Floats, Ints, Workload
 from prebleexp.sources import Part
@@ -12,6 +13,9 @@ from prebleexp.sources import Part
 @dataclass(frozen=True)
 class Lengths(Part):
     """Subclass it and name the class in conf/lengths/<name>.yaml. What it tells is `request.expected_output`."""
+
+    draws: ClassVar[bool] = True
+    """false: what it tells does not depend on the seed"""
 
     @property
     def window_s(self) -> float:

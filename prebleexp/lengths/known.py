@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from prebleexp.lengths.base import Lengths, actual
 from prebleexp.sim.types import Floats, Workload
@@ -12,10 +13,14 @@ from prebleexp.sim.types import Floats, Workload
 class Max(Lengths):
     """max_new_tokens, as in the release."""
 
+    draws: ClassVar[bool] = False
+
 
 @dataclass(frozen=True)
 class Oracle(Lengths):
     """The truth: the request's own output length."""
+
+    draws: ClassVar[bool] = False
 
     def expected(self, workload: Workload, seed: int) -> Floats:
         return actual(workload)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from prebleexp.checks import positive, require
 from prebleexp.lengths.base import Lengths
@@ -11,6 +12,8 @@ from prebleexp.lengths.base import Lengths
 @dataclass(frozen=True)
 class Mean(Lengths):
     """The mean output of the requests that finished in the last `window` seconds; max_new_tokens until one has."""
+
+    draws: ClassVar[bool] = False
 
     window: float = 180.0
     """seconds"""

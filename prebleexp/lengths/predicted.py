@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.lengths.base import Lengths
@@ -13,6 +14,8 @@ from prebleexp.sim.types import Floats, Workload
 @dataclass(frozen=True)
 class Predicted(Lengths):
     """The predictions that come with the workload's requests. `overhead.prediction_s` says what one takes."""
+
+    draws: ClassVar[bool] = False
 
     predictor: str = "minilm"
     """its name in the workload"""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Mapping
 from dataclasses import fields
+=======
+from collections.abc import Mapping, Sequence
+>>>>>>> inputs
 from typing import Any
 
 import numpy as np
@@ -47,8 +51,10 @@ def render(
     configuration: Mapping[str, str],
     files: Mapping[str, str],
     host_s: float = 0.0,
+    said: Sequence[str] = (),
 ) -> str:
-    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time."""
+    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time. `said` are
+    sentences of what the requests are."""
     return frame.render(
         "run.html.j2",
         scripts=("tables.js", "run.js"),
@@ -59,7 +65,7 @@ def render(
         configuration=configuration,
         files=files,
         facts=_facts(run),
-        losses=losses.as_text(losses.sentences([("", [{**run.metrics, **configuration}])])),
+        losses=losses.as_text([*said, *losses.sentences([("", [{**run.metrics, **configuration}])])]),
         note=_note(steps, host_s),
         metrics=Table(
             (Column("metric", False), Column("value", True), Column("meaning", False)),

@@ -41,6 +41,12 @@ class WorkloadSource(Part, ABC):
         """Who play at a time, where these are the load and not a rate."""
         return None
 
+    @property
+    def own_rps(self) -> float | None:
+        """Requests a second of a recording that is replayed as it was; None where rate and users are asked for, or it
+        has none."""
+        return None
+
     def with_users(self, users: int) -> Self:
         """The same stream's kind with so many, where they are the load."""
         raise AssertionError(f"{type(self).__name__} has no users")

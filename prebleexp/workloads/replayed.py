@@ -161,10 +161,14 @@ class Replayed(WorkloadSource):
         return self.whole.span_s / self.compress
 
     @property
-    def own_rps(self) -> float | None:
+    def recorded_rps(self) -> float | None:
         """Requests a second of the recording, in simulated time; None if it has no time."""
         whole = self.whole
         return len(whole) / self.span_s if whole.clocked and self.span_s else None
+
+    @property
+    def own_rps(self) -> float | None:
+        return self.recorded_rps if self.load in (None, "recorded") else None
 
     def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
         """The requests of a run. Raises InvalidInput, naming the file, if there are none in the window, or if the trace

@@ -308,6 +308,37 @@ def test_results_of_bench_serving_are_the_same_runs(tmp_path: Path) -> None:
         own_runs.read(tmp_path / "all.jsonl", {})
 
 
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"request_rate": 0.5, "request_throughput": 0.49}, "request_rate=0.5 under max_concurrency=256 is no fixed"),
+        ({"request_rate": 0.5}, "request_rate=0.5 under max_concurrency=256 is no fixed number of clients"),
+        ({"request_rate": "inf", "concurrency": 9.5}, "max_concurrency=256 is not the number of clients, as 9.5 req"),
+        ({"request_throughput": 2.0, "mean_e2el_ms": 4000.0}, "max_concurrency=256 is not the number of clients, as 8"),
+    ],
+)
+def test_a_cap_that_is_not_the_number_of_clients_is_refused(other: dict[str, object], why: str, tmp_path: Path) -> None:
+    known = {"gpu": "h200", "engine": "vllm", "model": "llama-3.1-70b", "weights": "fp8", "tp": "2"}
+    result = {"max_concurrency": 256, "completed": 300, "total_input_tokens": 300, "total_output_tokens": 300}
+    result |= {"mean_ttft_ms": 30, "mean_tpot_ms": 7}
+    (tmp_path / "one.json").write_text(json.dumps(result | other))
+    with pytest.raises(InvalidInput, match=why):
+        own_runs.read(tmp_path / "one.json", known)
+    held_back = {"request_rate": 40.0, "request_throughput": 20.0, "concurrency": 250.0}
+    (tmp_path / "one.json").write_text(json.dumps(result | held_back))
+    assert own_runs.read(tmp_path / "one.json", known)[0][1]["concurrency"] == "256"
+
+
+@pytest.mark.parametrize(("engine", "served"), [("sglang", "sglang"), ("vllm", "vllm"), ("trtllm", "vllm")])
+def test_what_was_fitted_is_to_be_used_with_its_own_engine(
+    engine: str, served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my_runs.csv", [one | {"engine": engine} for one in own_rows()])
+    assert main(["calibrate", "hardware", "data=my_runs.csv"]) == 0
+    assert f"engine={served}" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_eight_runs_bring_an_unknown_configuration_to_six_percent() -> None:

@@ -68,8 +68,8 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def said(err: str) -> list[str]:
-    """What standard error has of requests."""
-    return [line for line in err.splitlines() if " requests " in f" {line}"]
+    """What standard error has of requests, but for what the file was taken for."""
+    return [line for line in err.splitlines() if " requests " in f" {line}" and "trace.jsonl: " not in line]
 
 
 MOONCAKE = ("workload=mooncake", "workload.path=trace.jsonl", "workload.load=recorded", "gpus=2", "duration_s=5")

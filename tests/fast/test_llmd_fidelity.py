@@ -129,8 +129,8 @@ class Contiguous(Small):
         for gpu in range(len(held)):
             if held[gpu] < prompt.blocks:
                 held[gpu] = values[gpu]
-        add_up(mine.scores, view, prompt)
-        return send(mine, view, request, prompt, pick(mine, view))
+        add_up(mine.scores, view, view.candidates, prompt)
+        return send(mine, view, request, prompt, pick(mine, view.candidates))
 
 
 class NoLeak(Small):
@@ -163,10 +163,10 @@ class Longest(Small):
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         counted(mine.believed, view, request, mine.scores.held)
         prompt = prompt_of(mine, view, request, self.match_length_weight)
-        add_up(mine.scores, view, prompt)
+        add_up(mine.scores, view, view.candidates, prompt)
         for gpu in range(len(mine.scores.total)):
             mine.scores.total[gpu] += 3 * min(1, mine.scores.held[gpu] * mine.believed.block_size / 8192)
-        return send(mine, view, request, prompt, pick(mine, view))
+        return send(mine, view, request, prompt, pick(mine, view.candidates))
 
 
 class ShortQueues(Small):
@@ -178,10 +178,10 @@ class ShortQueues(Small):
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         counted(mine.believed, view, request, mine.scores.held)
         prompt = prompt_of(mine, view, request, self.match_length_weight)
-        add_up(mine.scores, view, prompt)
+        add_up(mine.scores, view, view.candidates, prompt)
         for gpu in range(len(mine.scores.total)):
             mine.scores.total[gpu] += 2 / (1 + view.gpus[gpu].queued)
-        return send(mine, view, request, prompt, pick(mine, view))
+        return send(mine, view, request, prompt, pick(mine, view.candidates))
 
 
 class MostAndLeast(Small):
@@ -198,8 +198,8 @@ class MostAndLeast(Small):
         for gpu in range(len(held)):
             mine.scores.reported[gpu] = held[gpu]
         prompt = prompt_of(mine, view, request, self.match_length_weight)
-        add_up(mine.scores, view, prompt)
-        return send(mine, view, request, prompt, pick(mine, view))
+        add_up(mine.scores, view, view.candidates, prompt)
+        return send(mine, view, request, prompt, pick(mine, view.candidates))
 
 
 def without(mine: Any, scorer: int) -> Any:

@@ -107,7 +107,8 @@ class BlisWeighted(Policy):
                 if reported[gpu] > 0:
                     reported[gpu] //= self.block_size
         warm = any_of(reported)
-        add_up(scores, view, Prompt(view.requests[request].prompt_tokens, blocks, self.block_size, 0.0, warm))
+        prompt = Prompt(view.requests[request].prompt_tokens, blocks, self.block_size, 0.0, warm)
+        add_up(scores, view, view.candidates, prompt)
         gpu = first_best(scores, view)
         if mine.reads_believed:
             put(mine.believed, view, request, gpu)

@@ -7,10 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from prebleexp.checks import is_integer, is_number, one_of, require
+from prebleexp.checks import is_integer, is_number, one_of, positive, require
 from prebleexp.policies.base import Policy
 from prebleexp.policies.choices import any_equal, highest
 from prebleexp.policies.llmd import scorers
+from prebleexp.policies.llmd.affinity import Affinity, keep_sticky
 from prebleexp.policies.llmd.block_index import (
     BlockIndex,
     block_index,
@@ -46,6 +47,7 @@ class Remembered(NamedTuple):
     scores: Scores
     sent_tokens: Any
     """(requests,) of each, until its first token, those that are among its GPU's `scores.tokens`"""
+    affinity: Affinity
     picker: int
     draws: Any
 
@@ -58,8 +60,9 @@ class LlmD(Policy):
 
     Source: llm-d-router ebab68792 (v0.10.0-rc.1+62); dynamo-llmd-research.md, section 2. Verified: scorers, max-score
     picker and prefix index, by recordings of its own code. Read: the other pickers; that the in-flight tokens are
-    whole blocks, with the request's own. Not there: the size of the LRU that the engines report (`autoTune`), filters,
-    the prediction of latencies, disaggregation.
+    whole blocks, with the request's own; prefix-cache-affinity-filter. decode-filter and prefill-filter are the roles
+    of GPUs (cluster=disaggregated). Not there: the size of the LRU that the engines report (`autoTune`), other filters,
+    the prediction of latencies.
 
     Raises InvalidInput, naming the field, for scorers and pickers that there are not, and numbers out of range.
     """
@@ -76,6 +79,14 @@ class LlmD(Policy):
     """blocks that each GPU is believed to have, at most"""
     match_length_weight: float = 0.0
     """of how long the match is, up to 8,192 tokens, in the prefix's score; its share of the prompt has the rest"""
+    affinity_threshold: float = 0.0
+    """of the prefix-cache-affinity-filter: only GPUs with such a share of the prompt's blocks, if any has; 0: none"""
+    max_tokens_in_flight_penalty: int = 0
+    """all GPUs, if the least tokens in flight of these exceed the others' by more than this; 0: however many"""
+    max_ttft_penalty_ms: float = 0.0
+    """likewise of tokens in flight over `peak_prefill_throughput`; 0: however much"""
+    peak_prefill_throughput: float = 15_928.0
+    """tokens/s of a GPU: llm-d's, of Qwen3-32B on two H100"""
 
     reads_lengths: ClassVar[bool] = False
     reports_ms: ClassVar[float] = 50.0
@@ -90,6 +101,22 @@ class LlmD(Policy):
             require(is_integer(value, 1, 2**31 - 1), f"policy.{name}", value, "an integer >= 1")
         share = self.match_length_weight
         require(is_number(share) and 0 <= share <= 1, "policy.match_length_weight", share, "a number from 0 to 1")
+        share = self.affinity_threshold
+        require(is_number(share) and 0 <= share <= 1, "policy.affinity_threshold", share, "a number from 0 to 1")
+        most = self.max_tokens_in_flight_penalty
+        require(is_integer(most, 0, 2**62), "policy.max_tokens_in_flight_penalty", most, "an integer >= 0")
+        most_ms = self.max_ttft_penalty_ms
+        require(is_number(most_ms) and most_ms >= 0, "policy.max_ttft_penalty_ms", most_ms, "a number >= 0")
+        positive("policy.peak_prefill_throughput", self.peak_prefill_throughput)
+
+    def affinity(self, setup: Setup) -> Affinity:
+        return Affinity(
+            float(self.affinity_threshold),
+            float(self.max_ttft_penalty_ms),
+            float(self.peak_prefill_throughput),
+            self.max_tokens_in_flight_penalty,
+            np.zeros(setup.gpus, np.int64),
+        )
 
     def start(self, setup: Setup) -> Remembered:
         block = max(self.block_size, self.least_block)
@@ -97,6 +124,7 @@ class LlmD(Policy):
             block_index(setup, block, self.max_prefix_blocks, True, self.lru_capacity),
             scorers.scores(setup, dict(self.scorers).items(), NAMES),
             np.zeros(setup.requests, np.int32),
+            self.affinity(setup),
             PICKERS.index(self.picker),
             generator(setup.seed),
         )
@@ -111,8 +139,11 @@ class LlmD(Policy):
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         counted(mine.believed, view, request, mine.scores.held)
         prompt = prompt_of(mine, view, request, self.match_length_weight)
-        add_up(mine.scores, view, prompt)
-        return send(mine, view, request, prompt, pick(mine, view))
+        among = view.candidates
+        if mine.affinity.threshold > 0.0:
+            among = mine.affinity.kept[: keep_sticky(mine.affinity, mine.scores, prompt, among)]
+        add_up(mine.scores, view, among, prompt)
+        return send(mine, view, request, prompt, pick(mine, among))
 
     def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
         computed(mine, view, request)
@@ -126,7 +157,7 @@ class LlmD(Policy):
 
 
 @compiled
-def computed(mine: Remembered, view: View, request: int) -> None:
+def computed(mine: Any, view: View, request: int) -> None:
     """The request's tokens are in flight no more."""
     mine.scores.tokens[view.requests[request].gpu] -= mine.sent_tokens[request]
     mine.sent_tokens[request] = 0
@@ -150,11 +181,11 @@ def send(mine: Remembered, view: View, request: int, prompt: Prompt, gpu: int) -
 
 
 @compiled
-def pick(mine: Remembered, view: View) -> int:
+def pick(mine: Any, candidates: Any) -> int:
     """The candidate with the highest score, any of equals; or any, each as likely as its score is high; or any."""
-    candidates, total = view.candidates, mine.scores.total
+    total = mine.scores.total
     if mine.picker == MAX_SCORE:
-        return _any_best(mine, view)
+        return _any_best(mine, candidates)
     whole = 0.0
     if mine.picker == WEIGHTED_RANDOM:
         for gpu in candidates:
@@ -172,6 +203,6 @@ def pick(mine: Remembered, view: View) -> int:
 
 
 @compiled
-def _any_best(mine: Remembered, view: View) -> int:
-    scores, candidates = mine.scores.total.view(np.int64), view.candidates
+def _any_best(mine: Any, candidates: Any) -> int:
+    scores = mine.scores.total.view(np.int64)
     return any_equal(mine.draws, candidates, scores, highest(scores, candidates))

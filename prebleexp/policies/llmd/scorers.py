@@ -121,27 +121,27 @@ def checked(weights: Weights, names: Mapping[str, int]) -> tuple[tuple[str, floa
 
 
 @compiled
-def add_up(mine: Scores, view: View, prompt: Prompt) -> None:
+def add_up(mine: Scores, view: View, candidates: Any, prompt: Prompt) -> None:
     """Write to `total` what each candidate scores."""
     look(mine, view)
     mine.total[:] = 0.0
     for one in range(len(mine.scorers)):
         scorer, weight = mine.scorers[one], mine.weights[one]
         if scorer == PREFIX:
-            _add_prefix(mine, view, prompt, weight)
+            _add_prefix(mine, candidates, prompt, weight)
         elif scorer == FREE_MEMORY:
-            _add_free_memory(mine, view, weight)
+            _add_free_memory(mine, candidates, weight)
         elif scorer == NO_QUEUE:
-            _add_no_queue(mine, view, weight)
+            _add_no_queue(mine, candidates, weight)
         elif scorer == IN_FLIGHT_TOKENS:
-            _add_in_flight_tokens(mine, view, prompt, weight)
+            _add_in_flight_tokens(mine, candidates, prompt, weight)
         elif scorer == LAST_COLD:
             _add_last_cold(mine, prompt, weight)
         elif scorer == LOAD:
-            _add_load(mine, view, weight)
+            _add_load(mine, candidates, weight)
         else:
-            _add_compared(mine, view, scorer, weight)
-    view.work[GPUS] += len(view.candidates)
+            _add_compared(mine, candidates, scorer, weight)
+    view.work[GPUS] += len(candidates)
 
 
 @compiled
@@ -157,8 +157,8 @@ def look(mine: Scores, view: View) -> None:
 
 
 @compiled
-def _add_prefix(mine: Scores, view: View, prompt: Prompt, weight: float) -> None:
-    total, held, candidates, of_length = mine.total, mine.held, view.candidates, prompt.length_weight
+def _add_prefix(mine: Scores, candidates: Any, prompt: Prompt, weight: float) -> None:
+    total, held, of_length = mine.total, mine.held, prompt.length_weight
     if prompt.blocks == 0:
         return
     for i in range(len(candidates)):
@@ -169,25 +169,25 @@ def _add_prefix(mine: Scores, view: View, prompt: Prompt, weight: float) -> None
 
 
 @compiled
-def _add_free_memory(mine: Scores, view: View, weight: float) -> None:
-    total, free, candidates = mine.total, mine.free, view.candidates
+def _add_free_memory(mine: Scores, candidates: Any, weight: float) -> None:
+    total, free = mine.total, mine.free
     for i in range(len(candidates)):
         gpu = nth(candidates, len(total), i)
         total[gpu] += weight * free[gpu]
 
 
 @compiled
-def _add_no_queue(mine: Scores, view: View, weight: float) -> None:
-    total, waiting, candidates = mine.total, mine.waiting, view.candidates
+def _add_no_queue(mine: Scores, candidates: Any, weight: float) -> None:
+    total, waiting = mine.total, mine.waiting
     for i in range(len(candidates)):
         gpu = nth(candidates, len(total), i)
         total[gpu] += weight * (0.5 * (1.0 - min(waiting[gpu], MOST_WAITING) / MOST_WAITING))
 
 
 @compiled
-def _add_in_flight_tokens(mine: Scores, view: View, prompt: Prompt, weight: float) -> None:
+def _add_in_flight_tokens(mine: Scores, candidates: Any, prompt: Prompt, weight: float) -> None:
     total, in_flight, held = mine.total, mine.tokens, mine.held
-    for gpu in view.candidates:
+    for gpu in candidates:
         tokens = min(MOST_TOKENS, in_flight[gpu] + uncached(prompt, held[gpu]))
         total[gpu] += weight * (1.0 - tokens / MOST_TOKENS)
 
@@ -199,17 +199,17 @@ def uncached(prompt: Prompt, held: int) -> int:
 
 
 @compiled
-def _add_load(mine: Scores, view: View, weight: float) -> None:
-    total, candidates = mine.total, view.candidates
+def _add_load(mine: Scores, candidates: Any, weight: float) -> None:
+    total = mine.total
     for i in range(len(candidates)):
         gpu = nth(candidates, len(total), i)
         total[gpu] += weight * (1.0 / (1.0 + mine.waiting[gpu] + mine.running[gpu] + mine.in_flight[gpu]))
 
 
 @compiled
-def _add_compared(mine: Scores, view: View, scorer: int, weight: float) -> None:
+def _add_compared(mine: Scores, candidates: Any, scorer: int, weight: float) -> None:
     """Of one that looks from the highest of some values down, or from the lowest up."""
-    total, values, candidates = mine.total, mine.values, view.candidates
+    total, values = mine.total, mine.values
     _fill(values, mine, scorer)
     least = most = values[candidates[0]]
     for i in range(len(candidates)):

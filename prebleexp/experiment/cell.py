@@ -205,17 +205,16 @@ class Cell:
         return self.cluster.groups or (Group(self.gpus, self.hardware),)
 
     @property
-<<<<<<< HEAD
     def draws_costs(self) -> bool:
         """Whether each seed draws what step times are, of which one is true."""
         return self.hardware.draws_costs
-=======
+
+    @property
     def load(self) -> Load:
         """What comes: the rate that was asked for, or a recording's own, or users."""
         if self.workload.users is not None:
             return Load(None, self.workload.users, self.duration_s)
         return Load(self.rps if "rps" in self.workload.obeys else self.workload.own_rps, None, self.duration_s)
->>>>>>> inputs
 
     @cached_property
     def stream(self) -> tuple[object, ...]:

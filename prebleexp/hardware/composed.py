@@ -15,6 +15,7 @@ from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.domain import UNKNOWN, Domain
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import BYTES, KV_PRECISIONS, Model
+from prebleexp.hardware.nested import nested
 from prebleexp.hardware.parameters import NOTHING, Given, Parameters, Support, parameters_for
 from prebleexp.hardware.touched import changed
 from prebleexp.sim.types import records

@@ -18,15 +18,6 @@ MEASURED = Path(__file__).parent / "measured"
 """what ships of the data; its README says where each file is from"""
 ANY = ("any", "any", "any", "any")
 """the row of level 0; (any, engine, any, any): that of an engine"""
-<<<<<<< HEAD
-=======
-NOT_OFFERED = {
-    ("h100", "sglang"): "H100 with SGLang is not offered: the measurements that there are imply more FLOP/s than "
-    "an H100 has; take engine vllm or trtllm, or gpu h200; hardware.engine=any (theory alone); or fit runs "
-    "of your own, with `calibrate hardware`"
-}
-"""(gpu, engine), and why"""
->>>>>>> inputs
 KERNELS_MEASURED = ("a100",)
 """GPUs whose linear layers, attention and links were measured well, but no serving engine of today"""
 

@@ -139,11 +139,7 @@ def summarised(
         users = {"users": results[0].cell.workload.users}
         rows = [result.metrics | users for result in results if result.metrics is not None]
         at = results[0].cell.columns() | name
-<<<<<<< HEAD
-        of = means(rows, of_one=results[0].cell.draws_costs)
-=======
-        of = means([{name: row[name] for name in DECLARED} for row in rows])
->>>>>>> inputs
+        of = means([{name: row[name] for name in DECLARED} for row in rows], of_one=results[0].cell.draws_costs)
         finished = sum(int(one["n_finished"] or 0) for one in rows)
         requests = sum(map(asked_for, rows))
         tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Mapping
-from dataclasses import fields
-=======
 from collections.abc import Mapping, Sequence
->>>>>>> inputs
+from dataclasses import fields
 from typing import Any
 
 import numpy as np

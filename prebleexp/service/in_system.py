@@ -45,33 +45,20 @@ def growth(workload: Workload, made: Outcome) -> float | None:
     return float((np.diff(left) / np.diff(come)).min()) if np.diff(come).all() else None
 
 
-<<<<<<< HEAD
 def trend(workload: Workload, made: Outcome, warmup_s: float, nearly_all_s: float) -> float | None:
     """By how much the number in the system grows, as a share of those that come in that time; None if it cannot be
     said. Its window begins when an empty system has filled: after a tenth of the time of arrivals, and after as long as
     nearly all requests take (`nearly_all_s`); but it has half of that time at least."""
-=======
-def trend(workload: Workload, made: Outcome, warmup_s: float, usual_s: float) -> float | None:
-    """The slope as a share of those that came, over a window that begins when an empty system has filled: after a tenth
-    of the time of arrivals, and after as long as nearly all requests take (`usual_s`); but it has half of that time at
-    least."""
->>>>>>> inputs
     taken = stayed(made)
     due_s = made.due_s[taken]
     if growth(workload, made) is None:
         return None
     end_s = min(float(due_s.max()), made.end_s)
-<<<<<<< HEAD
     start_s = max(warmup_s, min(end_s / 2, max(end_s / 10, nearly_all_s)))
-=======
-    start_s = max(warmup_s, min(end_s / 2, max(end_s / 10, usual_s)))
->>>>>>> inputs
     come = int(((due_s >= start_s) & (due_s <= end_s)).sum())
     if start_s >= end_s or not come:
         return None
     return slope(due_s, made.finish_s[taken], start_s, end_s) * (end_s - start_s) / come
-<<<<<<< HEAD
-=======
 
 
 def offered(made: Outcome) -> tuple[float | None, float | None]:
@@ -82,4 +69,3 @@ def offered(made: Outcome) -> tuple[float | None, float | None]:
         return None, None
     span_s = float(due_s.max() - due_s.min())
     return len(due_s) / span_s if span_s else None, span_s
->>>>>>> inputs

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 NAMES = (
-    *("bench", "cache", "calibrate", "compare", "hardware", "open", "plan", "predict", "sql", "status", "trace", "why"),
+    *("bench", "cache", "calibrate", "compare", "hardware", "open", "plan", "predict", "published", "sql", "status"),
+    "trace",
+    "why",
     "workload",
 )
 

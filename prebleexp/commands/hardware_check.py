@@ -35,7 +35,7 @@ def sizes() -> Sizes:
 
 
 def _check(given: Given) -> int:
-    rows = _rows(given["data"], given["simulated"])
+    rows = table_of(given["data"], given["simulated"])
     if given["output"] == "table":
         heads = list(rows[0])
         shown = [[f"{one:.1%}" if isinstance(one, float) else str(one) for one in row.values()] for row in rows]
@@ -45,7 +45,7 @@ def _check(given: Given) -> int:
     return 0
 
 
-def _rows(data: Path, serve: bool) -> list[Row]:
+def table_of(data: Path, serve: bool) -> list[Row]:
     """Raises InvalidInput where there is nothing to compare."""
     if steps.are_steps(data):
         return checked.steps_table(steps.read(data, sizes().with_tables_of(data.parent)))

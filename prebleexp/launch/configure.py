@@ -46,7 +46,7 @@ CHOICES = {
     "retry": RETRIES,
     "output": ("table", "json", "csv"),
 }
-FINDINGS = ("claims", "clusters", "hardware", "sessions", "survival")
+FINDINGS = ("claims", "clusters", "hardware", "ladders", "sessions", "survival")
 KEYS = (
     *NUMBERS,
     *GROUPS,

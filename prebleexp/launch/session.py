@@ -161,14 +161,25 @@ class Session:
     @property
     def stages(self) -> list[Stage]:
         """Of the first run whose requests are kept, if its load comes in stages."""
-        for result in self.runs:
-            path = self.cache.requests_path(result.key)
-            if result.cell.workload.staged and result.error is None and path.is_file():
-                import pyarrow.parquet as pq
+        return next(filter(None, map(self._stages_of, self.runs)), [])
 
-                kept = pq.read_table(path, columns=list(NEEDS))
-                return of_requests({name: kept[name].to_numpy() for name in NEEDS})
-        return []
+    @property
+    def ladders(self) -> dict[tuple[str, str], list[tuple[Cell, list[Stage]]]]:
+        """By part and line the runs whose load comes in stages and whose requests are kept."""
+        found: dict[tuple[str, str], list[tuple[Cell, list[Stage]]]] = {}
+        for place, results in zip(self.places, self.results, strict=True):
+            staged = [(result.cell, self._stages_of(result)) for result in results]
+            found[place.part, place.line] = [(cell, stages) for cell, stages in staged if stages]
+        return found
+
+    def _stages_of(self, result: Result) -> list[Stage]:
+        path = self.cache.requests_path(result.key)
+        if not result.cell.workload.staged or result.error is not None or not path.is_file():
+            return []
+        import pyarrow.parquet as pq
+
+        kept = pq.read_table(path, columns=list(NEEDS))
+        return of_requests({name: kept[name].to_numpy() for name in NEEDS})
 
     @property
     def request_files(self) -> dict[str, Path]:

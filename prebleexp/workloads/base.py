@@ -32,8 +32,13 @@ class WorkloadSource(Part, ABC):
         return 1
 
     @property
+    def rates(self) -> tuple[float, ...]:
+        """Requests/s of each stage, if it comes in stages; a warm-up is none."""
+        return ()
+
+    @property
     def staged(self) -> bool:
-        """Whether it comes in stages, of which each has numbers of its own."""
+        """Whether there are several, or a warm-up, so that each has numbers of its own."""
         return False
 
     @property

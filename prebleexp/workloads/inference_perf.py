@@ -87,6 +87,10 @@ class InferencePerf(WorkloadSource):
         return [_load("workload.stages", one) for one in given]
 
     @property
+    def rates(self) -> tuple[float, ...]:
+        return tuple(_load("workload.stages", one).rate for one in self.stages)
+
+    @property
     def staged(self) -> bool:
         return len(self._loads) > 1
 

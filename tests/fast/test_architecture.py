@@ -43,6 +43,7 @@ LEVELS = {
     "metrics": 4,
     "stages": 3,
     "stages_view": 3,
+    "published": 5,
     "comparison": 5,
     "testing": 5,
     "experiment": 5,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.workloads.base import WorkloadSource
@@ -46,7 +48,21 @@ def files_of(cell: Cell) -> list[str]:
     taken = workload.understood
     if taken is None:
         return []
-    said = [taken.line, *taken.doubts]
-    if isinstance(workload, Replayed) and "rps" in workload.obeys and (own := workload.recorded_rps):
+    if not isinstance(workload, Replayed):
+        return [taken.line, *taken.doubts]
+    said = [*taken.doubts, *_too_long(workload, cell)]
+    if "rps" in workload.obeys and (own := workload.recorded_rps):
         said.append(f"{cell.rps:.4g} requests/s are {cell.rps / own:.3g} times the recording's {own:.4g}")
-    return said
+    return [taken.line, *(f"{workload.path}: {one}" for one in said)]
+
+
+def _too_long(workload: Replayed, cell: Cell) -> list[str]:
+    """How many requests no GPU's context holds."""
+    whole, most = workload.whole, max(one.hardware.context_length for one in cell.kinds)
+    cut = (
+        whole.output_tokens
+        if workload.max_new_tokens is None
+        else np.minimum(whole.output_tokens, workload.max_new_tokens)
+    )
+    count = int((whole.prompt_tokens + cut > most).sum())
+    return [f"{count:,} of its {len(whole):,} requests are longer than the context, {most:,} tokens"] if count else []

@@ -18,6 +18,8 @@ UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 CALLED = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 EPOCH = (1.1e9, 2.6e9)
 """seconds since 1970 of 2004 to 2052: no clock that began with a recording, or a machine, is there"""
+DAY_S = 86_400
+"""a clock that does not begin in 1970 begins less than so long before a recording"""
 SLOW, FAST = 0.05, 100.0
 """requests a second, between which the usual unit is believed"""
 SUFFIXES = {
@@ -93,11 +95,12 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
     epoch = next((unit for unit, where in inside.items() if where.all()), None)
     unit = given or told or epoch
     doubts: tuple[str, ...] = ()
-    if given is None and told is not None and epoch is not None and epoch != told:
+    other = given is None and told is not None and epoch not in (None, told)
+    if other and told is not None and float(column.min()) / UNITS[told] >= DAY_S:
         rows.refuse(
             name,
             np.ones(len(rows), np.bool_),
-            f"{CALLED[told]}, as its name says; it is {CALLED[epoch]} since 1970: {WAY_OUT}",
+            f"{CALLED[told]}, as its name says; it is {CALLED[str(epoch)]} since 1970: {WAY_OUT}",
         )
     if unit is None:
         for one, where in inside.items():
@@ -114,6 +117,8 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
             )
     else:
         why = "as set" if given else "as its name says" if told else ""
+        if other:
+            doubts = (f"{name} could be {CALLED[str(epoch)]} since 1970, and its name says another unit; {WAY_OUT}",)
         says = f"{name}, {CALLED[unit]}{f', {why}' if why else ''}"
     if epoch == unit:
         says += (

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from prebleexp.sim.types import Floats
 from prebleexp.workloads.trace import Trace
 
@@ -15,8 +17,12 @@ LONGEST = 2_000_000
 """tokens of a prompt that is believed"""
 QUICKEST_S = 0.0005
 """no server generates faster a token"""
+LONELY = 0.95
+"""of a recording, in which nothing comes, is hardly believed"""
 OVERLAP = 0.2
 """of the turns of sessions, so many may come before the answer before them can have been there"""
+THOUGHT_S = 3_600.0
+"""a typical pause of a tool, or of who thinks, that is believed"""
 PAUSE_S = 7 * 86_400.0
 """a typical pause between turns that is believed"""
 
@@ -73,12 +79,18 @@ def doubts(trace: Trace) -> list[str]:
             found.append(f"all {n:,} come at one moment; if that is not so, say workload.columns={{arrival: …}}")
         elif not SLOWEST <= n / span_s <= FASTEST:
             found.append(f"{number(n / span_s)} requests/s are improbable; if the unit of time is another, {WAY_OUT}")
+        elif n > 2 and (gap := float(np.diff(np.sort(starts)).max())) > LONELY * span_s:
+            found.append(f"nothing comes for {number(gap)} of {number(span_s)} s; are all times in one unit?")
     if (longest := int(trace.prompt_tokens.max())) > LONGEST:
         found.append(
             f"a prompt of {longest:,} tokens is improbable; say workload.columns={{input: …}} if it is another field"
         )
     if read_cached := _not_shared(trace):
         found.append(read_cached)
+    if trace.links is not None and len(trace.links.later):
+        usual = float(np.median(trace.links.delay_s[trace.links.later]))
+        if usual > THOUGHT_S:
+            found.append(f"{number(usual)} s from an answer to the next turn are improbable; {WAY_OUT}")
     if trace.clocked and trace.links is None:
         found += _pauses(trace)
     return found
@@ -104,8 +116,6 @@ def _not_shared(trace: Trace) -> str:
 
 
 def _pauses(trace: Trace) -> list[str]:
-    import numpy as np
-
     order = np.lexsort((trace.turn, trace.session))
     same = trace.session[order][1:] == trace.session[order][:-1]
     if not same.any():

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import plain
 from prebleexp.workloads.rows import NOTHING, Records, Rows, Table, parsed
 
@@ -37,13 +34,17 @@ def flattened(rows: Rows) -> Rows:
     if isinstance(rows, Table):
         if not any(_is_inner(rows, name) for name in rows.names):
             return rows
-        records = [
-            dict(zip(rows.names, values, strict=True)) for values in zip(*map(rows.values, rows.names), strict=True)
-        ]
+        columns = [[_written(value) for value in rows.values(name)] for name in rows.names]
+        records = [dict(zip(rows.names, values, strict=True)) for values in zip(*columns, strict=True)]
         rows = Records(rows.path, records, [rows.number(row) for row in range(len(rows))])
     assert isinstance(rows, Records)
     rows = _unwrapped(rows)
     return Records(rows.path, [_flat(one) for one in rows.records], rows.lines)
+
+
+def _written(value: Any) -> Any:
+    """A time as its text."""
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def _is_inner(rows: Table, name: str) -> bool:
@@ -119,17 +120,3 @@ def _value(value: Any) -> Any:
             return int(inner)
         return inner
     return value
-
-
-def are_spans(rows: Rows) -> bool:
-    """Whether they are spans of a trace, of which not all are requests."""
-    names = {plain(name).rpartition(".")[2] for name in rows.names}
-    return bool(names & {"span_id", "parent_span_id", "trace_id"}) and bool(
-        names & {"span_id", "start_time_unix_nano", "kind"}
-    )
-
-
-def present(columns: Sequence[Longs]) -> npt.NDArray[np.bool_]:
-    """(n,) whether a row has any of these counts."""
-    found: npt.NDArray[np.bool_] = np.any([one >= 0 for one in columns], axis=0)
-    return found

@@ -18,8 +18,8 @@ from prebleexp.workloads.clock import SUFFIXES, Clock, clock, moments, unit_of
 from prebleexp.workloads.columns import Columns, found, named, plain, set_column
 from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.failed import served
-from prebleexp.workloads.reading import rows_left
-from prebleexp.workloads.records import are_spans, flattened, present
+from prebleexp.workloads.records import flattened
+from prebleexp.workloads.repeated import own_requests
 from prebleexp.workloads.rows import Rows
 from prebleexp.workloads.tabular import Tabular
 from prebleexp.workloads.trace import Reading, Trace, alone, told
@@ -39,6 +39,7 @@ SESSIONS = (
 )
 TURNS = ("turn_index", "turn", "round_index", "turn_id")
 TOKENS = ("input_tok_ids", "prompt_token_ids", "input_token_ids", "input_ids", "token_ids")
+HASHES = ("hash_ids", "block_hashes", "prefix_hashes")
 CHOICES = "choices"
 USUAL = 4.0
 """characters a token, if the log says nothing of tokens"""
@@ -96,21 +97,17 @@ class RequestLog(Tabular):
             raise InvalidInput(f"{self.path}: there are no requests that were served: {'; '.join(kept.left_out)}")
         rows, left_out = every.taken(kept.rows), list(kept.left_out)
         counts = usage.counts(rows, self.columns)
-        if are_spans(rows) and not (there := present([counts.inputs, counts.outputs])).all():
-            if not there.any():
-                raise InvalidInput(
-                    f"{self.path}: there are no spans with tokens; there are {', '.join(rows.names[:20])}"
-                )
-            numbers = [rows.number(int(row)) for row in np.flatnonzero(~there)]
-            left_out.append(rows_left(numbers, "which are spans without tokens", len(every)))
-            rows = rows.taken(np.flatnonzero(there))
+        own = own_requests(rows, (counts.inputs >= 0) | (counts.outputs >= 0), counts.inputs)
+        if own.left_out:
+            left_out += own.left_out
+            rows = rows.taken(own.rows)
             counts = usage.counts(rows, self.columns)
         when = self._clock(rows)
         order = np.argsort(when.seconds, kind="stable")
         times = when.seconds[order] - when.seconds[order[0]]
         rows = rows.taken(order)
         counts = counts._replace(inputs=counts.inputs[order], outputs=counts.outputs[order])
-        doubts = [*when.doubts, *counts.doubts]
+        doubts = [*when.doubts, *counts.doubts, *own.doubts]
         asked = self._asked(rows, counts, doubts)
         outputs, output_says = _outputs(rows, counts, asked.characters_per_token)
         reading = Reading(
@@ -137,10 +134,16 @@ class RequestLog(Tabular):
         name, own = _sessions(rows, self.columns)
         if field is None:
             session, turn = own or alone(len(rows))
-            inputs = usage.demand(rows, counts.inputs, "input", usage.INPUTS, 1)
+            ids = found(rows, TOKENS) or said.ids_of(rows)
+            given = counts.inputs
+            if ids is not None and (given < 0).all():
+                given = np.diff(rows.lists(ids, "a list of integers")[0])
+                counts = counts._replace(input_says=f"elements of {ids}")
+            inputs = usage.demand(rows, given, "input", usage.INPUTS, 1)
             of = name or "every request is one of its own"
-            ids = found(rows, TOKENS)
             if ids is None:
+                if (hashes := found(rows, HASHES)) is not None:
+                    doubts.append(f"{hashes} says what prompts share, and is not used; workload=mooncake reads it")
                 return _Asked(private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
             prompts, short = begun(rows, ids, inputs)
             if short:

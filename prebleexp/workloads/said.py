@@ -27,11 +27,26 @@ def field_of(rows: Rows) -> str | None:
     for alias in MESSAGES:
         for name in matching(rows, alias):
             first = next((one for one in rows.optional(name) if one not in (None, "")), None)
+            if _are_ids(first):
+                continue
             if isinstance(first, list | dict) or (
                 isinstance(first, str) and (alias != "messages" or first[:1] in "[{")
             ):
                 return name
     return None
+
+
+def ids_of(rows: Rows) -> str | None:
+    """Where the prompt is as ids of its tokens."""
+    for alias in MESSAGES:
+        for name in matching(rows, alias):
+            if _are_ids(next((one for one in rows.optional(name) if one not in (None, "")), None)):
+                return name
+    return None
+
+
+def _are_ids(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], int)
 
 
 def all_said(rows: Rows, name: str) -> list[Said]:

@@ -50,6 +50,7 @@ MISSED = "prompt_cache_miss_tokens"
 THOUGHTS, TOOL_USE = "thoughts_token_count", "tool_use_prompt_token_count"
 """Gemini's, beside what the prompt and the candidates have"""
 REASONING = ("reasoning_tokens", "native_tokens_reasoning", "reasoning.output_tokens")
+PREFIXES = ("prefix_length", "prefix_len", "prefix_tokens", "shared_prefix_length", "shared_prefix_tokens")
 TOTALS = ("total_tokens", "total_token_count", "token_count.total")
 ALIKE = 1.1
 """counts that differ by no more say the same"""
@@ -102,6 +103,9 @@ def counts(rows: Rows, columns: Columns) -> Counts:
     thoughts = _thoughts(rows, given, answers, total)
     outputs = np.where(thoughts.counts > 0, np.maximum(answers.counts, 0) + thoughts.counts, answers.counts)
     _check(rows, given, inputs, found, total, outputs)
+    for name in _all(rows, PREFIXES):
+        if (rows.counts(name) > 0).any():
+            doubts.append(f"{name} is not used: prompts are {_words(given.names)}, whether or not it is among these")
     input_says = _words(given.names)
     if apart.any():
         beside = " + ".join(_words(one.names) for one in (cached, created) if one.names) or _words(CREATED_PARTS)

@@ -24,6 +24,7 @@ from prebleexp.workloads.request_log import RequestLog
 OUTPUT = OutputLength((1,), (1.0,))
 EPOCH = 1_764_000_000
 """seconds"""
+EPOCH_DAY = "2026-03-02T09:00:0{}Z"
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -458,3 +459,53 @@ def test_turns_with_delays_come_after_their_answers(tmp_path: Path) -> None:
     assert workload.delay_s.tolist() == [0, 0, 2]
     assert (workload.waits > 0).tolist() == [False, False, True]
     assert "workload.mode=open is not valid" in refusal(mooncake(tmp_path, *rows, mode="open"))
+
+
+# ---------------------------------------------------------------- rows that are no requests of their own
+def test_events_without_tokens_and_parts_of_one_answer_are_left_out(tmp_path: Path) -> None:
+    """As coding agents write their sessions: what users say, and a row for each part of an answer."""
+    usage = {"input_tokens": 4, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 96, "output_tokens": 7}
+    rows: list[dict[str, Any]] = [
+        {"type": "user", "timestamp": "2026-03-02T09:00:00Z", "message": {"role": "user", "content": "hello"}},
+        *(
+            {
+                "type": "assistant",
+                "timestamp": f"2026-03-02T09:00:0{i}Z",
+                "requestId": "r1",
+                "message": {"usage": usage},
+            }
+            for i in (1, 2)
+        ),
+        {"type": "assistant", "timestamp": "2026-03-02T09:00:09Z", "requestId": "r2", "message": {"usage": usage}},
+    ]
+    source = log(tmp_path, *rows)
+    assert drawn(source).prompt_tokens.tolist() == [1000, 1000]
+    assert drawn(source).arrival_s.tolist() == [0, 7]
+    assert said(source)["left out"] == (
+        "1 of 4 rows, of other kinds, without tokens (the first is row 1); "
+        "1 of 4 rows, of which a later row has the same id and prompt (the first is row 2)"
+    )
+
+
+def test_a_span_around_others_does_not_count_their_tokens_again(tmp_path: Path) -> None:
+    def span(own: str, parent: str | None, tokens: int) -> dict[str, Any]:
+        of = {"gen_ai.usage.input_tokens": tokens, "gen_ai.usage.output_tokens": 5}
+        return {"span_id": own, "parent_span_id": parent, "start_time": EPOCH + ord(own), "attributes": of}
+
+    source = log(tmp_path, span("a", None, 300), span("b", "a", 100), span("c", "a", 200))
+    assert drawn(source).prompt_tokens.tolist() == [100, 200]
+
+
+def test_ids_of_tokens_are_prompts(tmp_path: Path) -> None:
+    rows = [{"created": EPOCH + i, "prompt": [1, 2, 3, *[i] * i], "completion_tokens": 1} for i in range(3)]
+    workload = drawn(log(tmp_path, *rows))
+    assert workload.prompt_tokens.tolist() == [3, 4, 5]
+    assert len(set(workload.segment_ids[workload.segment_offsets[:-1]].tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "word"), [({"prefix_length": 900}, "prefix_length is not used"), ({"hash_ids": [1]}, "workload=mooncake")]
+)
+def test_what_says_more_of_prompts_and_is_not_used_is_said(row: dict[str, Any], word: str, tmp_path: Path) -> None:
+    source = log(tmp_path, {"created": EPOCH, "prompt_tokens": 100, "completion_tokens": 1} | row)
+    assert any(word in one for one in source.understood.doubts)

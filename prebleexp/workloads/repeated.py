@@ -1,0 +1,93 @@
+"""Rows of a log that are no requests of their own: events of other kinds, spans around others, parts of one answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.sim.types import Longs
+from prebleexp.workloads.columns import found
+from prebleexp.workloads.reading import rows_left
+from prebleexp.workloads.rows import NOTHING, Rows
+
+KINDS = ("type", "event", "event_type", "kind", "role", "span_kind")
+SPANS, PARENTS = ("span_id",), ("parent_span_id", "parent_id")
+IDS = ("request_id", "message.id", "response.id", "generation_id", "completion_id", "call_id")
+
+
+class Own(NamedTuple):
+    rows: Longs
+    left_out: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> Own:
+    """The rows that are requests of their own. `counted`: (n,) whether a row says how long a prompt or an answer was;
+    `inputs`: (n,) how long the prompt was."""
+    n, said, doubts = len(rows), list[str](), list[str]()
+    kept = np.ones(n, np.bool_)
+
+    def leave(where: npt.NDArray[np.bool_], why: str) -> None:
+        where = where & kept
+        if where.any():
+            said.append(rows_left([rows.number(int(row)) for row in np.flatnonzero(where)], why, n))
+            kept[where] = False
+
+    if counted.any() and not counted.all() and (found(rows, SPANS) or _of_other_kinds(rows, counted)):
+        leave(~counted, "of other kinds, without tokens")
+    leave(_around(rows, counted), "which are around others that have their tokens")
+    repeats, several = _repeats(rows, kept, inputs)
+    leave(repeats, "of which a later row has the same id and prompt")
+    if several:
+        doubts.append(f"{several:,} rows have the id of another one, and another prompt: each is taken for a request")
+    return Own(np.flatnonzero(kept), tuple(said), tuple(doubts))
+
+
+def _of_other_kinds(rows: Rows, counted: npt.NDArray[np.bool_]) -> bool:
+    """Whether a field says that rows without counts are of kinds that none with counts is of."""
+    for alias in KINDS:
+        name = found(rows, (alias,))
+        if name is not None:
+            kinds = [str(value) for value in rows.optional(name)]
+            has = {kind for kind, one in zip(kinds, counted, strict=True) if one}
+            if not has & {kind for kind, one in zip(kinds, counted, strict=True) if not one}:
+                return True
+    return False
+
+
+def _around(rows: Rows, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """(n,) spans with counts within which others have counts, whose sum theirs are."""
+    wrong = np.zeros(len(rows), np.bool_)
+    span, parent = found(rows, SPANS), found(rows, PARENTS)
+    if span is None or parent is None:
+        return wrong
+    row_of = {value: row for row, value in enumerate(rows.optional(span)) if value not in NOTHING}
+    parents = list(rows.optional(parent))
+    for row in np.flatnonzero(counted).tolist():
+        above, seen = row_of.get(parents[row]), {row}
+        while above is not None and above not in seen:
+            wrong[above] = True
+            seen.add(above)
+            above = row_of.get(parents[above])
+    return wrong & counted
+
+
+def _repeats(rows: Rows, kept: npt.NDArray[np.bool_], inputs: Longs) -> tuple[npt.NDArray[np.bool_], int]:
+    """(n,) rows of which a later one has the same id and the same prompt, as parts of an answer that is streamed have;
+    and how many have the id of one with another prompt."""
+    wrong, several = np.zeros(len(rows), np.bool_), 0
+    name = found(rows, IDS)
+    if name is None:
+        return wrong, several
+    last: dict[object, int] = {}
+    for row, value in enumerate(rows.optional(name)):
+        if not kept[row] or value in NOTHING:
+            continue
+        before = last.get(value)
+        if before is not None:
+            wrong[before] = same = bool(inputs[before] == inputs[row])
+            several += not same
+        last[value] = row
+    return wrong, several

@@ -99,8 +99,7 @@ class Served:
 
     @cached_property
     def told(self) -> tuple[float | None, float | None]:
-        """How good what the policy was told of output lengths is: mean absolute error, and Spearman's rank correlation,
-        which is 0 where all were told the same."""
+        """Of output lengths that the policy was told: mean absolute error, Spearman's rank correlation (0: all alike)."""
         return agreement(self.made.told_output, self.lengths)
 
 

@@ -99,7 +99,7 @@ class Served:
 
     @cached_property
     def told(self) -> tuple[float | None, float | None]:
-        """Of output lengths that the policy was told: mean absolute error, Spearman's rank correlation (0: all alike)."""
+        """Of output lengths that the policy was told: mean absolute error, and rank correlation (0: all told alike)."""
         return agreement(self.made.told_output, self.lengths)
 
 

@@ -90,9 +90,10 @@ def _side_by_side(
             mean, of = float(np.mean(lines[line][rate][metric])), arms.get(line, {})
             if any(metric in one for one in of.values()):
                 said = of.get(rate, {}).get(metric)
-                row += [number(said), number(mean) + ("" if said is None else f" ({100 * (mean / said - 1):+.0f} %)")]
+                off = "" if said is None else f" ({100 * (mean / said - 1):+.0f} %)"
+                row += ["–" if said is None else f"{said:,.9g}", number(mean, 4) + off]
             else:
-                row.append(number(mean))
+                row.append(number(mean, 4))
         rows.append(tuple(row))
     return tuple(columns), tuple(rows)
 

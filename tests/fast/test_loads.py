@@ -76,6 +76,7 @@ def test_a_request_is_played_by_as_many_clients_as_a_benchmark_has(command: Comm
     ("words", "why"),
     [
         ((*LOG, "workload.load=recorded", "rps=1,4"), "rps=1,4 does nothing here: workload=request_log comes when"),
+        ((*LOG, "workload.load=recorded", "duration_s=5,9"), "duration_s=5,9 does nothing here: all of the recording"),
         ((*LOG, "seed=1,2"), "seed=1,2 does nothing here: nothing is drawn"),
         ((*USERS, "rps=1,4"), "rps=1,4 does nothing here: the load is users; say workload.lanes="),
         ((*LOG, "workload.lanes=1,4"), "workload.lanes=1,4 does nothing here: all its values make the same runs"),

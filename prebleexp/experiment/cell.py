@@ -214,7 +214,10 @@ class Cell:
         """What comes: the rate that was asked for, or a recording's own, or users."""
         if self.workload.users is not None:
             return Load(None, self.workload.users, self.duration_s)
-        return Load(self.rps if "rps" in self.workload.obeys else self.workload.own_rps, None, self.duration_s)
+        if "rps" in self.workload.obeys:
+            return Load(self.rps, None, self.duration_s)
+        own = self.workload.own_rps
+        return Load(None if own is None else float(f"{own:.4g}"), None, self.duration_s)
 
     @cached_property
     def stream(self) -> tuple[object, ...]:

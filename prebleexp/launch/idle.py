@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
 from prebleexp.launch.parts import key_of
+from prebleexp.workloads.replayed import Replayed
 
 Lines = Sequence[str]
 
@@ -33,7 +35,12 @@ def _matters(key: str, given: Sequence[Mapping[str, str]], cells: Sequence[Cell]
 
 
 def _key(cell: Cell) -> str:
-    return digest(contents([cell])[0])
+    """Of a run, without its duration where that does nothing: of a recording whose requests wait for none, all of which
+    is served."""
+    workload = cell.workload
+    recorded = isinstance(workload, Replayed) and workload.load == "recorded" and not workload.is_closed(workload.whole)
+    drained = cell.horizon == "drain" and cell.faults.changes_nothing and cell.engine.own_loop() is None
+    return digest(contents([replace(cell, duration_s=1.0) if recorded and drained else cell])[0])
 
 
 def sentences(lines: Lines, cell: Cell) -> list[str]:
@@ -58,6 +65,8 @@ def why(key: str, cell: Cell) -> str:
     workload = cell.names.get("workload", "")
     if key in ("rps", "rps_per_gpu", "duration_s") and cell.workload.users is not None:
         return "the load is users; say workload.lanes= in its place"
+    if key == "duration_s":
+        return "all of the recording is served, however long that takes; leave out workload.load, or say horizon=stop"
     if key in ("rps", "rps_per_gpu") and "rps" not in cell.workload.obeys:
         return f"workload={workload} comes when it was recorded; leave out workload.load, and it comes at this rate"
     if key == "seed":

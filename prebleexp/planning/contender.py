@@ -50,7 +50,8 @@ class Contender:
         if "seed" not in workload.obeys or (RPS not in workload.obeys and workload.users is None):
             name = self.cell.names.get("workload", type(workload).__name__)
             raise InvalidInput(
-                f"workload={name} is one stream at one rate as it is; a plan needs one that obeys rps and seed"
+                f"workload={name} is one stream at one rate as it is; a plan needs one that obeys rps and seed: "
+                "of a trace windows are drawn with duration_s=, where workload.load= is left out"
             )
         if self.searched == (RPS if self.load_key == USERS else USERS):
             raise InvalidInput(f"{self.searched}: the load of this workload is {self.load_key}")

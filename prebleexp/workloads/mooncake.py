@@ -118,6 +118,10 @@ class Mooncake(Tabular):
         could = blocks_that_fit(tokens, counts)
         return could[0] if len(could) == 1 else BLOCK
 
+    @property
+    def span_s(self) -> float:
+        return super().span_s + (TICK_S / self.compress if self.spread_ticks else 0.0)
+
     def starts(self, trace: Trace, seed: int) -> Floats:
         if not self.spread_ticks:
             return trace.start_s

@@ -16,6 +16,7 @@ import pytest
 
 from prebleexp.errors import InvalidInput
 from prebleexp.workloads.azure import Azure
+from prebleexp.workloads.bench_log import BenchLog
 from prebleexp.workloads.burstgpt import BurstGPT
 from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.replayed import Replayed
@@ -217,6 +218,8 @@ def made(seed: int) -> tuple[str, Truth, str]:
         return of_mooncake(of, rng)
     if kind < 0.25:
         return of_a_format(of, rng)
+    if kind < 0.35:
+        return of_bench(of, rng)
     time = (named_unit, epoch, dated, relative)[int(rng.integers(4))]
     usage = USAGES[int(rng.integers(len(USAGES)))]
     write = (as_lines, as_lines, as_array, as_wrapped, as_csv)[int(rng.integers(5))]
@@ -264,6 +267,29 @@ def of_a_format(of: Truth, rng: np.random.Generator) -> tuple[str, Truth, str]:
     return as_csv(rows, np.random.default_rng(0)), of, f"{of.kind.__name__} {unit}"
 
 
+def of_bench(of: Truth, rng: np.random.Generator) -> tuple[str, Truth, str]:
+    """With starts under some name and in some unit, or without: at a rate, by clients, or all at once."""
+    of.kind, n = BenchLog, len(of.prompt)
+    log: Row = {"backend": "vllm", "input_lens": of.prompt, "output_lens": of.output, "errors": [""] * n}
+    way = str(rng.choice(["starts", "starts", "rate", "clients", "at once", "cap not reached"]))
+    if way == "starts":
+        base, unit = int(rng.choice([0, EPOCH_S])), str(rng.choice(["s", "s", "ms", "ns"]))
+        name = str(rng.choice(["start_times", "start_timestamps", "arrival_times"]))
+        log |= {"request_rate": "inf", name: [(base + at) * UNITS[unit] for at in of.start_s]}
+        of.wrong = "its unit" if unit != "s" and not base else ""
+    elif way in ("rate", "cap not reached"):
+        rate = n / (of.start_s[-1] - of.start_s[0])
+        cap = {"max_concurrency": 256, "request_throughput": 0.97 * rate} if way != "rate" else {}
+        log |= {"request_rate": rate, "burstiness": 1e6} | cap
+    else:
+        log |= {"request_rate": "inf", "max_concurrency": max(1, n // 4) if way == "clients" else None}
+        of.start_s = [0.0] * n
+    if rng.random() < 0.2:
+        log["input_lens"] = of.prompt[1:]
+        of.wrong = "lists of two lengths"
+    return json.dumps(log, indent=int(rng.integers(0, 2)) or None), of, f"bench {way}"
+
+
 def off(trace: Any, of: Truth) -> str:
     """What is off by a factor: of the span, of prompts or of answers; or how many there are."""
     if abs(len(trace) - len(of.prompt)) > 0:
@@ -293,7 +319,7 @@ def test_nothing_is_off_by_a_factor_in_silence(seed: int, tmp_path: Path) -> Non
         assert said.startswith(str(path)), said
         assert "\n" not in said
         assert of.wrong, f"{called}: {said}"
-        assert any(word in said for word in ("row", "workload.", "field")), said
+        assert any(word in said for word in ("row", "workload.", "field", "_lens")), said
         return
     understood = source.understood
     wrong = off(trace, of)

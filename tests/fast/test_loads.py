@@ -63,10 +63,20 @@ def test_users_are_the_load_of_a_population_and_what_is_not_due_is_no_loss(comma
     assert row["rps"] is None
 
 
+def test_a_request_is_played_by_as_many_clients_as_a_benchmark_has(command: Command) -> None:
+    row = {"timestamp": 0, "prompt_tokens": 256, "completion_tokens": 64}
+    Path("one.jsonl").write_text(json.dumps(row) + "\n")
+    words = ("workload=request_log", "workload.path=one.jsonl", "workload.load=population", "workload.lanes=8")
+    found = metrics(command(*words, "duration_s=60", "horizon=stop", "gpus=1", "policy=lor", "output=json")[1])
+    clients = found["requests_per_s"] * found["latency_mean_s"]
+    assert clients == pytest.approx(8, rel=0.02)  # Little's law, but for those under way at the end
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         ((*LOG, "workload.load=recorded", "rps=1,4"), "rps=1,4 does nothing here: workload=request_log comes when"),
+        ((*LOG, "workload.load=recorded", "duration_s=5,9"), "duration_s=5,9 does nothing here: all of the recording"),
         ((*LOG, "seed=1,2"), "seed=1,2 does nothing here: nothing is drawn"),
         ((*USERS, "rps=1,4"), "rps=1,4 does nothing here: the load is users; say workload.lanes="),
         ((*LOG, "workload.lanes=1,4"), "workload.lanes=1,4 does nothing here: all its values make the same runs"),

@@ -41,7 +41,7 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "f1289bd49fe6e45d100c5fc8f55ef2b62fc5bd1b39a7e868f0f561dcc70702f9"),
+        ((), "4464df9f10334938d4ff54f9b20579a9e79ecd50dfc7dd5cde07c6340566697c"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
             "2e59c11e90ca98b33972d47964c58213905261274950e43effe4f4e70499dbb1",

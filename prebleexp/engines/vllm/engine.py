@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.checks import flag, integer, is_number, one_of, require
+from prebleexp.checks import flag, integer, is_integer, is_number, not_valid, one_of, require
 from prebleexp.engines.base import Engine
+from prebleexp.engines.vllm.groups import Grouping, most_held
+from prebleexp.engines.vllm.groups import grouping as of_layers
 from prebleexp.engines.vllm.records import Settings
 from prebleexp.sim.types import Longs, Setup
 
@@ -65,6 +67,11 @@ class VLLM(Engine):
     """most tokens of one request in a step; 0: no limit"""
     host_s: float = 0.001
     """of the host a step, where it is not hidden"""
+    prefix_cache_retention_interval: int | None = 0
+    """layers with a sliding window keep the blocks before every so many tokens, beside those before the end of a prompt
+    and before where prompts part; 0: these alone; null: all"""
+    disable_hybrid_kv_cache_manager: bool | None = None
+    """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs or tiers"""
 
     def __post_init__(self) -> None:
         optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
@@ -81,6 +88,12 @@ class VLLM(Engine):
             "scheduler_reserve_full_isl",
         ):
             flag(f"engine.{name}", getattr(self, name))
+        if self.prefix_cache_retention_interval is not None:
+            interval, valid = self.prefix_cache_retention_interval, "null, or whole blocks: a multiple of block_size"
+            whole = is_integer(interval, 0, MOST_TOKENS) and interval % self.block_size == 0
+            require(whole, "engine.prefix_cache_retention_interval", interval, valid)
+        if self.disable_hybrid_kv_cache_manager is not None:
+            flag("engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager)
         share = is_number(self.watermark) and 0 <= self.watermark < 1
         require(share, "engine.watermark", self.watermark, "a number from 0 to below 1")
         require(is_number(self.host_s) and self.host_s >= 0, "engine.host_s", self.host_s, "a number of seconds, >= 0")
@@ -122,7 +135,8 @@ class VLLM(Engine):
         from prebleexp.engines.vllm import rooms
 
         tokens, seqs = self.limits(setup)
-        blocks = setup.kv_tokens // self.block_size - 1  # vLLM never uses one of them
+        grouping = self.grouping(setup)
+        blocks = self._pool(setup, grouping) - 1  # vLLM never uses one of them
         answers = int(setup.workload.answer_segment.max(initial=-1))
         settings = Settings(
             max_num_batched_tokens=tokens,
@@ -141,7 +155,32 @@ class VLLM(Engine):
             tiered=setup.tiers,
             segment_ids=max(setup.segment_ids, answers + 1),
         )
-        return rooms.engines(setup, settings, last_tokens(setup))
+        interval = self.prefix_cache_retention_interval
+        groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
+        return rooms.engines(setup, settings, last_tokens(setup), groups)
+
+    def grouping(self, setup: Setup) -> Grouping | None:
+        """Groups of the model's layers; None: one table does for all. Raises InvalidInput if groups are asked for where
+        KV moves."""
+        made = (
+            None
+            if self.disable_hybrid_kv_cache_manager
+            else of_layers(setup.layer_kinds, setup.kv_tokens, self.block_size)
+        )
+        if made is None:
+            return None
+        moves = {"GPUs have roles": setup.legs, "there are tiers": setup.tiers, "requests are moved": setup.moves}
+        moving = next((what for what, there in moves.items() if there), None)
+        if moving is None:
+            return made
+        if self.disable_hybrid_kv_cache_manager is not None:
+            valid = f"true or null where {moving}: KV of layers with windows is not moved"
+            raise not_valid("engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager, valid)
+        return None
+
+    def _pool(self, setup: Setup, grouping: Grouping | None) -> int:
+        """Its blocks."""
+        return setup.kv_tokens // self.block_size if grouping is None else grouping.blocks
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         from prebleexp.engines.vllm import rooms
@@ -169,7 +208,9 @@ class VLLM(Engine):
         tokens, seqs = self.limits(setup)
         evicted = setup.kv_tokens // self.block_size if setup.legs or setup.tiers else 0  # for KV that is to come
         evicted = setup.gpus * setup.kv_tokens // self.block_size if setup.moves else evicted  # on many GPUs at once
-        return AT_ONCE * 2 * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
+        grouping = self.grouping(setup)
+        tables = 1 if grouping is None else len(grouping.groups)
+        return AT_ONCE * 2 * tables * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
@@ -181,8 +222,13 @@ class VLLM(Engine):
         return self.block_size, last_tokens(setup) // self.block_size
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
-        held, tokens = (setup.kv_tokens // self.block_size - 1) * self.block_size, last_tokens(setup)
-        refused = (setup.workload.prompt_tokens >= setup.context_length) | (tokens > held)
+        tokens, grouping = last_tokens(setup), self.grouping(setup)
+        needed = blocks = -(-tokens // self.block_size)
+        if grouping is not None:
+            in_flight = (2 if self.async_scheduling else 1) * self.limits(setup)[0]
+            caps = [most_held(one, self.block_size, in_flight, setup.context_length) for one in grouping.groups]
+            needed = sum((blocks if cap is None else np.minimum(blocks, cap) for cap in caps), start=0 * blocks)
+        refused = (setup.workload.prompt_tokens >= setup.context_length) | (needed >= self._pool(setup, grouping))
         if not self.enable_chunked_prefill:
             refused |= tokens > self.limits(setup)[0]
         return np.asarray(refused)

@@ -41,10 +41,10 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "4464df9f10334938d4ff54f9b20579a9e79ecd50dfc7dd5cde07c6340566697c"),
+        ((), "26879caecadf85788c8c29f1f912a6cb07106a7a9b242bcdff9ea8b6da34b491"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
-            "2e59c11e90ca98b33972d47964c58213905261274950e43effe4f4e70499dbb1",
+            "3888206ab0fdf7648bb78aebc45fca9e57810fdf153b91bad149ae90dc73c0bc",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""vLLM's V1 engine, step for step (0.33.0): one full-attention model, no speculation; of KV connectors NIXL's."""
+"""vLLM's V1 engine, step for step (0.33.0): groups of layers, no speculation; of KV connectors NIXL's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.checks import flag, integer, is_integer, is_number, not_valid, one_of, require
+from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
 from prebleexp.engines.vllm.groups import Grouping, most_held
-from prebleexp.engines.vllm.groups import grouping as of_layers
+from prebleexp.engines.vllm.groups import grouping as of_kinds
 from prebleexp.engines.vllm.records import Settings
-from prebleexp.sim.types import Longs, Setup
+from prebleexp.sim.types import CHUNKED, FULL, Longs, Setup
 
 POLICIES = ("fcfs", "priority")
 DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
@@ -71,7 +71,8 @@ class VLLM(Engine):
     """layers with a sliding window keep the blocks before every so many tokens, beside those before the end of a prompt
     and before where prompts part; 0: these alone; null: all"""
     disable_hybrid_kv_cache_manager: bool | None = None
-    """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs or tiers"""
+    """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs or tiers, and
+    where layers look back to where a chunk begins"""
 
     def __post_init__(self) -> None:
         optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
@@ -115,18 +116,26 @@ class VLLM(Engine):
         return 0.0 if self.async_scheduling else float(self.host_s)
 
     def check_tiers(self) -> None:
+        self._check_groups("where cluster has tiers")
         valid = "fcfs where cluster has tiers: requests that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
         valid = "true where cluster has tiers: blocks are known by their prefixes there, too"
         require(self.enable_prefix_caching, "engine.enable_prefix_caching", self.enable_prefix_caching, valid)
 
     def check_roles(self) -> None:
+        self._check_groups("where groups have roles")
         valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
     def check_moves(self) -> None:
+        self._check_groups("where requests are moved")
         valid = "fcfs where requests are moved: those that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+
+    def _check_groups(self, where: str) -> None:
+        valid = f"true or null {where}: KV of layers with windows cannot be moved"
+        name, disabled = "engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager
+        require(disabled is not False, name, disabled, valid)
 
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
@@ -160,23 +169,17 @@ class VLLM(Engine):
         return rooms.engines(setup, settings, last_tokens(setup), groups)
 
     def grouping(self, setup: Setup) -> Grouping | None:
-        """Groups of the model's layers; None: one table does for all. Raises InvalidInput if groups are asked for where
-        KV moves."""
-        made = (
-            None
-            if self.disable_hybrid_kv_cache_manager
-            else of_layers(setup.layer_kinds, setup.kv_tokens, self.block_size)
-        )
-        if made is None:
+        """Groups of the model's layers; None: one table does for all. Raises InvalidInput if chunks are no whole
+        blocks."""
+        kinds, disabled = setup.layer_kinds, self.disable_hybrid_kv_cache_manager
+        chunks = [one.window for one in kinds if one.kind == CHUNKED]
+        moves = setup.legs or setup.tiers or setup.moves
+        if disabled or moves or all(one.kind == FULL for one in kinds) or (disabled is None and chunks):
             return None
-        moves = {"GPUs have roles": setup.legs, "there are tiers": setup.tiers, "requests are moved": setup.moves}
-        moving = next((what for what, there in moves.items() if there), None)
-        if moving is None:
-            return made
-        if self.disable_hybrid_kv_cache_manager is not None:
-            valid = f"true or null where {moving}: KV of layers with windows is not moved"
-            raise not_valid("engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager, valid)
-        return None
+        valid = "a divisor of the layers' chunks, or engine.disable_hybrid_kv_cache_manager=true"
+        whole = all(one % self.block_size == 0 for one in chunks)
+        require(whole, "engine.block_size", self.block_size, valid)
+        return of_kinds(kinds, setup.kv_tokens, self.block_size)
 
     def _pool(self, setup: Setup, grouping: Grouping | None) -> int:
         """Its blocks."""

@@ -30,14 +30,24 @@ def grouped(kinds: tuple[Layers, ...]) -> tuple[Layers, ...]:
     return tuple(one._replace(layers=size) for one in kinds for _ in range(-(-one.layers // size)))
 
 
-def grouping(kinds: tuple[Layers, ...], kv_tokens: int, block_size: int) -> Grouping | None:
-    """None: all layers look back to all, or their number is not known, so that one table does. `kv_tokens`: of all
-    layers, that fit into memory."""
-    if all(one.kind == FULL for one in kinds):
-        return None
+def grouping(kinds: tuple[Layers, ...], kv_tokens: int, block_size: int) -> Grouping:
+    """`kv_tokens`: of all layers, that fit into memory."""
     groups = grouped(kinds)
     layers = sum(one.layers for one in kinds)
     return Grouping(groups, kv_tokens * layers // (groups[0].layers * block_size))
+
+
+def requests_at_once(of: Grouping, block_size: int, length: int) -> int:
+    """How many requests that decode, each of so many tokens, fit into the pool."""
+    return (of.blocks - 1) // sum(_decoding(one, block_size, length) for one in of.groups)
+
+
+def _decoding(group: Layers, block_size: int, length: int) -> int:
+    """Blocks that a request of so many tokens holds at most while it decodes."""
+    blocks = -(-length // block_size)
+    if group.kind == FULL:
+        return blocks
+    return min(blocks, -(-(group.window - 1) // block_size) + (group.kind == SLIDING))
 
 
 def most_held(group: Layers, block_size: int, in_flight: int, context_length: int) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 from prebleexp.commands.arguments import Command, Commands, Given, Setting, choice, path, text
 from prebleexp.commands.hardware_check import CHECK
 from prebleexp.commands.hardware_measure import MEASURE
+from prebleexp.engines.vllm.groups import grouping, requests_at_once
 from prebleexp.errors import unknown
 from prebleexp.experiment import durable
 from prebleexp.hardware import parameters
@@ -29,6 +30,10 @@ SIZES = tuple(2**i for i in range(14))
 """of steps in the picture"""
 MOVED = 8192
 """tokens"""
+LENGTHS = (200, 1_000, 8_000)
+"""of requests, in tokens"""
+VLLM, BLOCK = "vllm", 16
+"""an engine, and tokens of a block of its KV"""
 CHOSEN = ("gpu", "model")
 """settings that are options of groups; the others are fields"""
 FIELDS = ("engine", "tensor_parallel", "precision", "kv_precision", "utilisation")
@@ -132,6 +137,8 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     print(f"; before the queue a request takes {fixed * 1e3:.3g} ms and {each * 1e6:.3g} µs a token of its prompt\n")
     _show("a step that decodes", [row for row in steps if row["step"] == "decode"])
     _show("a step that prefills one prompt", [row for row in steps if row["step"] == "prefill"])
+    if hardware.layer_kinds and engine == VLLM:
+        _show("requests that decode at once, in vLLM's groups of layers (docs/core.md)", [*_at_once(hardware)])
     if isinstance(hardware, Composed):
         _show(f"moving the KV of {MOVED:,} tokens from one GPU", [*_moves(hardware)])
     print(f"from: {hardware.source}")
@@ -149,6 +156,17 @@ def _prefills(hardware: Hardware) -> Iterator[dict[str, Any]]:
     for tokens in PROMPTS:
         if tokens <= min(hardware.kv_tokens, hardware.context_length):
             yield _row("prefill", 1, tokens, tokens, _prefill_s(hardware, tokens))
+
+
+def _at_once(hardware: Hardware) -> Iterator[dict[str, Any]]:
+    """In blocks of vLLM's usual size; `against one pool`: of all layers alike, as where groups are disabled."""
+    of = grouping(hardware.layer_kinds, hardware.kv_tokens, BLOCK)
+    for length in LENGTHS:
+        tokens = requests_at_once(of, BLOCK, length) * length
+        alike = hardware.kv_tokens // BLOCK // -(-length // BLOCK) * length
+        if alike > 0:
+            size = {"tokens of each": length, "requests": tokens // length, "tokens of KV": tokens}
+            yield size | {"against one pool": tokens / alike}
 
 
 def _moves(hardware: Composed) -> Iterator[dict[str, Any]]:

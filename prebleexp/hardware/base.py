@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, ClassVar
 
 from prebleexp.hardware.domain import UNKNOWN, Domain
+from prebleexp.sim.types import Layers
 from prebleexp.sources import Part
 
 
@@ -51,6 +52,11 @@ class Hardware(Part):
         """Seconds a request, and seconds a token of its prompt, that it spends between the router and the engine's
         queue: HTTP and tokenising, beside the GPU."""
         return 0.0, 0.0
+
+    @property
+    def layer_kinds(self) -> tuple[Layers, ...]:
+        """Kinds of the model's layers, in the order in which it has them; none: all look back to all of a context."""
+        return ()
 
     @property
     def kv_bytes(self) -> float:

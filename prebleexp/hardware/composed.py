@@ -18,7 +18,7 @@ from prebleexp.hardware.model import BYTES, KV_PRECISIONS, Model
 from prebleexp.hardware.nested import nested
 from prebleexp.hardware.parameters import NOTHING, Given, Parameters, Support, parameters_for
 from prebleexp.hardware.touched import changed
-from prebleexp.sim.types import records
+from prebleexp.sim.types import Layers, records
 
 ENGINES = ("vllm", "sglang", "trtllm", "any")
 """whose overheads were fitted; any: those that fit all of them best"""
@@ -141,6 +141,10 @@ class Composed(Hardware):
     @property
     def layers(self) -> int:
         return self.model.layers
+
+    @property
+    def layer_kinds(self) -> tuple[Layers, ...]:
+        return self.model.layer_kinds
 
     def load_s(self, source_gb_s: float) -> float:
         """Seconds of its weights, from a source over the PCIe of all of its GPUs, if that is known."""

@@ -71,6 +71,7 @@ class Sizes:
                 name=name,
                 context_length=MOST,
                 window_share=number(at, row, "window_share", 0.0, default="0"),
+                chunked=number(at, row, "chunked", 0.0, default="0") != 0,
                 gated=number(at, row, "ungated", 0.0, default="0") == 0,
                 expert_precision=models[name].expert_precision if name in models else "",
                 **sizes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prebleexp.checks import flag, integer, is_number, one_of, require
+from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers
 
 BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "int4": 0.53}
 """a weight, scales included"""
@@ -49,6 +50,8 @@ class Model:
     """tokens that layers with a sliding window look back"""
     window_share: float = 0.0
     """of the layers"""
+    chunked: bool = False
+    """whether these look back to where a chunk of so many tokens begins, and not to a window"""
     gated: bool = True
     """whether the FFN has a gate: three matrices, not two"""
     expert_precision: str = ""
@@ -66,7 +69,8 @@ class Model:
         share = self.window_share
         require(is_number(share) and 0 <= share <= 1, "hardware.model.window_share", share, "a number from 0 to 1")
         object.__setattr__(self, "window_share", float(share))
-        flag("hardware.model.gated", self.gated)
+        for field in ("gated", "chunked"):
+            flag(f"hardware.model.{field}", getattr(self, field))
         one_of("hardware.model.expert_precision", self.expert_precision, ("", *BYTES))
 
     # Parameters, of one layer
@@ -116,6 +120,16 @@ class Model:
         """Of a query and a key, in all layers."""
         each = 2 * self.heads * (self.head_dim + MLA_VALUES) if self.mla_latent else 4 * self.heads * self.head_dim
         return self.layers * each
+
+    @property
+    def layer_kinds(self) -> tuple[Layers, ...]:
+        """Layers by what they look back to, those with a window first, as models have them; none: all look back to
+        all."""
+        near = round(self.window_share * self.layers) if self.window else 0
+        if near == 0:
+            return ()
+        kinds = (Layers(CHUNKED if self.chunked else SLIDING, self.window, near), Layers(FULL, 0, self.layers - near))
+        return tuple(one for one in kinds if one.layers)
 
     def kv_share(self, gpus: int) -> int:
         """Into how many parts the KV of a token is divided: heads are, a latent is on every GPU."""

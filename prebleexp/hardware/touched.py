@@ -14,7 +14,7 @@ from prebleexp.hardware.model import Model
 from prebleexp.hardware.parameters import MEASURED
 
 FILE = "sizes.csv"
-BESIDE = ("name", "memory_gb", "nvlink_gb_s", "pcie_gb_s", "context_length")
+BESIDE = ("name", "memory_gb", "nvlink_gb_s", "pcie_gb_s", "context_length", "chunked")
 """fields that no step's time depends on"""
 
 

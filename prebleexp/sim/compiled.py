@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from numba import config, njit, types
 
@@ -63,6 +63,23 @@ def compiled_for(signature: Any) -> Callable[[F], F]:
         return dispatcher if INTERPRETED else call  # type: ignore[return-value]
 
     return later
+
+
+def chosen_by(field: str, without: F, having: F) -> F:
+    """One function for two kinds of memory: `having` where the first argument, a NamedTuple, has anything in a field,
+    and `without` where that is None. Code that calls it is compiled with one of the two alone."""
+    if INTERPRETED:
+        return cast("F", lambda mine, *rest: (without if getattr(mine, field) is None else having)(mine, *rest))
+    one: Any = without
+    made = njit(**OPTIONS)(one.py_func)
+
+    def which(arguments: Any) -> Any:
+        kind, _ = arguments[0].field(field)
+        return without if kind is types.none else having
+
+    made.get_call_template = lambda arguments, named: which(arguments).get_call_template(arguments, named)
+    made.get_overload = lambda signature: which(signature).get_overload(signature)
+    return cast("F", made)
 
 
 @contextmanager

@@ -95,7 +95,8 @@ class Given:
         sizes = (len(rows), of.kv_tokens, of.context_length)
         seams = (self.pools is not None, self.tiers is not None, self.migration is not None)
         loads = () if self.tiers is None else (self.tiers.loads_s,)
-        return Setup(self.gpus, self.seed, *sizes, rows, of.gpu_name, of.gpu_memory_gib, *seams, *loads)
+        known = (of.gpu_name, of.gpu_memory_gib, of.layer_kinds)
+        return Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, *loads)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from prebleexp.sim.records import World
-from prebleexp.sim.types import Floats, Ints, Longs, Outcome, Setup, Workload
+from prebleexp.sim.types import Floats, Ints, Layers, Longs, Outcome, Setup, Workload
 
 
 class Router(Protocol):
@@ -113,5 +113,7 @@ class Accelerator(Protocol):
     def gpu_memory_gib(self) -> float: ...
     @property
     def frontend_s(self) -> tuple[float, float]: ...
+    @property
+    def layer_kinds(self) -> tuple[Layers, ...]: ...
     def kernels(self) -> Any: ...
     def start(self) -> Any: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -247,6 +247,21 @@ def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], v
         raise InvalidInput(f"workload column {name}, row {row}: {column[row]} is not valid; it must be {valid}")
 
 
+FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
+"""what a layer of attention looks back to: all of a context, a window, or where its chunk of the context begins"""
+
+
+class Layers(NamedTuple):
+    """Layers of a model that are alike."""
+
+    kind: str
+    """`FULL`, `SLIDING` or `CHUNKED`"""
+    window: int
+    """tokens of a window or a chunk; 0: full"""
+    layers: int
+    """how many they are"""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a plug may know when a run begins."""
@@ -264,6 +279,8 @@ class Setup:
     """its kind; empty: not known"""
     gpu_memory_gib: float = 0.0
     """of one of them; 0: not known"""
+    layer_kinds: tuple[Layers, ...] = ()
+    """kinds of a model's layers, in the order in which it has them; none: all look back to all"""
     legs: bool = False
     """whether the second half of the requests is what computes the first half's prompts, on GPUs of their own"""
     tiers: bool = False

@@ -41,10 +41,10 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "98f3c34add85e1d64a0a4366549655816867d86b3850b3d180adfe26f4ad92b8"),
+        ((), "26879caecadf85788c8c29f1f912a6cb07106a7a9b242bcdff9ea8b6da34b491"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
-            "2e59c11e90ca98b33972d47964c58213905261274950e43effe4f4e70499dbb1",
+            "3888206ab0fdf7648bb78aebc45fca9e57810fdf153b91bad149ae90dc73c0bc",
         ),
     ],
 )

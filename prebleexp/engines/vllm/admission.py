@@ -7,9 +7,9 @@ from typing import Any
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.blocks import cached, hold, remember, take
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, Engines
+from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember, tables
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int
 from prebleexp.sim.records import NONE, World
@@ -47,8 +47,7 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
         step.hits += _start(mine, world, g, request)
         new = at_most(job.known - job.computed, cap, budget)
         need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
-        step.evicted += take(mine, world, g, need)
-        job.blocks += need
+        step.evicted += lengthen(mine, world, g, request, need)
         remember(mine, world, g, request, int(job.computed + new))
         choose(mine, g, gpu.scheduled, request, new, job.computed)
         step.admitted += 1
@@ -76,14 +75,14 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
         whole = mine.jobs[request].filling == LOADED and not settings.enable_chunked_prefill
         more = max(0, blocks_of(mine, known) - mine.jobs[request].blocks)  # none, but where a move was given up
         return bool(more + kept <= gpu.free and (not whole or known - mine.jobs[request].computed <= budget))
-    if settings.enable_chunked_prefill and blocks_of(mine, known) + kept <= gpu.free:
+    if settings.enable_chunked_prefill and tables(mine) * blocks_of(mine, known) + kept <= gpu.free:
         return True  # whatever is cached
     hits, idle = cached(mine, world, g, request)
     rest = known - hits * settings.block_size
     if rest > budget and not settings.enable_chunked_prefill:
         return False
-    wanted = known if settings.reserve_full_isl else known - rest + at_most(rest, cap, budget)
-    return bool(blocks_of(mine, wanted) - hits + idle + kept <= gpu.free)
+    reached = known - rest + at_most(rest, cap, budget)
+    return bool(needed(mine, known, hits, reached) + idle + kept <= gpu.free)
 
 
 @compiled

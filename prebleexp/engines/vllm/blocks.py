@@ -14,8 +14,9 @@ from typing import Any
 
 from prebleexp.engines.segments import end_of, segment_of
 from prebleexp.engines.vllm.records import Engines
-from prebleexp.sim.children import child_of, remove_child, set_child
-from prebleexp.sim.compiled import compiled
+from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hold, grow, join_queue, leave_queue
+from prebleexp.sim.children import child_of
+from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.records import EVICTED, NONE, STORED, World
 
@@ -27,8 +28,8 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
     runs, most = mine.blocks.runs, most_of(mine, request)
     at, idle, segment = 0, 0, 0
     while at < most:
-        segment = _segment(mine, world, request, segment, at)
-        run, until = _found(mine, world, g, request, segment, at, most)
+        segment = segment_at(mine, world, request, segment, at)
+        run, until = found_run(mine, world, g, request, segment, at, most, 0)
         if run == NONE:
             break
         if runs[run].holders == 0:
@@ -41,31 +42,31 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
 def hold(mine: Engines, world: World, g: int, request: int) -> None:
     """Let a request hold the blocks that `cached` finds."""
     job = mine.jobs[request]
-    job.blocks, job.segment = hold_between(mine, world, g, request, job, 0, most_of(mine, request))
+    job.blocks, job.segment = hold_between(mine, world, g, request, job, 0, most_of(mine, request), 0)
     job.keyed = job.blocks
 
 
 @compiled
 def hold_between(
-    mine: Engines, world: World, g: int, request: int, holder: Any, low: int, most: int
+    mine: Engines, world: World, g: int, request: int, holder: Any, low: int, most: int, of: int
 ) -> tuple[int, int]:
     """The same of blocks from `low` on, by whatever has `holds`; returns until where they are cached, and the segment
-    in which they end."""
+    in which they end. `of`: what their group adds to keys."""
     at, segment = low, 0
     while at < most:
-        segment = _segment(mine, world, request, segment, at)
-        run, until = _found(mine, world, g, request, segment, at, most)
+        segment = segment_at(mine, world, request, segment, at)
+        run, until = found_run(mine, world, g, request, segment, at, most, of)
         if run == NONE:
             break
         if until < mine.blocks.runs[run].high:
-            run = _cut(mine, g, run, until)
+            run = cut(mine, g, run, until)
         if at > mine.blocks.runs[run].low:
-            _cut(mine, g, run, at)
+            cut(mine, g, run, at)
         if mine.blocks.runs[run].holders == 0:
-            _leave_queue(mine, g, run)
+            leave_queue(mine, g, run)
             mine.gpus[g].free -= until - at
         mine.blocks.runs[run].holders += 1
-        _add_hold(mine, holder, run, until - at)
+        add_hold(mine, holder, run, until - at)
         at = until
     return at, segment
 
@@ -75,8 +76,8 @@ def found_until(mine: Engines, world: World, g: int, request: int, most: int) ->
     """How many of the first blocks of a request's context are cached, at most `most`."""
     at, segment = 0, 0
     while at < most:
-        segment = _segment(mine, world, request, segment, at)
-        run, until = _found(mine, world, g, request, segment, at, most)
+        segment = segment_at(mine, world, request, segment, at)
+        run, until = found_run(mine, world, g, request, segment, at, most, 0)
         if run == NONE:
             break
         at = until
@@ -86,7 +87,7 @@ def found_until(mine: Engines, world: World, g: int, request: int, most: int) ->
 @compiled
 def key_of(mine: Engines, world: World, request: int, block: int) -> int:
     """What a block of a request's context is known by, beside its number."""
-    return segment_of(mine, world, request, _segment(mine, world, request, 0, block))
+    return segment_of(mine, world, request, segment_at(mine, world, request, 0, block))
 
 
 @compiled
@@ -96,7 +97,7 @@ def most_of(mine: Engines, request: int) -> int:
 
 
 @compiled
-def _segment(mine: Engines, world: World, request: int, segment: int, block: int) -> int:
+def segment_at(mine: Engines, world: World, request: int, segment: int, block: int) -> int:
     """In which segment of its context, from `segment` on, a block ends."""
     while end_of(world, request, segment) < (block + 1) * mine.settings.block_size:
         segment += 1
@@ -104,11 +105,13 @@ def _segment(mine: Engines, world: World, request: int, segment: int, block: int
 
 
 @compiled
-def _found(mine: Engines, world: World, g: int, request: int, segment: int, block: int, most: int) -> tuple[int, int]:
+def found_run(
+    mine: Engines, world: World, g: int, request: int, segment: int, block: int, most: int, of: int
+) -> tuple[int, int]:
     """The oldest run that has a block of a request's context, and until where it is that: at most to the segment's end,
     for the run may be of an answer that was longer than this context has it."""
     most = min(most, end_of(world, request, segment) // mine.settings.block_size)
-    return _oldest(mine, g, segment_of(mine, world, request, segment), block, most)
+    return _oldest(mine, g, segment_of(mine, world, request, segment) + of, block, most)
 
 
 @compiled
@@ -130,6 +133,20 @@ def _oldest(mine: Engines, g: int, key: int, block: int, most: int) -> tuple[int
 
 # ---------------------------------------------------------------- taking and giving back
 @compiled
+def _always(mine: Engines, key: int) -> bool:
+    return True
+
+
+@compiled
+def _of_one_group(mine: Engines, key: int) -> bool:
+    return bool(key // mine.groups.span == mine.groups.told)
+
+
+is_told = chosen_by("groups", _always, _of_one_group)
+"""whether routers hear of a key's blocks"""
+
+
+@compiled
 def take(mine: Engines, world: World, g: int, blocks: int) -> int:
     """Take so many free blocks for requests; returns how many of them were cached until now."""
     gpu = mine.gpus[g]
@@ -143,10 +160,10 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         gone = min(left, int(record.high - record.low))
         record.high -= gone
         left -= gone
-        if world.told.evicted != 0:
+        if world.told.evicted != 0 and is_told(mine, int(record.key)):
             tell(world, EVICTED, int(record.owner), g, int(record.high) * mine.settings.block_size)
         if record.high == record.low:
-            _forget(mine, g, run)
+            forget(mine, g, run)
     return evicted
 
 
@@ -164,28 +181,33 @@ def release(mine: Engines, g: int, request: int) -> None:
 @compiled
 def give_back(mine: Engines, g: int, holder: Any) -> None:
     """The cached blocks of it."""
-    gpu, holds, runs = mine.gpus[g], mine.blocks.holds, mine.blocks.runs
-    one = int(holder.holds)
+    holds, one = mine.blocks.holds, int(holder.holds)
     while one != NONE:
-        left, run, before = int(holds[one].blocks), int(holds[one].run), int(holds[one].before)
-        while left > 0:
-            record = runs[run]
-            record.holders -= 1
-            if record.holders == 0:
-                _join_queue(mine, g, run)
-                gpu.free += record.high - record.low
-            left -= record.high - record.low
-            run = int(record.above)
-        _free_hold(mine, one)
+        before = int(holds[one].before)
+        let_go_of(mine, g, int(holds[one].run), int(holds[one].blocks))
+        free_hold(mine, one)
         one = before
     holder.holds = NONE
+
+
+@compiled
+def let_go_of(mine: Engines, g: int, run: int, blocks: int) -> None:
+    """So many blocks, of a run and of those above it, have a holder less."""
+    while blocks > 0:
+        record = mine.blocks.runs[run]
+        record.holders -= 1
+        if record.holders == 0:
+            join_queue(mine, g, run)
+            mine.gpus[g].free += record.high - record.low
+        blocks -= record.high - record.low
+        run = int(record.above)
 
 
 @compiled
 def clear(mine: Engines, g: int) -> None:
     """Drop all that is cached and that nobody holds; nobody is told."""
     while mine.gpus[g].first != NONE:
-        _forget(mine, g, int(mine.gpus[g].first))
+        forget(mine, g, int(mine.gpus[g].first))
 
 
 @compiled
@@ -196,152 +218,28 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
     if tokens < (job.keyed + 1) * size or not mine.settings.enable_prefix_caching:
         return
     full = tokens // size if tokens >= (job.keyed + 2) * size else int(job.keyed) + 1
-    if job.answer >= 0 and _grow(mine, job, full):
-        job.keyed = full
-    while job.keyed < full:
-        segment = _segment(mine, world, request, int(job.segment), int(job.keyed))
-        job.segment = segment
-        until = min(full, end_of(world, request, segment) // size)
-        _add_run(mine, g, request, segment_of(mine, world, request, segment), int(job.keyed), until)
-        if segment == world.seen.requests[request].segments:
-            job.answer = mine.blocks.holds[job.holds].run
-        job.keyed = until
+    job.segment = cache_between(mine, world, g, request, job, int(job.segment), int(job.keyed), full, 0)
+    job.keyed = full
     if world.told.stored != 0:
         tell(world, STORED, request, g, full * size)
 
 
-# ---------------------------------------------------------------- runs
 @compiled
-def _grow(mine: Engines, job: Any, high: int) -> bool:
-    """Let the run of a request's answer have the blocks before `high` as well, if nobody else has or had it."""
-    last, record = mine.blocks.holds[job.holds], mine.blocks.runs[job.answer]
-    alone = last.run == job.answer and record.newer == job.answer and record.holders == 1
-    if not alone or record.high != job.keyed:
-        return False
-    last.blocks += high - record.high
-    record.high = high
-    return True
-
-
-@compiled
-def _add_run(mine: Engines, g: int, request: int, key: int, low: int, high: int) -> None:
-    runs, job = mine.blocks.runs, mine.jobs[request]
-    nobodys = job.finished != 0 and key >= mine.settings.segment_ids
-    first = NONE if nobodys else child_of(mine.blocks, g, key)
-    run = _new_run(mine)
-    record = runs[run]
-    record.key, record.low, record.high, record.holders, record.above, record.owner = key, low, high, 1, NONE, request
-    if nobodys:  # will look for them
-        record.older = record.newer = NONE
-    elif first == NONE:
-        record.older = record.newer = run
-        set_child(mine.blocks, g, key, run)
-        mine.blocks.control.keys += 1
-    else:
-        _put_before(runs, run, first)  # in a ring, that is behind the newest
-    _add_hold(mine, job, run, high - low)
-
-
-@compiled
-def _cut(mine: Engines, g: int, run: int, at: int) -> int:
-    """Cut off the blocks before `at`; returns the run that they make."""
-    runs = mine.blocks.runs
-    upper_index = _new_run(mine)
-    upper, lower = runs[upper_index], runs[run]
-    upper.key, upper.owner, upper.holders, upper.above = lower.key, lower.owner, lower.holders, lower.above
-    upper.low, upper.high = lower.low, at
-    lower.low, lower.above = at, upper_index
-    _put_before(runs, upper_index, run)
-    if child_of(mine.blocks, g, int(lower.key)) == run:
-        set_child(mine.blocks, g, int(lower.key), upper_index)
-    if lower.holders == 0:  # the later positions are evicted first
-        upper.before, upper.behind = run, lower.behind
-        if lower.behind == NONE:
-            mine.gpus[g].last = upper_index
-        else:
-            runs[lower.behind].before = upper_index
-        lower.behind = upper_index
-    return upper_index
-
-
-@compiled
-def _put_before(runs: Any, run: int, other: int) -> None:
-    """In the ring of its key."""
-    older = int(runs[other].older)
-    runs[run].older, runs[run].newer = older, other
-    runs[older].newer = runs[other].older = run
-
-
-@compiled
-def _forget(mine: Engines, g: int, run: int) -> None:
-    """A run has no blocks left."""
-    runs, record = mine.blocks.runs, mine.blocks.runs[run]
-    _leave_queue(mine, g, run)
-    newer, older, key = int(record.newer), int(record.older), int(record.key)
-    if newer == run:
-        remove_child(mine.blocks, g, key)
-        mine.blocks.control.keys -= 1
-    elif newer != NONE:
-        runs[older].newer, runs[newer].older = newer, older
-        if child_of(mine.blocks, g, key) == run:
-            set_child(mine.blocks, g, key, newer)
-    record.older = mine.blocks.control.free_run
-    mine.blocks.control.free_run = run
-
-
-@compiled
-def _new_run(mine: Engines) -> int:
-    control = mine.blocks.control
-    run = int(control.free_run)
-    if run != NONE:
-        control.free_run = mine.blocks.runs[run].older
-    else:
-        run = int(control.runs)
-        control.runs += 1
-    return run
-
-
-# ---------------------------------------------------------------- the queue of idle runs
-@compiled
-def _join_queue(mine: Engines, g: int, run: int) -> None:
-    gpu, runs = mine.gpus[g], mine.blocks.runs
-    runs[run].before, runs[run].behind = gpu.last, NONE
-    if gpu.last == NONE:
-        gpu.first = run
-    else:
-        runs[gpu.last].behind = run
-    gpu.last = run
-
-
-@compiled
-def _leave_queue(mine: Engines, g: int, run: int) -> None:
-    gpu, runs = mine.gpus[g], mine.blocks.runs
-    before, behind = int(runs[run].before), int(runs[run].behind)
-    if before == NONE:
-        gpu.first = behind
-    else:
-        runs[before].behind = behind
-    if behind == NONE:
-        gpu.last = before
-    else:
-        runs[behind].before = before
-
-
-# ---------------------------------------------------------------- what requests hold
-@compiled
-def _add_hold(mine: Engines, holder: Any, run: int, blocks: int) -> None:
-    control, holds = mine.blocks.control, mine.blocks.holds
-    one = int(control.free_hold)
-    if one != NONE:
-        control.free_hold = holds[one].before
-    else:
-        one = int(control.holds)
-        control.holds += 1
-    holds[one].run, holds[one].blocks, holds[one].before = run, blocks, holder.holds
-    holder.holds = one
-
-
-@compiled
-def _free_hold(mine: Engines, one: int) -> None:
-    mine.blocks.holds[one].before = mine.blocks.control.free_hold
-    mine.blocks.control.free_hold = one
+def cache_between(
+    mine: Engines, world: World, g: int, request: int, holder: Any, segment: int, low: int, high: int, of: int
+) -> int:
+    """Cache blocks of a request's context, which a holder has, from a segment on; returns in which the last of them
+    ends. `of`: what their group adds to keys."""
+    size = mine.settings.block_size
+    if holder.answer >= 0 and grow(mine, holder, low, high):
+        return segment
+    while low < high:
+        segment = segment_at(mine, world, request, segment, low)
+        until = min(high, end_of(world, request, segment) // size)
+        key = segment_of(mine, world, request, segment)
+        nobodys = mine.jobs[request].finished != 0 and key >= mine.settings.segment_ids
+        add_run(mine, g, request, holder, key + of, low, until, nobodys)
+        if segment == world.seen.requests[request].segments:
+            holder.answer = mine.blocks.holds[holder.holds].run
+        low = until
+    return segment

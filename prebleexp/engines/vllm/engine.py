@@ -1,4 +1,4 @@
-"""vLLM's V1 engine, step for step (0.33.0): one full-attention model, no speculation; of KV connectors NIXL's."""
+"""vLLM's V1 engine, step for step (0.33.0): groups of layers, no speculation; of KV connectors NIXL's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.checks import flag, integer, is_number, one_of, require
+from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
+from prebleexp.engines.vllm.groups import Grouping, most_held
+from prebleexp.engines.vllm.groups import grouping as of_kinds
 from prebleexp.engines.vllm.records import Settings
-from prebleexp.sim.types import Longs, Setup
+from prebleexp.sim.types import CHUNKED, FULL, Longs, Setup
 
 POLICIES = ("fcfs", "priority")
 DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
@@ -65,6 +67,12 @@ class VLLM(Engine):
     """most tokens of one request in a step; 0: no limit"""
     host_s: float = 0.001
     """of the host a step, where it is not hidden"""
+    prefix_cache_retention_interval: int | None = 0
+    """layers with a sliding window keep the blocks before every so many tokens, beside those before the end of a prompt
+    and before where prompts part; 0: these alone; null: all"""
+    disable_hybrid_kv_cache_manager: bool | None = None
+    """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs or tiers, and
+    where layers look back to where a chunk begins"""
 
     def __post_init__(self) -> None:
         optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
@@ -81,6 +89,12 @@ class VLLM(Engine):
             "scheduler_reserve_full_isl",
         ):
             flag(f"engine.{name}", getattr(self, name))
+        if self.prefix_cache_retention_interval is not None:
+            interval, valid = self.prefix_cache_retention_interval, "null, or whole blocks: a multiple of block_size"
+            whole = is_integer(interval, 0, MOST_TOKENS) and interval % self.block_size == 0
+            require(whole, "engine.prefix_cache_retention_interval", interval, valid)
+        if self.disable_hybrid_kv_cache_manager is not None:
+            flag("engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager)
         share = is_number(self.watermark) and 0 <= self.watermark < 1
         require(share, "engine.watermark", self.watermark, "a number from 0 to below 1")
         require(is_number(self.host_s) and self.host_s >= 0, "engine.host_s", self.host_s, "a number of seconds, >= 0")
@@ -102,18 +116,26 @@ class VLLM(Engine):
         return 0.0 if self.async_scheduling else float(self.host_s)
 
     def check_tiers(self) -> None:
+        self._check_groups("where cluster has tiers")
         valid = "fcfs where cluster has tiers: requests that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
         valid = "true where cluster has tiers: blocks are known by their prefixes there, too"
         require(self.enable_prefix_caching, "engine.enable_prefix_caching", self.enable_prefix_caching, valid)
 
     def check_roles(self) -> None:
+        self._check_groups("where groups have roles")
         valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
     def check_moves(self) -> None:
+        self._check_groups("where requests are moved")
         valid = "fcfs where requests are moved: those that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+
+    def _check_groups(self, where: str) -> None:
+        valid = f"true or null {where}: KV of layers with windows cannot be moved"
+        name, disabled = "engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager
+        require(disabled is not False, name, disabled, valid)
 
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
@@ -122,7 +144,8 @@ class VLLM(Engine):
         from prebleexp.engines.vllm import rooms
 
         tokens, seqs = self.limits(setup)
-        blocks = setup.kv_tokens // self.block_size - 1  # vLLM never uses one of them
+        grouping = self.grouping(setup)
+        blocks = self._pool(setup, grouping) - 1  # vLLM never uses one of them
         answers = int(setup.workload.answer_segment.max(initial=-1))
         settings = Settings(
             max_num_batched_tokens=tokens,
@@ -141,7 +164,26 @@ class VLLM(Engine):
             tiered=setup.tiers,
             segment_ids=max(setup.segment_ids, answers + 1),
         )
-        return rooms.engines(setup, settings, last_tokens(setup))
+        interval = self.prefix_cache_retention_interval
+        groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
+        return rooms.engines(setup, settings, last_tokens(setup), groups)
+
+    def grouping(self, setup: Setup) -> Grouping | None:
+        """Groups of the model's layers; None: one table does for all. Raises InvalidInput if chunks are no whole
+        blocks."""
+        kinds, disabled = setup.layer_kinds, self.disable_hybrid_kv_cache_manager
+        chunks = [one.window for one in kinds if one.kind == CHUNKED]
+        moves = setup.legs or setup.tiers or setup.moves
+        if disabled or moves or all(one.kind == FULL for one in kinds) or (disabled is None and chunks):
+            return None
+        valid = "a divisor of the layers' chunks, or engine.disable_hybrid_kv_cache_manager=true"
+        whole = all(one % self.block_size == 0 for one in chunks)
+        require(whole, "engine.block_size", self.block_size, valid)
+        return of_kinds(kinds, setup.kv_tokens, self.block_size)
+
+    def _pool(self, setup: Setup, grouping: Grouping | None) -> int:
+        """Its blocks."""
+        return setup.kv_tokens // self.block_size if grouping is None else grouping.blocks
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         from prebleexp.engines.vllm import rooms
@@ -169,7 +211,9 @@ class VLLM(Engine):
         tokens, seqs = self.limits(setup)
         evicted = setup.kv_tokens // self.block_size if setup.legs or setup.tiers else 0  # for KV that is to come
         evicted = setup.gpus * setup.kv_tokens // self.block_size if setup.moves else evicted  # on many GPUs at once
-        return AT_ONCE * 2 * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
+        grouping = self.grouping(setup)
+        tables = 1 if grouping is None else len(grouping.groups)
+        return AT_ONCE * 2 * tables * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
@@ -181,8 +225,13 @@ class VLLM(Engine):
         return self.block_size, last_tokens(setup) // self.block_size
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
-        held, tokens = (setup.kv_tokens // self.block_size - 1) * self.block_size, last_tokens(setup)
-        refused = (setup.workload.prompt_tokens >= setup.context_length) | (tokens > held)
+        tokens, grouping = last_tokens(setup), self.grouping(setup)
+        needed = blocks = -(-tokens // self.block_size)
+        if grouping is not None:
+            in_flight = (2 if self.async_scheduling else 1) * self.limits(setup)[0]
+            caps = [most_held(one, self.block_size, in_flight, setup.context_length) for one in grouping.groups]
+            needed = sum((blocks if cap is None else np.minimum(blocks, cap) for cap in caps), start=0 * blocks)
+        refused = (setup.workload.prompt_tokens >= setup.context_length) | (needed >= self._pool(setup, grouping))
         if not self.enable_chunked_prefill:
             refused |= tokens > self.limits(setup)[0]
         return np.asarray(refused)

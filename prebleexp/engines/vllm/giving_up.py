@@ -3,9 +3,9 @@ back, and those that are cached stay so. What is under way of it is not looked a
 
 from __future__ import annotations
 
-from prebleexp.engines.vllm.blocks import release
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, STEPS, Engines
 from prebleexp.engines.vllm.steady import end_steady
+from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, STEPPING, World

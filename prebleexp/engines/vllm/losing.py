@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from prebleexp.engines.vllm import queue as waiting
-from prebleexp.engines.vllm.blocks import clear, release
+from prebleexp.engines.vllm.blocks import clear
 from prebleexp.engines.vllm.giving_up import stop_waiting
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import GPU, JOB, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_jobs
+from prebleexp.engines.vllm.tables import release
 from prebleexp.engines.vllm.tiering import break_off
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pools import PUSH_AT_END
@@ -33,6 +34,8 @@ def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
     begin_gpus(gpus, mine.settings)
     mine.gpus[g] = gpus[0]
     mine.crossing[g] = mine.recent[g] = 0
+    if mine.groups is not None:
+        mine.groups.held[g] = 0
     forget(mine, world, requests)
 
 

@@ -42,7 +42,7 @@ def lend(mine: Engines, world: World, request: int, low: int, high: int) -> None
             use(world.tiers, copy)
         return
     one.holds = NONE
-    hold_between(mine, world, int(one.peer), request, one, low, high)
+    hold_between(mine, world, int(one.peer), request, one, low, high, 0)
     publish(mine, world, int(one.peer))
 
 

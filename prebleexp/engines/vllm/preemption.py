@@ -6,8 +6,8 @@ from typing import Any
 
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.blocks import release
 from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import World
 

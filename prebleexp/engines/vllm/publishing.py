@@ -5,6 +5,7 @@ from __future__ import annotations
 from prebleexp.engines.serving import ahead_of
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.steady import known_of
+from prebleexp.engines.vllm.tables import tokens_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import World
 
@@ -15,8 +16,8 @@ def publish(mine: Engines, world: World, g: int) -> None:
     gpu, live = mine.gpus[g], world.live[g]
     live.queued, live.running = gpu.queued + gpu.reserved, gpu.running
     live.waiting_tokens = gpu.waiting_tokens
-    live.kv_free = live.kv_tokens - (mine.settings.blocks - gpu.unkeyed) * mine.settings.block_size
-    live.evictable = (gpu.free - gpu.unkeyed) * mine.settings.block_size
+    live.kv_free = live.kv_tokens - tokens_of(mine, mine.settings.blocks - gpu.unkeyed)
+    live.evictable = tokens_of(mine, gpu.free - gpu.unkeyed)
     live.generated = gpu.generated
     live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts
     if world.rules.follow:

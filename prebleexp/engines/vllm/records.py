@@ -130,6 +130,33 @@ CHOSEN = np.dtype(
 )
 """What a step computes of a request."""
 
+TABLE = np.dtype(
+    [
+        ("low", np.int32),  # its blocks before this one were given up, or never held
+        ("cached", np.int32),  # of those that it holds, how many are cached: those of its `HOLD`s
+        ("holds", np.int32),  # the last of these
+        ("answer", np.int32),  # the run of its answer alone that it has begun; -1: none
+    ],
+    align=True,
+)
+"""What a request holds of one group of layers, where there are several: up to the job's `blocks`, as in all groups."""
+
+GROUP = np.dtype(
+    [
+        ("kind", np.int64),  # `FULL`, `SLIDING` or `CHUNKED`
+        ("window", np.int64),  # tokens
+        ("tail", np.int64),  # blocks that a hit must have at its end
+        ("cap", np.int64),  # blocks that a request holds at most; `NEVER`: no limit
+        ("every", np.int64),  # the last `tail` blocks of every so many are cached; 0: none of these; -1: all are
+        ("key", np.int64),  # what is added to the keys of its blocks
+    ],
+    align=True,
+)
+"""Layers that have their blocks in common."""
+
+ALIKE = np.dtype([(name, np.int64) for name in ("kind", "window", "tail", "first", "size")], align=True)
+"""Groups of one kind, which a lookup sees together: so many of `Groups.members` from the first one on."""
+
 STORE = np.dtype([(name, np.int64) for name in ("free_run", "runs", "free_hold", "holds", "keys")], align=True)
 """First of the free ones, and how many were ever used; keys that have runs."""
 
@@ -144,6 +171,8 @@ STEPS = 4
 """steps of a GPU that are remembered: at most three are scheduled at once, and the last two are not over"""
 
 NEVER = 2**31 - 1
+FULL, SLIDING, CHUNKED = range(3)
+"""what layers look back to: all, a window, or where their chunk of the context begins"""
 ANONYMOUS = -2
 """as an answer's run: no prompt contains the answer, so the request alone, if preempted, looks for its blocks"""
 
@@ -157,6 +186,33 @@ class Blocks(NamedTuple):
     slot_keys: Any
     """oldest run by (GPU, segment): see `prebleexp.sim.children`"""
     slot_nodes: Any
+
+
+class Groups(NamedTuple):
+    """Groups of layers, each with a table of its own for every request, over one pool of blocks."""
+
+    all: Any
+    """(groups,) `GROUP`"""
+    alike: Any
+    """(kinds,) `ALIKE`, those that look back to all first"""
+    members: Any
+    """(groups,) which, one kind after the other"""
+    tables: Any
+    """(n, groups) `TABLE`"""
+    junctions: Any
+    """(n,) blocks of a prefix that some groups have, and others are to keep, when the request computes it"""
+    told: int
+    """group of which routers hear, and whose blocks a step reads: the first that looks back to all, if there is one"""
+    held: Any
+    """(GPUs,) blocks of that group that requests hold"""
+    keep_answers: bool
+    """whether some group with a window caches blocks of answers"""
+    span: int
+    """more than any key of a group"""
+    kv_tokens: int
+    """of all layers, that fit into the pool"""
+    whole: Any
+    """(GPUs, `STEPS`, max_num_seqs, groups) blocks that requests hold when a step is scheduled, if somebody watches"""
 
 
 class Settings(NamedTuple):
@@ -198,7 +254,8 @@ class Engines(NamedTuple):
     due: Any
     """(GPUs, max_num_seqs) the step in which each must be looked at"""
     crossing: Any
-    """(GPUs, block_size) steady requests by phase: those of phase p need a block in step p, p + block_size, …"""
+    """(GPUs, block_size) steady requests by phase: those of phase p need a block in step p, p + block_size, …; not read
+    where there are groups"""
     looked_at: Any
     """(max_num_seqs,) room for rows of it"""
     steps: Any
@@ -213,3 +270,5 @@ class Engines(NamedTuple):
     """(GPUs, `STEPS`, max_num_seqs) `CHOSEN` of all requests, if somebody watches"""
     recent: Any
     """(GPUs, `RECENT`, 2): see `prebleexp.engines.recent`"""
+    groups: Any
+    """`Groups`; None: all layers look back to all, and have their blocks in common"""

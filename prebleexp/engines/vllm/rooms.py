@@ -8,18 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.engines.recent import RECENT
+from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.records import (
+    ALIKE,
     ANONYMOUS,
     CHOSEN,
     GPU,
+    GROUP,
     HOLD,
     JOB,
+    NEVER,
     RUN,
     STEP,
     STEPS,
     STORE,
+    TABLE,
     Blocks,
     Engines,
+    Groups,
     Settings,
 )
 from prebleexp.sim.arrays import unset
@@ -27,11 +33,16 @@ from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
 from prebleexp.sim.tiers import TIERS
-from prebleexp.sim.types import Setup, records
+from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
+
+KINDS = (FULL, SLIDING, CHUNKED)
+"""by the numbers that `records` has for them"""
 
 
-def engines(setup: Setup, settings: Settings, last_tokens: npt.NDArray[np.int64]) -> Engines:
-    """`last_tokens`: (n,) with which each request is finished."""
+def engines(
+    setup: Setup, settings: Settings, last_tokens: npt.NDArray[np.int64], groups: Groups | None = None
+) -> Engines:
+    """`last_tokens`: (n,) with which each request is finished. `groups`: of layers, if there are any."""
     workload, gpus = setup.workload, setup.gpus
     state, jobs = records(gpus, GPU), records(len(workload), JOB)
     begin_gpus(state, settings)
@@ -42,7 +53,7 @@ def engines(setup: Setup, settings: Settings, last_tokens: npt.NDArray[np.int64]
         gpus=state,
         jobs=jobs,
         preemptions=np.zeros(len(workload), np.int32),
-        blocks=_blocks(setup, settings, jobs.limit),
+        blocks=_blocks(setup, settings, jobs.limit, 1 if groups is None else len(groups.all)),
         running=np.empty((gpus, settings.max_num_seqs), np.int32),
         due=np.empty((gpus, settings.max_num_seqs), np.int32),
         crossing=np.zeros((gpus, settings.block_size), np.int64),
@@ -53,6 +64,44 @@ def engines(setup: Setup, settings: Settings, last_tokens: npt.NDArray[np.int64]
         finished=np.empty(shape, np.int32),
         whole=unset(shape, CHOSEN),
         recent=np.zeros((gpus, RECENT, 2), np.int64),
+        groups=groups,
+    )
+
+
+def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None) -> Groups:
+    """`interval`: prefix_cache_retention_interval."""
+    made, n, size = records(len(of.groups), GROUP), len(setup.workload), settings.block_size
+    span = settings.segment_ids + n
+    in_flight = (2 if settings.async_scheduling else 1) * settings.max_num_batched_tokens
+    for number, (one, group) in enumerate(zip(of.groups, made, strict=True)):
+        sliding = one.kind == SLIDING
+        most = most_held(one, size, in_flight, setup.context_length)
+        group.kind, group.window = KINDS.index(one.kind), one.window
+        group.tail = -(-(one.window - 1) // size) if sliding else 0
+        group.cap = NEVER if most is None else most
+        group.every = NONE if interval is None or not sliding else interval // size
+        group.key = number * span
+    kinds = list(dict.fromkeys(one[:2] for one in sorted(of.groups, key=lambda one: one.kind != FULL)))
+    members = [[number for number, one in enumerate(of.groups) if one[:2] == kind] for kind in kinds]
+    alike = records(len(kinds), ALIKE)
+    for row, those in zip(alike, members, strict=True):
+        row.kind, row.window, row.tail = made.kind[those[0]], made.window[those[0]], made.tail[those[0]]
+        row.size = len(those)
+    alike.first = np.cumsum(alike["size"]) - alike["size"]
+    tables = records(n * len(made), TABLE).reshape(n, len(made))
+    tables.holds = tables.answer = NONE
+    return Groups(
+        all=made,
+        alike=alike,
+        members=np.array([number for those in members for number in those], np.int64),
+        tables=tables,
+        junctions=np.zeros(n, np.int64),
+        told=members[0][0],
+        held=np.zeros(setup.gpus, np.int64),
+        keep_answers=bool((made.every[made.kind != KINDS.index(FULL)] != 0).any()),
+        span=span,
+        kv_tokens=setup.kv_tokens,
+        whole=np.empty((setup.gpus, STEPS, settings.max_num_seqs, len(made)), np.int32),
     )
 
 
@@ -78,18 +127,19 @@ def with_more(mine: Engines) -> Engines:
     return mine._replace(blocks=larger)
 
 
-def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray) -> Blocks:
+def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray, tables: int) -> Blocks:
     """As many runs and holds as there can be: a run has one block at least, and a request holds no run twice. Keys by
     a guess."""
     control = records(1, STORE)[0]
     control.free_run = control.free_hold = NONE
     runs = setup.gpus * (settings.blocks + settings.max_num_seqs)  # a step caches blocks before it takes all of them
     of_contexts = -(-tokens.astype(np.int64) // settings.block_size)
+    of_contexts *= tables
     at_once = setup.gpus * settings.max_num_seqs * int(of_contexts.max(initial=1))
     whole = setup.legs or setup.tiers or setup.moves  # there are holds of requests that do not run
     holds = int(of_contexts.sum()) if whole else min(int(of_contexts.sum()), at_once)
     if setup.tiers:  # what is stored, and what is lent to other GPUs
         holds += TIERS * setup.gpus * settings.blocks + int(of_contexts.sum())
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
-    keys = 4 * a_step + len(tokens)
+    keys = tables * (4 * a_step + len(tokens))
     return Blocks(control, unset(runs, RUN), unset(holds, HOLD), *slots(keys))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.blocks import remember, take
+from prebleexp.engines.vllm.blocks import take
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose, not_chosen
+from prebleexp.engines.vllm.looking import look_at
 from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import Engines
-from prebleexp.engines.vllm.steady import begin_steady, computed_of, crossing, is_whole, last_is_due, look_at
+from prebleexp.engines.vllm.steady import begin_steady, computed_of, last_is_due
+from prebleexp.engines.vllm.tables import crossing, lengthen, move_on, remember, tables, wants
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 
@@ -40,9 +42,7 @@ def plan(mine: Engines, g: int, cap: int) -> int:
         elif computed + 1 >= job.limit:  # not its step any more
             new = 0
             budget += 1
-            free += int(computed % mine.settings.block_size == 0 and not is_whole(mine, job))
-        if job.steady_from == NONE and computed + new > job.blocks * mine.settings.block_size:
-            free -= blocks_of(mine, computed + new) - job.blocks
+        free -= wants(mine, job, computed, new)
         mine.looked_at[found] = row
         found += 1
 
@@ -94,9 +94,9 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
                 continue
             budget -= new
             if job.filling != 0:
+                move_on(mine, world, g, request)
                 need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
-                step.evicted += take(mine, world, g, need)
-                job.blocks += need
+                step.evicted += lengthen(mine, world, g, request, need)
                 remember(mine, world, g, request, int(job.computed + new))
                 choose(mine, g, clock, request, new, NONE)
                 continue
@@ -122,8 +122,9 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
         if new == 0:
             at += 1
             continue
+        move_on(mine, world, g, request)
         need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
-        while need > gpu.free:
+        while need * tables(mine) > gpu.free:
             row = victim(mine, world, g)
             loser = int(running[row])
             budget += not_chosen(mine, g, step, loser) if mine.settings.by_priority else 0
@@ -136,8 +137,7 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
                 continue
             break
         if need > 0:
-            step.evicted += take(mine, world, g, need)
-            job.blocks += need
+            step.evicted += lengthen(mine, world, g, request, need)
         remember(mine, world, g, request, min(job.computed + new, job.known))
         choose(mine, g, gpu.scheduled, request, new, NONE)
         budget -= new

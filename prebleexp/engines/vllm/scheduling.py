@@ -10,9 +10,10 @@ from typing import Any
 
 from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.vllm.admission import admit
+from prebleexp.engines.vllm.looking import unsettle
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.engines.vllm.running import go_on, one_by_one, plan
-from prebleexp.engines.vllm.steady import unsettle
+from prebleexp.engines.vllm.tables import held, tokens_of, write_held
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
 from prebleexp.sim.plug import call_none
@@ -87,11 +88,10 @@ def _account(mine: Engines, world: World, g: int, step: Any) -> float:
     if step.requests == 0:
         return 0.0
     step.computed = new + running
-    held = (mine.settings.blocks - gpu.free) * mine.settings.block_size
-    used = (mine.settings.blocks - gpu.unkeyed) * mine.settings.block_size
+    used = tokens_of(mine, mine.settings.blocks - gpu.unkeyed)
     world.totals[g].peak_kv_tokens = max(world.totals[g].peak_kv_tokens, used)
     keep_largest(world.totals[g], running, context)
-    unique = min(length + context, held)
+    unique = min(length + context, held(mine, g))
     if prefills == 0:
         seconds = decode_s(cost, running, context, unique, 1)
     else:
@@ -111,8 +111,10 @@ def _write_down(mine: Engines, g: int, step: Any) -> None:
         if mine.jobs[request].steady_from != NONE:
             one = whole[size]
             one.request, one.tokens, one.samples, one.hits = request, 1, 1, NONE
+            write_held(mine, g, size, request)
             size += 1
         elif at < step.chosen and chosen[at].request == request:
             whole[size] = chosen[at]
+            write_held(mine, g, size, request)
             size += 1
             at += 1

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.blocks import remember
-from prebleexp.engines.vllm.choosing import choose
-from prebleexp.engines.vllm.records import ANONYMOUS, NEVER, STEPS, Engines
+from prebleexp.engines.vllm.records import Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 
@@ -28,6 +26,12 @@ def computed_of(job: Any, step: int) -> int:
 def known_of(job: Any, over: int) -> int:
     """Tokens that it has when so many steps of its GPU are over."""
     return int(job.known) + (max(0, over - int(job.steady_from)) if job.steady_from != NONE else 0)
+
+
+@compiled
+def processed_of(job: Any, over: int) -> int:
+    """Positions of it that are computed in steps which are over, when so many are."""
+    return int(job.computed - job.under_way) + (max(0, over - int(job.steady_from)) if job.steady_from != NONE else 0)
 
 
 @compiled
@@ -49,7 +53,7 @@ def begin_steady(mine: Engines, g: int, request: int) -> None:
     job.steady_from = gpu.scheduled
     gpu.steady += 1
     gpu.context += job.computed
-    mine.crossing[g, _phase(mine, gpu.scheduled - job.computed)] += int(not is_whole(mine, job))
+    mine.crossing[g, phase(mine, gpu.scheduled - job.computed)] += int(not is_whole(mine, job))
 
 
 @compiled
@@ -61,7 +65,7 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     if known > job.known:
         world.jobs[request].latency_s = gpu.step_ended_s - world.seen.requests[request].arrival_s
     whole = is_whole(mine, job)
-    mine.crossing[g, _phase(mine, gpu.scheduled - computed)] -= int(not whole)
+    mine.crossing[g, phase(mine, gpu.scheduled - computed)] -= int(not whole)
     gpu.steady -= 1
     gpu.context -= computed
     job.computed, job.known, job.steady_from = computed, known, NONE
@@ -74,56 +78,6 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
 
 
 @compiled
-def _phase(mine: Engines, step: int) -> int:
+def phase(mine: Engines, step: int) -> int:
     """Which of the steps that need a block, counted in a circle."""
     return step % mine.settings.block_size
-
-
-@compiled
-def crossing(mine: Engines, g: int) -> int:
-    """How many steady requests need a block for the step that is being scheduled."""
-    return int(mine.crossing[g, _phase(mine, mine.gpus[g].scheduled)])
-
-
-@compiled
-def look_at(mine: Engines, world: World, g: int, row: int) -> None:
-    """See what the step that is being scheduled is to a steady request, and find the next one to look at it."""
-    gpu, request = mine.gpus[g], int(mine.running[g, row])
-    job = mine.jobs[request]
-    computed = computed_of(job, gpu.scheduled)
-    if computed + 1 >= job.limit:  # its last token is under way
-        end_steady(mine, world, g, request)
-        mine.due[g, row] = NEVER
-        return
-    steps = job.limit - 2 - computed
-    if steps == 0:  # its last step: what the results bring must be looked at as well
-        choose(mine, g, gpu.scheduled, request, 0, NONE)
-        steps = 1
-    if mine.settings.enable_prefix_caching and job.answer != ANONYMOUS:
-        remember(mine, world, g, request, min(computed + 1, known_of(job, gpu.over)))
-        filled = (job.keyed + 1) * mine.settings.block_size - computed
-        steps = min(steps, filled if mine.settings.async_scheduling else filled - 1)
-    mine.due[g, row] = gpu.scheduled + steps
-
-
-@compiled
-def unsettle(mine: Engines, world: World, g: int) -> None:
-    """Let no request be steady: the next step is scheduled one by one. What is under way of them is listed as well."""
-    gpu = mine.gpus[g]
-    slot = (gpu.scheduled - 1) % STEPS
-    step, chosen = mine.steps[g, slot], mine.chosen[g, slot]
-    if gpu.scheduled > gpu.over:
-        for at in range(step.chosen):
-            if chosen[at].tokens == 0:
-                chosen[at].tokens = 1
-                step.steady -= 1
-    for row in range(gpu.running):
-        request = int(mine.running[g, row])
-        steady, ceased = mine.jobs[request].steady_from != NONE, mine.due[g, row] == NEVER
-        mine.due[g, row] = 0
-        pending = end_steady(mine, world, g, request) if steady else 0
-        if steady or ceased:
-            remember(mine, world, g, request, int(mine.jobs[request].known) - 1)
-            if pending > 0 and mine.jobs[request].computed + 1 < mine.jobs[request].limit:
-                choose(mine, g, gpu.scheduled - 1, request, 1, NONE)
-                step.steady -= 1

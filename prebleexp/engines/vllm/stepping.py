@@ -10,7 +10,6 @@ import numpy as np
 
 from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
-from prebleexp.engines.vllm.blocks import cached, release, remember
 from prebleexp.engines.vllm.leaving import leave_running
 from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
@@ -23,6 +22,7 @@ from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of
 from prebleexp.engines.vllm.storing import offload as offload
+from prebleexp.engines.vllm.tables import cached, release, remember, tables, tokens_of
 from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
@@ -90,7 +90,7 @@ def _count(mine: Engines, world: World, g: int, step: Any) -> None:
     total.forwarded_tokens += step.computed
     total.recomputed_tokens += step.recomputed
     total.retracted += step.preempted
-    total.evicted_tokens += step.evicted * mine.settings.block_size
+    total.evicted_tokens += tokens_of(mine, step.evicted)
 
 
 @compiled
@@ -191,7 +191,7 @@ def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> in
     """Whether what may be scheduled at once may need more keys than there is room for."""
     settings = mine.settings
     blocks = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
-    keys = mine.blocks.control.keys + AT_ONCE * blocks + settings.most_pulled
+    keys = mine.blocks.control.keys + AT_ONCE * blocks * tables(mine) + settings.most_pulled
     return int(len(mine.blocks.slot_keys) < 2 * keys)
 
 

@@ -89,7 +89,7 @@ def _hold_missing(mine: Engines, world: World, g: int, store: int) -> None:
         while block < high and copy_at(mine, world, tier, request, block) == NONE:
             block += 1
         if block > begin:
-            hold_between(mine, world, g, request, one, begin, block)
+            hold_between(mine, world, g, request, one, begin, block, 0)
         block += 1
 
 

@@ -22,10 +22,10 @@ from tests.support.places import ROOT
 Columns = dict[str, npt.NDArray[Any]]
 
 
-def recordings(engine: str) -> list[Path]:
+def recordings(engine: str, names: str = "*.npz") -> list[Path]:
     """All of the folder named in PREBLEEXP_…_FIDELITY, or beside the checkout; else the few that are committed."""
     beside = os.environ.get(f"PREBLEEXP_{engine.upper()}_FIDELITY", ROOT.parent / "shared" / "fidelity" / engine)
-    return sorted(Path(beside).glob("*.npz")) or sorted((ROOT / "tests/data/fidelity" / engine).glob("*.npz"))
+    return sorted(Path(beside).glob(names)) or sorted((ROOT / "tests/data/fidelity" / engine).glob(names))
 
 
 def load(path: Path) -> tuple[dict[str, Any], Columns]:
@@ -49,15 +49,21 @@ def workload_of(columns: Columns, **more: Any) -> Workload:
 
 
 def drive(
-    config: dict[str, Any], workload: Workload, kv_tokens: int, engine: Any, on_event: Any = None, gpus: int = 1
+    config: dict[str, Any],
+    workload: Workload,
+    kv_tokens: int,
+    engine: Any,
+    on_event: Any = None,
+    gpus: int = 1,
+    **more: Any,
 ) -> Outcome:
-    """As the recordings were, with one GPU."""
+    """As the recordings were, with one GPU. `more`: of the hardware."""
     costs = (config[name] / 1e9 for name in ("step_ns", "token_ns", "context_token_ns"))
     return simulate(
         workload,
         gpus=gpus,
         policy=RoundRobin(),
-        hardware=LinearCost(*costs, kv_tokens=kv_tokens),
+        hardware=LinearCost(*costs, kv_tokens=kv_tokens, **more),
         engine=engine,
         lengths=Max(),
         overhead=Overhead(),

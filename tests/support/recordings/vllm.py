@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.engines.vllm.groups import Grouping
 from prebleexp.engines.vllm.records import STEPS
 from prebleexp.sim.records import STEPPING
-from prebleexp.sim.types import Outcome
+from prebleexp.sim.types import Layers, Outcome, Setup
 from tests.support.recordings.engines import Columns, Driven, drive, ns, of_requests, recordings, workload_of
 
 RECORDINGS = recordings("vllm")
+OF_GROUPS = recordings("vllm_features", "hybrid_*.npz")
 
 OF_STEPS = {
     "step_requests": "requests",
@@ -27,7 +30,24 @@ OF_STEPS = {
 }
 
 
+@dataclass(frozen=True)
+class Grouped(VLLM):
+    """With the groups and the pool that a recording says, whatever model that is."""
+
+    groups: tuple[Layers, ...] = ()
+
+    def grouping(self, setup: Setup) -> Grouping | None:
+        return Grouping(self.groups, setup.kv_tokens // self.block_size)
+
+
+def groups_of(config: dict[str, Any]) -> tuple[Layers, ...]:
+    return tuple(Layers(one["kind"], one.get("window", 0), 1) for one in config["groups"])
+
+
 def engine_of(config: dict[str, Any]) -> VLLM:
+    if config.get("groups"):
+        plain, interval = engine_of({**config, "groups": None}), config.get("prefix_cache_retention_interval", 0)
+        return Grouped(**asdict(replace(plain, prefix_cache_retention_interval=interval)), groups=groups_of(config))
     names = ("max_num_batched_tokens", "max_num_seqs", "block_size", "enable_prefix_caching", "async_scheduling")
     return VLLM(
         **{name: config[name] for name in names},
@@ -41,7 +61,8 @@ def engine_of(config: dict[str, Any]) -> VLLM:
 
 def run(config: dict[str, Any], columns: Columns, engine: Any, on_event: Any = None) -> Outcome:
     workload = workload_of(columns, max_new_tokens=columns["output_tokens"], priority=columns["priority"])
-    return drive(config, workload, config["num_blocks"] * config["block_size"], engine, on_event)
+    longest = {"context_length": config["max_model_len"]} if "max_model_len" in config else {}
+    return drive(config, workload, config["num_blocks"] * config["block_size"], engine, on_event, **longest)
 
 
 class Watched(Driven):
@@ -70,6 +91,9 @@ class Watched(Driven):
             )
             self.lists["scheduled_request"].append(chosen["request"].tolist())
             self.lists["scheduled_tokens"].append(chosen["tokens"].tolist())
+            if mine.groups is not None:
+                held = mine.groups.whole[0, slot, : step.requests]
+                self.lists["scheduled_blocks"].append(held.ravel().tolist())
             self.lists["admitted_request"].append(new["request"].tolist())
             self.lists["admitted_hit_tokens"].append(new["hits"].tolist())
             self.lists["preempted_request"].append(mine.preempted[0, slot, : step.preempted].tolist())
@@ -78,7 +102,7 @@ class Watched(Driven):
         stepping = world.servers[0].stage == STEPPING
         over = int(gpu.begun) - int(stepping)
         for at in range(max(0, len(self.rows) - STEPS), len(self.rows)):
-            slot, number = self.rows[at]["slot"], self.rows[at]["of"]
+            slot, number = int(self.rows[at]["slot"]), int(self.rows[at]["of"])
             if stepping and number == over:
                 self.rows[at]["start_s"] = float(world.servers[0].begun_s)
             if self.over <= number < over:
@@ -92,13 +116,15 @@ class Watched(Driven):
         times = {"step_schedule_ns": "scheduled_s", "step_start_ns": "start_s", "step_ns": "seconds"}
         made |= {name: ns([row[field] for row in self.rows]) for name, field in times.items()}
         return made | {
-            name: np.array([one for step in values for one in step], np.int64) for name, values in self.lists.items()
+            name: np.array([one for step in values for one in step], np.int64)
+            for name, values in self.lists.items()
+            if name != "scheduled_blocks" or self.mine.groups is not None
         }
 
 
 LISTS = (
     *("scheduled_request", "scheduled_tokens", "admitted_request", "admitted_hit_tokens"),
-    *("preempted_request", "finished_request"),
+    *("preempted_request", "finished_request", "scheduled_blocks"),
 )
 
 

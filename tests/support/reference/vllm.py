@@ -1,9 +1,9 @@
-"""A plain model of vLLM's V1 scheduler (0.33.0) for one GPU, full attention, no speculation, no KV connector.
+"""A plain model of vLLM's V1 scheduler (0.33.0) for one GPU: groups of layers, no speculation, no KV connector.
 
     python -m tests.support.reference.vllm ../shared/fidelity/vllm/*.npz    # replays and compares every column
 
 `replay(config, workload)` returns the columns of a recording (the README beside the recordings). Times are whole
-nanoseconds. engines.md says in words what this file does.
+nanoseconds. engines.md and engine-features.md say in words what this file does.
 """
 
 from __future__ import annotations
@@ -72,8 +72,42 @@ class Blocks:
                 self.free[block] = None
 
 
+NULL = 0
+"""stands for a block that is behind a window; block 0 is never used"""
+
+
+class Group:
+    """Layers of one kind: they have their blocks in common."""
+
+    def __init__(self, number: int, kind: str, window: int, config: dict[str, Any]) -> None:
+        self.number, self.kind, self.window, self.block = number, kind, window, config["block_size"]
+        flight = (2 if config["async_scheduling"] else 1) * config["max_num_batched_tokens"]
+        most = {"full": None, "sliding": window - 1 + flight, "chunked": window + flight}[kind]
+        sliding = kind == "sliding"
+        self.cap = None if most is None else -(-min(most, config["max_model_len"]) // self.block) + sliding
+        self.tail = -(-(window - 1) // self.block) if sliding else 0  # blocks that a hit must have at its end
+        self.retention = config.get("prefix_cache_retention_interval", 0)
+
+    def behind(self, computed: int) -> int:
+        """Blocks that nobody needs who has computed so many positions."""
+        if self.kind == "full":
+            return 0
+        tokens = computed - self.window + 1 if self.kind == "sliding" else computed // self.window * self.window
+        return int(max(0, tokens) // self.block)
+
+    def keeps(self, block: int, request: Request) -> bool:
+        """Whether a full block is to be found later."""
+        if self.kind != "sliding" or self.retention is None:
+            return True
+        each = self.retention // self.block
+        if each and (self.tail >= each or block % each >= each - self.tail):
+            return True
+        ends = [(request.prompt - 1) // self.block, request.junction // self.block]
+        return any(end - self.tail <= block < end for end in ends)
+
+
 class Request:
-    def __init__(self, index: int, workload: Columns) -> None:
+    def __init__(self, index: int, workload: Columns, groups: int) -> None:
         self.index = index
         rows = slice(int(workload["segment_offsets"][index]), int(workload["segment_offsets"][index + 1]))
         self.segments = [int(s) for s in workload["segment_ids"][rows]]
@@ -84,8 +118,9 @@ class Request:
         self.answer = answer if answer >= 0 else -1 - index  # generated tokens of its own, or those of a segment
         self.rank = (int(workload["priority"][index]), int(workload["arrival_ns"][index]))
         self.computed = 0  # positions scheduled so far, those under way included
-        self.blocks: list[int] = []
-        self.keyed = 0  # of its blocks, how many are cached or were found in the cache
+        self.blocks: list[list[int]] = [[] for _ in range(groups)]
+        self.keyed = 0  # of its blocks, in each group, how many were looked at to be cached, or found
+        self.junction = 0  # a prefix that some groups have, and others are to keep
         self.running = self.done = False
         self.preemptions = 0
         self.partial = False  # the step last scheduled does not reach the end of what is known
@@ -106,6 +141,8 @@ class Scheduler:
         self.config = config
         self.block = config["block_size"]
         self.pool = Blocks(config["num_blocks"], config["enable_prefix_caching"])
+        given = config.get("groups") or [{"kind": "full"}]
+        self.groups = [Group(i, one["kind"], one.get("window", 0), config) for i, one in enumerate(given)]
         self.by_priority = config["policy"] == "priority"
         self.lookahead = config["async_scheduling"]
         self.kept_free = int(config["watermark"] * config["num_blocks"])
@@ -116,45 +153,125 @@ class Scheduler:
     def busy(self) -> bool:
         return bool(self.waiting or self.running or self.flush)
 
-    def _hits(self, request: Request) -> list[int]:
-        """Cached full blocks from the start on; at least the last known token is computed anew."""
-        found: list[int] = []
-        for end in range(self.block, request.tokens if self.pool.caching else 0, self.block):
-            copies = self.pool.cached.get(request.key(end))
-            if not copies:
+    # ------------------------------------------------------------ cache
+    def _found(self, groups: list[Group], request: Request, number: int) -> list[int] | None:
+        """The oldest copies of a block, if all these groups have it."""
+        key = request.key((number + 1) * self.block)
+        copies = [self.pool.cached.get((group.number, key)) for group in groups]
+        return [next(iter(one)) for one in copies if one] if all(copies) else None
+
+    def _from_left(self, groups: list[Group], request: Request, first: int, most: int) -> list[list[int]]:
+        rows = [[NULL] * len(groups) for _ in range(first)]
+        while len(rows) < most and (row := self._found(groups, request, len(rows))):
+            rows.append(row)
+        return rows
+
+    def _from_right(self, groups: list[Group], request: Request, most: int) -> list[list[int]]:
+        rows, run = [[NULL] * len(groups) for _ in range(most)], 0
+        for number in range(most - 1, -1, -1):
+            row = self._found(groups, request, number)
+            run = run + 1 if row else 0
+            if row:
+                rows[number] = row
+                if run >= groups[0].tail:
+                    return rows[: number + run]
+        return rows[:run]
+
+    def _hits(self, request: Request) -> list[list[int]]:
+        """Cached blocks of each group, equally many; at least the last known token is computed anew."""
+        hits: list[list[int]] = [[] for _ in self.groups]
+        if not self.pool.caching:
+            return hits
+        kinds: dict[tuple[str, int], list[Group]] = {}
+        for group in sorted(self.groups, key=lambda group: group.kind != "full"):
+            kinds.setdefault((group.kind, group.window), []).append(group)
+        most, longest, full = (request.tokens - 1) // self.block, 0, None
+        while True:
+            length = most
+            for (kind, window), groups in kinds.items():
+                if kind == "full" and full is not None:
+                    length = min(length, full)
+                    continue
+                if kind == "sliding":
+                    rows = self._from_right(groups, request, length)
+                else:
+                    first = length * self.block // window * window // self.block if window else 0
+                    rows = self._from_left(groups, request, first, length)
+                length = len(rows)
+                full = length if kind == "full" else full
+                for at, group in enumerate(groups):
+                    hits[group.number] = [row[at] for row in rows]
+                longest = max(longest, length)
+            shrunk, most = length < most, length
+            if not shrunk or (len(kinds) == 2 and full is not None):
                 break
-            found.append(next(iter(copies)))
-        return found
+        request.junction = longest * self.block if longest > most else 0
+        return [found[:most] for found in hits]
+
+    # ------------------------------------------------------------ blocks
+    def _need(self, request: Request, positions: int, computed: int, hits: list[list[int]], capped: bool) -> int:
+        """Blocks that leave the free list if the request is to hold so many positions."""
+        need = 0
+        for group, mine, found in zip(self.groups, request.blocks, hits, strict=True):
+            wanted, behind = -(-positions // self.block), group.behind(computed)
+            if capped and group.cap is not None:
+                wanted = min(wanted, group.cap)
+            need += max(0, wanted - len(mine) - len(found))
+            need += sum(self.pool.holders[block] == 0 for block in found[behind:])
+        return need
 
     def _place(
-        self, request: Request, new: int, hits: list[int], headroom: int = 0, whole: bool = False
+        self, request: Request, new: int, hits: list[list[int]] | None = None, headroom: int = 0, whole: bool = False
     ) -> list[int] | None:
         """Blocks for `new` more positions; None if too few. Full blocks are cached now, before they are computed."""
-        computed = request.computed + len(hits) * self.block
-        spent = sum(self.pool.holders[b] == 0 for b in hits) + headroom  # found blocks leave the free list, too
-        have = len(request.blocks) + len(hits)
-        if whole and -(-request.tokens // self.block) - have + spent > len(self.pool.free):
+        hits = hits or [[] for _ in self.groups]
+        computed, free = request.computed + len(hits[0]) * self.block, len(self.pool.free)
+        if whole and self._need(request, request.tokens, computed, hits, True) + headroom > free:
             return None
-        if (need := max(0, -(-(computed + new) // self.block) - have)) + spent > len(self.pool.free):
+        self._give_up(request, computed - request.under_way)
+        positions = computed + new
+        if self._need(request, positions, computed, hits, False) + headroom > len(self.pool.free):
             return None
-        self.pool.share(hits)
-        taken = self.pool.take(need)
-        request.blocks += hits + taken
-        request.keyed += len(hits)
-        self._remember(request, min(computed + new, request.tokens))
+        for group, mine, found in zip(self.groups, request.blocks, hits, strict=True):
+            behind = group.behind(computed) if found else 0
+            self.pool.share(found[behind:])
+            mine += [NULL] * behind + found[behind:]
+        request.keyed += len(hits[0])
+        taken = []
+        for mine in request.blocks:
+            more = self.pool.take(max(0, -(-positions // self.block) - len(mine)))
+            mine += more
+            taken += more
+        self._remember(request, min(positions, request.tokens))
         return taken
 
+    def _give_up(self, request: Request, processed: int) -> None:
+        """Blocks behind the windows; what is under way still needs its own."""
+        for group, mine in zip(self.groups, request.blocks, strict=True):
+            low = until = min(group.behind(max(0, processed)), len(mine))
+            while low > 0 and mine[low - 1] != NULL:
+                low -= 1
+            self.pool.release(mine[low:until])
+            mine[low:until] = [NULL] * (until - low)
+
     def _remember(self, request: Request, known: int) -> None:
-        for at in range(request.keyed, known // self.block if self.pool.caching else 0):
-            block, key = request.blocks[at], request.key((at + 1) * self.block)
-            self.pool.key[block] = key
-            self.pool.cached.setdefault(key, {})[block] = None
+        if not self.pool.caching:
+            return
+        for at in range(request.keyed, known // self.block):
             request.keyed = at + 1
+            for group, mine in zip(self.groups, request.blocks, strict=True):
+                if mine[at] != NULL and group.keeps(at, request):
+                    key = group.number, request.key((at + 1) * self.block)
+                    self.pool.key[mine[at]] = key
+                    self.pool.cached.setdefault(key, {})[mine[at]] = None
 
     def _release(self, request: Request) -> None:
-        self.pool.release(request.blocks)
-        request.blocks, request.keyed = [], 0
+        for mine in request.blocks:
+            self.pool.release([block for block in mine if block != NULL])
+            mine.clear()
+        request.keyed = 0
 
+    # ------------------------------------------------------------ scheduling
     def schedule(self) -> dict[str, Any]:
         """What the next step computes: {request: tokens}, in the order in which its results are taken up."""
         budget, cap = self.config["max_num_batched_tokens"], self.config["long_prefill_token_threshold"]
@@ -173,7 +290,7 @@ class Scheduler:
             if last_is_due or new == 0:
                 at += 1
                 continue
-            while (taken := self._place(request, new, [])) is None:
+            while (taken := self._place(request, new)) is None:
                 victim = max(self.running, key=lambda r: r.rank) if self.by_priority else self.running[-1]
                 place = self.running.index(victim)
                 del self.running[place]
@@ -201,11 +318,14 @@ class Scheduler:
                 request.expected += 1
         crc = 0
         for request, new in chosen.items():
-            blocks = fresh.get(request, request.blocks)  # new ones; of those just admitted all, hits included
+            blocks = fresh.get(
+                request, [block for mine in request.blocks for block in mine]
+            )  # of those just admitted all
             crc = zlib.crc32(np.array([request.index, new, *blocks], np.int32).tobytes(), crc)
         row = (len(self.pool.free), self.pool.evicted, len(self.waiting), len(self.running), crc)
         told = [(r, n, not r.partial) for r, n in chosen.items()]
-        return {"chosen": told, "admitted": list(admitted.items()), "preempted": preempted, "row": row}
+        held = [len(mine) - mine.count(NULL) for r in chosen for mine in r.blocks]
+        return {"chosen": told, "admitted": list(admitted.items()), "preempted": preempted, "row": row, "held": held}
 
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
@@ -217,14 +337,15 @@ class Scheduler:
                 passed.append(request)
                 continue
             hits = self._hits(request)
-            new = min(request.tokens - len(hits) * self.block, cap or budget, budget)
+            found = len(hits[0]) * self.block
+            new = min(request.tokens - found, cap or budget, budget)
             headroom = self.kept_free if self.running else 0
             if self._place(request, new, hits, headroom, self.config["reserve_full_isl"]) is None:
                 break
             self.waiting.remove(request)
             self.running.append(request)
             request.running = True
-            request.computed = len(hits) * self.block
+            request.computed = found
             admitted[request] = request.computed
             chosen[request] = new
             budget -= new
@@ -271,7 +392,8 @@ def replay(config: dict[str, Any], workload: Columns) -> Columns:
     scheduler = Scheduler(config)
     rows: list[tuple[int, ...]] = []
     after: list[list[int]] = []
-    lists: dict[str, list[int]] = {name: [] for name in LISTS}
+    several = len(scheduler.groups) > 1
+    lists: dict[str, list[int]] = {name: [] for name in (*LISTS, *(("scheduled_blocks",) if several else ()))}
     first, finish, hit = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.full(n, -1, np.int32)
     requests: list[Request] = []
     depth = 2 if config["async_scheduling"] else 1
@@ -283,7 +405,7 @@ def replay(config: dict[str, Any], workload: Columns) -> Columns:
                 break
             now = max(now, arrival[len(requests)])
         while len(requests) < n and arrival[len(requests)] <= now:
-            requests.append(Request(len(requests), workload))
+            requests.append(Request(len(requests), workload, len(scheduler.groups)))
             scheduler.waiting.append(requests[-1])
         if scheduler.busy():
             step, row, start, cost = scheduler.schedule(), -1, now, 0
@@ -300,6 +422,8 @@ def replay(config: dict[str, Any], workload: Columns) -> Columns:
                 after.append([0, 0])
                 lists["scheduled_request"] += [r.index for r, _, _ in step["chosen"]]
                 lists["scheduled_tokens"] += [new for _, new, _ in step["chosen"]]
+                if several:
+                    lists["scheduled_blocks"] += step["held"]
                 lists["admitted_request"] += [r.index for r, _ in step["admitted"]]
                 lists["admitted_hit_tokens"] += [cached for _, cached in step["admitted"]]
                 lists["preempted_request"] += [r.index for r in step["preempted"]]

@@ -53,6 +53,35 @@ def random_setting(seed: int) -> tuple[dict[str, Any], Columns]:
     return config, workload
 
 
+def random_groups(seed: int) -> tuple[dict[str, Any], Columns]:
+    """The same with groups of layers in vLLM's pool, of which some look back to a window or to where a chunk begins."""
+    config, workload = random_setting(seed)
+    rng, block, most = np.random.default_rng([seed, 1]), config["block_size"], config["max_num_batched_tokens"]
+    kinds: list[dict[str, Any]] = []
+    for _ in range(int(rng.choice([1, 2, 2, 3]))):
+        kind = str(rng.choice(["full", "sliding", "sliding", "chunked"]))
+        of = {"full": 0, "sliding": int(rng.integers(1, 200)), "chunked": block * int(rng.integers(1, 20))}[kind]
+        kinds += [{"kind": kind, "window": of}] * int(rng.integers(1, 4))
+    if all(one["kind"] == "full" for one in kinds):
+        kinds.append({"kind": "sliding", "window": int(rng.integers(1, 200))})
+    prompt = np.add.reduceat(workload["segment_tokens"], workload["segment_offsets"][:-1])
+    blocks, flight = (
+        -(-int((prompt + workload["output_tokens"]).max()) // block),
+        most * (1 + config["async_scheduling"]),
+    )
+    least = sum(
+        blocks if of["kind"] == "full" else min(blocks, -(-(of["window"] + flight) // block) + 1) for of in kinds
+    )
+    interval = rng.choice([-1, 0, 0, 0, 2, 5, 12])
+    config |= {
+        "groups": kinds,
+        "num_blocks": int(least * rng.choice([1.0, 1.1, 1.5, 3.0, 10.0])) + 2,
+        "max_model_len": int(rng.choice([2**20, block * blocks + 1])),
+        "prefix_cache_retention_interval": None if interval < 0 else int(interval) * block,
+    }
+    return config, workload
+
+
 def _stream(rng: np.random.Generator) -> Columns:
     n = int(rng.integers(2, 61))
     size = int(rng.choice([8, 60, 300]))  # of a prefix

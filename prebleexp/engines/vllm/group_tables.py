@@ -1,0 +1,217 @@
+"""What requests hold where layers have groups: each group has its own table of blocks, and all take from one pool
+(vllm/v1/core/single_type_kv_cache_manager.py).
+
+All tables of a request are equally long, and have the same blocks in use behind what windows have left: a table is a
+point from which on it holds blocks (`low`). What is given up is given up a few blocks at a time, while others may hold
+the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.vllm.blocks import cache_between, found_run, give_back, hold_between, let_go_of, segment_at, take
+from prebleexp.engines.vllm.group_lookup import behind, lookup
+from prebleexp.engines.vllm.records import FULL, NEVER, SLIDING, Engines
+from prebleexp.engines.vllm.runs import cut, free_hold
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.news import tell
+from prebleexp.sim.records import NONE, STORED, World
+
+
+# ---------------------------------------------------------------- at an admission
+@compiled
+def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]:
+    """Blocks of a waiting request's context that are found, and how many that nobody holds it would take for that, of
+    all groups. Touches nothing."""
+    hits, _ = lookup(mine, world, g, request)
+    idle = 0
+    for number in range(len(mine.groups.all)):
+        group = mine.groups.all[number]
+        idle += _idle(
+            mine, world, g, request, int(group.key), behind(mine, group, hits * mine.settings.block_size), hits
+        )
+    return hits, idle
+
+
+@compiled
+def hold(mine: Engines, world: World, g: int, request: int) -> None:
+    """Let a request hold what `cached` finds."""
+    job, groups, gpu = mine.jobs[request], mine.groups, mine.gpus[g]
+    hits, longest = lookup(mine, world, g, request)
+    groups.junctions[request] = longest if longest > hits else 0
+    job.blocks = job.keyed = hits
+    job.segment = 0
+    for number in range(len(groups.all)):
+        group, table, free = groups.all[number], groups.tables[request, number], gpu.free
+        table.low = behind(mine, group, hits * mine.settings.block_size)
+        table.cached = hits - table.low
+        hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
+        if number == groups.told:
+            groups.held[g] += free - gpu.free
+
+
+@compiled
+def needed(mine: Engines, known: int, hits: int, reached: int) -> int:
+    """Blocks beside the hits that must be free so that a request which knows so many tokens is admitted, and computes
+    so many positions at first."""
+    groups, blocks = mine.groups, -(-known // mine.settings.block_size)
+    first = len(groups.all) * (-(-reached // mine.settings.block_size) - hits)
+    if not mine.settings.reserve_full_isl:
+        return int(first)
+    whole = 0
+    for number in range(len(groups.all)):
+        whole += max(0, min(blocks, int(groups.all[number].cap)) - hits)
+    return int(max(first, whole))
+
+
+# ---------------------------------------------------------------- while it runs
+@compiled
+def lengthen(mine: Engines, world: World, g: int, request: int, blocks: int) -> int:
+    """So many blocks more for each table of a request; how many of those taken were cached until now."""
+    if blocks == 0:
+        return 0
+    mine.jobs[request].blocks += blocks
+    mine.groups.held[g] += blocks
+    return int(take(mine, world, g, blocks * len(mine.groups.all)))
+
+
+@compiled
+def give_up(mine: Engines, world: World, g: int, request: int, processed: int) -> None:
+    """Blocks that are behind the windows of a request of which so many positions are computed in steps that are
+    over."""
+    groups, job = mine.groups, mine.jobs[request]
+    if groups.keep_answers:  # what is given up is cached by now
+        remember(mine, world, g, request, processed)
+    for number in range(len(groups.all)):
+        table = groups.tables[request, number]
+        until = min(behind(mine, groups.all[number], processed), int(job.blocks))
+        if until > table.low:
+            _give_up(mine, g, request, number, until)
+
+
+@compiled
+def until_next(mine: Engines, request: int, computed: int) -> int:
+    """Steps, of one token each, until a request that has computed so many positions before this one needs a block, or
+    gives one up."""
+    size, ahead = mine.settings.block_size, 1 if mine.settings.async_scheduling else 0
+    steps = int(mine.jobs[request].blocks) * size - computed
+    for number in range(len(mine.groups.all)):
+        group = mine.groups.all[number]
+        if group.kind == FULL:
+            continue
+        end = (int(mine.groups.tables[request, number].low) + 1) * size
+        least = end + group.window - 1 if group.kind == SLIDING else -(-end // group.window) * group.window
+        steps = min(steps, max(1, int(least) + ahead - computed))
+    return int(steps)
+
+
+@compiled
+def release(mine: Engines, g: int, request: int) -> None:
+    """Give back all that a request holds, group after group."""
+    gpu, job, groups = mine.gpus[g], mine.jobs[request], mine.groups
+    for number in range(len(groups.all)):
+        table, free = groups.tables[request, number], gpu.free
+        unkeyed = job.blocks - table.low - table.cached
+        gpu.unkeyed += unkeyed
+        gpu.free += unkeyed
+        give_back(mine, g, table)
+        table.low = table.cached = 0
+        table.answer = NONE
+        if number == groups.told:
+            groups.held[g] -= gpu.free - free
+    job.answer = NONE
+    job.blocks = job.keyed = job.segment = 0
+
+
+@compiled
+def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> None:
+    """Cache of the blocks that a request's first `tokens` tokens fill those that a group keeps."""
+    job, size = mine.jobs[request], mine.settings.block_size
+    if tokens < (job.keyed + 1) * size or not mine.settings.enable_prefix_caching:
+        return
+    full, segment = tokens // size, int(job.segment)
+    for number in range(len(mine.groups.all)):
+        group, table = mine.groups.all[number], mine.groups.tables[request, number]
+        at = max(int(job.keyed), int(table.low))
+        while at < full:
+            low, high = _kept(mine, world, request, group, at)
+            low, high = max(low, at), min(high, full)
+            if low >= full:
+                break
+            last = cache_between(mine, world, g, request, table, segment, low, high, int(group.key))
+            table.cached += high - low
+            if group.every == NONE:
+                job.segment = last
+            at = high
+    job.keyed = full
+    if world.told.stored != 0:
+        tell(world, STORED, request, g, full * size)
+
+
+# ---------------------------------------------------------------- what these are made of
+@compiled
+def _kept(mine: Engines, world: World, request: int, group: Any, at: int) -> tuple[int, int]:
+    """The first blocks from `at` on that a group caches: from where on, which may be before that, and until where."""
+    if group.every == NONE:
+        return at, NEVER
+    low, high = NEVER, NEVER
+    if group.every > 0:
+        high = (at // group.every + 1) * group.every
+        low = high - group.tail
+    prompt = (int(world.seen.requests[request].prompt_tokens) - 1) // mine.settings.block_size
+    for end in (prompt, int(mine.groups.junctions[request])):
+        if end > at and end - group.tail < low:
+            low, high = end - group.tail, end
+    return low, high
+
+
+@compiled
+def _idle(mine: Engines, world: World, g: int, request: int, of: int, low: int, high: int) -> int:
+    """How many of some blocks of a context, all of them cached, nobody holds."""
+    at, segment, idle = low, 0, 0
+    while at < high:
+        segment = segment_at(mine, world, request, segment, at)
+        run, until = found_run(mine, world, g, request, segment, at, high, of)
+        if mine.blocks.runs[run].holders == 0:
+            idle += until - at
+        at = until
+    return idle
+
+
+@compiled
+def _give_up(mine: Engines, g: int, request: int, number: int, until: int) -> None:
+    """The blocks of a table before one: those that are cached, from the last to the first, and the others."""
+    gpu, groups, holds, runs = mine.gpus[g], mine.groups, mine.blocks.holds, mine.blocks.runs
+    table, free, let_go = groups.tables[request, number], gpu.free, 0
+    newer, one = NONE, int(table.holds)
+    while one != NONE:
+        before, run, blocks = int(holds[one].before), int(holds[one].run), int(holds[one].blocks)
+        high = int(runs[run].high)
+        gone = min(blocks, until - high + blocks)
+        if gone == blocks:
+            let_go_of(mine, g, run, blocks)
+            free_hold(mine, one)
+            if newer == NONE:
+                table.holds = before
+            else:
+                holds[newer].before = before
+            table.answer = NONE if table.answer == run else table.answer
+        else:
+            if gone > 0:
+                while runs[run].low > until:
+                    run = int(runs[run].above)
+                if runs[run].low < until:
+                    cut(mine, g, run, until)
+                let_go_of(mine, g, int(runs[run].above), gone)
+                holds[one].blocks -= gone
+            newer = one
+        let_go += max(0, gone)
+        one = before
+    unkeyed = until - table.low - let_go
+    gpu.free += unkeyed
+    gpu.unkeyed += unkeyed
+    table.low = until
+    table.cached -= let_go
+    if number == groups.told:
+        groups.held[g] -= gpu.free - free

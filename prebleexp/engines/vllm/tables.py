@@ -1,0 +1,164 @@
+"""What requests hold: of one table of blocks, or of one for each group of layers. Whoever calls these is compiled for
+one of the two alone (`prebleexp.sim.compiled.chosen_by`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.vllm import blocks, group_tables
+from prebleexp.engines.vllm.choosing import blocks_of
+from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
+from prebleexp.engines.vllm.steady import computed_of, is_whole, phase, processed_of
+from prebleexp.sim.compiled import chosen_by, compiled
+from prebleexp.sim.records import NONE, World
+
+
+# ---------------------------------------------------------------- at an admission
+@compiled
+def _one(mine: Engines) -> int:
+    return 1
+
+
+@compiled
+def _of_groups(mine: Engines) -> int:
+    return len(mine.groups.all)
+
+
+tables = chosen_by("groups", _one, _of_groups)
+"""how many each request has"""
+
+
+@compiled
+def _needed(mine: Engines, known: int, hits: int, reached: int) -> int:
+    return blocks_of(mine, known if mine.settings.reserve_full_isl else reached) - hits
+
+
+needed = chosen_by("groups", _needed, group_tables.needed)
+"""blocks beside the hits that must be free so that a request which knows so many tokens is admitted, and computes so
+many positions at first"""
+
+cached = chosen_by("groups", blocks.cached, group_tables.cached)
+hold = chosen_by("groups", blocks.hold, group_tables.hold)
+
+
+# ---------------------------------------------------------------- while it runs
+@compiled
+def _lengthen(mine: Engines, world: World, g: int, request: int, more: int) -> int:
+    mine.jobs[request].blocks += more
+    return int(blocks.take(mine, world, g, more))
+
+
+lengthen = chosen_by("groups", _lengthen, group_tables.lengthen)
+"""so many blocks more for each table of a request; how many of those taken were cached until now"""
+
+
+@compiled
+def _stay(mine: Engines, world: World, g: int, request: int) -> None:
+    """One that looks back to all gives nothing up."""
+
+
+@compiled
+def _move_on(mine: Engines, world: World, g: int, request: int) -> None:
+    group_tables.give_up(mine, world, g, request, processed_of(mine.jobs[request], mine.gpus[g].over))
+
+
+move_on = chosen_by("groups", _stay, _move_on)
+"""blocks that are behind the windows of a request are given up before others are taken for it"""
+
+remember = chosen_by("groups", blocks.remember, group_tables.remember)
+release = chosen_by("groups", blocks.release, group_tables.release)
+
+
+# ---------------------------------------------------------------- while it decodes steadily
+@compiled
+def _crossing(mine: Engines, g: int) -> int:
+    return int(mine.crossing[g, phase(mine, mine.gpus[g].scheduled)])
+
+
+@compiled
+def _none(mine: Engines, g: int) -> int:
+    return 0
+
+
+crossing = chosen_by("groups", _crossing, _none)
+"""how many blocks steady requests need together for the step that is being scheduled"""
+
+
+@compiled
+def _wants(mine: Engines, job: Any, computed: int, new: int) -> int:
+    if job.steady_from == NONE:
+        return max(0, blocks_of(mine, computed + new) - job.blocks)
+    return -int(new == 0 and computed % mine.settings.block_size == 0 and not is_whole(mine, job))
+
+
+@compiled
+def _wants_of_groups(mine: Engines, job: Any, computed: int, new: int) -> int:
+    return len(mine.groups.all) * max(0, blocks_of(mine, computed + new) - job.blocks)
+
+
+wants = chosen_by("groups", _wants, _wants_of_groups)
+"""blocks that a request which is looked at needs beside those of `crossing`"""
+
+
+@compiled
+def _go_on(mine: Engines, world: World, g: int, request: int) -> int:
+    return NEVER
+
+
+@compiled
+def _go_on_in_groups(mine: Engines, world: World, g: int, request: int) -> int:
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    computed = computed_of(job, gpu.scheduled)
+    _move_on(mine, world, g, request)
+    more = blocks_of(mine, computed + 1) - job.blocks
+    mine.steps[g, gpu.scheduled % STEPS].evicted += group_tables.lengthen(mine, world, g, request, more)
+    return group_tables.until_next(mine, request, computed)
+
+
+go_steadily = chosen_by("groups", _go_on, _go_on_in_groups)
+"""let a steady request give up and take what it must for a token; steps until it must again"""
+
+
+# ---------------------------------------------------------------- in tokens
+@compiled
+def _tokens(mine: Engines, count: int) -> int:
+    return count * mine.settings.block_size
+
+
+@compiled
+def _tokens_of_all_layers(mine: Engines, count: int) -> int:
+    return int(count * mine.groups.kv_tokens // (mine.settings.blocks + 1))
+
+
+tokens_of = chosen_by("groups", _tokens, _tokens_of_all_layers)
+"""what so many blocks of the pool are, in tokens of all layers"""
+
+
+@compiled
+def _held(mine: Engines, g: int) -> int:
+    return int((mine.settings.blocks - mine.gpus[g].free) * mine.settings.block_size)
+
+
+@compiled
+def _held_of_one_group(mine: Engines, g: int) -> int:
+    return int(mine.groups.held[g] * mine.settings.block_size)
+
+
+held = chosen_by("groups", _held, _held_of_one_group)
+"""distinct tokens of context that requests hold, of layers that look back to all"""
+
+
+@compiled
+def _not_written(mine: Engines, g: int, row: int, request: int) -> None:
+    """Of one table the blocks follow from what is computed."""
+
+
+@compiled
+def _write_held(mine: Engines, g: int, row: int, request: int) -> None:
+    for number in range(len(mine.groups.all)):
+        held = mine.jobs[request].blocks - mine.groups.tables[request, number].low
+        mine.groups.whole[g, mine.gpus[g].scheduled % STEPS, row, number] = held
+
+
+write_held = chosen_by("groups", _not_written, _write_held)
+"""how many blocks a request of the step that is being scheduled holds, for those who watch"""

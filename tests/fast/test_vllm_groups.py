@@ -1,0 +1,74 @@
+"""Which groups a model's layers make, what fits into their pool, and where they are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from prebleexp.engines.vllm.groups import grouped, grouping, most_held, requests_at_once
+from prebleexp.errors import InvalidInput
+from prebleexp.launch import configure
+from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers
+
+OSS = (Layers(SLIDING, 128, 18), Layers(FULL, 0, 18))
+GEMMA = (Layers(SLIDING, 1024, 52), Layers(FULL, 0, 10))
+
+
+def test_a_group_has_as_many_layers_as_the_rarest_kind() -> None:
+    assert grouped(OSS) == OSS
+    assert [one.kind for one in grouped(GEMMA)] == [SLIDING] * 6 + [FULL]
+    assert {one.layers for one in grouped(GEMMA)} == {10}
+
+
+def test_kinds_that_are_almost_as_frequent_have_a_group_each() -> None:
+    almost = (Layers(SLIDING, 64, 20), Layers(FULL, 0, 14))
+    assert [(one.kind, one.layers) for one in grouped(almost)] == [(SLIDING, 20), (FULL, 20)]
+    assert len(grouped((Layers(SLIDING, 64, 21), Layers(FULL, 0, 14)))) == 3
+
+
+def test_the_pool_of_the_default_model_is_as_vllm_says() -> None:
+    """Spec engine-features.md, section 0: an H200 of 1,764,286 tokens."""
+    of = grouping(OSS, 1_764_286, 16)
+    assert of.blocks == 220_535
+    assert requests_at_once(of, 16, 1_000) == 220_534 // (63 + 9)
+    assert requests_at_once(of, 16, 8_000) == 220_534 // (500 + 9)
+    assert requests_at_once(of, 16, 200) == 220_534 // (13 + 9)
+
+
+def test_a_window_and_what_is_in_flight_bound_what_a_request_holds() -> None:
+    """Spec, section 1: 1,033 blocks with the defaults of an H200."""
+    assert most_held(OSS[0], 16, 2 * 8192, 131_072) == 1_033
+    assert most_held(OSS[0], 16, 2 * 8192, 1_000) == 64
+    assert most_held(OSS[1], 16, 2 * 8192, 131_072) is None
+    assert most_held(Layers(CHUNKED, 512, 1), 16, 64, 131_072) == 36
+
+
+def hardware(*lines: str) -> Any:
+    return configure.cells(["hardware=composed", *lines])[0].kinds[0].hardware
+
+
+@pytest.mark.parametrize(
+    ("model", "kinds"),
+    [
+        ("gpt_oss_120b", OSS),
+        ("gpt_oss_20b", (Layers(SLIDING, 128, 12), Layers(FULL, 0, 12))),
+        ("gemma_3_27b", GEMMA),
+        ("gemma_3_12b", (Layers(SLIDING, 1024, 40), Layers(FULL, 0, 8))),
+        ("llama_3_1_8b", ()),
+    ],
+)
+def test_models_say_which_layers_have_windows(model: str, kinds: tuple[Layers, ...]) -> None:
+    assert hardware(f"hardware/model={model}").layer_kinds == kinds
+
+
+def test_groups_where_kv_moves_are_refused_in_a_line() -> None:
+    lines = ["cluster=tiered", "engine=vllm", "engine.disable_hybrid_kv_cache_manager=false"]
+    with pytest.raises(InvalidInput, match=r"disable_hybrid_kv_cache_manager=False is not valid.*true or null"):
+        configure.cells(lines)
+
+
+@pytest.mark.parametrize("value", ["7", "-16", "1.5", "true"])
+def test_an_interval_is_whole_blocks(value: str) -> None:
+    with pytest.raises(InvalidInput, match="prefix_cache_retention_interval"):
+        configure.cells(["engine=vllm", f"engine.prefix_cache_retention_interval={value}"])

@@ -275,7 +275,7 @@ class Composed(Hardware):
         for name, seconds in coefficients.items():
             cost[name] = v * seconds
         cost.context, cost.again, cost.near = context * far, again * far, context * model.window_share
-        cost.at_once = max(1.0, gpu.sms * share / model.kv_heads)
+        cost.at_once = max(1.0, of.in_step * gpu.sms * share / model.kv_heads)
         cost.fixed = of.f * fixed + v * 2 * model.layers * latency
         cost.window, cost.experts = model.window, model.experts
         cost.log_missed = math.log1p(-model.active / model.experts) if model.experts > model.active else -math.inf

@@ -45,6 +45,8 @@ SPREAD = {
 MOST_BANDWIDTH = 0.92
 """share of the memory's bandwidth at which the best of 8,340 measured matrix products reads its weights (ai-dynamo's
 aiconfigurator, gemm; an L40S; .80 on an A100, .90 on an H200)"""
+MOST_COMPUTE = 0.95
+"""likewise of the peak FLOP/s (an A100; .90 on an H100)"""
 MOST_EXPERTS = 1.15
 """likewise of experts, which are read as if all were as likely: where some are more so, fewer are read"""
 FREEDOM = 3.0
@@ -150,7 +152,9 @@ class Fit:
 
 def _possible(p: dict[str, Array]) -> dict[str, Array]:
     """The same with layers that are no faster than the GPU: `v` is of their time, too."""
-    linear = {name: np.minimum(p[name], most * p["v"]) for name, most in {"e_m": MOST_BANDWIDTH, "e_c": 1.0}.items()}
+    linear = {
+        name: np.minimum(p[name], most * p["v"]) for name, most in {"e_m": MOST_BANDWIDTH, "e_c": MOST_COMPUTE}.items()
+    }
     return p | linear | {"e_xm": np.minimum(p["e_xm"], MOST_EXPERTS)}
 
 

@@ -41,7 +41,7 @@ def _given(name: str, value: Mapping[str, Any]) -> Parameters | Given | None:
         fine = is_number(number) and (number > 0 or (number == 0 and not share))
         require(fine, f"hardware.{name}.{one}", number, f"a number {'>' if share else '>='} 0, or null")
     numbers = {one: float(value[one]) for one in NAMES if one in value}
-    if len(numbers) == len(NAMES):
+    if _required(Parameters) <= numbers.keys():
         return Parameters(**numbers)
     return Given(tuple(numbers.items())) if numbers else None
 

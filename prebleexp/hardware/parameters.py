@@ -56,6 +56,9 @@ class Parameters:
     e_p: float = 0.6
     """share of peak BF16 FLOP/s that attention of prefills reaches"""
     a2: float = 0.0
+    in_step: float = 1.0
+    """how many times as many requests as are read at one time go through a prefix that they share in step, so that one
+    of them loads it; no measurement says"""
 
 
 NAMES = tuple(one.name for one in fields(Parameters))

@@ -13,7 +13,7 @@ import pytest
 import prebleexp
 from prebleexp.__main__ import main
 from prebleexp.hardware.composed import Composed
-from prebleexp.hardware.uncertain import KERNELS, VERSION
+from prebleexp.hardware.uncertain import IN_STEP, KERNELS, VERSION
 from prebleexp.intervals import mean_interval, relative_difference
 from prebleexp.launch import configure
 
@@ -39,7 +39,8 @@ def test_draws_are_about_what_is_simulated_without_as_far_as_is_said() -> None:
         assert np.std(values) == pytest.approx(spread, rel=0.08)
     assert np.std(kv) == pytest.approx(math.hypot(KERNELS, whole), rel=0.08)
     assert drawn[7] == one.drawn(7).parameters
-    untouched = set(asdict(drawn[0])) - set(VERSION) - {"e_kv"}
+    assert np.std([math.log(p.in_step) for p in drawn]) == pytest.approx(IN_STEP, rel=0.08)  # type: ignore[union-attr]
+    untouched = set(asdict(drawn[0])) - set(VERSION) - {"e_kv", "in_step"}
     assert all(getattr(drawn[0], name) == getattr(one.parameters, name) for name in untouched)
 
 

@@ -95,18 +95,16 @@ def _from_right(mine: Engines, world: World, g: int, request: int, kind: Any, mo
 
 @compiled
 def _reach(mine: Engines, g: int, key: int, first: int, block: int) -> tuple[bool, int]:
-    """Whether a block of a key is cached; if so, from where on the blocks up to it are, else behind which block, not
-    before the key's first one, none is."""
+    """Whether a block of a key is cached; if so, from where on a run has the blocks up to it, else behind which block,
+    not before the key's first one, none is."""
     runs, begin = mine.blocks.runs, child_of(mine.blocks, g, key)
-    run, low, below = begin, block + 1, first
+    run, below = begin, first
     while run != NONE:
-        if runs[run].low <= block and block < runs[run].high:
-            low = min(low, int(runs[run].low))
-        elif runs[run].high <= block:
+        if runs[run].high <= block:
             below = max(below, int(runs[run].high))
+        elif runs[run].low <= block:
+            return True, int(runs[run].low)
         run = int(runs[run].newer)
         if run == begin:
             break
-    if low <= block:
-        return True, low
     return False, below

@@ -49,6 +49,7 @@ def hold(mine: Engines, world: World, g: int, request: int) -> None:
         hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
         if number == groups.told:
             groups.held[g] += free - gpu.free
+    groups.due[request] = _next_due(mine, request)
 
 
 @compiled
@@ -81,6 +82,8 @@ def give_up(mine: Engines, world: World, g: int, request: int, processed: int) -
     """Blocks that are behind the windows of a request of which so many positions are computed in steps that are
     over."""
     groups, job = mine.groups, mine.jobs[request]
+    if processed < groups.due[request]:
+        return
     if groups.keep_answers:  # what is given up is cached by now
         remember(mine, world, g, request, processed)
     for number in range(len(groups.all)):
@@ -88,22 +91,30 @@ def give_up(mine: Engines, world: World, g: int, request: int, processed: int) -
         until = min(behind(mine, groups.all[number], processed), int(job.blocks))
         if until > table.low:
             _give_up(mine, g, request, number, until)
+    groups.due[request] = _next_due(mine, request)
 
 
 @compiled
 def until_next(mine: Engines, request: int, computed: int) -> int:
     """Steps, of one token each, until a request that has computed so many positions before this one needs a block, or
     gives one up."""
-    size, ahead = mine.settings.block_size, 1 if mine.settings.async_scheduling else 0
-    steps = int(mine.jobs[request].blocks) * size - computed
+    ahead = 1 if mine.settings.async_scheduling else 0
+    crosses = int(mine.jobs[request].blocks) * mine.settings.block_size - computed
+    return int(min(crosses, max(1, mine.groups.due[request] + ahead - computed)))
+
+
+@compiled
+def _next_due(mine: Engines, request: int) -> int:
+    """With how many positions computed a request gives up a block next."""
+    size, due = mine.settings.block_size, NEVER
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
         if group.kind == FULL:
             continue
         end = (int(mine.groups.tables[request, number].low) + 1) * size
         least = end + group.window - 1 if group.kind == SLIDING else -(-end // group.window) * group.window
-        steps = min(steps, max(1, int(least) + ahead - computed))
-    return int(steps)
+        due = min(due, int(least))
+    return due
 
 
 @compiled

@@ -199,6 +199,8 @@ class Groups(NamedTuple):
     """(groups,) which, one kind after the other"""
     tables: Any
     """(n, groups) `TABLE`"""
+    due: Any
+    """(n,) positions that are computed in steps which are over, as soon as a request has so many it gives blocks up"""
     junctions: Any
     """(n,) blocks of a prefix that some groups have, and others are to keep, when the request computes it"""
     told: int
@@ -209,8 +211,8 @@ class Groups(NamedTuple):
     """whether some group with a window caches blocks of answers"""
     span: int
     """more than any key of a group"""
-    kv_tokens: int
-    """of all layers, that fit into the pool"""
+    block_tokens: float
+    """of all layers, that take as much memory as a block of the pool"""
     whole: Any
     """(GPUs, `STEPS`, max_num_seqs, groups) blocks that requests hold when a step is scheduled, if somebody watches"""
 

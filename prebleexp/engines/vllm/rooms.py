@@ -95,12 +95,13 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         alike=alike,
         members=np.array([number for those in members for number in those], np.int64),
         tables=tables,
+        due=np.full(n, NEVER, np.int64),
         junctions=np.zeros(n, np.int64),
         told=members[0][0],
         held=np.zeros(setup.gpus, np.int64),
         keep_answers=bool((made.every[made.kind != KINDS.index(FULL)] != 0).any()),
         span=span,
-        kv_tokens=setup.kv_tokens,
+        block_tokens=setup.kv_tokens / (settings.blocks + 1),
         whole=np.empty((setup.gpus, STEPS, settings.max_num_seqs, len(made)), np.int32),
     )
 

@@ -93,7 +93,9 @@ def _wants(mine: Engines, job: Any, computed: int, new: int) -> int:
 
 @compiled
 def _wants_of_groups(mine: Engines, job: Any, computed: int, new: int) -> int:
-    return len(mine.groups.all) * max(0, blocks_of(mine, computed + new) - job.blocks)
+    if computed + new <= job.blocks * mine.settings.block_size:
+        return 0
+    return len(mine.groups.all) * (blocks_of(mine, computed + new) - job.blocks)
 
 
 wants = chosen_by("groups", _wants, _wants_of_groups)
@@ -109,8 +111,8 @@ def _go_on(mine: Engines, world: World, g: int, request: int) -> int:
 def _go_on_in_groups(mine: Engines, world: World, g: int, request: int) -> int:
     gpu, job = mine.gpus[g], mine.jobs[request]
     computed = computed_of(job, gpu.scheduled)
-    _move_on(mine, world, g, request)
-    more = blocks_of(mine, computed + 1) - job.blocks
+    group_tables.give_up(mine, world, g, request, processed_of(job, gpu.over))
+    more = int(computed == job.blocks * mine.settings.block_size)
     mine.steps[g, gpu.scheduled % STEPS].evicted += group_tables.lengthen(mine, world, g, request, more)
     return group_tables.until_next(mine, request, computed)
 
@@ -127,7 +129,7 @@ def _tokens(mine: Engines, count: int) -> int:
 
 @compiled
 def _tokens_of_all_layers(mine: Engines, count: int) -> int:
-    return int(count * mine.groups.kv_tokens // (mine.settings.blocks + 1))
+    return int(count * mine.groups.block_tokens)
 
 
 tokens_of = chosen_by("groups", _tokens, _tokens_of_all_layers)

@@ -40,6 +40,8 @@ class Truth:
     cached: list[int]
     wrong: str = ""
     """what of the file cannot be read as it is meant: it has to be refused, or said"""
+    untold: bool = False
+    """whether nothing in it says in which unit its times are: what was taken has to be said"""
     kind: type[Replayed] = RequestLog
     settings: Row = field(default_factory=dict)
 
@@ -224,6 +226,7 @@ def made(seed: int) -> tuple[str, Truth, str]:
     usage = USAGES[int(rng.integers(len(USAGES)))]
     write = (as_lines, as_lines, as_array, as_wrapped, as_csv)[int(rng.integers(5))]
     odd = ODD[int(rng.integers(len(ODD)))]
+    of.untold = time is relative
     name, at = time(rng)
     counts = zip(of.prompt, of.output, of.cached, strict=True)
     rows = [{name: at(start)} | usage(*one) for start, one in zip(of.start_s, counts, strict=True)]
@@ -235,6 +238,7 @@ def of_mooncake(of: Truth, rng: np.random.Generator) -> tuple[str, Truth, str]:
     of.kind = Mooncake
     unit, block = str(rng.choice(["ms", "ms", "s", "ns"])), int(rng.choice([512, 512, 64, 16]))
     base = int(rng.choice([0, 0, EPOCH_S]))
+    of.untold = unit != "ms" and not base
     of.wrong = "its unit" if unit == "ns" and not base else ""
     rows: list[Row] = []
     for i, (start, prompt, output) in enumerate(zip(of.start_s, of.prompt, of.output, strict=True)):
@@ -253,6 +257,7 @@ def of_a_format(of: Truth, rng: np.random.Generator) -> tuple[str, Truth, str]:
     of.kind = Azure if rng.random() < 0.5 else BurstGPT
     names = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
     unit = str(rng.choice(["s", "ms"]))
+    of.untold = unit == "ms"
     if of.kind is BurstGPT:
         names = ("Timestamp", "Request tokens", "Response tokens")
 
@@ -276,7 +281,8 @@ def of_bench(of: Truth, rng: np.random.Generator) -> tuple[str, Truth, str]:
         base, unit = int(rng.choice([0, EPOCH_S])), str(rng.choice(["s", "s", "ms", "ns"]))
         name = str(rng.choice(["start_times", "start_timestamps", "arrival_times"]))
         log |= {"request_rate": "inf", name: [(base + at) * UNITS[unit] for at in of.start_s]}
-        of.wrong = "its unit" if unit != "s" and not base else ""
+        of.untold = unit != "s" and not base
+        of.wrong = "its unit" if of.untold else ""
     elif way in ("rate", "cap not reached"):
         rate = n / (of.start_s[-1] - of.start_s[0])
         cap = {"max_concurrency": 256, "request_throughput": 0.97 * rate} if way != "rate" else {}
@@ -321,9 +327,12 @@ def test_nothing_is_off_by_a_factor_in_silence(seed: int, tmp_path: Path) -> Non
         assert of.wrong, f"{called}: {said}"
         assert any(word in said for word in ("row", "workload.", "field", "_lens")), said
         return
-    understood = source.understood
-    wrong = off(trace, of)
-    if wrong == "time":
-        assert understood.doubts or "assumed" in understood.line or "as the format has them" in understood.line, called
+    wrong, understood = off(trace, of), source.understood
+    if not of.wrong and not of.untold:
+        assert not wrong, f"{called}: {wrong}"
+    elif wrong == "time":
+        assert understood.doubts or ", as the format has them" in understood.line or "assumed" in understood.line, (
+            called
+        )
     elif wrong:
         assert understood.doubts or trace.reading.left_out, f"{called}: {wrong}"

@@ -23,6 +23,7 @@ from prebleexp.experiment.results import Result
 from prebleexp.launch import configs, places
 from prebleexp.launch.compose import plain
 from prebleexp.launch.configure import Job, settings_of
+from prebleexp.launch.loads import RPS
 from prebleexp.launch.session import Session
 
 Jobs = list[list[tuple[list[str], tuple[object, ...]]]]
@@ -70,7 +71,8 @@ def by_hydra(arguments: Sequence[str], folder: Path) -> Jobs:
     seen: list[tuple[object, ...]] = []
 
     def task(cfg: DictConfig) -> None:
-        seen.append((cfg.gpus, cfg.rps, cfg.seed, cfg.policy._target_, cfg.replications))
+        rps = RPS if cfg.rps is None else cfg.rps
+        seen.append((cfg.gpus, rps, cfg.seed, cfg.policy._target_, cfg.replications))
 
     try:
         returned = hydra.multirun("config", task, [*arguments, *basic], with_log_configuration=False)

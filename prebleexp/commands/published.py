@@ -47,8 +47,13 @@ def _published(given: Given) -> int:
 
 def of_ladders(measured: Measured, replications: int, cache_dir: Path) -> list[Error]:
     """Each arm as each of the lines of the sweep that may be it."""
+    from prebleexp.launch import configure
+    from prebleexp.launch.multirun import Multirun
+    from prebleexp.published.ladders import check
     from prebleexp.report import ladders
 
+    parts = Multirun.of([f"+sweeps={SWEEP}"]).settings.parts
+    check(measured, {part.name: configure.cells(part.overrides)[0].workload.rates for part in parts})
     return ladders.compared(simulated_ladders(replications, cache_dir), measured)
 
 

@@ -87,6 +87,15 @@ def _number(where: str, name: str, text: str | None) -> float:
     return value
 
 
+def check(measured: Measured, rates: Mapping[str, Sequence[float]]) -> None:
+    """`rates`: of the stages that are simulated, by experiment. Raises InvalidInput for a stage that is not."""
+    for (experiment, arm), published in measured.items():
+        for rate in published:
+            if rate not in rates[experiment]:
+                what = f"{experiment}, {arm}: rate_rps={rate:g} is not valid"
+                raise InvalidInput(f"{what}; it must be one of {', '.join(f'{one:g}' for one in rates[experiment])}")
+
+
 def simulated(experiment: str, streams: Sequence[tuple[Sequence[float], Sequence[Stage]]]) -> Simulated:
     """`streams`: of each the rates of its stages, and what became of them."""
     found: dict[float, dict[str, list[float]]] = {}
@@ -101,13 +110,7 @@ def simulated(experiment: str, streams: Sequence[tuple[Sequence[float], Sequence
 
 
 def off(published: Published, made: Simulated, metric: str) -> list[float]:
-    """simulated / published − 1 of the stages that have it. Raises InvalidInput for a stage that is not simulated."""
-    for rate in published:
-        if rate not in made:
-            valid = ", ".join(f"{one:g}" for one in made)
-            raise InvalidInput(
-                f"rate_rps={rate:g} is not valid; it must be one of {valid}, as in sweeps/published_llmd"
-            )
+    """simulated / published − 1 of the stages that have it."""
     return [float(np.mean(made[rate][metric])) / of[metric] - 1 for rate, of in published.items() if metric in of]
 
 

@@ -118,9 +118,11 @@ def test_the_percentile_is_over_stages() -> None:
     assert (error.median_error, error.p90_error) == (pytest.approx(0.06), pytest.approx(0.10))
 
 
-def test_a_stage_that_is_not_simulated_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"^rate_rps=4 is not valid; it must be one of 3, 40, as in sweeps/publ"):
-        ladders.off({4.0: {"ttft_mean_s": 1.0}}, {3.0: {}, 40.0: {}}, "ttft_mean_s")
+def test_a_stage_that_is_not_simulated_is_refused_before_anything_is(tmp_path: Path) -> None:
+    measured = ladders.read(written(tmp_path, [*ROWS, f"{A},precise,4,1,1,1"]))
+    with pytest.raises(InvalidInput, match=rf"^{A}, precise: rate_rps=4 is not valid; it must be one of 3, 10, 15, 20"):
+        command.of_ladders(measured, 1, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_gain_is_of_each_stream_from_40_a_second_on() -> None:

@@ -213,3 +213,14 @@ def test_the_view_says_what_the_terminal_does(
         rows = database.execute(f"SELECT {', '.join(names)} FROM stages ORDER BY stage").fetchall()
     expected = [tuple(asdict(one).values()) for one in of_requests(requests_columns(computed(WARM)))]
     assert rows == [pytest.approx(row, rel=1e-9) for row in expected]
+
+
+def test_a_runs_page_has_a_row_for_each_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", *WARM]) == 0
+    (page,) = tmp_path.glob("reports/trace-*/index.html")
+    text = page.read_text(encoding="utf-8")
+    assert "What became of each stage of the load" in text
+    assert "offered_rps" in text

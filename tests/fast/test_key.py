@@ -41,10 +41,10 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "26879caecadf85788c8c29f1f912a6cb07106a7a9b242bcdff9ea8b6da34b491"),
+        ((), "70ee8ede3f618be0582fede88084d55d08063593022143852d19b2d9e3628f0a"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
-            "3888206ab0fdf7648bb78aebc45fca9e57810fdf153b91bad149ae90dc73c0bc",
+            "9a991b0da585966d7defcd20ea790fc5737f80ba8e70ce789e3fd6e78329b300",
         ),
     ],
 )

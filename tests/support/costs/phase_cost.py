@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.types import Layers
 
 
 class Cost(NamedTuple):
@@ -24,6 +25,7 @@ class PhaseCost:
     gpu_name: str = ""
     gpu_memory_gib: float = 0.0
     frontend_s: tuple[float, float] = (0.0, 0.0)
+    layer_kinds: tuple[Layers, ...] = ()
 
     def kernels(self) -> Any:
         return sys.modules[__name__]

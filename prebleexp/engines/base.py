@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.sim.types import Floats, Longs, Setup, Workload
+from prebleexp.sim.types import Floats, Layers, Longs, Setup, Workload
 from prebleexp.sources import Part
 
 
@@ -127,6 +127,11 @@ class Engine(Part):
 
     def check(self, gpus: int) -> None:
         """Raises InvalidInput if it cannot be on so many GPUs."""
+
+    def leaves_out(self, layer_kinds: Sequence[Layers], moves: bool) -> str:
+        """What its project does with such layers and it does not, in a clause; empty: nothing. `moves`: whether KV
+        moves between GPUs or tiers."""
+        return ""
 
     def check_roles(self) -> None:
         """Raises InvalidInput if it cannot, as it is set, have prompts and outputs on GPUs of their own."""

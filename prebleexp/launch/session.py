@@ -219,7 +219,7 @@ class Session:
 
     def losses(self) -> list[str]:
         """Sentences: which requests were not served, and what of the hardware was left out."""
-        return [*self._understood(), *losses.sentences(self._cells()), *self._left_out()]
+        return [*self._understood(), *losses.sentences(self._cells()), *self._left_out(), *self._kept_whole()]
 
     def _understood(self) -> list[str]:
         """What the files of workloads were taken for, where rates are others than recorded by how much, and whether
@@ -240,6 +240,16 @@ class Session:
             f"engine={one.names['engine']} leaves out the time before its queue that {one.hardware.title} has: "
             f"{fixed * 1e3:.3g} ms a request and {each * 1e6:.3g} µs a token of its prompt"
         ]
+
+    def _kept_whole(self) -> list[str]:
+        """What engines leave out of a model's layers, once for each engine."""
+        found: dict[str, None] = {}
+        for cell in (results[0].cell for results in self.results):
+            cluster = cell.cluster
+            moves = cluster.has_roles or cluster.has_tiers or cluster.migrates
+            if words := cell.engine.leaves_out(cell.kinds[0].hardware.layer_kinds, moves):
+                found[f"engine={cell.names['engine']} {words}"] = None
+        return list(found)
 
     def _cells(self) -> list[tuple[str, list[Row]]]:
         """The metrics of each distinct configuration; those that sentences may name with their place on the

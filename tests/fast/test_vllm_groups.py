@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prebleexp.__main__ import main
 from prebleexp.engines.vllm.groups import grouped, grouping, most_held, requests_at_once
 from prebleexp.errors import InvalidInput
 from prebleexp.launch import configure
@@ -72,3 +74,23 @@ def test_groups_where_kv_moves_are_refused_in_a_line() -> None:
 def test_an_interval_is_whole_blocks(value: str) -> None:
     with pytest.raises(InvalidInput, match="prefix_cache_retention_interval"):
         configure.cells(["engine=vllm", f"engine.prefix_cache_retention_interval={value}"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["cluster=disaggregated"], True),
+        (["cluster=disaggregated", "engine.disable_hybrid_kv_cache_manager=true"], False),
+        (["cluster=disaggregated", "hardware/model=llama_3_1_8b"], False),
+        ([], False),
+    ],
+)
+def test_where_kv_moves_it_is_said_that_windows_are_kept_whole(
+    words: list[str], said: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given = ["engine=vllm", "gpus=4", "rps=2", "duration_s=2", f"cache_dir={tmp_path}/c", f"reports_dir={tmp_path}/r"]
+    assert main([*given, *words]) == 0
+    line = (
+        "prebleexp: engine=vllm keeps all of a context for all layers where KV moves, and vLLM a window of it for some"
+    )
+    assert (line in capsys.readouterr().err) == said

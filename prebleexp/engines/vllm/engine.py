@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.groups import grouping as of_kinds
 from prebleexp.engines.vllm.records import Settings
-from prebleexp.sim.types import CHUNKED, FULL, Longs, Setup
+from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup
 
 POLICIES = ("fcfs", "priority")
 DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
@@ -121,6 +122,14 @@ class VLLM(Engine):
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
         valid = "true where cluster has tiers: blocks are known by their prefixes there, too"
         require(self.enable_prefix_caching, "engine.enable_prefix_caching", self.enable_prefix_caching, valid)
+
+    def leaves_out(self, layer_kinds: Sequence[Layers], moves: bool) -> str:
+        if not moves or self.disable_hybrid_kv_cache_manager or all(one.kind != SLIDING for one in layer_kinds):
+            return ""
+        return (
+            "keeps all of a context for all layers where KV moves, and vLLM a window of it for some: fewer requests "
+            "fit here, and more is found; engine.disable_hybrid_kv_cache_manager=true does so in vLLM, too"
+        )
 
     def check_roles(self) -> None:
         self._check_groups("where groups have roles")

@@ -54,9 +54,12 @@ def table_of(data: Path, serve: bool) -> list[Row]:
             f"data={data} is not valid; it must be a folder with closed_loop.csv.gz or kv_capacity.csv, or what "
             "`hardware measure` wrote"
         )
-    loops, capacity = measurements.found(data, "closed_loop"), measurements.found(data, "kv_capacity")
-    if loops is None and capacity is None:
-        raise InvalidInput(f"{data} has neither closed_loop.csv(.gz) nor kv_capacity.csv: there is nothing to check")
+    files = [measurements.found(data, name) for name in ("closed_loop", "kv_capacity", "attention")]
+    loops, capacity, attention = files
+    if not any(files):
+        raise InvalidInput(
+            f"{data} has no closed_loop.csv(.gz), kv_capacity.csv or attention.csv(.gz): there is nothing to check"
+        )
     known, rows = sizes().with_tables_of(data), list[Row]()
     if loops is not None:
         shipped, own = checked.shipped_loops(sizes()), measurements.closed_loops(loops, known)
@@ -65,6 +68,8 @@ def table_of(data: Path, serve: bool) -> list[Row]:
         rows += simulated_table(seen, known) if serve else []
     if capacity is not None:
         rows += checked.kv_table(capacity, known)
+    if attention is not None:
+        rows += checked.kernels_table(attention, known)
     return rows
 
 

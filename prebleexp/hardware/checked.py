@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prebleexp.hardware import fitting, measurements, parameters
+from prebleexp.hardware import fitting, kernels, measurements, parameters
 from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array, closed_loop_s
@@ -30,6 +30,8 @@ FOLDS = 5
 TPOT, TTFT, KV_TOKENS = "tpot", "ttft", "kv_tokens"
 STEP = "step"
 """of a whole step; prefill_step, decode_step and mixed_step are of its kinds"""
+ATTENTION, ATTENTION_MUCH = "decode_attention", "decode_attention_over_400_mb"
+"""of a call of a kernel; precision is then the cache's"""
 ENGINE_SIMULATED = "vllm"
 SIMULATED = "_simulated"
 """behind the name of a metric: by the simulator, not by the formula"""
@@ -197,6 +199,20 @@ def kv_table(path: Path, sizes: Sizes) -> list[Row]:
     rows = list(_row(KV_TOKENS, np.array(everything), gpu=ALL, engine=ALL, model=ALL, precision=ALL))
     for (name, model_name, precision), errors in found.items():
         rows += _row(KV_TOKENS, np.array(errors), gpu=name, model=model_name, precision=precision)
+    return rows
+
+
+def kernels_table(path: Path, sizes: Sizes) -> list[Row]:
+    """Of kernels of attention that decode: those that read much, and all, which a launch is a part of."""
+    errors = kernels.decode_errors(path, sizes)
+    if not errors:
+        return []
+    rows = list[Row]()
+    for name, least in ((ATTENTION_MUCH, kernels.MUCH), (ATTENTION, 0.0)):
+        of = {key: off[size > least] for key, (off, size) in errors.items()}
+        rows += _row(name, np.concatenate(list(of.values())), gpu=ALL, engine=ALL, model=ALL, precision=ALL)
+        for (gpu, kv), off in sorted(of.items()):
+            rows += _row(name, off, gpu=gpu, precision=kv)
     return rows
 
 

@@ -48,7 +48,8 @@ class Sizes:
         for at, row in _optional(folder / "gpus.csv", ("gpu", "bf16_tflops", "hbm_gb_s", "hbm_gb_usable")):
             name = row["gpu"]
             nvlink = number(at, row, "nvlink_gb_s", 0.0, default="0")
-            known = gpus.get(name) or min(self.gpus.values(), key=lambda one: _unlike(one, nvlink))
+            own = gpus.get(name)
+            known = own or min(self.gpus.values(), key=lambda one: _unlike(one, nvlink))
             half = number(at, row, "bf16_tflops")
             eight = number(at, row, "fp8_tflops", 0.0, default="0")
             gpus[name] = Gpu(
@@ -60,6 +61,8 @@ class Sizes:
                 memory_gb=number(at, row, "hbm_gb_usable"),
                 nvlink_gb_s=nvlink,
                 all_reduce=known.all_reduce,
+                sms=own.sms if own else Gpu.sms,
+                attention=own.attention if own else (),
             )
         models = dict(self.models)
         required = ("model", "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")

@@ -61,7 +61,7 @@ BAD = {
     "rps=-1": "rps=-1 is not valid",
     "rps=nan": "rps=nan is not valid",
     "rps=abc": "rps=abc is not valid",
-    "rps=null": "rps=None is not valid",
+    "gpus=null": "gpus=None is not valid",
     "duration_s=inf": "duration_s=inf is not valid",
     "horizon=maybe": "horizon=maybe is not valid",
     "seed=-1": "seed=-1 is not valid",

@@ -31,13 +31,13 @@ class Mover(Puller):
         admitted: dict[Request, int] = {}
         for request in list(self.skipped):
             kept = self.kept_free if self.running else 0
-            more = -(-request.tokens // self.block) - len(request.blocks)
+            more = -(-request.tokens // self.block) - len(request.blocks[0])
             if not budget or len(self.running) == self.config["max_num_seqs"] or more + kept > len(self.pool.free):
                 return admitted
             self.skipped.remove(request)
             self.running.append(request)
             request.running = True
-            request.blocks += self.pool.take(more)
+            request.blocks[0] += self.pool.take(more)
             admitted[request], chosen[request] = -1, 1
             self._remember(request, request.tokens)
             budget -= 1
@@ -248,7 +248,7 @@ class MovesOracle(Linked):
         source.of._release(request)
         source.stopped = None
         self.stopped_s[request.index] += now - one.since_s
-        request.blocks, request.running, request.computed = one.taken, False, request.tokens - 1
+        request.blocks, request.running, request.computed = [one.taken], False, request.tokens - 1
         target.outside -= 1
         target.of._remember(request, request.computed)
         self._waits_with_blocks(request, target)

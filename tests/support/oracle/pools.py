@@ -39,7 +39,7 @@ class Puller(Scheduler):
 
     def _release(self, request: Request) -> None:
         if self.role == PREFILL and request.done:
-            self.held += [request] if request.blocks else []
+            self.held += [request] if any(request.blocks) else []
         else:
             super()._release(request)
 
@@ -75,7 +75,7 @@ class Puller(Scheduler):
     def _promised(self) -> int:
         """To those that compute their prompts again."""
         partial = [r for r in self.running if r.partial]
-        return sum(max(0, -(-r.tokens // self.block) - len(r.blocks)) for r in partial)
+        return sum(max(0, -(-r.tokens // self.block) - len(r.blocks[0])) for r in partial)
 
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
@@ -104,7 +104,7 @@ class Puller(Scheduler):
                 return admitted
 
     def _reserve(self, request: Request) -> bool:
-        hits = self._hits(request)
+        (hits,) = self._hits(request)
         need = -(-request.prompt // self.block) - len(hits)
         spent = sum(self.pool.holders[b] == 0 for b in hits) + (self.kept_free if self.running else 0)
         if need + spent + self._promised() > len(self.pool.free):
@@ -112,7 +112,7 @@ class Puller(Scheduler):
         self.waiting.remove(request)
         self.pulls.remove(request)
         self.pool.share(hits)
-        request.blocks, request.keyed = hits + self.pool.take(need), len(hits)
+        request.blocks, request.keyed = [hits + self.pool.take(need)], len(hits)
         self.skipped.append(request)
         self.asked.append((request, need * self.block))
         self.looked.append((len(hits) * self.block, request.prompt))
@@ -123,7 +123,7 @@ class Puller(Scheduler):
         need = -(-(request.prompt + request.target - 1) // self.block)
         if need + self._promised() > len(self.pool.free):
             return False
-        request.blocks = self.pool.take(need)
+        request.blocks = [self.pool.take(need)]
         self.skipped.append(request)
         return True
 
@@ -179,10 +179,10 @@ class VllmGpu:
         return len(job.prompt) >= self.context_length or tokens > (self.blocks - 1) * self.block
 
     def found(self, job: Job) -> int:
-        return len(self.of._hits(Request(job.index, self.columns))) * self.block
+        return len(self.of._hits(Request(job.index, self.columns, 1))[0]) * self.block
 
     def submit(self, job: Job) -> None:
-        request = self.requests[job.index] = Request(job.index, self.columns)
+        request = self.requests[job.index] = Request(job.index, self.columns, 1)
         tokens = min(request.target, self.context_length - request.prompt)
         request.target = 1 if self.role == PREFILL else tokens
         job.state = State.QUEUED
@@ -194,7 +194,7 @@ class VllmGpu:
     def receive(self, job: Job, now: float) -> None:
         """Its prompt is computed elsewhere, and is to be sent here."""
         if math.isnan(job.attempt_s):
-            request = self.requests[job.index] = Request(job.index, self.columns)
+            request = self.requests[job.index] = Request(job.index, self.columns, 1)
             request.target = min(request.target, self.context_length - request.prompt)
             request.tokens += 1
             job.output_seen, job.latency_s = 1, now - job.due_s

@@ -147,8 +147,8 @@ class Fetcher(Puller):
 
     def leave(self, request: Request) -> None:
         """What a load writes to is held until it is over."""
-        held = request.blocks if request in self.coming else []
-        self.pool.share(held)
+        held = [list(request.blocks[0]) if request in self.coming else []]
+        self.pool.share(held[0])
         super().leave(request)
         request.blocks = held
 
@@ -181,12 +181,13 @@ class Fetcher(Puller):
                 if fate == "loads":
                     continue
                 hits = self._hits(request)
-                new = min(request.tokens - len(hits) * self.block, cap or budget, budget)
+                found = len(hits[0]) * self.block
+                new = min(request.tokens - found, cap or budget, budget)
                 whole = self.config["reserve_full_isl"]
                 if fate == "no room" or self._place(request, new, hits, headroom, whole) is None:
                     break
                 self.waiting.remove(request)
-                request.computed = len(hits) * self.block
+                request.computed = found
                 admitted[request] = request.computed
             self.running.append(request)
             request.running = True
@@ -196,7 +197,7 @@ class Fetcher(Puller):
         return admitted
 
     def _fetch(self, request: Request) -> str:
-        hits = self._hits(request)
+        (hits,) = self._hits(request)
         most, at = (request.tokens - 1) // self.block, len(hits)
         keys = [request.key(end * self.block) for end in range(1, most + 1)]
         parts = []
@@ -225,7 +226,7 @@ class Fetcher(Puller):
             return "no room"
         self.waiting.remove(request)
         self.pool.share(hits)
-        request.blocks, request.keyed = hits + self.pool.take(need), len(hits)
+        request.blocks, request.keyed = [hits + self.pool.take(need)], len(hits)
         self.skipped.append(request)
         self.loads[request] = parts
         self.coming[request] = 0
@@ -277,7 +278,7 @@ class TieredGpu(FaultyGpu):
     def computed_until(self, keys: list[Any]) -> int:
         """Of a context's first blocks those that the cache has, before the first that a step under way computes."""
         size = self.of.block
-        until = next((at for at, key in enumerate(keys) if key not in self.of.pool.cached), len(keys))
+        until = next((at for at, key in enumerate(keys) if (0, key) not in self.of.pool.cached), len(keys))
         for one in self.requests.values():
             if not one.under_way or one.done:
                 continue
@@ -292,7 +293,7 @@ class TieredGpu(FaultyGpu):
         if copied:
             _pin(lender.place(HOST), keys)
         else:
-            blocks = [next(iter(lender.of.pool.cached[key])) for key in keys]
+            blocks = [next(iter(lender.of.pool.cached[0, key])) for key in keys]
             lender.of.pool.share(blocks)
             self.world.lent[request.index] = (lender, blocks)
             self.world.show(lender)
@@ -411,7 +412,7 @@ class TieredGpu(FaultyGpu):
         world, pool, place = self.world, self.of.pool, self.place(tier)
         tried = world.tried[tier].get(request.index, 0)
         keys = [request.key(end * self.block) for end in range(1, full + 1)]
-        there = next((at for at, key in enumerate(keys) if key not in pool.cached), full)
+        there = next((at for at, key in enumerate(keys) if (0, key) not in pool.cached), full)
         if there <= tried or not place.blocks:
             return
         world.tried[tier][request.index] = there
@@ -428,7 +429,7 @@ class TieredGpu(FaultyGpu):
             copy.pins -= 1
         if room:
             number = world.free_stores.pop() if world.free_stores else len(world.stores)
-            blocks = [next(iter(pool.cached[key])) for key in missing]
+            blocks = [next(iter(pool.cached[0, key])) for key in missing]
             pool.share(blocks)
             for at, key in reversed(list(enumerate(keys, tried))):
                 if key in missing:

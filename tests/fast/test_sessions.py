@@ -398,9 +398,8 @@ def test_an_engine_that_cannot_cancel_says_so() -> None:
     workload = replace(chain(), patience_s=np.ones(3))
     with pytest.raises(InvalidInput, match=r"^engine Stubborn has no cancel, and requests have patience_s$"):
         serve(workload, Stubborn(block_size=1))
-    with pytest.raises(
-        InvalidInput, match=r"^engine=released is not valid with requests that come after others, in stages, or"
-    ):
+    of_links = r"^engine=released is not valid with requests that come after others, in stages, or that give up;"
+    with pytest.raises(InvalidInput, match=of_links):
         serve(replace(stream(), patience_s=np.ones(160)), Released())
 
 

@@ -279,7 +279,10 @@ def _caption(shown: Shown, scales: Scales, by_row: bool) -> str:
         said = ["One seed per point, so there is no confidence band."]
     else:
         count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        said = [f"Lines are means over {count} seeds, bands their 95 % confidence intervals."]
+        bands = "their 95 % confidence intervals"
+        if any(point.draws_costs for _, members in shown for point in members):
+            bands = "the 95 % intervals of one more draw of step times"
+        said = [f"Lines are means over {count} seeds, bands {bands}."]
     axes = [name for name, log in (("x", scales.x_log2), ("y", scales.y_log)) if log]
     if axes:
         said.append(f"{' and '.join(axes)} {'is' if len(axes) == 1 else 'are'} logarithmic.")

@@ -13,7 +13,7 @@ from prebleexp.published import ladders
 from prebleexp.published.ladders import ARMS, COUNTED, METRICS, TOKENS, Error, Measured, Published, Simulated
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.finding import Finding
-from prebleexp.report.wording import number
+from prebleexp.report.wording import listed, number
 from prebleexp.stages import Stage
 
 TITLE = "Experiment by experiment"
@@ -48,10 +48,11 @@ def compared(made: Mapping[tuple[str, str], Simulated], measured: Measured) -> l
 
 def findings(runs: Runs) -> list[Finding]:
     made, measured = simulated(runs), ladders.read()
-    return [_finding(part, made, measured) for part in dict.fromkeys(part for part, _ in made)]
+    drawn = any(cell.draws_costs for of in runs.values() for cell, _ in of)
+    return [_finding(part, made, measured, drawn) for part in dict.fromkeys(part for part, _ in made)]
 
 
-def _finding(part: str, made: Mapping[tuple[str, str], Simulated], measured: Measured) -> Finding:
+def _finding(part: str, made: Mapping[tuple[str, str], Simulated], measured: Measured, drawn: bool) -> Finding:
     lines = {line: of for (one, line), of in made.items() if one == part}
     arms = {line: measured.get((part, arm), {}) for arm, some in ARMS.items() for line in some}
     off = compared({key: of for key, of in made.items() if key[0] == part}, measured)
@@ -67,10 +68,10 @@ def _finding(part: str, made: Mapping[tuple[str, str], Simulated], measured: Mea
         Column("median error", True, "Of |simulated / published − 1|, over the stages."),
         Column("90th percentile", True),
     )
-    gain, said = _gain(lines, measured.get((part, "precise")), measured.get((part, "round_robin")))
+    gain, said = _gain(lines, measured.get((part, "precise")), measured.get((part, "round_robin")), drawn)
     tokens = [one for one in off if one.metric == TOKENS]
     missed = [f"{one.arm} is {100 * one.median_error:.1f} % off in tokens/s, in the median" for one in tokens]
-    sentences = (*([f"{'; '.join(missed)}."] if missed else []), *said)
+    sentences = (*([f"{'; '.join(missed)}."] if missed else []), *(_covered(lines, arms) if drawn else []), *said)
     numbers = {"errors": [vars(one) for one in off], "gain": gain}
     return Finding(part, part, part, sentences, Table(columns, table), Table(heads, far), numbers)
 
@@ -98,8 +99,23 @@ def _side_by_side(
     return tuple(columns), tuple(rows)
 
 
+def _covered(lines: Mapping[str, Simulated], arms: Mapping[str, Published]) -> list[str]:
+    """In how many stages what was published is where one more draw of step times would be, in a sentence."""
+    found = []
+    for line, made in lines.items():
+        known = {
+            rate: of[TOKENS] for rate, of in arms.get(line, {}).items() if TOKENS in of and len(made[rate][TOKENS]) > 1
+        }
+        within = 0
+        for rate, said in known.items():
+            mean, half = mean_interval(made[rate][TOKENS], of_one=True)
+            within += abs(mean - said) <= (half or 0.0)
+        found += [f"{within} of {len(known)} stages of {line}"] if known else []
+    return [f"Published tokens/s lie in the interval of one draw of step times in {listed(found)}."] if found else []
+
+
 def _gain(
-    lines: Mapping[str, Simulated], routed: Published | None, other: Published | None
+    lines: Mapping[str, Simulated], routed: Published | None, other: Published | None, drawn: bool
 ) -> tuple[dict[str, object], list[str]]:
     """Of the router fed by KV events over none."""
     if not {"precise", "round_robin"} <= lines.keys():
@@ -107,7 +123,7 @@ def _gain(
     each = ladders.gains(lines["precise"], lines["round_robin"])
     if not each:
         return {}, []
-    mean, half = mean_interval(each)
+    mean, half = mean_interval(each, of_one=drawn)
     within = "" if half is None else f" ± {half:.2f}"
     text = f"From {ladders.GAINED:g} requests/s on precise makes {mean:.2f}{within} times the tokens/s of round_robin"
     numbers: dict[str, object] = {"simulated": mean, "half_width": half}

@@ -173,6 +173,23 @@ def test_a_page_has_each_stage_beside_what_was_measured() -> None:
     assert {row[0] for row in finding.causes.rows} == {"round_robin", "precise"}
 
 
+def test_where_costs_are_drawn_it_is_said_how_many_stages_lie_within() -> None:
+    """By hand: 4,000 and 6,000 tokens/s of which 937 of 1,000 count: 4,685 ± 12.706 · 1,325 · √1.5 has all; with the
+    second stream at 4,001 none."""
+    words = [*SWEEP[A]["overrides"], "policy=round_robin", "hardware.uncertainty=true"]
+    cell = configure.cells(words)[0]
+    rates = cell.workload.rates
+
+    def said(*tokens: float) -> str:
+        streams = [(cell, [stage(i, each, 1.0) for i in range(len(rates))]) for each in tokens]
+        (finding,) = page.findings({(A, "round_robin"): streams})
+        return finding.sentences[1]
+
+    within = "Published tokens/s lie in the interval of one draw of step times in "
+    assert said(4000.0, 6000.0) == f"{within}16 of 16 stages of round_robin."
+    assert said(4000.0, 4001.0) == f"{within}0 of 16 stages of round_robin."
+
+
 def test_the_command_prints_rows_for_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,9 @@ class InferencePerf(WorkloadSource):
     """
 
     num_groups: int = 10
+    """system prompts"""
     num_prompts_per_group: int = 10
+    """questions that each of them has"""
     system_prompt_len: int = 100
     """tokens that a group shares"""
     question_len: int = 50

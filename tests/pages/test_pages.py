@@ -111,8 +111,8 @@ def test_a_point_says_which_runs_it_stands_for(browser: Chrome, sweep: Path) -> 
 
 def test_a_link_brings_an_exploration_back(browser: Chrome, sweep: Path) -> None:
     show(browser, sweep, 1400, "light")
+    browser.get("about:blank")  # else only the fragment would be another, and nothing would be loaded
     browser.get(f"{sweep.as_uri()}#x=gpus&y=hit_ratio&column=policy&statistic=median&rps=7")
-    browser.refresh()
     explore(browser)
     chosen = evaluate(browser, "return [...document.querySelectorAll('#explorer select')].map((e) => e.value)")
     assert chosen == ["gpus", "hit_ratio", "policy", "policy", "", "median", "shared"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from prebleexp.hardware.domain import UNKNOWN, Domain
 
@@ -110,7 +111,7 @@ def parameters_for(
         taken = version or list(rows)[-1][0]
         return _nearest(rows, taken, str(tp)), _support(key, "measured", _runs_of(key, taken))
     pooled, of_engine = _pooled(engine)["any", "any"], (gpu, engine, "any", "any")
-    if of_engine in _errors():
+    if of_engine in _known():
         return pooled, _support(of_engine, "unseen model", f"other models on {gpu} with {engine}, each left out")
     if gpu in KERNELS_MEASURED and not moe:
         return pooled, _support(ANY, "kernels only", "times of layers, attention and all-reduce")
@@ -152,32 +153,37 @@ def _nearest(rows: Mapping[tuple[str, str], Parameters], version: str, tp: str) 
 def _runs_of(key: Configuration, taken: str) -> str:
     """What was run, in words; and which version's time per request is taken, if that one did not serve this model."""
     gpu, engine, *_ = key
-    known = _versions()[key]
+    known = _known()[key].versions
     other = f", with {taken}'s time per request" if known and taken not in known else ""
     return f"serving runs of {' '.join((engine, *known))} on {gpu}{other}"
-
-
-@cache
-def _versions() -> dict[Configuration, tuple[str, ...]]:
-    return {_key(row): tuple(row["versions"].split()) for row in _table("errors.csv")}
 
 
 def _support(key: Configuration, level: str, against: str) -> Support:
     if level in ("kernels only", "theory"):
         return Support(level, against, 0, math.nan, math.nan)
-    n, median, p90, domain = _errors()[key]
-    return Support(level, against, n, median, p90, domain)
+    of = _known()[key]
+    return Support(level, against, of.n, of.median, of.p90, of.domain)
+
+
+class _Known(NamedTuple):
+    """Of what was measured: how far TPOT was off by cross-validation, of which sizes it was, under which versions."""
+
+    n: int
+    median: float
+    p90: float
+    domain: Domain
+    versions: tuple[str, ...]
 
 
 @cache
-def _errors() -> dict[Configuration, tuple[int, float, float, Domain]]:
-    """(n, median, p90) of TPOT by cross-validation, and of which sizes the measurements are; of (gpu, engine, any,
-    any), those of models left out as a whole."""
+def _known() -> dict[Configuration, _Known]:
+    """Of (gpu, engine, any, any), that of models left out as a whole."""
     found = {}
     for row in _table("errors.csv"):
         requests, context, prompt = (int(row[name]) for name in ("requests", "context_tokens", "prompt_tokens"))
         domain = Domain(requests, context, prompt, float(row["requests_per_s"]))
-        found[_key(row)] = int(row["n"]), float(row["median"]), float(row["p90"]), domain
+        errors = int(row["n"]), float(row["median"]), float(row["p90"])
+        found[_key(row)] = _Known(*errors, domain, tuple(row["versions"].split()))
     return found
 
 

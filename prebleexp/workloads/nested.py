@@ -10,7 +10,7 @@ from prebleexp.checks import is_number
 from prebleexp.sim.types import Floats
 from prebleexp.workloads import inferred, usage
 from prebleexp.workloads.blocks import begun, private
-from prebleexp.workloads.clock import UNITS, clock, unit_of
+from prebleexp.workloads.clock import UNITS, clock, in_order, unit_of
 from prebleexp.workloads.columns import Columns, found, matching, plain
 from prebleexp.workloads.records import flattened
 from prebleexp.workloads.rows import Records, Rows
@@ -32,8 +32,8 @@ def read(rows: Rows, time_unit: str | None, columns: Columns) -> Trace:
     field = next(name for one in TURNS for name in matching(rows, one))
     arrival = columns.get("arrival") or found(rows, ARRIVALS) or ARRIVALS[-2]
     when = clock(rows, arrival, time_unit, "s", told=unit_of(plain(arrival)))
-    order = np.argsort(when.seconds, kind="stable")
-    rows, starts = rows.taken(order), when.seconds[order] - when.seconds[order[0]]
+    order, starts = in_order(when.seconds)
+    rows = rows.taken(order)
     inner: list[dict[str, Any]] = []
     session: list[int] = []
     turn: list[int] = []

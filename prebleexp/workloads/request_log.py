@@ -14,7 +14,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
 from prebleexp.workloads import inferred, nested, said, usage
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
-from prebleexp.workloads.clock import SUFFIXES, Clock, clock, moments, unit_of
+from prebleexp.workloads.clock import SUFFIXES, Clock, clock, in_order, moments, unit_of
 from prebleexp.workloads.columns import Columns, found, named, plain, set_column
 from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.failed import served
@@ -103,8 +103,7 @@ class RequestLog(Tabular):
             rows = rows.taken(own.rows)
             counts = usage.counts(rows, self.columns)
         when = self._clock(rows)
-        order = np.argsort(when.seconds, kind="stable")
-        times = when.seconds[order] - when.seconds[order[0]]
+        order, times = in_order(when.seconds)
         rows = rows.taken(order)
         counts = counts._replace(inputs=counts.inputs[order], outputs=counts.outputs[order])
         doubts = [*when.doubts, *counts.doubts, *own.doubts]

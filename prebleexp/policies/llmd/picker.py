@@ -139,11 +139,7 @@ class LlmD(Policy):
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         counted(mine.believed, view, request, mine.scores.held)
         prompt = prompt_of(mine, view, request, self.match_length_weight)
-        among = view.candidates
-        if mine.affinity.threshold > 0.0:
-            among = mine.affinity.kept[: keep_sticky(mine.affinity, mine.scores, prompt, among)]
-        add_up(mine.scores, view, among, prompt)
-        return send(mine, view, request, prompt, pick(mine, among))
+        return send(mine, view, request, prompt, chosen(mine, view, prompt))
 
     def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
         computed(mine, view, request)
@@ -170,14 +166,30 @@ def prompt_of(mine: Remembered, view: View, request: int, length_weight: float) 
 
 
 @compiled
+def chosen(mine: Any, view: View, prompt: Prompt) -> int:
+    """The GPU that filter, scorers and picker choose, by what each is believed to hold."""
+    among = view.candidates
+    if mine.affinity.threshold > 0.0:
+        among = mine.affinity.kept[: keep_sticky(mine.affinity, mine.scores, prompt, among)]
+    add_up(mine.scores, view, among, prompt)
+    return int(pick(mine, among))
+
+
+@compiled
 def send(mine: Remembered, view: View, request: int, prompt: Prompt, gpu: int) -> int:
-    """Note that the GPU gets the request; returns the GPU."""
+    """Note that the GPU gets the request, and what it will then hold; returns the GPU."""
     put(mine.believed, view, request, gpu)
+    sent(mine, request, prompt, gpu)
+    return gpu
+
+
+@compiled
+def sent(mine: Any, request: int, prompt: Prompt, gpu: int) -> None:
+    """Its tokens are in flight there; it has got cold ones, if no GPU had any of the prompt."""
     if not prompt.warm:
         got_cold(mine.scores, gpu)
     mine.sent_tokens[request] = uncached(prompt, mine.scores.held[gpu])
     mine.scores.tokens[gpu] += mine.sent_tokens[request]
-    return gpu
 
 
 @compiled

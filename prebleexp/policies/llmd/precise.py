@@ -10,9 +10,9 @@ import numpy as np
 from prebleexp.checks import is_number, require
 from prebleexp.policies import prefix_index
 from prebleexp.policies.llmd import scorers
-from prebleexp.policies.llmd.affinity import Affinity, keep_sticky
-from prebleexp.policies.llmd.picker import NAMES, PICKERS, LlmD, computed, pick
-from prebleexp.policies.llmd.scorers import Prompt, Scores, Weights, add_up, any_of, got_cold, never_cold, uncached
+from prebleexp.policies.llmd.affinity import Affinity
+from prebleexp.policies.llmd.picker import NAMES, PICKERS, LlmD, chosen, computed, sent
+from prebleexp.policies.llmd.scorers import Prompt, Scores, Weights, any_of, never_cold
 from prebleexp.policies.prefix_index import PrefixIndex
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.draws import generator
@@ -88,15 +88,8 @@ class LlmDPrecise(LlmD):
         for gpu in range(len(scores.held)):
             scores.held[gpu] = min(blocks, scores.held[gpu] // self.block_size)
         prompt = Prompt(tokens, blocks, self.block_size, self.match_length_weight, any_of(scores.held))
-        among = view.candidates
-        if mine.affinity.threshold > 0.0:
-            among = mine.affinity.kept[: keep_sticky(mine.affinity, scores, prompt, among)]
-        add_up(scores, view, among, prompt)
-        gpu = pick(mine, among)
-        if not prompt.warm:
-            got_cold(scores, gpu)
-        mine.sent_tokens[request] = uncached(prompt, scores.held[gpu])
-        scores.tokens[gpu] += mine.sent_tokens[request]
+        gpu = chosen(mine, view, prompt)
+        sent(mine, request, prompt, gpu)
         _was_sent(mine.until_s, view, request, gpu, now + self.speculative_s)
         return gpu
 

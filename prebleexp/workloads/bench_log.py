@@ -16,7 +16,6 @@ from prebleexp.workloads import files
 from prebleexp.workloads.blocks import private
 from prebleexp.workloads.clock import clock, unit_of
 from prebleexp.workloads.few_shot import ARRIVALS, random
-from prebleexp.workloads.reading import rows_left
 from prebleexp.workloads.replayed import Replayed
 from prebleexp.workloads.rows import Records
 from prebleexp.workloads.trace import Links, Reading, Trace, alone, told
@@ -75,14 +74,13 @@ class BenchLog(Replayed):
         kept = np.flatnonzero(served)[np.argsort(when.starts[served], kind="stable")]
         inputs = rows.integers("input_lens", 0)
         rows.refuse("input_lens", served & (inputs < 1), "at least 1")
-        gone = [rows.number(int(row)) for row in np.flatnonzero(~served)]
         reading = Reading(
             time=when.says,
             prompt="input_lens",
             output="output_lens",
             prefix="prompts share nothing, as nothing is said of them",
             sessions="every request is one of its own" if when.clients is None else "a client each",
-            left_out=(rows_left(gone, "which failed or have no output", len(rows)),) if gone else (),
+            left_out=rows.left_out(~served, "which failed or have no output"),
             doubts=when.doubts,
         )
         prompts, n = private(inputs[kept]), len(kept)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from prebleexp.errors import InvalidInput
 from prebleexp.workloads.blocks import private
 from prebleexp.workloads.clock import clock, in_order
 from prebleexp.workloads.columns import own, set_column
 from prebleexp.workloads.documents import rows_of
-from prebleexp.workloads.reading import rows_left
 from prebleexp.workloads.tabular import Tabular
 from prebleexp.workloads.trace import Reading, Trace, alone, told
 
@@ -52,8 +49,7 @@ class BurstGPT(Tabular):
         of = set_column(rows, self.columns, "session") or (SESSION if SESSION in rows else None)
         session, turn = told(rows.codes(of)[answered]) if of is not None else alone(int(answered.sum()))
         start_s = times[answered]
-        failed = [rows.number(int(row)) for row in np.flatnonzero(~answered)]
-        left_out = (rows_left(failed, "which have no response", len(rows)),) if failed else ()
+        left_out = rows.left_out(~answered, "which have no response")
         sessions = of or "every request is one of its own"
         reading = Reading(when.says, length, answer, sessions=sessions, left_out=left_out, doubts=when.doubts)
         return Trace(start_s - start_s[0], outputs[answered], private(inputs[answered]), session, turn, reading=reading)

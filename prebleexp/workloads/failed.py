@@ -9,7 +9,6 @@ import numpy as np
 from prebleexp.checks import is_number
 from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import Columns, matching, plain, set_column
-from prebleexp.workloads.reading import rows_left
 from prebleexp.workloads.rows import Rows
 
 STATUS = ("status", "status_code", "http_status", "http_status_code", "response_status", "response_code", "status.code")
@@ -40,11 +39,8 @@ def served(rows: Rows, columns: Columns) -> Kept:
         failed |= np.array([test(name, value) for value in rows.optional(name)], np.bool_)
     for name in matching(rows, PHASE)[:1]:
         warming |= np.array([str(value).lower() in WARMUP for value in rows.optional(name)], np.bool_)
-    said = []
-    for where, why in ((failed, "which failed"), (warming & ~failed, "of the warm-up")):
-        if where.any():
-            said.append(rows_left([rows.number(int(row)) for row in np.flatnonzero(where)], why, n))
-    return Kept(np.flatnonzero(~(failed | warming)), tuple(said))
+    said = rows.left_out(failed, "which failed") + rows.left_out(warming & ~failed, "of the warm-up")
+    return Kept(np.flatnonzero(~(failed | warming)), said)
 
 
 def _bad_status(name: str, value: object) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,8 +142,3 @@ def number(value: float) -> str:
 
 def _range(least: int, most: int) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def rows_left(numbers: Sequence[int], why: str, total: int) -> str:
-    """Rows that were left out, and why."""
-    return f"{len(numbers):,} of {total:,} rows, {why} (the first is row {numbers[0]})"

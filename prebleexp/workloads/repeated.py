@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import found
-from prebleexp.workloads.reading import rows_left
 from prebleexp.workloads.rows import NOTHING, Rows
 
 KINDS = ("type", "event", "event_type", "kind", "role", "span_kind")
@@ -26,14 +25,13 @@ class Own(NamedTuple):
 def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> Own:
     """The rows that are requests of their own. `counted`: (n,) whether a row says how long a prompt or an answer was;
     `inputs`: (n,) how long the prompt was."""
-    n, said, doubts = len(rows), list[str](), list[str]()
-    kept = np.ones(n, np.bool_)
+    said, doubts = list[str](), list[str]()
+    kept = np.ones(len(rows), np.bool_)
 
     def leave(where: npt.NDArray[np.bool_], why: str) -> None:
         where = where & kept
-        if where.any():
-            said.append(rows_left([rows.number(int(row)) for row in np.flatnonzero(where)], why, n))
-            kept[where] = False
+        said.extend(rows.left_out(where, why))
+        kept[where] = False
 
     if counted.any() and not counted.all() and (found(rows, SPANS) or _of_other_kinds(rows, counted)):
         leave(~counted, "of other kinds, without tokens")

@@ -138,6 +138,13 @@ class Rows(ABC):
         found = pd.factorize(pd.Series(self.values(name)).replace("", None))[0]
         return cast("Longs", found.astype(np.int64))
 
+    def left_out(self, where: Mask, why: str) -> tuple[str, ...]:
+        """What is said of rows that are left out, if there are any."""
+        rows = np.flatnonzero(where)
+        if not len(rows):
+            return ()
+        return (f"{len(rows):,} of {len(self):,} rows, {why} (the first is row {self.number(int(rows[0]))})",)
+
     def refuse(self, name: str, wrong: Mask, valid: str) -> None:
         """Raises InvalidInput, which names the first row that is wrong, if any is."""
         if wrong.any():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from prebleexp.engines.vllm.groups import Grouping
 from prebleexp.engines.vllm.records import STEPS
 from prebleexp.sim.records import STEPPING
 from prebleexp.sim.types import Layers, Outcome, Setup
-from tests.support.recordings.engines import Columns, Driven, drive, ns, of_requests, recordings, workload_of
+from tests.support.recordings.engines import Columns, Driven, drive, load, ns, of_requests, recordings, workload_of
 
 RECORDINGS = recordings("vllm")
 OF_GROUPS = recordings("vllm_features", "hybrid_*.npz")
@@ -134,3 +135,32 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
     outcome = run(config, columns, watched, watched)
     seen = {"output_seen": outcome.output_seen, "preemptions": watched.mine.preemptions}
     return watched.columns() | of_requests(columns, outcome) | seen
+
+
+NAMES_OF_BLOCKS = "step_blocks_crc32"
+"""a column that is not compared: no decision depends on it"""
+OF_STREAMS = {"output_tokens", "priority", "prefix_group", "output_segment", "arrival_ns"}
+OF_STREAMS |= {"segment_offsets", "segment_ids", "segment_tokens"}
+"""columns that are given, and not made"""
+
+
+def replays(path: Path) -> None:
+    """Asserts that `engine=vllm` makes every column of a recording, and no other."""
+    config, recorded = load(path)
+    ours = replay(config, recorded)
+    assert set(ours) == set(recorded) - OF_STREAMS - {NAMES_OF_BLOCKS}
+    equal(ours, recorded)
+
+
+def is_served_alike_unseen(path: Path) -> None:
+    """Asserts that who watches a recording being served changes nothing."""
+    config, recorded = load(path)
+    watched = Watched(engine_of(config))
+    seen, unseen = run(config, recorded, watched, watched), run(config, recorded, engine_of(config))
+    for one in fields(Outcome):
+        np.testing.assert_array_equal(getattr(seen, one.name), getattr(unseen, one.name), err_msg=one.name)
+
+
+def equal(ours: Columns, theirs: Columns, where: str = "") -> None:
+    for name, values in ours.items():
+        np.testing.assert_array_equal(values, theirs[name], err_msg=where + name)

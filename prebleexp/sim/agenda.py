@@ -38,7 +38,8 @@ class Sessions(NamedTuple):
     waits: Any
     """(n,) for how many others, which have not ended, each request waits; a stage before its own is one more"""
     behind_offsets: Any
-    """(n + 1,) after request i come rows behind_offsets[i] to behind_offsets[i + 1] of `behind`"""
+    """(n + stages,) after request i come rows behind_offsets[i] to behind_offsets[i + 1] of `behind`, and after the end
+    of stage s likewise those of n + s"""
     behind: Any
     delay_s: Any
     goes_on: Any
@@ -60,13 +61,17 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     behind, behind_offsets = np.repeat(rows, links)[order], np.zeros(len(rows) + 1, np.int64)
     if len(behind):
         np.cumsum(np.bincount(workload.after_ids, minlength=len(rows)), out=behind_offsets[1:])
+    stage = workload.stage - workload.stage[:1]
+    of_stages = np.bincount(stage) if workload.staged else np.zeros(0, np.int64)
+    if len(of_stages):
+        behind = np.concatenate([behind, rows[stage > 0]])
+        behind_offsets = np.concatenate([behind_offsets, behind_offsets[-1] + np.cumsum(of_stages[1:])])
     firsts = rows[workload.dated & (_start_s(workload) <= rules.last_start_s)]
     control = records(1, AGENDA)[0]
     control.time = np.inf
     if len(firsts):
         control.time, control.key = workload.arrival_s[firsts[0]] + rules.submit_s, SUBMIT << KIND_BITS | int(firsts[0])
     patience_s = workload.patience_s if np.isfinite(workload.patience_s).any() else np.zeros(0)
-    stage = workload.stage - workload.stage[:1]
     waits = links + (stage > 0).astype(np.int32)
     room = int((waits > 0).sum()) + len(patience_s) + len(rows) * rules.timers
     return Sessions(
@@ -78,7 +83,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
         delay_s=workload.delay_s,
         goes_on=workload.goes_on,
         stage=stage,
-        left=np.bincount(stage) if workload.staged else np.zeros(0, np.int64),
+        left=of_stages,
         patience_s=patience_s,
         timers=Events(np.zeros(room), np.zeros(room, np.int64)),
     )

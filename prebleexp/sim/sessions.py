@@ -60,24 +60,20 @@ def failed(world: World, request: int) -> None:
 
 
 @compiled
-def _let_follow(world: World, request: int) -> None:
+def _let_follow(world: World, row: int) -> None:
+    """Those behind a request, or behind the end of a stage, wait for one less."""
     sessions = world.sessions
-    first, last = sessions.behind_offsets[request], sessions.behind_offsets[request + 1]
-    for row in range(first, last):
-        _wait_for_one_less(world, int(sessions.behind[row]))
+    first, last = sessions.behind_offsets[row], sessions.behind_offsets[row + 1]
+    for at in range(first, last):
+        following = int(sessions.behind[at])
+        sessions.waits[following] -= 1
+        if sessions.waits[following] == 0:
+            seen = world.seen.requests[following]
+            seen.arrival_s = world.control.now + sessions.delay_s[following]
+            world.arrivals[following] = seen.arrival_s + world.rules.submit_s
+            push(sessions.timers, sessions.control, world.arrivals[following], key(SUBMIT, following))
     if last > first:
         look_ahead(world)
-
-
-@compiled
-def _wait_for_one_less(world: World, following: int) -> None:
-    sessions = world.sessions
-    sessions.waits[following] -= 1
-    if sessions.waits[following] == 0:
-        seen = world.seen.requests[following]
-        seen.arrival_s = world.control.now + sessions.delay_s[following]
-        world.arrivals[following] = seen.arrival_s + world.rules.submit_s
-        push(sessions.timers, sessions.control, world.arrivals[following], key(SUBMIT, following))
 
 
 @compiled
@@ -87,14 +83,9 @@ def _leave_stage(world: World, request: int) -> None:
     if len(sessions.left) == 0:
         return
     sessions.left[sessions.stage[request]] -= 1
-    before = control.stage
     while sessions.left[control.stage] == 0 and control.stage + 1 < len(sessions.left):
+        _let_follow(world, len(sessions.waits) + int(control.stage))
         control.stage += 1
-    if control.stage > before:
-        for following in range(len(sessions.waits)):
-            if before < sessions.stage[following] <= control.stage:
-                _wait_for_one_less(world, following)
-        look_ahead(world)
 
 
 @compiled

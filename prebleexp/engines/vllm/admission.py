@@ -9,7 +9,7 @@ from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, Engines
-from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember, tables
+from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int
 from prebleexp.sim.records import NONE, World
@@ -75,7 +75,7 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
         whole = mine.jobs[request].filling == LOADED and not settings.enable_chunked_prefill
         more = max(0, blocks_of(mine, known) - mine.jobs[request].blocks)  # none, but where a move was given up
         return bool(more + kept <= gpu.free and (not whole or known - mine.jobs[request].computed <= budget))
-    if settings.enable_chunked_prefill and tables(mine) * blocks_of(mine, known) + kept <= gpu.free:
+    if settings.enable_chunked_prefill and settings.tables * blocks_of(mine, known) + kept <= gpu.free:
         return True  # whatever is cached
     hits, idle = cached(mine, world, g, request)
     rest = known - hits * settings.block_size

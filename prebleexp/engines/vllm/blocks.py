@@ -16,7 +16,7 @@ from prebleexp.engines.segments import end_of, segment_of
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hold, grow, join_queue, leave_queue
 from prebleexp.sim.children import child_of
-from prebleexp.sim.compiled import chosen_by, compiled
+from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.records import EVICTED, NONE, STORED, World
 
@@ -109,17 +109,11 @@ def found_run(
     mine: Engines, world: World, g: int, request: int, segment: int, block: int, most: int, of: int
 ) -> tuple[int, int]:
     """The oldest run that has a block of a request's context, and until where it is that: at most to the segment's end,
-    for the run may be of an answer that was longer than this context has it."""
+    for the run may be of an answer that was longer than this context has it; and to where an older one begins. -1:
+    there is none."""
     most = min(most, end_of(world, request, segment) // mine.settings.block_size)
-    return _oldest(mine, g, segment_of(mine, world, request, segment) + of, block, most)
-
-
-@compiled
-def _oldest(mine: Engines, g: int, key: int, block: int, most: int) -> tuple[int, int]:
-    """The oldest run of a key that has this block, and until where (at most `most`) it is the oldest; -1: there is
-    none."""
-    runs, first = mine.blocks.runs, child_of(mine.blocks, g, key)
-    run = first
+    runs = mine.blocks.runs
+    run = first = child_of(mine.blocks, g, segment_of(mine, world, request, segment) + of)
     while run != NONE:
         if runs[run].low <= block and block < runs[run].high:
             return run, min(most, int(runs[run].high))
@@ -132,20 +126,6 @@ def _oldest(mine: Engines, g: int, key: int, block: int, most: int) -> tuple[int
 
 
 # ---------------------------------------------------------------- taking and giving back
-@compiled
-def _always(mine: Engines, key: int) -> bool:
-    return True
-
-
-@compiled
-def _of_one_group(mine: Engines, key: int) -> bool:
-    return bool(key // mine.groups.span == mine.groups.told)
-
-
-is_told = chosen_by("groups", _always, _of_one_group)
-"""whether routers hear of a key's blocks"""
-
-
 @compiled
 def take(mine: Engines, world: World, g: int, blocks: int) -> int:
     """Take so many free blocks for requests; returns how many of them were cached until now."""
@@ -160,7 +140,7 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         gone = min(left, int(record.high - record.low))
         record.high -= gone
         left -= gone
-        if world.told.evicted != 0 and is_told(mine, int(record.key)):
+        if world.told.evicted != 0 and record.key < mine.settings.told_keys:
             tell(world, EVICTED, int(record.owner), g, int(record.high) * mine.settings.block_size)
         if record.high == record.low:
             forget(mine, g, run)

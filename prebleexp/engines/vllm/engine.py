@@ -13,7 +13,7 @@ from prebleexp.checks import flag, integer, is_integer, is_number, one_of, requi
 from prebleexp.engines.base import Engine
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.groups import grouping as of_kinds
-from prebleexp.engines.vllm.records import Settings
+from prebleexp.engines.vllm.records import NEVER, Settings
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup
 
 POLICIES = ("fcfs", "priority")
@@ -156,6 +156,7 @@ class VLLM(Engine):
         grouping = self.grouping(setup)
         blocks = self._pool(setup, grouping) - 1  # vLLM never uses one of them
         answers = int(setup.workload.answer_segment.max(initial=-1))
+        segment_ids = max(setup.segment_ids, answers + 1)
         settings = Settings(
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,
@@ -171,7 +172,10 @@ class VLLM(Engine):
             host_s=self.host_step_s,
             most_pulled=self._most_pulled(setup),
             tiered=setup.tiers,
-            segment_ids=max(setup.segment_ids, answers + 1),
+            tables=1 if grouping is None else len(grouping.groups),
+            grouped=grouping is not None,
+            told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
+            segment_ids=segment_ids,
         )
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)

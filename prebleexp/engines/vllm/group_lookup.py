@@ -31,7 +31,7 @@ def lookup(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
             if one.kind == FULL:
                 length = full = _from_left(mine, world, g, request, one, 0, length)
             elif one.kind == CHUNKED:
-                first = behind(mine, one, length * mine.settings.block_size)
+                first = behind(mine, int(one.kind), int(one.window), length * mine.settings.block_size)
                 length = _from_left(mine, world, g, request, one, first, length)
             else:
                 length = _from_right(mine, world, g, request, one, length)
@@ -42,11 +42,11 @@ def lookup(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
 
 
 @compiled
-def behind(mine: Engines, group: Any, computed: int) -> int:
+def behind(mine: Engines, kind: int, window: int, computed: int) -> int:
     """Blocks that nobody needs who has computed so many positions."""
-    if group.kind == FULL:
+    if kind == FULL:
         return 0
-    needless = computed // group.window * group.window if group.kind == CHUNKED else computed - group.window + 1
+    needless = computed // window * window if kind == CHUNKED else computed - window + 1
     return int(max(0, needless) // mine.settings.block_size)
 
 

@@ -28,9 +28,13 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
     idle = 0
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
-        idle += _idle(
-            mine, world, g, request, int(group.key), behind(mine, group, hits * mine.settings.block_size), hits
-        )
+        at, segment = behind(mine, int(group.kind), int(group.window), hits * mine.settings.block_size), 0
+        while at < hits:
+            segment = segment_at(mine, world, request, segment, at)
+            run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key))
+            if mine.blocks.runs[run].holders == 0:
+                idle += until - at
+            at = until
     return hits, idle
 
 
@@ -44,7 +48,7 @@ def hold(mine: Engines, world: World, g: int, request: int) -> None:
     job.segment = 0
     for number in range(len(groups.all)):
         group, table, free = groups.all[number], groups.tables[request, number], gpu.free
-        table.low = behind(mine, group, hits * mine.settings.block_size)
+        table.low = behind(mine, int(group.kind), int(group.window), hits * mine.settings.block_size)
         table.cached = hits - table.low
         hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
         if number == groups.told:
@@ -57,7 +61,7 @@ def needed(mine: Engines, known: int, hits: int, reached: int) -> int:
     """Blocks beside the hits that must be free so that a request which knows so many tokens is admitted, and computes
     so many positions at first."""
     groups, blocks = mine.groups, -(-known // mine.settings.block_size)
-    first = len(groups.all) * (-(-reached // mine.settings.block_size) - hits)
+    first = mine.settings.tables * (-(-reached // mine.settings.block_size) - hits)
     if not mine.settings.reserve_full_isl:
         return int(first)
     whole = 0
@@ -74,33 +78,27 @@ def lengthen(mine: Engines, world: World, g: int, request: int, blocks: int) -> 
         return 0
     mine.jobs[request].blocks += blocks
     mine.groups.held[g] += blocks
-    return int(take(mine, world, g, blocks * len(mine.groups.all)))
+    return int(take(mine, world, g, blocks * mine.settings.tables))
 
 
 @compiled
-def give_up(mine: Engines, world: World, g: int, request: int, processed: int) -> None:
-    """Blocks that are behind the windows of a request of which so many positions are computed in steps that are
+def give_up(mine: Engines, world: World, g: int, request: int) -> None:
+    """Blocks that are behind the windows of a request, by the positions of it that are computed in steps which are
     over."""
-    groups, job = mine.groups, mine.jobs[request]
+    groups, job, over = mine.groups, mine.jobs[request], mine.gpus[g].over
+    processed = int(job.computed - job.under_way)
+    if job.steady_from != NONE:
+        processed += max(0, over - int(job.steady_from))
     if processed < groups.due[request]:
         return
     if groups.keep_answers:  # what is given up is cached by now
         remember(mine, world, g, request, processed)
     for number in range(len(groups.all)):
-        table = groups.tables[request, number]
-        until = min(behind(mine, groups.all[number], processed), int(job.blocks))
+        group, table = groups.all[number], groups.tables[request, number]
+        until = min(behind(mine, int(group.kind), int(group.window), processed), int(job.blocks))
         if until > table.low:
             _give_up(mine, g, request, number, until)
     groups.due[request] = _next_due(mine, request)
-
-
-@compiled
-def until_next(mine: Engines, request: int, computed: int) -> int:
-    """Steps, of one token each, until a request that has computed so many positions before this one needs a block, or
-    gives one up."""
-    ahead = 1 if mine.settings.async_scheduling else 0
-    crosses = int(mine.jobs[request].blocks) * mine.settings.block_size - computed
-    return int(min(crosses, max(1, mine.groups.due[request] + ahead - computed)))
 
 
 @compiled
@@ -175,19 +173,6 @@ def _kept(mine: Engines, world: World, request: int, group: Any, at: int) -> tup
         if end > at and end - group.tail < low:
             low, high = end - group.tail, end
     return low, high
-
-
-@compiled
-def _idle(mine: Engines, world: World, g: int, request: int, of: int, low: int, high: int) -> int:
-    """How many of some blocks of a context, all of them cached, nobody holds."""
-    at, segment, idle = low, 0, 0
-    while at < high:
-        segment = segment_at(mine, world, request, segment, at)
-        run, until = found_run(mine, world, g, request, segment, at, high, of)
-        if mine.blocks.runs[run].holders == 0:
-            idle += until - at
-        at = until
-    return idle
 
 
 @compiled

@@ -148,7 +148,7 @@ GROUP = np.dtype(
         ("tail", np.int64),  # blocks that a hit must have at its end
         ("cap", np.int64),  # blocks that a request holds at most; `NEVER`: no limit
         ("every", np.int64),  # the last `tail` blocks of every so many are cached; 0: none of these; -1: all are
-        ("key", np.int64),  # what is added to the keys of its blocks
+        ("key", np.int64),  # what is added to the keys of its blocks; 0 of the group of which routers hear
     ],
     align=True,
 )
@@ -209,8 +209,6 @@ class Groups(NamedTuple):
     """(GPUs,) blocks of that group that requests hold"""
     keep_answers: bool
     """whether some group with a window caches blocks of answers"""
-    span: int
-    """more than any key of a group"""
     block_tokens: float
     """of all layers, that take as much memory as a block of the pool"""
     whole: Any
@@ -238,6 +236,12 @@ class Settings(NamedTuple):
     """blocks of KV that may come over a link at once"""
     tiered: bool
     """whether tiers stand behind the caches"""
+    tables: int
+    """of blocks, that each request has: one, or one for each group of layers"""
+    grouped: bool
+    """whether layers have groups"""
+    told_keys: int
+    """routers hear of blocks whose keys are below this: of one group, where there are several"""
     segment_ids: int
     """more than any segment has: names of answers that nobody continues begin there"""
 
@@ -256,7 +260,7 @@ class Engines(NamedTuple):
     due: Any
     """(GPUs, max_num_seqs) the step in which each must be looked at"""
     crossing: Any
-    """(GPUs, block_size) steady requests by phase: those of phase p need a block in step p, p + block_size, …; not read
+    """(GPUs, block_size) steady requests by phase: those of phase p need a block in step p, p + block_size, …; none
     where there are groups"""
     looked_at: Any
     """(max_num_seqs,) room for rows of it"""

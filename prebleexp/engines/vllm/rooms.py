@@ -71,7 +71,9 @@ def engines(
 def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None) -> Groups:
     """`interval`: prefix_cache_retention_interval."""
     made, n, size = records(len(of.groups), GROUP), len(setup.workload), settings.block_size
-    span = settings.segment_ids + n
+    kinds = list(dict.fromkeys(one[:2] for one in sorted(of.groups, key=lambda one: one.kind != FULL)))
+    members = [[number for number, one in enumerate(of.groups) if one[:2] == kind] for kind in kinds]
+    told = members[0][0]
     in_flight = (2 if settings.async_scheduling else 1) * settings.max_num_batched_tokens
     for number, (one, group) in enumerate(zip(of.groups, made, strict=True)):
         sliding = one.kind == SLIDING
@@ -80,9 +82,7 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         group.tail = -(-(one.window - 1) // size) if sliding else 0
         group.cap = NEVER if most is None else most
         group.every = NONE if interval is None or not sliding else interval // size
-        group.key = number * span
-    kinds = list(dict.fromkeys(one[:2] for one in sorted(of.groups, key=lambda one: one.kind != FULL)))
-    members = [[number for number, one in enumerate(of.groups) if one[:2] == kind] for kind in kinds]
+        group.key = (number - told) % len(of.groups) * settings.told_keys
     alike = records(len(kinds), ALIKE)
     for row, those in zip(alike, members, strict=True):
         row.kind, row.window, row.tail = made.kind[those[0]], made.window[those[0]], made.tail[those[0]]
@@ -97,10 +97,9 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         tables=tables,
         due=np.full(n, NEVER, np.int64),
         junctions=np.zeros(n, np.int64),
-        told=members[0][0],
+        told=told,
         held=np.zeros(setup.gpus, np.int64),
         keep_answers=bool((made.every[made.kind != KINDS.index(FULL)] != 0).any()),
-        span=span,
         block_tokens=setup.kv_tokens / (settings.blocks + 1),
         whole=np.empty((setup.gpus, STEPS, settings.max_num_seqs, len(made)), np.int32),
     )

@@ -10,7 +10,7 @@ from prebleexp.engines.vllm.looking import look_at
 from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.steady import begin_steady, computed_of, last_is_due
-from prebleexp.engines.vllm.tables import crossing, lengthen, move_on, remember, tables, wants
+from prebleexp.engines.vllm.tables import lengthen, move_on, remember, wants
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 
@@ -23,7 +23,8 @@ def plan(mine: Engines, g: int, cap: int) -> int:
     """Find the running requests that must be looked at: how many they are. -1: one by one, for the budget or the blocks
     may not suffice for all."""
     gpu, running, due = mine.gpus[g], mine.running[g], mine.due[g]
-    budget, free = mine.settings.max_num_batched_tokens - gpu.steady, gpu.free - crossing(mine, g)
+    budget = mine.settings.max_num_batched_tokens - gpu.steady
+    free = int(gpu.free - mine.crossing[g, gpu.scheduled % mine.settings.block_size])
     clock, found = gpu.scheduled, 0
     if budget < 0 or mine.settings.tiered:  # which blocks are full is looked at after every step
         return -1
@@ -106,7 +107,7 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
         look_at(mine, world, g, row)
     step.steady = gpu.steady
     gpu.context += gpu.steady
-    step.evicted += take(mine, world, g, crossing(mine, g))
+    step.evicted += take(mine, world, g, int(mine.crossing[g, gpu.scheduled % mine.settings.block_size]))
     return budget
 
 
@@ -124,7 +125,7 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
             continue
         move_on(mine, world, g, request)
         need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
-        while need * tables(mine) > gpu.free:
+        while need * mine.settings.tables > gpu.free:
             row = victim(mine, world, g)
             loser = int(running[row])
             budget += not_chosen(mine, g, step, loser) if mine.settings.by_priority else 0

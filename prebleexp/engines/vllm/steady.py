@@ -29,12 +29,6 @@ def known_of(job: Any, over: int) -> int:
 
 
 @compiled
-def processed_of(job: Any, over: int) -> int:
-    """Positions of it that are computed in steps which are over, when so many are."""
-    return int(job.computed - job.under_way) + (max(0, over - int(job.steady_from)) if job.steady_from != NONE else 0)
-
-
-@compiled
 def last_is_due(job: Any) -> bool:
     """Whether the last token of a request that is not steady is under way."""
     return bool(job.expected > 0 and job.computed - job.expected + 2 >= job.limit)
@@ -42,8 +36,9 @@ def last_is_due(job: Any) -> bool:
 
 @compiled
 def is_whole(mine: Engines, job: Any) -> bool:
-    """Whether a request has blocks for all that it will ever compute."""
-    return bool(job.blocks * mine.settings.block_size + 1 >= job.limit)
+    """Whether no block is to be taken for a request by phase: it has them for all that it will ever compute, or takes
+    them where it is looked at."""
+    return mine.settings.grouped or bool(job.blocks * mine.settings.block_size + 1 >= job.limit)
 
 
 @compiled
@@ -53,7 +48,7 @@ def begin_steady(mine: Engines, g: int, request: int) -> None:
     job.steady_from = gpu.scheduled
     gpu.steady += 1
     gpu.context += job.computed
-    mine.crossing[g, phase(mine, gpu.scheduled - job.computed)] += int(not is_whole(mine, job))
+    mine.crossing[g, (gpu.scheduled - job.computed) % mine.settings.block_size] += int(not is_whole(mine, job))
 
 
 @compiled
@@ -65,7 +60,7 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     if known > job.known:
         world.jobs[request].latency_s = gpu.step_ended_s - world.seen.requests[request].arrival_s
     whole = is_whole(mine, job)
-    mine.crossing[g, phase(mine, gpu.scheduled - computed)] -= int(not whole)
+    mine.crossing[g, (gpu.scheduled - computed) % mine.settings.block_size] -= int(not whole)
     gpu.steady -= 1
     gpu.context -= computed
     job.computed, job.known, job.steady_from = computed, known, NONE
@@ -75,9 +70,3 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     if mine.settings.async_scheduling:
         job.expected += pending
     return pending
-
-
-@compiled
-def phase(mine: Engines, step: int) -> int:
-    """Which of the steps that need a block, counted in a circle."""
-    return step % mine.settings.block_size

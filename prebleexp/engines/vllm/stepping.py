@@ -22,7 +22,7 @@ from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of
 from prebleexp.engines.vllm.storing import offload as offload
-from prebleexp.engines.vllm.tables import cached, release, remember, tables, tokens_of
+from prebleexp.engines.vllm.tables import cached, release, remember, tokens_of
 from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
@@ -191,7 +191,7 @@ def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> in
     """Whether what may be scheduled at once may need more keys than there is room for."""
     settings = mine.settings
     blocks = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
-    keys = mine.blocks.control.keys + AT_ONCE * blocks * tables(mine) + settings.most_pulled
+    keys = mine.blocks.control.keys + AT_ONCE * blocks * settings.tables + settings.most_pulled
     return int(len(mine.blocks.slot_keys) < 2 * keys)
 
 

@@ -8,26 +8,12 @@ from typing import Any
 from prebleexp.engines.vllm import blocks, group_tables
 from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
-from prebleexp.engines.vllm.steady import computed_of, is_whole, phase, processed_of
+from prebleexp.engines.vllm.steady import computed_of, is_whole
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.records import NONE, World
 
 
 # ---------------------------------------------------------------- at an admission
-@compiled
-def _one(mine: Engines) -> int:
-    return 1
-
-
-@compiled
-def _of_groups(mine: Engines) -> int:
-    return len(mine.groups.all)
-
-
-tables = chosen_by("groups", _one, _of_groups)
-"""how many each request has"""
-
-
 @compiled
 def _needed(mine: Engines, known: int, hits: int, reached: int) -> int:
     return blocks_of(mine, known if mine.settings.reserve_full_isl else reached) - hits
@@ -57,12 +43,7 @@ def _stay(mine: Engines, world: World, g: int, request: int) -> None:
     """One that looks back to all gives nothing up."""
 
 
-@compiled
-def _move_on(mine: Engines, world: World, g: int, request: int) -> None:
-    group_tables.give_up(mine, world, g, request, processed_of(mine.jobs[request], mine.gpus[g].over))
-
-
-move_on = chosen_by("groups", _stay, _move_on)
+move_on = chosen_by("groups", _stay, group_tables.give_up)
 """blocks that are behind the windows of a request are given up before others are taken for it"""
 
 remember = chosen_by("groups", blocks.remember, group_tables.remember)
@@ -70,20 +51,6 @@ release = chosen_by("groups", blocks.release, group_tables.release)
 
 
 # ---------------------------------------------------------------- while it decodes steadily
-@compiled
-def _crossing(mine: Engines, g: int) -> int:
-    return int(mine.crossing[g, phase(mine, mine.gpus[g].scheduled)])
-
-
-@compiled
-def _none(mine: Engines, g: int) -> int:
-    return 0
-
-
-crossing = chosen_by("groups", _crossing, _none)
-"""how many blocks steady requests need together for the step that is being scheduled"""
-
-
 @compiled
 def _wants(mine: Engines, job: Any, computed: int, new: int) -> int:
     if job.steady_from == NONE:
@@ -95,11 +62,11 @@ def _wants(mine: Engines, job: Any, computed: int, new: int) -> int:
 def _wants_of_groups(mine: Engines, job: Any, computed: int, new: int) -> int:
     if computed + new <= job.blocks * mine.settings.block_size:
         return 0
-    return len(mine.groups.all) * (blocks_of(mine, computed + new) - job.blocks)
+    return mine.settings.tables * (blocks_of(mine, computed + new) - job.blocks)
 
 
 wants = chosen_by("groups", _wants, _wants_of_groups)
-"""blocks that a request which is looked at needs beside those of `crossing`"""
+"""blocks that a request which is looked at needs beside those of `Engines.crossing`"""
 
 
 @compiled
@@ -111,10 +78,12 @@ def _go_on(mine: Engines, world: World, g: int, request: int) -> int:
 def _go_on_in_groups(mine: Engines, world: World, g: int, request: int) -> int:
     gpu, job = mine.gpus[g], mine.jobs[request]
     computed = computed_of(job, gpu.scheduled)
-    group_tables.give_up(mine, world, g, request, processed_of(job, gpu.over))
+    group_tables.give_up(mine, world, g, request)
     more = int(computed == job.blocks * mine.settings.block_size)
     mine.steps[g, gpu.scheduled % STEPS].evicted += group_tables.lengthen(mine, world, g, request, more)
-    return group_tables.until_next(mine, request, computed)
+    ahead = 1 if mine.settings.async_scheduling else 0
+    crosses = int(job.blocks) * mine.settings.block_size - computed
+    return int(min(crosses, max(1, mine.groups.due[request] + ahead - computed)))
 
 
 go_steadily = chosen_by("groups", _go_on, _go_on_in_groups)

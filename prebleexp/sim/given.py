@@ -53,6 +53,7 @@ class Given:
     replicas: Replication | None
     autoscaler: Wanting | None
     migration: Migration | None
+    gaps_of_each: bool
 
     @property
     def hardware(self) -> Accelerator:

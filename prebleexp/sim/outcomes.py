@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from prebleexp.sim.arrays import Floats, Ints, Longs
+from prebleexp.sim.histogram import BINS
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Outcome:
     """output tokens as of the last report"""
     hit_tokens: Ints
     """prompt tokens found in the GPU's prefix cache at its last admission, or its first if the real engine says so"""
+    gap_p99_s: Floats
+    """99th percentile of the gaps between its tokens, as numpy interpolates it; NaN if there is none, or if the service
+    level (slo) has no limit on gaps"""
+    gap_top10_s: Floats
+    """mean of the longest tenth of these gaps, rounded up to whole ones; NaN likewise"""
     prefilled_tokens: Ints
     """prompt tokens computed then; 0 if it was never admitted"""
     prefill_end_s: Floats
@@ -103,10 +109,17 @@ class Outcome:
     """seconds of it that are paid for: not while it was down, or drained and empty; while it was started, too"""
     end_s: float
     """when the run ended, in seconds from its start"""
+    gaps_priority: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    """(classes,) the `priority` of each class of requests of which gaps between tokens are counted, ascending; none
+    where the engine does not count them. Where requests have more than 16 priorities, they are of one class"""
+    gaps_counts: Longs = field(default_factory=lambda: np.zeros((0, BINS), np.int64))
+    """(classes, bins) gaps between tokens in each bin of `prebleexp.sim.histogram`, but for requests of a warm-up stage"""
+    gaps_max_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """(classes,) the longest of them, exactly; 0 where there is none"""
 
     def __len__(self) -> int:
         return len(self.gpu)
 
 
-OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_")))
+OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_", "gaps_")))
 """the columns of an outcome with an element a request"""

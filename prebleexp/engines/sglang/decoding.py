@@ -10,11 +10,12 @@ from prebleexp.engines.sglang import queue
 from prebleexp.engines.sglang.contexts import drop
 from prebleexp.engines.sglang.receiving import append
 from prebleexp.engines.sglang.records import LEAVING, RETRACT_DECODE_STEPS, RETRACTED, RUNNING, STEPS, WAITING, Engines
-from prebleexp.engines.sglang.running import generated_of, last_due, put_behind, set_last_due, stop, uncount
+from prebleexp.engines.sglang.running import generated_of, last_due, not_fresh, put_behind, set_last_due, stop, uncount
 from prebleexp.engines.sglang.sorting import put_in_order
 from prebleexp.engines.sglang.tree import make_room
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s
+from prebleexp.sim.pools import request_of
 from prebleexp.sim.pools import decodes
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
@@ -62,6 +63,7 @@ def _leave(mine: Engines, g: int) -> int:
         job = jobs[request]
         if job.stage == RUNNING and job.target == job.max_new:
             stop(mine, g, request, LEAVING)
+            gpu.leaving += 1
             left += 1
         if request == last:
             return left
@@ -94,10 +96,12 @@ def _retract(mine: Engines, world: World, g: int, step: Any) -> None:
 def _send_back(mine: Engines, world: World, g: int, step: Any, request: int) -> None:
     gpu, job, made, total = mine.gpus[g], mine.jobs[request], world.jobs[request], world.totals[g]
     drop(mine, g, request)
+    not_fresh(mine, g, request)
     total.retracted += 1
     generated = generated_of(gpu, job)
     if generated > job.generated:
         made.latency_s = gpu.decoded_s - world.seen.requests[request].arrival_s
+        world.gaps.last_s[request_of(world, request)] = gpu.decoded_s
     made.state = QUEUED
     uncount(mine, g, request, WAITING)
     job.generated = generated

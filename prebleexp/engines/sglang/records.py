@@ -33,6 +33,7 @@ GPU = np.dtype(
         ("generated", np.int64),  # … those of them that were generated and are known, …
         ("max_new", np.int64),  # … and the sum of their max_new_tokens
         ("late", np.int64),  # how many of them joined while a decode was under way, of which they are no part
+        ("leaving", np.int64),  # how many have left them since their last token is under way
         ("beyond_clip", np.int64),  # how many of them have more of these than `CLIP_MAX_NEW_TOKENS`
         ("ratio", np.float64),  # of what they may still generate, so much is reserved
         ("coming", np.int64),  # requests for whose prompts room is taken, and whose KV is not all there
@@ -190,6 +191,8 @@ class Engines(NamedTuple):
     """(GPUs, `STEPS`, requests) `CHOICE`s of prefills"""
     retracted: Any
     """(GPUs, `STEPS`, requests) in order"""
+    fresh: Any
+    """(GPUs, 2, 1 + requests) how many joined those that run when so many decode steps, modulo 2, were scheduled; they"""
     whole: Any
     """(GPUs, `STEPS`, requests) `CHOICE`s of all requests, if somebody watches"""
     ordered: Any

@@ -51,6 +51,7 @@ def engines(setup: Setup, settings: Settings) -> Engines:
         steps=records(gpus * STEPS, STEP).reshape(gpus, STEPS),
         chosen=unset(shape, CHOICE),  # from here to keys: written before it is read
         retracted=np.empty(shape, np.int32),
+        fresh=np.zeros((gpus, 2, 1 + most), np.int32),
         whole=unset(shape, CHOICE),
         ordered=np.empty((2, listed), np.int32),
         keys=np.empty((2, listed), np.int64),

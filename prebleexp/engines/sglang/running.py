@@ -11,7 +11,8 @@ from typing import Any
 
 from prebleexp.engines.sglang.records import CLIP_MAX_NEW_TOKENS, LEAVING, RUNNING, Engines
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NONE
+from prebleexp.sim.gaps import add, token
+from prebleexp.sim.records import NONE, World
 
 
 @compiled
@@ -34,6 +35,9 @@ def run(mine: Engines, g: int, request: int, under_way: int) -> None:
     """A request decodes from now on, with so many tokens under way beside those that it has generated."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     job.stage, job.joined = RUNNING, gpu.decodes
+    fresh = mine.fresh[g, gpu.decodes & 1]
+    fresh[0] += 1
+    fresh[fresh[0]] = request
     job.due = gpu.decodes + job.target - job.generated - under_way
     gpu.late += int(gpu.decodes > gpu.decodes_over)
     gpu.running += 1
@@ -101,6 +105,47 @@ def uncount(mine: Engines, g: int, request: int, stage: int) -> None:
     gpu.beyond_clip -= int(job.max_new > CLIP_MAX_NEW_TOKENS)
     gpu.full = 0
     job.stage = stage
+
+
+@compiled
+def not_fresh(mine: Engines, g: int, request: int) -> None:
+    """A request that leaves those that run before its first decode step is over is no part of that."""
+    fresh, kept = mine.fresh[g, mine.jobs[request].joined & 1], 0
+    for row in range(1, fresh[0] + 1):
+        if fresh[row] != request:
+            kept += 1
+            fresh[kept] = fresh[row]
+    fresh[0] = kept
+
+
+@compiled
+def show(mine: Engines, world: World, g: int, now: float) -> None:
+    """A decode step is over: all that were in it have a token. Who was in the one before, too, had one when that was
+    over. To be called before it is counted as over."""
+    gpu, jobs, joined = mine.gpus[g], mine.jobs, int(mine.gpus[g].decodes_over)
+    fresh, last = mine.fresh[g, joined & 1], last_due(mine, g, joined + 1)
+    others = int(gpu.running - gpu.late + gpu.leaving)
+    if world.gaps.each:
+        request = int(gpu.first_running)
+        while request != NONE:
+            if jobs[request].joined <= joined:
+                token(world, request, now)
+            request = int(jobs[request].behind)
+        request = last
+        while gpu.leaving > 0:
+            if jobs[request].stage == LEAVING:
+                token(world, request, now)
+            request = int(jobs[request].next_due)
+            if request == last:
+                break
+    else:
+        for row in range(1, fresh[0] + 1):
+            request = int(fresh[row])
+            if jobs[request].stage == RUNNING or jobs[request].stage == LEAVING:  # else it gave up, or is finished
+                token(world, request, now)
+                others -= 1
+        add(world, NONE, now - gpu.decoded_s, others)
+    fresh[0] = gpu.leaving = 0
 
 
 @compiled

@@ -6,6 +6,8 @@ than before has them now; those of a burst of decode steps came one after the ot
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,24 +23,20 @@ from prebleexp.sim.types import Floats, Longs, Outcome, Workload
 class Streams:
     """Listens to a run of an engine."""
 
-    def __init__(self, workload: Workload, engine: Any) -> None:
+    def __init__(self, workload: Workload, engine: Any, kinds: Sequence[tuple[int, Any]]) -> None:
         self.n = len(workload)
         self.times: list[list[float]] = [[] for _ in range(self.n)]
         self._had = np.zeros(0, np.int64)
         self._begun_s = np.zeros(0)
         self._mine: list[Any] = []
-        kept = self._mine
+        self._kind_of = [kind for kind, (count, _) in enumerate(kinds) for _ in range(count)]
 
-        class Kept(type(engine)):  # type: ignore[misc]
-            """The same, and what it remembers can be seen."""
+        def start(setup: Any) -> Any:
+            self._mine.append(engine.start(setup))
+            return self._mine[-1]
 
-            def start(self, setup: Any) -> Any:
-                made = super().start(setup)
-                kept.append(made)
-                return made
-
-        fields = engine.__dataclass_fields__
-        self.engine = Kept(**{name: getattr(engine, name) for name in fields})
+        self.engine = copy.copy(engine)
+        object.__setattr__(self.engine, "start", start)
         self._count = {"Continuous": _continuous, "VLLM": _vllm, "SGLang": _sglang}[type(engine).__name__]
 
     def look(self, world: Any) -> None:
@@ -49,7 +47,9 @@ class Streams:
             (at >= 0) & np.isin(world.jobs.state, (State.QUEUED, State.RUNNING, State.FINISHED, State.HELD))
         )
         reached = on[world.jobs.reached[on] != 0] if len(world.pools.roles) == 0 else on
-        has[reached] = self._count(self._mine[0], world, reached)
+        for kind, mine in enumerate(self._mine):
+            here = reached[np.array(self._kind_of)[at[reached]] == kind]
+            has[here] = self._count(mine, world, here)
         done = world.jobs.state == State.FINISHED
         has[done] = world.jobs.output_seen[done]
         if len(world.pools.roles):
@@ -88,17 +88,18 @@ def _continuous(mine: Any, world: Any, rows: Longs) -> Longs:
 
 def listed(workload: Workload, engine: Any, **given: Any) -> tuple[Outcome, Outcome, Streams]:
     """A run whose tokens were listed, the same one without anybody looking, and the list."""
-    streams = Streams(workload, engine)
+    streams = Streams(workload, engine, given.get("kinds") or [(given["gpus"], None)])
     watched = simulate(workload, engine=streams.engine, lengths=Max(), on_event=streams.look, **given)
     return watched, simulate(workload, engine=engine, lengths=Max(), **given), streams
 
 
 def check(made: Outcome, gaps: Floats, slack: float) -> None:
-    """The histogram is that of the list; `slack`: by which share of itself a gap may lie on the other side of an edge."""
+    """The histogram is that of the list; `slack`: by which share of itself a gap may be beyond an edge."""
     assert made.gaps_counts.sum() == len(gaps)
     below = np.concatenate([[0], np.cumsum(made.gaps_counts.sum(axis=0))[:-1]])
     ordered, at = np.sort(gaps), edges()[:-1]
     least = np.searchsorted(ordered, at * (1 - slack), side="left")
     most = np.searchsorted(ordered, at * (1 + slack), side="left")
-    assert (least <= below).all() and (below <= most).all()
+    assert (least <= below).all()
+    assert (below <= most).all()
     np.testing.assert_allclose(made.gaps_max_s.max(initial=0.0), gaps.max(initial=0.0), rtol=slack)

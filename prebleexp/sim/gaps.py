@@ -63,7 +63,7 @@ def counts(workload: Workload, of_each: bool) -> Counts:
     rows += int(warm.any())
     if of_each:
         target = np.minimum(workload.output_tokens, workload.max_new_tokens).astype(np.int64)
-        made.first[1:] = np.cumsum(-(-np.maximum(target - 1, 1) // LONGEST))
+        made.first[1:] = np.cumsum(np.maximum(-(-(target - 1) // LONGEST), 2))  # a percentile may be between two
     return made._replace(
         each=of_each or rows > 1,
         bins=np.zeros((rows, BINS), np.int64),

@@ -128,7 +128,7 @@ def simulate(
     if loop_of_its_own is not None and gaps_of_each:
         raise InvalidInput(
             f"engine {type(engine).__name__} does not count gaps between tokens, and slo limits them; it must have no "
-            "slo.gap_p99_s and slo.gap_top10_s, or the engine be another one, such as vllm or sglang"
+            "slo.gap_p99_s and slo.gap_top10_s, or the engine be one without a loop of its own"
         )
     if loop_of_its_own is not None:
         return loop_of_its_own(given, on_pause, on_event)

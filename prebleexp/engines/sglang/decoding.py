@@ -15,8 +15,7 @@ from prebleexp.engines.sglang.sorting import put_in_order
 from prebleexp.engines.sglang.tree import make_room
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s
-from prebleexp.sim.pools import request_of
-from prebleexp.sim.pools import decodes
+from prebleexp.sim.pools import decodes, request_of
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
 

@@ -113,7 +113,7 @@ class Outcome:
     """(classes,) the `priority` of each class of requests of which gaps between tokens are counted, ascending; none
     where the engine does not count them. Where requests have more than 16 priorities, they are of one class"""
     gaps_counts: Longs = field(default_factory=lambda: np.zeros((0, BINS), np.int64))
-    """(classes, bins) gaps between tokens in each bin of `prebleexp.sim.histogram`, but for requests of a warm-up stage"""
+    """(classes, bins) gaps between tokens in each bin of `prebleexp.sim.histogram`, none of a warm-up stage"""
     gaps_max_s: Floats = field(default_factory=lambda: np.zeros(0))
     """(classes,) the longest of them, exactly; 0 where there is none"""
 

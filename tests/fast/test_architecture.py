@@ -37,6 +37,8 @@ LEVELS = {
     "faults": 3,
     "gateway": 3,
     "recovery": 3,
+    "itl": 3,
+    "percentiles": 3,
     "told": 3,
     "service": 3,
     "cluster": 4,

@@ -192,7 +192,7 @@ class Engines(NamedTuple):
     retracted: Any
     """(GPUs, `STEPS`, requests) in order"""
     fresh: Any
-    """(GPUs, 2, 1 + requests) how many joined those that run when so many decode steps, modulo 2, were scheduled; they"""
+    """(GPUs, 2, 1 + requests) by decode steps scheduled when they joined, modulo 2: how many, and who"""
     whole: Any
     """(GPUs, `STEPS`, requests) `CHOICE`s of all requests, if somebody watches"""
     ordered: Any

@@ -208,6 +208,6 @@ def shares(made: Array, measured: Array) -> Array:
 
 
 def gains(arm: Array, other: Array, chosen: Sequence[int], others: Sequence[int]) -> Array:
-    """(seeds,) how many times as much of a metric an arm has, on the mean over stages; columns of `Simulated.seen`."""
+    """(seeds,) how many times as much of a metric an arm has, in the mean over stages; columns of `Simulated.seen`."""
     found: Array = (arm[:, list(chosen)] / other[:, list(others)]).mean(axis=1)
     return found

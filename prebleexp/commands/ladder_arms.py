@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from prebleexp.sim.types import Workload
 SWEEP = "+sweeps="
 USUAL = ("policy=round_robin", "gpus=1", "horizon=drain")
 LONG_S = 1e9
-OF_RESULTS = "workload=…"
+"""longer than any benchmark: its requests all come"""
 
 
 def takes(path: Path) -> bool:
@@ -110,8 +111,6 @@ def _plays(rungs: Sequence[Rung], line: Sequence[str]) -> tuple[Play, ...]:
 
 
 def _drawn(cell: Cell) -> Any:
-    from dataclasses import replace
-
     def stream(seed: int) -> Workload:
         return runs.draw(replace(cell, seed=seed))
 
@@ -140,8 +139,6 @@ def _params(params: Mapping[str, str]) -> list[str]:
 
 
 def _cell(overrides: Sequence[str]) -> Cell:
-    from dataclasses import replace
-
     cell = configure.cells(list(_last(overrides)))[0]
     if cell.cluster.groups or not isinstance(cell.hardware, Composed):
         raise InvalidInput(

@@ -52,6 +52,8 @@ def calibrated(given: Given, named: Sequence[str]) -> tuple[Composed, Support] |
         print(f"\n{one.arm.name}, to which nothing was fitted")
         _show_stages(one, made[0], made[1], f"by the fit to {chosen.name}")
         _show_gain(one, made, simulated, [found.before, found.after])
+    if given["counted"] != 1:
+        print(f"\ntokens/s are all that engines made: the client counted {given['counted']:g} of them")
     runs = sum(one.runs for one in (simulated, *others))
     print(f"{runs:,} simulations, {given['replications']} streams of requests", file=sys.stderr)
     if not found.told.any():
@@ -123,17 +125,22 @@ def _show_gain(arm: Simulated, made: Sequence[Array], base: Simulated, based: Se
     """Of an arm over the one that was fitted: how many times the tokens/s, and how many times shorter the TTFT."""
     rates = [rung.rate for rung in arm.arm.rungs]
     least = ladder.upper([rung for rung in base.arm.rungs if rung.rate in rates])
-    for name, words in ((TOKENS, "the tokens/s"), ("ttft_mean_s", "the mean TTFT")):
+    for name, words in (
+        (TOKENS, "{} times the tokens/s of {}"),
+        ("ttft_mean_s", "a mean TTFT {} times as short as {}"),
+    ):
         columns = _by_rate(arm, name, least), _by_rate(base, name, least)
         both = sorted(set(columns[0]) & set(columns[1]))
         if not both:
             continue
         these, those = ([column[rate] for rate in both] for column in columns)
-        said = [gains(one, other, these, those) for one, other in zip(made, based, strict=True)]
+        found = [gains(one, other, these, those) for one, other in zip(made, based, strict=True)]
         truth = float((arm.measured[these] / base.measured[those]).mean())
-        before, after = (f"{one.mean():.2f}{_half(one)}" for one in said)
+        if name != TOKENS:  # the less the better
+            found, truth = [1 / one for one in found], 1 / truth
+        before, after = (f"{one.mean():.3g}{_half(one)}" for one in found)
         print(
-            f"from {least:g}/s on {arm.arm.name} has {truth:.2f} times {words} of {base.arm.name}; simulated by what "
+            f"from {least:g}/s on {arm.arm.name} has {words.format(f'{truth:.3g}', base.arm.name)}; simulated by what "
             f"ships {before}, by the fit {after}"
         )
 

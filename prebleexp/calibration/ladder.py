@@ -79,12 +79,14 @@ def read(path: Path, experiment: str | None = None, counted: float = 1.0) -> Tab
     there = [name for name in METRICS if name in measurements.heads(path)]
     if not there:
         raise InvalidInput(f"{path} has no measured column; it must have one of {', '.join(METRICS)}")
+    if not rows:
+        raise InvalidInput(f"{path} has no rows; give a stage a row")
     known = list(dict.fromkeys(row.get("experiment", "") for _, row in rows))
     if experiment is None and len(known) > 1:
         raise InvalidInput(f"{path} has several experiments; choose one: experiment={' or '.join(known)}")
     taken = experiment if experiment is not None else (known or [""])[0]
     if taken not in known:
-        raise InvalidInput(f"experiment={taken} is not in {path}; it has {', '.join(known) or 'no rows'}")
+        raise InvalidInput(f"experiment={taken} is not in {path}; it has {', '.join(known)}")
     arms: dict[str, dict[float, Rung]] = {}
     durations: dict[str, dict[float, float]] = {}
     for at, row in rows:

@@ -154,7 +154,10 @@ def _said(errors: Array) -> str:
 def _option(group: str, name: str) -> str:
     """The file in conf/hardware/ that has what measurements call this."""
     options = Options(configs.loader()).configs(f"hardware/{group}")
-    return next(option for option, config in options.items() if config["name"] == name)
+    found = {config["name"]: option for option, config in options.items()}
+    if name not in found:
+        raise unknown(group, name, list(found))
+    return found[name]
 
 
 def _yaml(labels: Mapping[str, str], parameters: Parameters, support: Support, one: str) -> str:

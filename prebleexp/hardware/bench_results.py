@@ -13,6 +13,9 @@ from prebleexp.errors import InvalidInput
 SUFFIXES = (".json", ".jsonl")
 HELD_BACK = 0.9
 """a rate of which so small a share or less was served was held back by the cap on requests at a time"""
+BUSY = 0.5
+"""so many of a fixed number of clients have a request at least, on average over a benchmark with its ends"""
+MEANS = ("mean_ttft_ms", "mean_tpot_ms", "total_output_tokens", "completed")
 Result = tuple[str, Mapping[str, Any]]
 """where it is, and what it says"""
 
@@ -55,8 +58,9 @@ def clients(result: Mapping[str, Any]) -> float | None:
     cap, at = result.get("max_concurrency"), rate(result)
     if not is_number(cap):
         return None
-    served = result.get("request_throughput")
-    return cap if at is None or (is_number(served) and served < HELD_BACK * at) else None
+    served, there = result.get("request_throughput"), busy(result)
+    few = there is not None and there < BUSY * cap  # what was lacking is then the benchmark's end
+    return cap if at is None or (is_number(served) and served < HELD_BACK * at and not few) else None
 
 
 def rate(result: Mapping[str, Any]) -> float | None:
@@ -83,6 +87,9 @@ def busy(result: Mapping[str, Any]) -> float | None:
     said, served = result.get("concurrency"), result.get("request_throughput")
     if said is None and is_number(served):
         latency = latency_s(result)
+        if latency is None and all(is_number(result.get(one)) for one in MEANS) and result.get("completed"):
+            output = result["total_output_tokens"] / result["completed"]
+            latency = (result["mean_ttft_ms"] + (output - 1) * result["mean_tpot_ms"]) / 1e3
         return None if latency is None else served * latency
     return said if is_number(said) else None
 

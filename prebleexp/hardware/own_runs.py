@@ -49,8 +49,6 @@ ONE = ("gpu", "engine", "model", "precision", "tp", "kv")
 """labels of which all rows have the same"""
 OF_BENCHMARK = {"mean_tpot_ms": "tpot_ms", "mean_ttft_ms": "ttft_ms", "max_concurrency": "concurrency"}
 """keys of bench_serving's results, and the columns that they are"""
-BUSY = 0.5
-"""so many of a fixed number of clients have a request at least, on average over a benchmark with its ends"""
 Rows = list[tuple[str, dict[str, str]]]
 
 
@@ -162,7 +160,7 @@ def _check_clients(at: str, result: Mapping[str, Any]) -> None:
             "served; run it with --request-rate inf"
         )
     busy = bench_results.busy(result)
-    if busy is not None and busy < BUSY * cap:
+    if busy is not None and busy < bench_results.BUSY * cap:
         raise InvalidInput(
             f"{at}: max_concurrency={cap:g} is not the number of clients, as {busy:.3g} requests were there on "
             "average; run it with fewer, or with more prompts"

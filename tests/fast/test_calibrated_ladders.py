@@ -199,8 +199,9 @@ def test_a_cap_that_was_not_reached_does_not_matter(tmp_path: Path) -> None:
     one = PLAIN | {"max_concurrency": 256, "request_throughput": 3.9}
     assert benchmarks.rung(("r", one)).rate == 4.0
     assert ladder_arms.takes(written(tmp_path / "caps", [one]))
-    held = benchmarks.rung(("r", one | {"request_throughput": 2.0}))
+    held = benchmarks.rung(("r", one | {"request_throughput": 2.0, "concurrency": 240}))
     assert (held.name, held.rate) == ("256 clients", math.inf)
+    assert benchmarks.rung(("r", one | {"request_throughput": 2.0})).rate == 4.0  # few were there: it is the end
     assert not ladder_arms.takes(written(tmp_path / "loops", [PLAIN | {"max_concurrency": 8, "request_rate": "inf"}]))
 
 
@@ -238,6 +239,7 @@ def test_a_result_that_says_not_what_was_asked_is_refused(other: dict[str, Any],
     ("text", "why"),
     [
         ("rate_rps\n4\n", "it must have one of output_tokens_per_s"),
+        ("rate_rps,ttft_mean_s\n", "has no rows"),
         ("rate_rps,ttft_mean_s\n4,0.1\n4,0.2\n", "rate_rps=4 is there twice"),
         ("rate_rps,ttft_mean_s\n-4,0.1\n", "rate_rps=-4 is not valid"),
         ("rate_rps,ttft_mean_s\n4,nan\n", "ttft_mean_s=nan is not valid"),
@@ -263,6 +265,7 @@ def test_what_is_lacking_is_said_with_the_way_out(tmp_path: Path, capsys: Captur
     assert "2 stages are too few to fit: give 3 or more" in said(f"data={folder}", *SAID)
     assert "set gpu=, model=, engine=" in said(f"data={folder}")
     assert "add the workload, as workload=inference_perf" in said(f"data={tmp_path / 'l.csv'}", *SAID)
+    assert "unknown model 'nope'" in said(f"data={folder}", "gpu=b200", "model=nope")
     assert "unknown setting 'gpus'" in said(f"data={tmp_path / 'no.csv'}", *SAID, "gpus=2")
     assert "workload=react is not valid with results" in said(f"data={folder}", *SAID, "workload=react")
     ladder.check(Arm("a", (Play(cell({}), runs.draw, tuple(benchmarks.rung(("r", PLAIN)) for _ in range(3))),)))  # type: ignore[arg-type]

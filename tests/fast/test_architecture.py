@@ -47,6 +47,7 @@ LEVELS = {
     "comparison": 5,
     "testing": 5,
     "experiment": 5,
+    "calibration": 6,
     "planning": 6,
     "launch": 7,
     "views": 6,

@@ -3,7 +3,8 @@
 A gap is the time from a token of a request to its next one, wherever they were made: what preemptions, prefills of
 others, moves, transfers and losses take of it shows in it. An engine says either that a request has a token (`token`),
 or, of requests that decode together and had one at the same time before, how many have one after what gap (`add`).
-When the last token of the latter came it writes down where they cease to decode together, or somebody looks (`Counts.last_s`).
+It writes down when the last token of the latter came (`Counts.last_s`) where they cease to decode together, or somebody
+looks.
 """
 
 from __future__ import annotations

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from prebleexp.sim.histogram import percentile
-from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.types import Outcome
 
 Declared = tuple[str, str, Callable[[Any], float | None], str, str, str]
 SHARES = {
@@ -35,10 +33,10 @@ def longest(made: Outcome) -> float | None:
     return float(made.gaps_max_s.max()) if made.gaps_counts.sum() else None
 
 
-def mean(workload: Workload, made: Outcome) -> float | None:
-    """Of all gaps: of each request they add up to the time from its first token to its last."""
+def mean(made: Outcome) -> float | None:
+    """Of all gaps, exactly."""
     count = int(made.gaps_counts.sum())
-    return float(np.nansum((made.latency_s - made.ttft_s)[workload.stage >= 0])) / count if count else None
+    return float(made.gaps_sum_s.sum()) / count if count else None
 
 
 def _share(share: float, run: Any) -> float | None:
@@ -49,7 +47,7 @@ _WORDS = "inter-token latency"
 _POOLED = "of the gaps between two tokens of a request, over all gaps of all requests, in seconds"
 _NOT = "Nothing where the engine does not count them (released, splitwise, dynamo_replay)."
 METRICS: tuple[Declared, ...] = (
-    ("itl_mean_s", f"average {_WORDS}", lambda run: mean(run.workload, run.made), "s", "lower",
+    ("itl_mean_s", f"average {_WORDS}", lambda run: mean(run.made), "s", "lower",
      f"Mean {_POOLED}, as benchmarks of serving engines pool them: long answers count more than in tpot. {_NOT}"),
     *(
         (f"itl_{name}_s", f"{words} {_WORDS}", partial(_share, share), "s", "lower",

@@ -18,7 +18,7 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.histogram import BINS, LEAST_S, LOW, MOST_S, PARTS
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.types import Ints, Workload
+from prebleexp.sim.types import Ints, Longs, Workload
 
 MOST_CLASSES = 16
 """where requests have more priorities, they are of one class"""
@@ -35,6 +35,8 @@ class Counts(NamedTuple):
     """(classes, `BINS`)"""
     max_s: Any
     """(classes,)"""
+    first_s: Any
+    """(classes,) the sum of when requests had their first tokens"""
     last_s: Any
     """(n,) when the last token of each request came; NaN: it has none. Not up to date while it decodes with others"""
     classes: Any
@@ -51,7 +53,8 @@ def nothing(requests: int) -> Counts:
     """Of requests that are of one class, and of which none is asked for."""
     zeros = np.zeros(requests, np.int64)
     last_s, first = np.full(requests, np.nan), np.zeros(requests + 1, np.int64)
-    return Counts(False, np.zeros((1, BINS), np.int64), np.zeros(1), last_s, zeros, first, zeros.copy(), np.zeros(0))
+    bins, longest = np.zeros((1, BINS), np.int64), np.zeros(0)
+    return Counts(False, bins, np.zeros(1), np.zeros(1), last_s, zeros, first, zeros.copy(), longest)
 
 
 def counts(workload: Workload, of_each: bool) -> Counts:
@@ -63,12 +66,14 @@ def counts(workload: Workload, of_each: bool) -> Counts:
     classes = np.where(warm, rows, classes if rows > 1 else 0)
     rows += int(warm.any())
     if of_each:
-        target = np.minimum(workload.output_tokens, workload.max_new_tokens).astype(np.int64)
-        made.first[1:] = np.cumsum(np.maximum(-(-(target - 1) // LONGEST), 2))  # a percentile may be between two
+        made.first[1:] = np.cumsum(
+            np.maximum(-(-(_target(workload) - 1) // LONGEST), 2)
+        )  # a percentile may be between two
     return made._replace(
         each=of_each or rows > 1,
         bins=np.zeros((rows, BINS), np.int64),
         max_s=np.zeros(rows),
+        first_s=np.zeros(rows),
         classes=classes.astype(np.int64),
         longest=np.zeros(int(made.first[-1])),
     )
@@ -80,20 +85,28 @@ def _priorities(workload: Workload) -> Ints:
     return known[:1] if len(known) > MOST_CLASSES else known
 
 
+def _target(workload: Workload) -> Longs:
+    """Tokens of each answer."""
+    return np.minimum(workload.output_tokens, workload.max_new_tokens).astype(np.int64)
+
+
 def columns(workload: Workload, made: Counts) -> dict[str, Any]:
-    """What came of them, as columns of `Outcome`."""
+    """What came of them, as columns of `Outcome`. Of a request that began anew no more gaps are taken than its answer
+    has, the longest."""
     priorities = _priorities(workload)
     p99_s, top10_s = np.full(len(workload), np.nan), np.full(len(workload), np.nan)
     for request in np.flatnonzero(made.seen):
-        some, seen = made.longest[made.first[request] : made.first[request + 1]], int(made.seen[request])
+        some = made.longest[made.first[request] : made.first[request + 1]]
+        seen = int(min(made.seen[request], _target(workload)[request] - 1))
         longest = np.sort(some[: min(seen, len(some))])[::-1]
         top10_s[request] = longest[: -(-seen // LONGEST)].mean()
         beyond = 0.01 * (seen - 1)  # so many are longer than the percentile
         above, below = longest[int(beyond)], longest[min(math.ceil(beyond), len(longest) - 1)]
         p99_s[request] = above + (below - above) * (beyond - int(beyond))
-    rows = slice(len(priorities))
-    of_run = {"gaps_priority": priorities, "gaps_counts": made.bins[rows], "gaps_max_s": made.max_s[rows]}
-    return of_run | {"gap_p99_s": p99_s, "gap_top10_s": top10_s}
+    has, rows = ~np.isnan(made.last_s), slice(len(priorities))  # those of a warm-up are behind
+    sum_s = np.bincount(made.classes[has], made.last_s[has], len(made.first_s)) - made.first_s
+    of_run = {"gaps_counts": made.bins[rows], "gaps_sum_s": sum_s[rows], "gaps_max_s": made.max_s[rows]}
+    return of_run | {"gaps_priority": priorities, "gap_p99_s": p99_s, "gap_top10_s": top10_s}
 
 
 # ---------------------------------------------------------------- what engines call
@@ -142,4 +155,6 @@ def token(world: World, row: int, now: float) -> None:
     request, last_s = request_of(world, row), world.gaps.last_s
     if not np.isnan(last_s[request]):
         add(world, request, now - last_s[request], 1)
+    else:
+        world.gaps.first_s[int(world.gaps.classes[request])] += now
     last_s[request] = now

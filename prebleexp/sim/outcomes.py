@@ -46,7 +46,8 @@ class Outcome:
     """99th percentile of the gaps between its tokens, as numpy interpolates it; NaN if there is none, or if the service
     level (slo) has no limit on gaps"""
     gap_top10_s: Floats
-    """mean of the longest tenth of these gaps, rounded up to whole ones; NaN likewise"""
+    """mean of the longest tenth of these gaps, rounded up to whole ones; NaN likewise. Of a request that began anew
+    both are of its longest gaps, as many as its answer has"""
     prefilled_tokens: Ints
     """prompt tokens computed then; 0 if it was never admitted"""
     prefill_end_s: Floats
@@ -114,6 +115,8 @@ class Outcome:
     where the engine does not count them. Where requests have more than 16 priorities, they are of one class"""
     gaps_counts: Longs = field(default_factory=lambda: np.zeros((0, BINS), np.int64))
     """(classes, bins) gaps between tokens in each bin of `prebleexp.sim.histogram`, none of a warm-up stage"""
+    gaps_sum_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """(classes,) what they add up to: the time from first tokens to last ones"""
     gaps_max_s: Floats = field(default_factory=lambda: np.zeros(0))
     """(classes,) the longest of them, exactly; 0 where there is none"""
 

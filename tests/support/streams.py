@@ -20,6 +20,9 @@ from prebleexp.sim.states import State
 from prebleexp.sim.types import Floats, Longs, Outcome, Workload
 
 
+ON_A_GPU = (State.QUEUED, State.RUNNING, State.FINISHED, State.HELD, State.RESERVED)
+
+
 class Streams:
     """Listens to a run of an engine."""
 
@@ -43,9 +46,7 @@ class Streams:
         """After an event."""
         rows, at = len(world.jobs), world.seen.requests.gpu
         has = np.zeros(rows, np.int64)
-        on = np.flatnonzero(
-            (at >= 0) & np.isin(world.jobs.state, (State.QUEUED, State.RUNNING, State.FINISHED, State.HELD))
-        )
+        on = np.flatnonzero((at >= 0) & np.isin(world.jobs.state, ON_A_GPU))
         reached = on[world.jobs.reached[on] != 0] if len(world.pools.roles) == 0 else on
         for kind, mine in enumerate(self._mine):
             here = reached[np.array(self._kind_of)[at[reached]] == kind]
@@ -54,14 +55,16 @@ class Streams:
         has[done] = world.jobs.output_seen[done]
         if len(world.pools.roles):
             has[self.n :][world.pools.roles[at[self.n :]] == PREFILL] = 0
+        now = float(world.control.now)
         if not len(self._had):
             self._had, self._begun_s = np.zeros(rows, np.int64), np.zeros(len(world.servers))
+        begun_s = np.where(world.servers.begun_s < now, world.servers.begun_s, self._begun_s)  # steps that are over
         for row in np.flatnonzero(has > self._had):
-            more, now = int(has[row] - self._had[row]), float(world.control.now)
-            if self._had[row] == 0 and more > 1 and world.rules.resume:
-                continue  # it knows again what was shown before it was lost
-            begun_s = float(self._begun_s[at[row]])
-            self.times[row % self.n] += [begun_s + (now - begun_s) / more * i for i in range(1, more)] + [now]
+            mine, had = self.times[row % self.n], int(self._had[row])
+            if world.rules.resume:
+                had = max(had, len(mine))  # it knows again what was shown before it was lost
+            first, more = max([float(begun_s[at[row]]), *mine[-1:]]), int(has[row]) - had
+            mine += [first + (now - first) / more * i for i in range(1, more)] + [now] * (more > 0)
         self._had, self._begun_s = has, world.servers.begun_s.copy()
 
     def gaps(self) -> Floats:

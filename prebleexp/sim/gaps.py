@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.histogram import BINS, LEAST_S, LOW, MOST_S, PARTS
+from prebleexp.sim.histogram import BINS, SHIFT, ZERO
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import Ints, Longs, Workload
@@ -117,12 +117,8 @@ def add(world: World, request: int, gap_s: float, count: int) -> None:
     if count <= 0:
         return
     one = 0 if request == NONE else int(gaps.classes[request])
-    row = 0
-    if gap_s >= MOST_S:
-        row = BINS - 1
-    elif gap_s >= LEAST_S:
-        share, power = math.frexp(gap_s)  # share · 2 ** power, from 0.5 to below 1
-        row = (power - 1 - LOW) * PARTS + int(share * 2 * PARTS) - PARTS + 1
+    row = (int(np.float64(gap_s).view(np.int64)) >> SHIFT) - ZERO
+    row = min(max(row, 0), BINS - 1)
     gaps.bins[one, row] += count
     gaps.max_s[one] = max(gaps.max_s[one], gap_s)
     if request == NONE or len(gaps.longest) == 0:

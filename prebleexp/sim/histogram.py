@@ -17,6 +17,10 @@ LOW, HIGH = -20, 17
 LEAST_S, MOST_S = 2.0**LOW, 2.0**HIGH
 """about a microsecond, and a day and a half"""
 BINS = (HIGH - LOW) * PARTS + 2
+SHIFT = 52 - 7
+"""a float's bits but for so many of its mantissa count bins from one edge to the next, …"""
+ZERO = ((1023 + LOW) << 7) - 1
+"""… of which bin 0 is this one"""
 
 
 def edges() -> Floats:

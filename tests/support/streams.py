@@ -19,7 +19,6 @@ from prebleexp.sim.simulate import simulate
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Floats, Longs, Outcome, Workload
 
-
 ON_A_GPU = (State.QUEUED, State.RUNNING, State.FINISHED, State.HELD, State.RESERVED)
 
 
@@ -59,12 +58,12 @@ class Streams:
         if not len(self._had):
             self._had, self._begun_s = np.zeros(rows, np.int64), np.zeros(len(world.servers))
         begun_s = np.where(world.servers.begun_s < now, world.servers.begun_s, self._begun_s)  # steps that are over
+        if world.rules.resume:  # who has none of this attempt knows again what was shown before it was lost
+            self._had = np.where(np.isnan(world.seen.requests.ttft_s), has, self._had)
         for row in np.flatnonzero(has > self._had):
-            mine, had = self.times[row % self.n], int(self._had[row])
-            if world.rules.resume:
-                had = max(had, len(mine))  # it knows again what was shown before it was lost
-            first, more = max([float(begun_s[at[row]]), *mine[-1:]]), int(has[row]) - had
-            mine += [first + (now - first) / more * i for i in range(1, more)] + [now] * (more > 0)
+            mine, more = self.times[row % self.n], int(has[row] - self._had[row])
+            first = max([float(begun_s[at[row]]), *mine[-1:]])
+            mine += [first + (now - first) / more * i for i in range(1, more)] + [now]
         self._had, self._begun_s = has, world.servers.begun_s.copy()
 
     def gaps(self) -> Floats:

@@ -40,7 +40,7 @@ def finished(world: World, g: int, request: int, output: int, now: float) -> Non
     job.latency_s = now - seen.arrival_s
     seen.latency_s, seen.output_seen = job.latency_s, output
     if not prefills(world, g):
-        world.gaps.last_s[request_of(world, request)] = now
+        world.gaps.requests[request_of(world, request)].last_s = now
     tell(world, FINISHED, request, g, 0)
 
 

@@ -24,15 +24,15 @@ def show(mine: Batching, world: World, g: int, now: float) -> None:
             request = int(mine.batches.order[row])
             if request != NONE:
                 token(world, request, first)
-                add(world, request, seconds, gpu.steps - 1)
-                world.gaps.last_s[request_of(world, request)] = now
+                add(world.gaps, request, seconds, gpu.steps - 1)
+                world.gaps.requests[request_of(world, request)].last_s = now
         return
     while request != NONE:
         token(world, request, first)
         others -= 1
         request = int(mine.jobs[request].next)
-    add(world, NONE, first - gpu.report_clock, others)
-    add(world, NONE, seconds, int(gpu.running * (gpu.steps - 1)))
+    add(world.gaps, NONE, first - gpu.report_clock, others)
+    add(world.gaps, NONE, seconds, int(gpu.running * (gpu.steps - 1)))
 
 
 @compiled

@@ -144,7 +144,7 @@ def show(mine: Engines, world: World, g: int, now: float) -> None:
             if jobs[request].stage == RUNNING or jobs[request].stage == LEAVING:  # else it gave up, or is finished
                 token(world, request, now)
                 others -= 1
-        add(world, NONE, now - gpu.decoded_s, others)
+        add(world.gaps, NONE, now - gpu.decoded_s, others)
     fresh[0] = gpu.leaving = 0
 
 

@@ -114,7 +114,7 @@ def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> 
         made.output_seen = output
         if output > job.generated:  # its last token is of the last decode
             made.latency_s = gpu.decoded_s - seen.arrival_s
-            world.gaps.last_s[request_of(world, request)] = gpu.decoded_s
+            world.gaps.requests[request_of(world, request)].last_s = gpu.decoded_s
 
 
 @compiled

@@ -63,7 +63,7 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     pending = (computed - int(job.computed)) - (known - int(job.known))
     if known > job.known:
         world.jobs[request].latency_s = gpu.step_ended_s - world.seen.requests[request].arrival_s
-        world.gaps.last_s[request_of(world, request)] = gpu.step_ended_s
+        world.gaps.requests[request_of(world, request)].last_s = gpu.step_ended_s
     whole = is_whole(mine, job)
     mine.crossing[g, (gpu.scheduled - computed) % mine.settings.block_size] -= int(not whole)
     gpu.steady -= 1
@@ -97,4 +97,4 @@ def show(mine: Engines, world: World, g: int, slot: int, now: float) -> None:
         if mine.jobs[request].finished == 0:  # it did not give up
             token(world, request, now)
             others -= 1
-    add(world, NONE, now - gpu.step_ended_s, others)
+    add(world.gaps, NONE, now - gpu.step_ended_s, others)

@@ -187,7 +187,7 @@ def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> 
         made.output_seen = output
         if output > job.known - seen.prompt_tokens:  # its last token is of the last step
             made.latency_s = gpu.step_ended_s - seen.arrival_s
-            world.gaps.last_s[request_of(world, request)] = gpu.step_ended_s
+            world.gaps.requests[request_of(world, request)].last_s = gpu.step_ended_s
 
 
 @compiled

@@ -14,7 +14,7 @@ from prebleexp.engines.sglang.running import generated_of, last_due, set_last_du
 from prebleexp.engines.sglang.scheduling import schedule
 from prebleexp.engines.sglang.tree import unlock
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.gaps import token
+from prebleexp.sim.gaps import add, token
 from prebleexp.sim.pools import decodes, prefills, request_of
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
@@ -69,7 +69,11 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     if mine.steps[g, slot].prefill != 0:
         _prefilled(mine, world, g, slot, now)
     else:
-        show(mine, world, g, now)
+        if mine.fresh[g, gpu.decodes_over & 1, 0] > 0 or world.gaps.each:
+            show(mine, world, g, now)
+        else:  # here, since a call that is handed all of the world takes a tenth of a step
+            add(world.gaps, NONE, now - gpu.decoded_s, int(gpu.running - gpu.late + gpu.leaving))
+            gpu.leaving = 0
         gpu.decodes_over += 1
         gpu.decoded_s = now
         gpu.generated += gpu.running - gpu.late

@@ -25,7 +25,7 @@ from prebleexp.engines.vllm.storing import offload as offload
 from prebleexp.engines.vllm.tables import cached, release, remember, tokens_of
 from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.gaps import token
+from prebleexp.sim.gaps import add, token
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import PUSH_AT_END, decodes, leg_of, prefills, request_of
 from prebleexp.sim.records import NONE, World
@@ -100,8 +100,10 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     gpu = mine.gpus[g]
     slot = (gpu.begun - 1) % STEPS
     step, chosen = mine.steps[g, slot], mine.chosen[g, slot]
-    if step.steady > 0:
+    if step.fresh > 0 or world.gaps.each:
         show(mine, world, g, slot, now)
+    elif step.steady > 0:  # here, since a call that is handed all of the world takes a tenth of a step
+        add(world.gaps, NONE, now - gpu.step_ended_s, int(step.steady))
     gpu.over, gpu.step_ended_s = gpu.begun, now
     gpu.generated += step.steady
     for row in range(step.chosen):

@@ -98,7 +98,8 @@ class Faults(Part):
         return self.node_s + self.image_s + loading_s + self.init_s
 
     def check(self, gpus: int) -> None:
-        """Raises InvalidInput if that cannot happen to so many GPUs."""
+        """Raises InvalidInput if that cannot happen to so many GPUs. As in all that is simulated, one of these is a
+        replica: with tensor parallelism, the GPUs that serve one copy of the model."""
 
     def events(self, gpus: int, duration_s: float, seed: int) -> Iterable[Event]:
         """In order of time."""

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from prebleexp.autoscalers.base import FIXED, Autoscaler
-from prebleexp.checks import is_integer, is_number, positive, require
+from prebleexp.checks import integer, is_integer, is_number, positive, require
 from prebleexp.cluster.groups import ONE_KIND, Cluster, Group
-from prebleexp.cluster.replicas import Size
+from prebleexp.cluster.replicas import MOST_GPUS, Size
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import clustered, counting, drawn, roles
@@ -74,6 +74,7 @@ class Cell:
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
+        integer("gpus", self.gpus, 1, MOST_GPUS)
         for name in ("rps", "duration_s"):
             value = getattr(self, name)
             positive(name, value, "a finite number > 0")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 
+from prebleexp.cluster.replicas import MOST_GPUS
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.load import STEP, Search
 from prebleexp.planning.trials import Bracket, Question, Sample, Table, Trial
@@ -23,7 +24,7 @@ Ends = Generator[list[Trial], list[Sample], tuple[int, int | None]]
 """the most that fail, 0 if one is enough, and the fewest that do not; None: not even many"""
 
 
-def fewest(question: Question, guess: int, most: int, each: int = 1) -> Search:
+def fewest(question: Question, guess: int, most: int = MOST_GPUS, each: int = 1) -> Search:
     """Search from a guess: sizes are numbers of replicas, `most` at most. The answer is in GPUs, of
     which a replica takes `each`."""
     answer = yield from _fewest(question, guess, most)

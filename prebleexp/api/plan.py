@@ -37,8 +37,8 @@ class Plan:
 
     def frame(self) -> pd.DataFrame:
         """One row a contender, the best first: its place on the axes, "rps" with "rps_low" and "rps_high", or "gpus"
-        (that surely are enough) and "gpus_likely" (on average), "replicas", "verdict", how it was found, GPU-hours and cost
-        of a million requests, and "ratio" to the best with its interval."""
+        (that surely are enough) and "gpus_likely" (on average), "replicas", "verdict", how it was found, GPU-hours and
+        cost of a million requests, and "ratio" to the best with its interval."""
         import pandas as pd
 
         return pd.DataFrame(rows(self._made.found))

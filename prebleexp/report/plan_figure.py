@@ -27,7 +27,7 @@ MEANINGS = {
     "users": "The most who keep the promise on average over request streams, each playing one session after the other.",
     "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
     "on average": "The fewest of which the mean share over seeds meets it.",
-    "replicas": "Copies of the model, and the GPUs that serve one: hardware.tensor_parallel.",
+    "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
     "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
@@ -116,7 +116,7 @@ def _caption(order: Sequence[Planned], target: float) -> str:
 
 def _table(found: Sequence[Planned]) -> Table:
     heads = planned.heads(found)
-    text = {*(name for one in found for name in one.at), "verdict", "95 % interval", "replicas"}
+    text = {*(name for one in found for name in one.at), "verdict", "95 % interval"}
     columns = tuple(Column(head, head not in text, MEANINGS.get(head, "")) for head in heads)
     return Table(columns, tuple(map(tuple, planned.lines(found))))
 

@@ -147,8 +147,7 @@ def _counts(found: Sequence[Planned]) -> list[str]:
 
 
 def _counted(one: Planned, columns: Sequence[str]) -> list[str]:
-    splits = " + ".join(f"{size.replicas:,} of {size.each}" for size in one.cell.sizes)
-    found = {"GPUs": one.gpus, "replicas": splits}
+    found = {"GPUs": one.gpus, "replicas": one.cell.replicas}
     return [NOTHING if one.gpus is None else str(found[name]) for name in columns]
 
 

@@ -195,7 +195,7 @@ def test_tables_json_and_sql_have_both(
     assert main(["sql", "select distinct gpus, replicas from runs order by all", "output=json"]) == 0
     found = [(row["gpus"], row["replicas"]) for row in json.loads(capsys.readouterr().out)]
     assert found == [(2, 1), (2, 2), (4, 2)]
-    assert main(["cache", "list", "gpus=4", "output=json"]) == 0
+    assert main(["cache", "ls", "gpus=4", "output=json"]) == 0
     assert {row["replicas"] for row in json.loads(capsys.readouterr().out)} == {2}
 
 

@@ -75,7 +75,7 @@ def simulate_cell(
         policy=cell.policy,
         hardware=cell.hardware.drawn(cell.seed),
         kinds=[(one.replicas, one.hardware.drawn(cell.seed)) for one in cell.cluster.groups],
-        faults=cell.faults if cell.gpus_change else None,
+        faults=cell.faults.of_replicas(counting.replica_gpus(cell)) if cell.gpus_change else None,
         autoscaler=cell.autoscaler if isinstance(cell.autoscaler, Rule) else None,
         gateway=None if cell.gateway.lets_all_pass else cell.gateway,
         replicas=cell.gateway.replication,

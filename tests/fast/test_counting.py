@@ -13,6 +13,7 @@ from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import counting, runs
 from prebleexp.experiment.cell import Cell
+from prebleexp.faults.rates import Rates
 from prebleexp.launch import configure
 from prebleexp.planning.prices import Prices
 
@@ -85,6 +86,22 @@ def test_a_replica_that_is_down_takes_all_its_gpus_along() -> None:
     assert run.metrics["gpu_hours"] == pytest.approx((6 * end_s - 2) / 3600, rel=1e-12)
     assert run.metrics["availability"] == pytest.approx(1 - 2 / (6 * end_s), rel=1e-12)
     assert run.metrics["goodput_per_gpu_s"] == pytest.approx(run.metrics["goodput_per_s"] / 6, rel=1e-12)
+
+
+def test_a_replica_is_lost_with_the_first_of_its_gpus() -> None:
+    """Lives of one GPU, over the number of GPUs: a minimum of exponential times."""
+    rates = Rates(mtbf_h=0.01)
+    alone = [one for one in rates.events(3, 1e4, 5) if one.event == "down"]
+    assert rates.of_replicas([1, 1, 1]) is rates
+    grouped = [one for one in rates.of_replicas([1, 2, 4]).events(3, 1e4, 5) if one.event == "down"]
+    for g, each in enumerate((1, 2, 4)):
+        first, other = (next(one.at_s for one in of if one.gpu == g) for of in (alone, grouped))
+        assert other == pytest.approx(first / each)
+    many = [len([1 for one in rates.of_replicas([n] * 50).events(50, 600.0, 1) if one.event == "down"]) for n in (1, 4)]
+    assert many[1] > many[0]
+    often = ("faults=rates", "faults.mtbf_h=0.001", "faults.mttr_h=0.0001", "gpus=8")
+    one, four = (runs.run(cell(*often, *more)).metrics["availability"] for more in ((), (TP4,)))
+    assert four < one < 1
 
 
 def test_a_rate_for_each_gpu_is_for_all_of_them() -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 from prebleexp.autoscalers.base import FIXED, Autoscaler
 from prebleexp.checks import integer, is_integer, is_number, positive, require
-from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, TIERS, Cluster, Group
+from prebleexp.cluster.groups import ONE_KIND, Cluster, Group
+from prebleexp.cluster.replicas import MOST_GPUS, Size
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import drawn, roles
+from prebleexp.experiment import clustered, counting, drawn, roles
 from prebleexp.experiment.load import Load
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
@@ -41,6 +42,7 @@ class Cell:
     """
 
     gpus: int
+    """all of them; `replicas` are simulated, each of one or several"""
     rps: float
     """mean requests per second over all GPUs; does not matter to a recorded workload"""
     duration_s: float
@@ -66,7 +68,7 @@ class Cell:
     gateway: Gateway = OPEN
     """what requests pass before the router; no matter where it changes nothing"""
     autoscaler: Autoscaler = FIXED
-    """how many GPUs there are to be, of `gpus`; no matter where all are always there"""
+    """how many replicas there are to be, of all; no matter where all are always there"""
     reports_ms: float | None = None
     """how often routers hear of the GPUs' state; 0: they see that as it is; None becomes what the policy has"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -98,9 +100,8 @@ class Cell:
             self._check_tiers()
         if self.cluster.migrates:
             self._check_migration()
-        self.engine.check(self.gpus)
-        self.faults.check(self.gpus)
-        self.autoscaler.check(self.gpus)
+        for part in (self.engine, self.faults, self.autoscaler):
+            part.check(self.replicas)
         self._check_autoscaler()
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
@@ -204,6 +205,17 @@ class Cell:
         """The GPUs in order, those of one kind together."""
         return self.cluster.groups or (Group(self.gpus, self.hardware),)
 
+    @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        """How many GPUs there are of each of `kinds`, and replicas. Raises InvalidInput where they do not divide."""
+        groups = self.cluster.groups
+        return tuple(one.size for one in groups) or (counting.size(self.engine, self.hardware, self.gpus),)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model: what is simulated, and what requests are routed to."""
+        return sum(one.replicas for one in self.sizes)
+
     @property
     def draws_costs(self) -> bool:
         """Whether each seed draws what step times are, of which one is true."""
@@ -262,11 +274,12 @@ class Cell:
         """
         of, left_out = of or spec_identity, self.left_out
         values: dict[str, object] = {name: getattr(self, name) for name in NUMBERS if name not in left_out}
+        values |= counting.apart(self.gpus, self.replicas)
         for name in SPECS:
             if name not in left_out:
                 values[name] = of(getattr(self, name))
         if self.cluster.groups or self.cluster.has_tiers or self.cluster.migrates:
-            values["cluster"] = self._identity_of_cluster(of)
+            values["cluster"] = clustered.identity(self.cluster, of)
         if self.gpus_change:
             values["faults"] = of(self.faults)
         if not self.autoscaler.changes_nothing:
@@ -275,30 +288,10 @@ class Cell:
             values["gateway"] = of(self.gateway)
         return values
 
-    def _identity_of_cluster(self, of: Callable[[Any], dict[str, object]]) -> object:
-        """Groups, or with roles, tiers or migration a mapping of all there is."""
-        groups: list[dict[str, object]] = [
-            {"gpus": one.gpus, "hardware": of(one.hardware)} | ({} if one.role is None else {"role": one.role})
-            for one in self.cluster.groups
-        ]
-        if self.cluster.has_tiers:
-            tiers = {name: getattr(self.cluster, name) for name in TIERS}
-            return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.there}}
-        if self.cluster.migrates:
-            link = {name: one for name, one in of(self.cluster.link).items() if name != "send"}  # of prompts
-            return {"groups": groups, "link": link, "migration": of(self.cluster.migration)}
-        if not self.cluster.has_roles:
-            return groups
-        second = self.cluster.decode_policy
-        policy: dict[str, object] = {} if second is None else {"decode_policy": of(second)}
-        link = {"link": of(self.cluster.link), "protocol": self.cluster.protocol, "decider": self.cluster.decider}
-        asks = self.cluster.decider == "uncached_tokens"
-        policy |= {"decider_tokens": self.cluster.decider_tokens} if asks else {}
-        return {"groups": groups, **link, **policy}
-
     def columns(self) -> dict[str, int | float | str | bool | None]:
         """The configuration as a table's columns: numbers, names of specs, and their fields as "policy.seed"."""
-        row: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS} | {"rps": self.load.rps}
+        row: dict[str, Any] = {"gpus": self.gpus, "replicas": self.replicas}
+        row |= {name: getattr(self, name) for name in NUMBERS} | {"rps": self.load.rps}
         for name in SPECS:
             spec = getattr(self, name)
             if name in self.engine.brings:

@@ -37,6 +37,7 @@ LEVELS = {
     "faults": 3,
     "gateway": 3,
     "recovery": 3,
+    "averages": 3,
     "told": 3,
     "service": 3,
     "cluster": 4,

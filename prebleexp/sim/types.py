@@ -142,7 +142,9 @@ class Workload:
     @property
     def dated(self) -> npt.NDArray[np.bool_]:
         """(n,) whether it is known before the run when a request comes."""
-        known: npt.NDArray[np.bool_] = (self.waits == 0) & ((self.stage == self.stage[:1]) | (self.overlaps == 1))
+        known: npt.NDArray[np.bool_] = self.waits == 0
+        if self.staged:
+            known &= self.stage == self.stage[:1]
         return known
 
     def _check_lengths(self) -> None:
@@ -194,11 +196,8 @@ class Workload:
         """Who comes after whom: no request waits for itself, and sessions wait for their own."""
         _refuse("delay_s", self.delay_s, ~(np.isfinite(self.delay_s) & (self.delay_s >= 0)), "finite and >= 0")
         _refuse("goes_on", self.goes_on, (self.goes_on < 0) | (self.goes_on > 1), "0 or 1")
-        valid = "0 or 1, and that of all others"
-        _refuse(
-            "overlaps", self.overlaps, ~np.isin(self.overlaps, (0, 1)) | (self.overlaps != self.overlaps[:1]), valid
-        )
-        if self.overlaps[:1].any():
+        if self.overlaps.any():
+            _refuse("overlaps", self.overlaps, self.overlaps != 1, "0 for all, or 1 for all")
             _refuse("stage", self.stage, self.stage < -1, ">= -1")
         else:
             steps = np.diff(self.stage, prepend=self.stage[:1])

@@ -160,7 +160,9 @@ class Ramp(Profile):
     start=2 end=8 rps=5 are 2 to 8 requests/s. Raises InvalidInput for rates that are not valid."""
 
     start: float = 0.5
+    """the rate at the beginning, relative to …"""
     end: float = 1.5
+    """… that at the end"""
     shape: str = "linear"
     """linear, or exponential: by the same factor in equal times"""
     ramp_s: float | None = None
@@ -233,6 +235,7 @@ class Spikes(Profile):
     every_s: float = 60.0
     """from the beginning of a spike to that of the next"""
     lasts_s: float = 5.0
+    """a spike"""
     first_s: float = 10.0
     """when the first one begins"""
 
@@ -261,7 +264,9 @@ class OnOff(Profile):
     """On for `on_s`, off for `off_s`, by turns, from on. Raises InvalidInput for fields that are not valid."""
 
     on_s: float = 10.0
+    """how long it is on, and then …"""
     off_s: float = 10.0
+    """… off"""
     low: float = 0.0
     """the rate when it is off, as a share of that when it is on"""
 

@@ -12,6 +12,7 @@ import numpy as np
 from prebleexp.autoscalers.base import Rule
 from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.load import retimed
 from prebleexp.sim.types import COLUMNS, OF_REQUESTS, OPTIONAL, Outcome, Workload
 
 _NONE = np.zeros(0, np.int32)
@@ -33,9 +34,10 @@ class Run:
 
 def draw(cell: Cell) -> Workload:
     """The cell's request stream."""
-    return cell.workload.draw(
+    drawn = cell.workload.draw(
         rps=cell.rps, duration_s=cell.duration_s, seed=cell.seed, output_length=cell.output_length
     )
+    return retimed(cell, drawn)
 
 
 def run(

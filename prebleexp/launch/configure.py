@@ -17,7 +17,7 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import RETRIES
 from prebleexp.launch import specs, standing
 from prebleexp.launch.compose import Composer, Composition
-from prebleexp.launch.loads import load_of
+from prebleexp.launch.loads import asked_of
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 from prebleexp.launch.plans import Plans, plans_of
@@ -26,7 +26,7 @@ from prebleexp.precision import Precision
 
 GROUPS = (
     *("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo", "cluster", "faults"),
-    *("gateway", "autoscaler"),
+    *("gateway", "autoscaler", "arrivals", "profile"),
 )
 NUMBERS = (
     "gpus",
@@ -160,8 +160,8 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
     if built["cluster"].groups:
         built["hardware"] = built["cluster"].groups[0].hardware
         names["cluster"] = "groups" if names["cluster"] == "one_kind" else names["cluster"]
-    load = load_of(built["workload"], _rps(values, gpus), values["duration_s"])
-    same = {key: values[key] for key in ("horizon", "reports_ms")} | built | load._asdict() | {"gpus": gpus}
+    asked = asked_of(built["workload"], built["profile"], _rps(values, gpus), values["duration_s"])
+    same = {key: values[key] for key in ("horizon", "reports_ms")} | built | asked._asdict() | {"gpus": gpus}
     first = Cell(seed=values["seed"], names=names, **same)
     if count > 1 and not first.draws:  # all seeds are one run
         count = 1

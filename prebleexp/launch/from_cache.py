@@ -9,22 +9,15 @@ from typing import Any
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from prebleexp.autoscalers.base import FIXED
 from prebleexp.cluster.groups import TIERS, Cluster, Group
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, columns_of, spec_columns, spec_identity
+from prebleexp.experiment.cell import NUMBERS, SPECS, UNLESS_DEFAULT, Cell, columns_of, spec_columns, spec_identity
 from prebleexp.experiment.counting import counted
 from prebleexp.experiment.key import differences
-from prebleexp.faults.base import NEVER
-from prebleexp.gateway.base import OPEN
 from prebleexp.launch import specs
 
 HASH = "sha256"
 """what stands for a file in the identity of a spec"""
-
-
-UNLESS_DEFAULT = {"faults": ("none", NEVER), "gateway": ("open", OPEN), "autoscaler": ("none", FIXED)}
-"""what stands in an identity only where it changes something, and the option that does not"""
 
 
 def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl) -> list[str]:

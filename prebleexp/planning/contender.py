@@ -71,7 +71,7 @@ class Contender:
     def is_nested(self) -> bool:
         """Whether runs are as long at every load, which is that of more or fewer sessions, as windows of a recording
         are."""
-        return self.cell.workload.nested
+        return self.cell.workload.nested and self.cell.arrivals.changes_nothing
 
     @property
     def load_key(self) -> str:

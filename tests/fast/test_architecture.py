@@ -42,7 +42,7 @@ LEVELS = {
     "service": 3,
     "cluster": 4,
     "metrics": 4,
-    "stages": 3,
+    "stages": 4,
     "stages_view": 3,
     "published": 5,
     "comparison": 5,

@@ -64,6 +64,17 @@ def test_ten_times_the_output_takes_far_fewer_than_ten_times_the_lines() -> None
     assert all(ratio < (4 if engine in ("vllm", "sglang") else 2) for engine, ratio in ratios.items())
 
 
+GROUPED = "hardware=composed engine=vllm policy=lor gpus=2 rps=32 duration_s=4 horizon=drain"
+
+
+def test_groups_of_layers_take_hardly_more_than_one_table() -> None:
+    """Of the default model, which has two: a request is looked at in its phase alone, and found there at once."""
+    ways = ("true", "null")
+    one, groups = of_runs(ALL, *(f"{GROUPED} engine.disable_hybrid_kv_cache_manager={way}" for way in ways))
+    print(f"{groups:,.0f} lines a request in groups, {one:,.0f} of one table")
+    assert groups < 1.35 * one
+
+
 SCARCE = "hardware=a6000_mistral_7b hardware.kv_tokens=12000 policy=round_robin gpus=2 rps=64 horizon=drain"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.__main__ import main
@@ -150,6 +150,7 @@ profiles = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(profiles, st.lists(st.floats(0, 15), min_size=1, max_size=20))
 def test_what_comes_when_is_the_inverse_of_the_integral(profile: Profile, at: list[float]) -> None:
     duration_s = profile.duration_s or 12.0

@@ -9,7 +9,7 @@ many there are of each. How well promises were kept is over all requests that we
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp import itl
-from prebleexp.percentiles import STATISTICS, statistics
+from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
 from prebleexp.service import in_system
 from prebleexp.service.attainment import Attained, Unloaded
@@ -28,8 +28,6 @@ from prebleexp.told import agreement
 Number = int | float | None
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """what is better"""
-CALLED = {"mean": "average", "p50": "median"}
-"""the others are called what they are named"""
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,20 @@ class Served:
     made: Outcome
     level: ServiceLevel = NONE
     unloaded: Unloaded | None = None
+    replica_gpus: Sequence[int] | None = None
+
+    @cached_property
+    def each(self) -> Floats:
+        """(replicas,) how many GPUs each takes."""
+        return np.ones(len(self.made.gpu_on_s)) if self.replica_gpus is None else np.array(self.replica_gpus, float)
 
     @cached_property
     def attained(self) -> Attained:
-        return Attained.of(self.workload, self.made, self.level, self.unloaded)
+        return Attained.of(self.workload, self.made, self.level, self.unloaded, int(self.each.sum()))
+
+    def of_gpus(self, of_replicas: Floats) -> float:
+        """The mean over GPUs."""
+        return float((of_replicas * self.each).sum() / self.each.sum())
 
     @cached_property
     def states(self) -> list[int]:
@@ -95,7 +103,7 @@ class Served:
         return (self.made.due_s >= warm_s) & is_stage if warm_s or not is_stage.all() else slice(None)  # of NaN: False
 
     @cached_property
-    def of_quantities(self) -> dict[str, tuple[float | None, ...]]:
+    def statistics(self) -> dict[str, tuple[float | None, ...]]:
         return {one.name: statistics(one.of(self.made)[self.counted]) for one in QUANTITIES}
 
     @cached_property
@@ -111,7 +119,7 @@ def _each(seconds: Floats, tokens: Ints) -> Floats:
 
 
 def _trend(run: Served) -> float | None:
-    return in_system.trend(run.workload, run.made, run.level.warmup_s, run.of_quantities["latency"][-1] or 0.0)
+    return in_system.trend(run.workload, run.made, run.level.warmup_s, run.statistics["latency"][-1] or 0.0)
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -164,7 +172,7 @@ def _statistic(one: Quantity, i: int, name: str) -> Metric:
     in_unit = "in seconds per token" if one.unit == "s/token" else "in seconds"
     meaning = f"{STATISTICS[name]} over the requests that have one, {in_unit}, of the {one.meaning}."
     words = f"{CALLED.get(name, name)} {one.words}"
-    return Metric(f"{one.name}_{name}_s", words, lambda run: run.of_quantities[one.name][i], one.unit, LOWER, meaning)
+    return Metric(f"{one.name}_{name}_s", words, lambda run: run.statistics[one.name][i], one.unit, LOWER, meaning)
 
 
 # fmt: off
@@ -254,11 +262,12 @@ _METRICS = (
     Metric("losses", "losses", lambda run: int(run.made.losses.sum()), "times", LOWER,
            "How often a request was lost with its GPU (faults): it was routed again, unless it ended so."),
     Metric("availability", "availability of GPUs",
-           lambda run: 1.0 - float(run.made.gpu_down_s.mean()) / run.made.end_s if run.made.end_s else None, "share",
+           lambda run: 1.0 - run.of_gpus(run.made.gpu_down_s) / run.made.end_s if run.made.end_s else None, "share",
            HIGHER, "The share of the run's time in which GPUs were not down, mean of all."),
-    Metric("gpu_hours", "GPU-hours", lambda run: float(run.made.gpu_on_s.sum()) / 3600, "hours", LOWER,
-           "Hours of all GPUs in which they were paid for: all of the run, but not while one was down, or drained and "
-           "empty. While a GPU was started it was paid for."),
+    Metric("gpu_hours", "GPU-hours", lambda run: float((run.made.gpu_on_s * run.each).sum()) / 3600, "hours",
+           LOWER, "Hours of all GPUs, of a replica with tensor parallelism of each of its own, in which they were paid "
+           "for: all of the run, but not while one was down, or drained and empty. While it was started it was paid "
+           "for."),
     Metric("after_loss_ttft_p99_s", "p99 time to first token after a loss",
            lambda run: statistics(after_loss(run.made))[-1], "s", LOWER,
            f"99th percentile, in seconds, of the time to first token of the requests that were due in the "
@@ -326,10 +335,15 @@ FIRST = (
 
 
 def measure(
-    workload: Workload, outcome: Outcome, level: ServiceLevel = NONE, unloaded: Unloaded | None = None
+    workload: Workload,
+    outcome: Outcome,
+    level: ServiceLevel = NONE,
+    unloaded: Unloaded | None = None,
+    replica_gpus: Sequence[int] | None = None,
 ) -> dict[str, Number]:
-    """One row: `METRICS` by name, seconds and tokens; None: nothing to average. `unloaded`: if the level needs it."""
-    run = Served(workload, outcome, level, unloaded)
+    """One row: `METRICS` by name, seconds and tokens; None: nothing to average. `unloaded`: if the level needs it.
+    `replica_gpus`: (replicas,) how many GPUs each takes; None: one."""
+    run = Served(workload, outcome, level, unloaded, replica_gpus)
     return {name: one.of(run) for name, one in DECLARED.items()}
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prebleexp.averages import statistics
 from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER, measure
-from prebleexp.percentiles import statistics
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State
 from tests.support.counted import calls
 from tests.support.recordings.released import CASES, COMMITTED, load, rerun

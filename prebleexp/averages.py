@@ -1,16 +1,18 @@
-"""Mean and percentiles of columns."""
+"""Mean and percentiles of a column of requests."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from prebleexp.sim.arrays import Floats
+from prebleexp.sim.types import Floats
 
 STATISTICS = {"mean": "Mean", "p50": "Median", "p90": "90th percentile", "p99": "99th percentile"}
+CALLED = {"mean": "average", "p50": "median"}
+"""the others are called what they are named"""
 
 
 def statistics(column: Floats) -> tuple[float | None, ...]:
-    """Mean and percentiles (linear interpolation, rounded as np.percentile does) of what is not NaN, from one sort."""
+    """Of what is not NaN, by `STATISTICS`, from one sort: linear interpolation, rounded as np.percentile does."""
     values = np.sort(column)  # NaN last
     values = values[: len(values) - int(np.isnan(values).sum())]
     if not len(values):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 NAMES = (
-    *("bench", "cache", "calibrate", "compare", "hardware", "open", "plan", "predict", "published", "sql", "status"),
+    *("bench", "cache", "calibrate", "compare", "composes", "hardware", "open", "plan", "predict", "published"),
+    *("sql", "status"),
     "trace",
     "why",
     "workload",

@@ -217,7 +217,7 @@ class Cell:
         if "rps" in self.workload.obeys:
             return Load(self.rps, None, self.duration_s)
         own = self.workload.own_rps
-        return Load(None if own is None else float(f"{own:.4g}"), None, self.duration_s)
+        return Load(None if own is None else float(f"{own:.4g}"), None, self.duration_s, self.workload.says)
 
     @cached_property
     def stream(self) -> tuple[object, ...]:

@@ -12,10 +12,14 @@ class Load(NamedTuple):
     """requests a second; None: it is users, or it has no rate"""
     users: int | None
     duration_s: float
+    says: str | None = None
+    """in words, where these are others"""
 
     @property
     def words(self) -> str:
         """As "at 3 requests/s for 30 s"."""
+        if self.says is not None:
+            return self.says
         for_s = f"for {_number(self.duration_s)} s"
         if self.users is not None:
             return f"with {self.users:,} user{'' if self.users == 1 else 's'} {for_s}"

@@ -34,8 +34,8 @@ class Workload:
     turn, a fan-out, a join. Those it waits for stand before it. It is a session's, and so are they, or of the session's
     parent or one of its children.
 
-    A request that comes `after_ends` is due when so many requests have ended, whichever, and not before it arrives: as a
-    client sends them that has so many at a time, and a queue for the others.
+    A request that comes `after_ends` is due when so many requests have ended, whichever, and not before it arrives: as
+    a client sends them that has so many at a time, and a queue for the others.
 
     A load may come in stages. Requests of all but the first `stage` are due `delay_s` behind the last end of the stage
     before, when all of that has ended; one that comes after others too waits for both.

@@ -188,7 +188,7 @@ class VllmBench(WorkloadSource):
         offsets, ids, tokens = _taken(made, rows)
         outputs = made.outputs[rows]
         later = np.arange(total) >= warm
-        stage = later.astype(np.int64) - 1 if warm else np.zeros(total, np.int64)
+        stage = later.astype(np.int32) - 1 if warm else np.zeros(total, np.int32)
         return Workload(
             arrival_s=np.concatenate([np.zeros(warm), due_s]),
             prompt_tokens=np.add.reduceat(tokens, offsets[:-1]),
@@ -216,7 +216,8 @@ class VllmBench(WorkloadSource):
         share = np.arange(n) / max(n - 1, 1)
         linear = self.ramp_up_strategy == "linear"
         rates = first + (last - first) * share if linear else first * (last / first) ** share
-        return np.cumsum(drawn / rates)
+        ramped: Floats = np.cumsum(drawn / rates)
+        return ramped
 
     def _after_ends(self, n: int) -> Any:
         """The client lets the next one go when one of those under way has ended; warm-ups likewise, before."""

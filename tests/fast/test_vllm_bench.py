@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -102,3 +105,31 @@ def test_clients_without_think_time_are_littles_law_and_what_lanes_are() -> None
 def test_what_is_no_benchmark_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         VllmBench(**fields)  # type: ignore[arg-type]
+
+
+def test_files_have_the_lengths_and_times_that_they_say(tmp_path: Path) -> None:
+    path = tmp_path / "it.jsonl"
+    rows = [
+        {"timestamp": 1000 * i, "input_length": 20 + i, "output_length": 3, "hash_ids": [1, 2 + i]} for i in range(3)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    timed = drawn(dataset_name="timed_trace", dataset_path=str(path), timed_trace_sec_multiplier=0.001)
+    assert timed.arrival_s.tolist() == [0, 1, 2]
+    assert timed.prompt_tokens.tolist() == [20, 21, 22]
+    assert len(set(timed.segment_ids[::2])) == 1
+    path.write_text("\n".join(json.dumps({"prompt": "a" * 40 * i, "output_tokens": i}) for i in (1, 2, 3)))
+    fields = {"dataset_name": "custom", "dataset_path": str(path), "custom_output_len": -1, "disable_shuffle": True}
+    assert drawn(**fields, num_prompts=2).prompt_tokens.tolist() == [10, 20]
+    assert len(drawn(**fields, num_prompts=7)) == 7
+    assert drawn(**fields, num_prompts=7, no_oversample=True).output_tokens.tolist() == [1, 2, 3]
+    path.write_text(json.dumps([{"conversations": [{"value": "a" * 80}, {"value": "b" * 40}]}]))
+    shared = drawn(dataset_name="sharegpt", dataset_path=str(path), num_prompts=2)
+    assert (shared.prompt_tokens.tolist(), shared.output_tokens.tolist()) == ([20, 20], [10, 10])
+    path.write_text("Timestamp,Model,Request tokens,Response tokens\n0,GPT-4,30,5\n1,ChatGPT,9,9\n2,GPT-4,8,0\n")
+    burst = drawn(dataset_name="burstgpt", dataset_path=str(path), num_prompts=2)
+    assert (burst.prompt_tokens.tolist(), burst.output_tokens.tolist()) == ([30, 30], [5, 5])
+    path.write_text(json.dumps({"input_lens": [7, 8], "output_lens": [2, 3], "start_times": [5.0, 5.5]}))
+    again = drawn(dataset_name="bench_log", dataset_path=str(path), self_timed=True)
+    assert (again.prompt_tokens.tolist(), again.arrival_s.tolist()) == ([7, 8], [0, 0.5])
+    azure = drawn(dataset_name="azure_conversations")
+    assert (azure.prompt_tokens.max(), azure.output_tokens.min()) <= (1024, 2048)

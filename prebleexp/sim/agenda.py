@@ -37,7 +37,7 @@ class Sessions(NamedTuple):
     firsts: Any
     """requests that wait for nobody, in order of arrival"""
     waits: Any
-    """(n,) for how many others, which have not ended, each request waits; a stage before its own is one more, and so is a
+    """(n,) for how many others, which have not ended, each request waits; a stage before its own is one more, as is a
     number of ends"""
     behind_offsets: Any
     """(n + stages,) after request i come rows behind_offsets[i] to behind_offsets[i + 1] of `behind`, and after the end

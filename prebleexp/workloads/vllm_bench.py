@@ -211,7 +211,8 @@ class VllmBench(WorkloadSource):
         drawn = gaps(random(seed, ARRIVALS), n, float(self.burstiness))
         if self.ramp_up_strategy is None:
             found: Floats = np.cumsum(drawn)
-            return found * (n / self.rate / found[-1])
+            found *= n / self.rate / found[-1]
+            return found
         first, last = float(self.ramp_up_start_rps or 0), float(self.ramp_up_end_rps or 0)
         share = np.arange(n) / max(n - 1, 1)
         linear = self.ramp_up_strategy == "linear"

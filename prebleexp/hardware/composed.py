@@ -51,7 +51,7 @@ class Composed(Hardware):
     engine: str | None = None
     """whose overheads: vllm, sglang, trtllm or any; null: those of the engine that is simulated"""
     tensor_parallel: int = 1
-    """GPUs that serve one copy of the model: one GPU of the simulation is so many"""
+    """GPUs that serve one copy of the model, a replica; `gpus` counts them all"""
     precision: str = "bf16"
     """of weights: bf16, fp8, fp4 or int4"""
     kv_precision: str | None = None
@@ -193,6 +193,10 @@ class Composed(Hardware):
         return self.gpu.memory_gib
 
     @property
+    def gpus_per_replica(self) -> int:
+        return self.tensor_parallel
+
+    @property
     def frontend_s(self) -> tuple[float, float]:
         of = self._fitted
         return of.a0, of.a1
@@ -301,6 +305,8 @@ def said(support: Support | None) -> str:
     known = not math.isnan(support.median)
     if support.level == "measured" and known:
         return f"TPOT measured against {support.n} closed loops ({support.against}): {errors}"
+    if support.level == "ladder measured" and known:
+        return f"measured against {support.n} stages of {support.against}, each by a fit to the others: {errors}"
     if support.level == "measured":
         return f"fitted to {support.against}; its error was not measured"
     if support.level == "steps measured" and known:

@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import IO, Any
 
+from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
 from prebleexp.hardware.domain import farthest
@@ -51,8 +52,8 @@ def metrics(results: Sequence[Result]) -> None:
     if not rows:
         return
     cell = results[0].cell
-    gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
-    title = f"{cell.called('policy')} on {gpus} {cell.load.words} ({cell.names['workload']}, {_made_of(cell)})"
+    of = f"({cell.names['workload']}, {_made_of(cell)})"
+    title = f"{cell.called('policy')} on {counting.words(cell)} {cell.load.words} {of}"
     heads = ["value"] if len(rows) == 1 else [f"mean of {len(rows)} seeds", "± 95 %"]
     found = means(rows, of_one=cell.draws_costs)
     lines = []
@@ -128,6 +129,7 @@ def summarised(
     axes = [axis for axis in axes if axis in columns | {"part", "line"}]
     if not places:
         axes = [axis for axis in axes if axis in columns] or ["gpus", "rps", "policy"]
+    axes = _with_gpus(axes, [results[0].cell for results in jobs])
     heads = [*axes, "norm_latency_mean_s", "ttft_p99_s", "hit_ratio", "finished"]
     lines: list[list[str]] = []
     others = []
@@ -153,6 +155,12 @@ def summarised(
             for line, one in zip(lines, others, strict=True):
                 line.append(number(one[what]))
     return heads, lines
+
+
+def _with_gpus(axes: Sequence[str], cells: Sequence[Cell]) -> Sequence[str]:
+    """Where replicas of several sizes make the clusters differ, how many GPUs they have is said."""
+    several = len({cell.gpus for cell in cells}) > 1 and any(cell.gpus != cell.replicas for cell in cells)
+    return ["gpus", *axes] if several and "gpus" not in axes else axes
 
 
 def address(page: Path) -> str:

@@ -155,6 +155,10 @@ class VllmBench(WorkloadSource):
         return None if self.is_self_timed or math.isinf(self.rate) else self.rate
 
     @property
+    def retimed_by(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def says(self) -> str | None:
         if self.is_self_timed:
             return None
@@ -208,17 +212,22 @@ class VllmBench(WorkloadSource):
         """(n,) seconds from when the benchmark begins until each request comes to the client's queue."""
         if self.ramp_up_strategy is None and math.isinf(self.rate):
             return np.zeros(n)
+        found: Floats
         drawn = gaps(random(seed, ARRIVALS), n, float(self.burstiness))
         if self.ramp_up_strategy is None:
-            found: Floats = np.cumsum(drawn)
+            found = np.cumsum(drawn)
             found *= n / self.rate / found[-1]
             return found
+        found = np.cumsum(drawn / self.ramped(n))
+        return found
+
+    def ramped(self, n: int) -> Floats:
+        """(n,) requests/s at each request of a ramp."""
         first, last = float(self.ramp_up_start_rps or 0), float(self.ramp_up_end_rps or 0)
         share = np.arange(n) / max(n - 1, 1)
         linear = self.ramp_up_strategy == "linear"
-        rates = first + (last - first) * share if linear else first * (last / first) ** share
-        ramped: Floats = np.cumsum(drawn / rates)
-        return ramped
+        rates: Floats = first + (last - first) * share if linear else first * (last / first) ** share
+        return rates
 
     def _after_ends(self, n: int) -> Any:
         """The client lets the next one go when one of those under way has ended; warm-ups likewise, before."""

@@ -33,7 +33,7 @@ def test_a_decision_of_e2_takes_the_same_however_many_requests_there_were() -> N
     assert many < 1.25 * few
 
 
-SMALL = "gpus=2 rps=16 duration_s=2 output_length=constant"
+SMALL = "replicas=2 rps=16 duration_s=2 output_length=constant"
 OURS = f"{SMALL} hardware=a6000_mistral_7b horizon=drain policy=lor"
 MOST = {
     f"{OURS} engine=preble": 2_600,

@@ -11,7 +11,6 @@ import numpy as np
 from prebleexp.averages import STATISTICS, statistics
 from prebleexp.sim.states import State
 
-
 TIMES = ("ttft_s", "tpot_s", "latency_s")
 NEEDS = ("stage", "state", "due_s", "finish_s", *TIMES, "output_seen")
 

@@ -58,8 +58,8 @@ def simulate(serves: Sequence[str], load: Mapping[str, Any], wanted: Wanted, dat
     if seen.spread:
         says.append(
             f"of {seen.spread:,} of {len(seen.ok):,} requests it is not known in which steps their tokens came, as of "
-            "those that left the batch for a while: they are taken to be even, and the longest gaps are longer than ITL "
-            "says"
+            "those that left the batch for a while: their gaps are taken to be even, so that the longest are longer "
+            "than ITL says"
         )
     return Simulated(cell, cell.workload, result(seen, cell.workload, wanted, date), tuple(says))
 
@@ -151,8 +151,8 @@ def _write(path: Path, fields: Mapping[str, Any], append: bool) -> None:
 
 COMMANDS: Commands = {
     "": Command(
-        "what a benchmark would say of a simulated cluster: paste a command line of vllm bench serve (0.32.0) behind --, "
-        "and the result is printed as that tool's table, and written as its JSON if --save-result is there",
+        "what a benchmark would say of a simulated cluster: paste a command line of vllm bench serve (0.32.0) behind "
+        "--, and the result is printed as that tool's table, and written as its JSON if --save-result is there",
         _bench_serve,
         "python -m prebleexp bench-serve gpus=1 policy=lor hardware/gpu=h100 hardware/model=llama_3_1_8b -- "
         "vllm bench serve --random-input-len 1024 --max-concurrency 64",

@@ -194,6 +194,10 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ratio(text: str) -> Any:
     try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidInput(

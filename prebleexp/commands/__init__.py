@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any
 
 NAMES = (
-    *("bench", "bench-serve", "cache", "calibrate", "compare", "hardware", "open", "plan", "predict", "published"),
-    *("sql", "status", "trace"),
+    *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "hardware", "open", "plan"),
+    *("predict", "published", "sql", "status", "trace"),
     "why",
     "workload",
 )

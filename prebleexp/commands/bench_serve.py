@@ -66,8 +66,15 @@ def simulate(serves: Sequence[str], load: Mapping[str, Any], wanted: Wanted, dat
 
 def _served_by(cell: Cell) -> str:
     gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
-    parts = {group: cell.called(group) for group in ("policy", "engine", "hardware")}
-    return f"{gpus}, {', '.join(f'{group}={name}' for group, name in parts.items())}, seed {cell.seed}"
+    seed = f", seed {cell.seed}" if cell.draws else ""
+    called = f"{gpus}, policy={cell.called('policy')}, engine={cell.called('engine')}{seed}"
+    return f"{called}; {_hardware(cell)}: {cell.hardware.support}" if cell.hardware.support else called
+
+
+def _hardware(cell: Cell) -> str:
+    columns = cell.columns()
+    parts = (columns.get(f"hardware.{name}") for name in ("model", "gpu"))
+    return " on ".join(str(one) for one in parts if one) or cell.called("hardware")
 
 
 def _bench_serve(given: Given) -> int:
@@ -122,7 +129,7 @@ def _json(pasted: Pasted, found: Simulated, date: datetime) -> dict[str, Any]:
 
 
 def _model(pasted: Pasted, cell: Cell) -> str:
-    return pasted.model or cell.called("hardware")
+    return pasted.model or str(cell.columns().get("hardware.model") or cell.called("hardware"))
 
 
 def _path(pasted: Pasted, found: Simulated, date: datetime) -> Path:

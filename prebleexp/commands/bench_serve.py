@@ -158,11 +158,10 @@ def _write(path: Path, fields: Mapping[str, Any], append: bool) -> None:
 
 COMMANDS: Commands = {
     "": Command(
-        "what a benchmark would say of a simulated cluster: paste a command line of vllm bench serve (0.32.0) behind "
-        "--, and the result is printed as that tool's table, and written as its JSON if --save-result is there",
+        "what a benchmark would say of a simulated cluster: paste a command line of vllm bench serve, as of 0.32.0, "
+        "behind --, and the result is printed as that tool's table, and written as its JSON if --save-result is there",
         _bench_serve,
-        "python -m prebleexp bench-serve gpus=1 policy=lor hardware/gpu=h100 hardware/model=llama_3_1_8b -- "
-        "vllm bench serve --random-input-len 1024 --max-concurrency 64",
+        "python -m prebleexp bench-serve gpus=4 policy=e2 -- vllm bench serve --num-prompts 200 --max-concurrency 64",
         others="what serves, before --, as one is set for a run (prebleexp --help); all but the workload",
         is_word=lambda one, arguments: False,
     )

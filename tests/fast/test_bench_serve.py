@@ -27,6 +27,7 @@ from tests.support.places import ROOT
 Run = Callable[..., tuple[int, str, str]]
 TOOLS = ROOT / "tests" / "data" / "tools"
 H100 = ("gpus=1", "hardware/gpu=h100", "hardware/model=llama_3_1_8b")
+DATE = datetime(2026, 1, 2)
 SMALL = ("--num-prompts", "12", "--random-input-len", "100", "--random-output-len", "13", "--random-range-ratio", "0.3")
 NAMES = (ROOT / "tests" / "data" / "vllm_bench_flags.txt").read_text().split()
 """of vLLM 0.32.0, vllm/benchmarks/serve.py and datasets"""
@@ -165,7 +166,7 @@ def source_of(found: dict[str, Any]) -> VllmBench:
 )
 def test_of_what_the_tool_saw_the_numbers_are_what_it_wrote(name: str) -> None:
     found = real(name)
-    made = result(of_file(found), source_of(found), Wanted(), datetime.now()).fields
+    made = result(of_file(found), source_of(found), Wanted(), DATE).fields
     for field, value in made.items():
         if field == "generated_texts":
             continue
@@ -239,7 +240,7 @@ def test_times_are_those_of_the_run_and_gaps_those_of_its_steps(engine: str) -> 
     made = run(cell, on_event=steps)
     seen = served(made, steps)
     assert isinstance(cell.workload, VllmBench)
-    found = result(seen, cell.workload, Wanted(), datetime.now()).fields
+    found = result(seen, cell.workload, Wanted(), DATE).fields
     assert found["mean_ttft_ms"] == pytest.approx(1000 * made.metrics["ttft_mean_s"], rel=1e-9)
     assert found["p99_ttft_ms"] == pytest.approx(1000 * made.metrics["ttft_p99_s"], rel=1e-9)
     assert found["mean_tpot_ms"] == pytest.approx(1000 * made.metrics["tpot_mean_s"], rel=1e-9)

@@ -112,8 +112,8 @@ BAD = {
     "-m workers=1,2": "workers must be the same for all cells",
     "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
     "simulate": (
-        "unknown command 'simulate'; valid: bench, cache, calibrate, compare, hardware, open, plan, predict, "
-        "published, sql, status, trace, why, workload"
+        "unknown command 'simulate'; valid: bench, bench-serve, cache, calibrate, compare, compare-bench, "
+        "hardware, open, plan, predict, published, sql, status, trace, why, workload"
     ),
     "--fast": "unrecognized arguments: --fast",
     "--cfg everything": "invalid choice: 'everything'",

@@ -44,39 +44,73 @@ class VllmBench(WorkloadSource):
     """
 
     dataset_name: str = "random"
+    """what its requests are like: one of `prebleexp.workloads.vllm_datasets.DATASETS`"""
     dataset_path: str | None = None
+    """the file, where it is of one"""
     num_prompts: int = 1000
+    """requests, without warm-ups"""
     request_rate: float | str = math.inf
+    """requests/s over all GPUs; inf: all are there at once"""
     burstiness: float = 1.0
+    """shape of the gamma distribution of gaps; 1: Poisson, less: burstier, inf: a clock"""
     max_concurrency: int | None = None
+    """requests that are under way at a time; null: all"""
     num_warmups: int = 0
+    """requests before all others, of the first prompt, that averages leave out"""
     ramp_up_strategy: str | None = None
+    """linear or exponential: the rate grows from the first request to the last; null: it does not"""
     ramp_up_start_rps: float | None = None
+    """requests/s at the first request of a ramp"""
     ramp_up_end_rps: float | None = None
+    """requests/s at the last one"""
     random_input_len: int = 1024
+    """random: mean tokens of a prompt behind the prefix"""
     random_output_len: int = 128
+    """random: mean tokens of an answer"""
     random_range_ratio: float | Mapping[str, float] = 0.0
+    """random: lengths are uniform, so much of the mean below and above; {input: …, output: …}: of each"""
     random_prefix_len: int = 0
+    """random: tokens that all prompts begin with"""
     prefix_repetition_prefix_len: int = 256
+    """prefix_repetition: tokens of a prefix"""
     prefix_repetition_suffix_len: int = 256
+    """prefix_repetition: tokens behind it, of each prompt alone"""
     prefix_repetition_num_prefixes: int = 10
+    """prefix_repetition: prefixes, of which each begins equally many prompts"""
     prefix_repetition_output_len: int = 128
+    """prefix_repetition: tokens of an answer"""
     gsp_num_groups: int = 64
+    """generated-shared-prefix: system prompts"""
     gsp_prompts_per_group: int = 16
+    """generated-shared-prefix: questions behind each"""
     gsp_system_prompt_len: int = 2048
+    """generated-shared-prefix: tokens of a system prompt"""
     gsp_question_len: int = 128
+    """generated-shared-prefix: tokens of a question"""
     gsp_output_len: int = 256
+    """generated-shared-prefix: tokens of an answer"""
     sharegpt_output_len: int | None = None
+    """sharegpt: tokens of an answer; null: those of the file"""
     custom_output_len: int = 256
+    """custom: tokens of an answer; -1: the file's output_tokens"""
     timed_trace_chunk_hash_size: int = 16
+    """timed_trace: tokens of a hash"""
     timed_trace_sec_multiplier: float = 1.0
+    """timed_trace: seconds of the file's unit of time: .001 if it is ms"""
     timed_trace_label_timestamp: str = "timestamp"
+    """timed_trace: the field of times"""
     timed_trace_label_input_length: str = "input_length"
+    """timed_trace: the field of tokens of prompts"""
     timed_trace_label_output_length: str = "output_length"
+    """timed_trace: the field of tokens of answers"""
     timed_trace_label_hash_ids: str = "hash_ids"
+    """timed_trace: the field of hashes, of which equal ones are equal tokens"""
     self_timed: bool | None = None
+    """timed_trace and bench_log: whether requests come when the file says; null: those of timed_trace do"""
     disable_shuffle: bool = False
+    """whether requests come in the data set's order"""
     no_oversample: bool = False
+    """whether a file that has fewer requests is not gone through again"""
 
     own_outputs: ClassVar[bool] = True
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prebleexp import losses
-from prebleexp.commands.arguments import Command, Commands, Given
+from prebleexp.commands.arguments import Command, Commands, Given, choice
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable, runs
 from prebleexp.experiment.cell import Cell
@@ -24,6 +24,9 @@ from prebleexp.vllm_bench.served import served
 from prebleexp.workloads.vllm_bench import VllmBench
 
 GOES_ON = "--"
+OUTPUT = choice(
+    "output", "how the result is printed; vllm_bench: the JSON that --save-result writes", "table", "vllm_bench"
+)
 
 
 class Simulated(NamedTuple):
@@ -55,6 +58,8 @@ def simulate(serves: Sequence[str], load: Mapping[str, Any], wanted: Wanted, dat
     seen = served(run, steps)
     says = [f"simulated: {_served_by(cell)}", *files_of(cell)]
     says += losses.sentences([("", [run.metrics | {"horizon": cell.horizon, "duration_s": cell.duration_s}])])
+    if len(job.cells) > 1:
+        says.append(f"of {len(job.cells):,} replications it is the first")
     if seen.spread:
         says.append(
             f"of {seen.spread:,} of {len(seen.ok):,} requests it is not known in which steps their tokens came, as of "
@@ -78,14 +83,19 @@ def _hardware(cell: Cell) -> str:
 
 
 def _bench_serve(given: Given) -> int:
-    serves, words = _parted(given.arguments)
+    before, words = _parted(given.arguments)
+    serves, output = [one for one in before if not one.startswith(OUTPUT.name + "=")], OUTPUT.default
+    for one in before:
+        if one not in serves:
+            output = OUTPUT.read(OUTPUT.name, one.partition("=")[2])
     pasted, date = flags.read(words), datetime.now()
     found = simulate(serves, pasted.settings, pasted.wanted, date)
-    print(*found.result.lines, sep="\n")
+    fields = _json(pasted, found, date)
+    print(*(found.result.lines if output == "table" else [json.dumps(fields)]), sep="\n")
     said = [*found.says, *pasted.says]
     if pasted.save:
         path = _path(pasted, found, date)
-        _write(path, _json(pasted, found, date), pasted.append)
+        _write(path, fields, pasted.append)
         said.append(
             f"written: {path}; date is that of this command, and there are no texts: generated_texts are empty"
             if pasted.detailed
@@ -162,7 +172,8 @@ COMMANDS: Commands = {
         "behind --, and the result is printed as that tool's table, and written as its JSON if --save-result is there",
         _bench_serve,
         "python -m prebleexp bench-serve gpus=4 policy=e2 -- vllm bench serve --num-prompts 200 --max-concurrency 64",
-        others="what serves, before --, as one is set for a run (prebleexp --help); all but the workload",
+        others="what serves, before --, as one is set for a run (prebleexp --help); all but the workload; "
+        "output=vllm_bench prints the JSON that --save-result writes, in place of the table",
         is_word=lambda one, arguments: False,
     )
 }

@@ -214,6 +214,16 @@ def test_without_details_and_appended_as_the_tool_writes_it(command: Run) -> Non
     assert len(list(Path.cwd().glob("openai-9.0qps-b-*-*.json"))) == 1
 
 
+def test_output_prints_the_json_in_place_of_the_table(command: Run) -> None:
+    code, out, err = command("bench-serve", *H100, "replications=3", "output=vllm_bench", "--", *SMALL)
+    assert (code, json.loads(out)["completed"]) == (0, 12)
+    assert "of 3 replications it is the first" in err
+    code, _, err = command("bench-serve", *H100, "output=csv", "--", *SMALL)
+    assert (code, "output=csv is not valid; it must be one of table, vllm_bench" in err) == (2, True)
+    metadata = command("bench-serve", *H100, "output=vllm_bench", "--", *SMALL, "--metadata", "output=table")[1]
+    assert json.loads(metadata)["output"] == "table"
+
+
 def test_the_table_has_the_tools_rows(command: Run) -> None:
     metrics = "ttft,tpot,itl,e2el,client_queue_time,e2el_including_client_queue"
     asked = f"--max-concurrency 4 --request-rate 50 --metric-percentiles 50,99.9 --percentile-metrics {metrics}"

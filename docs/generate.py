@@ -20,6 +20,7 @@ from prebleexp.launch import configs, specs
 from prebleexp.launch.configure import GROUPS
 from prebleexp.metrics import DECLARED, QUANTITIES, Metric
 from prebleexp.report.meanings import meanings
+from prebleexp.sim import compatibility
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
 
 WITHIN = {"hardware": {"hardware/gpu": Gpu, "hardware/model": Model}}
@@ -168,12 +169,39 @@ def _plain(value: Any) -> str:
     return words[value] if value is None or isinstance(value, bool) else str(value)
 
 
+def composes() -> str:
+    """Which features are not modelled together."""
+    refused = [(names, refusal) for *names, refusal in compatibility.refused_pairs()]
+    triples = [(names, refusal) for *names, refusal in compatibility.refused_triples()]
+    parts = [
+        "# What goes together",
+        f"A run may have several of these features. {len(refused)} of {len([*compatibility.pairs()])} pairs are refused, and {len(triples)} of the triples whose pairs are "
+        "not: they are not modelled at once. What an engine cannot do stands with the engine. `prebleexp composes output=json` prints the same for programs. This page is made "
+        "from the code.",
+        "## Features",
+        _table(
+            ("feature", "what it is"), [(f"`{name}`", compatibility.WORDS[name]) for name in compatibility.FEATURES]
+        ),
+        "## Refused",
+    ]
+    for cause, why in compatibility.CAUSES.items():
+        rows = [(f"`{' × '.join(names)}`", one.sentence) for names, one in (*refused, *triples) if one.cause == cause]
+        parts += [f"### {why[0].upper()}{why[1:]}: {len(rows)}", _table(("features", "what a run is told"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-PAGES = {"configuration.md": configuration, "metrics.md": metrics, "tables.md": tables, "notebook.md": notebook}
+PAGES = {
+    "configuration.md": configuration,
+    "metrics.md": metrics,
+    "tables.md": tables,
+    "notebook.md": notebook,
+    "composes.md": composes,
+}
 
 if __name__ == "__main__":
     for name, make in PAGES.items():

@@ -5,20 +5,24 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 NAMES = (
-    *("bench", "cache", "calibrate", "compare", "hardware", "open", "plan", "predict", "published", "sql", "status"),
-    "trace",
-    "why",
-    "workload",
+    *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "composes", "hardware", "open", "plan"),
+    *("predict", "published", "sql", "status", "trace", "why", "workload"),
 )
+
+
+def module(name: str) -> Any:
+    """Where a command is declared."""
+    return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def run(name: str, words: Sequence[str]) -> int:
     """One of `NAMES`; returns the exit code. Raises InvalidInput for words that are not valid."""
     from prebleexp.commands import arguments
 
-    return arguments.run(name, import_module(f"{__name__}.{name}").COMMANDS, words)
+    return arguments.run(name, module(name).COMMANDS, words)
 
 
 def line(*words: str) -> str:

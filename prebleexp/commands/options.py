@@ -23,6 +23,8 @@ prebleexp: to which GPU should an LLM request go?
   python -m prebleexp open [NAME]           a report, or the list of all, in the browser
   python -m prebleexp trace KEY|key=value ...   one run step by step: a page, and a trace for Perfetto
   python -m prebleexp workload describe ... what a stream of requests looks like
+  python -m prebleexp bench-serve ... -- vllm bench serve ...   what that benchmark would print
+  python -m prebleexp compare-bench FILE ...  its measured result beside a simulated one
   python -m prebleexp bench [TABLE]         how fast it is; against=PATH: and than another checkout
   python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/
   python -m prebleexp sql "select ..."      ask the tables of all results (docs/tables.md)

@@ -22,10 +22,14 @@ class Load(NamedTuple):
     """how the rate changes, as "2 → 8 requests/s in 3 stages"; empty: it does not"""
     how: str = ""
     """what else there is to say of when they come, as "gamma gaps of CV 2"; empty: nothing"""
+    says: str | None = None
+    """in words, where these are others"""
 
     @property
     def words(self) -> str:
         """As "at 3 requests/s for 30 s"."""
+        if self.says is not None:
+            return self.says
         for_s = f"for {_number(self.duration_s)} s{f', {self.how}' if self.how else ''}"
         if self.users is not None:
             return f"with {self.users:,} user{'' if self.users == 1 else 's'} {for_s}"
@@ -47,7 +51,7 @@ def load_of(cell: Cell) -> Load:
     rps = own if own is None or own is cell.rps else float(f"{own:.4g}")
     plain = cell.arrivals.changes_nothing and cell.profile.changes_nothing
     if plain:
-        return Load(rps, None, cell.duration_s)
+        return Load(rps, None, cell.duration_s, says=workload.says)
     changes = "" if rps is None or cell.profile.changes_nothing else cell.profile.words(rps, cell.duration_s)
     of = "sessions are what starts so" if workload.in_sessions else ""
     return Load(rps, None, cell.duration_s, changes, ", ".join(filter(None, (cell.arrivals.words, of))))

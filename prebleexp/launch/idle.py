@@ -72,6 +72,8 @@ def why(key: str, cell: Cell) -> str:
         return "the load is users; say workload.lanes= in its place"
     if key == "duration_s":
         return "all of the recording is served, however long that takes; leave out workload.load, or say horizon=stop"
+    if key in ("rps", "rps_per_gpu") and not isinstance(cell.workload, Replayed) and "rps" not in cell.workload.obeys:
+        return f"workload={workload} says itself how many come and when; see its fields (workload.…)"
     if key in ("rps", "rps_per_gpu") and "rps" not in cell.workload.obeys:
         return f"workload={workload} comes when it was recorded; leave out workload.load, and it comes at this rate"
     if key == "seed":

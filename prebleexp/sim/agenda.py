@@ -1,8 +1,8 @@
 """What is known of who is due when.
 
 Requests that wait for nobody are an ascending array. How long the others wait is known too, but not from when: one is
-due `delay_s` behind the last end of those that it comes after, or of the stage before its own, and stands in a heap
-from then on. So does the end of its patience, from when it has come.
+due `delay_s` behind the last end of those that it comes after, or of the stage before its own, or when so many have
+ended (`after_ends`), and stands in a heap from then on. So does the end of its patience, from when it has come.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ AGENDA = np.dtype(
         ("came", np.int64),  # of Sessions.firsts, so far
         ("events", np.int64),  # in Sessions.timers
         ("stage", np.int64),  # that requests are of by now
+        ("ended", np.int64),  # requests, if anybody waits for a number of them
     ],
     align=True,
 )
@@ -36,10 +37,12 @@ class Sessions(NamedTuple):
     firsts: Any
     """requests that wait for nobody, in order of arrival"""
     waits: Any
-    """(n,) for how many others, which have not ended, each request waits; a stage before its own is one more"""
+    """(n,) for how many others, which have not ended, each request waits; a stage before its own is one more, as is a
+    number of ends"""
     behind_offsets: Any
     """(n + stages,) after request i come rows behind_offsets[i] to behind_offsets[i + 1] of `behind`, and after the end
-    of stage s likewise those of n + s"""
+    of stage s likewise those of n + s; (n + stages + n,) if anybody waits for a number of ends: behind all of these
+    those that come after the first end, the second, …"""
     behind: Any
     delay_s: Any
     goes_on: Any
@@ -47,6 +50,8 @@ class Sessions(NamedTuple):
     """(n,) of each request, from 0 on"""
     left: Any
     """(stages,) requests of each that have not ended; (0,) if there is one stage"""
+    from_s: Any
+    """(n,) before when each is not due, as far as is known; (0,) if nobody waits for a number of ends"""
     patience_s: Any
     """(n,); (0,) if nobody's ends"""
     timers: Events
@@ -66,13 +71,20 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     if len(of_stages):
         behind = np.concatenate([behind, rows[stage > 0]])
         behind_offsets = np.concatenate([behind_offsets, behind_offsets[-1] + np.cumsum(of_stages[1:])])
+    capped = workload.after_ends > 0
+    from_s = np.zeros(0)
+    if capped.any():
+        counts = np.bincount(workload.after_ends[capped], minlength=len(rows) + 1)[1:]
+        behind = np.concatenate([behind, rows[capped][np.argsort(workload.after_ends[capped], kind="stable")]])
+        behind_offsets = np.concatenate([behind_offsets, behind_offsets[-1] + np.cumsum(counts)])
+        from_s = np.where(workload.arrives, workload.arrival_s, 0.0)
     firsts = rows[workload.dated & (_start_s(workload) <= rules.last_start_s)]
     control = records(1, AGENDA)[0]
     control.time = np.inf
     if len(firsts):
         control.time, control.key = workload.arrival_s[firsts[0]] + rules.submit_s, SUBMIT << KIND_BITS | int(firsts[0])
     patience_s = workload.patience_s if np.isfinite(workload.patience_s).any() else np.zeros(0)
-    waits = links + (stage > 0).astype(np.int32)
+    waits = links + (stage > 0).astype(np.int32) + capped.astype(np.int32)
     room = int((waits > 0).sum()) + len(patience_s) + len(rows) * rules.timers
     return Sessions(
         control=control,
@@ -84,6 +96,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
         goes_on=workload.goes_on,
         stage=stage,
         left=of_stages,
+        from_s=from_s,
         patience_s=patience_s,
         timers=Events(np.zeros(room), np.zeros(room, np.int64)),
     )

@@ -11,14 +11,12 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.changes import Terms
+from prebleexp.sim.compatibility import FEATURES, refuse
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.pools import (
-    ALWAYS,
     DECODE,
     PREFILL,
     PROTOCOLS,
-    PULL,
-    RESERVE_FIRST,
     Disaggregation,
     with_legs,
 )
@@ -111,51 +109,22 @@ class Given:
 def check_together(given: Given) -> None:
     """Raises InvalidInput for what the engine cannot do, and for what is not modelled at once."""
     engine, name = given.engine, type(given.engine).__name__
-    faults, roles = len(given.timeline) > 0 or given.autoscaler is not None, given.pools is not None
+    faults = FEATURES["faults"](given)
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
     if faults and given.resumes and not engine.resumes:
         raise InvalidInput(f"engine {name} has no resumes, and requests that are lost go on behind what was shown")
-    others = {"GPUs have faults": faults, "requests have patience_s": given.impatient}
     if given.pools is not None:
         protocol = PROTOCOLS[given.pools.protocol]
         if protocol not in engine.protocols:
             raise InvalidInput(f"engine {name} has no protocol {protocol}, and GPUs have roles")
         engine.check_roles()
-        resumed = {"requests that are lost go on behind what was shown": faults and given.resumes}
-        resumed |= {"an autoscaler says how many GPUs there are": given.autoscaler is not None}
-        resumed |= {"GPUs that are drained give back what waits": faults and given.terms.requeue}
-        _refuse_beside("GPUs have roles", resumed)
-        if given.gateway is not None:
-            at_arrival = given.pools.protocol != PULL or given.pools.decider != ALWAYS
-            beside = {"both GPUs are chosen at arrival": at_arrival, "GPUs have faults": faults}
-            _refuse_beside("GPUs have roles and requests pass a gateway", beside)
-        if given.pools.protocol == RESERVE_FIRST:
-            _refuse_beside("room is reserved before prompts are computed", others)
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
-        scaled = {"an autoscaler says how many GPUs there are": given.autoscaler is not None}
-        _refuse_beside("there are tiers", scaled | {"GPUs have roles": roles})
-        if given.tiers.peers is not None:
-            beside = {"GPUs are of several kinds": len(given.kinds) > 1, "GPUs have faults": faults}
-            _refuse_beside("KV comes from other GPUs", beside)
-    if given.replicas is not None:
-        takes_time, gated = given.overhead.mode == "serial", given.gateway is not None
-        others = {"GPUs have roles": roles, "requests pass a gateway": gated, "decisions take time": takes_time}
-        _refuse_beside("the router has replicas", others)
     if given.migration is not None:
         if not engine.moves:
             raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")
         engine.check_moves()
-        others = {"GPUs are of several kinds": len(given.kinds) > 1, "GPUs have roles": roles}
-        others |= {"there are tiers": given.tiers is not None, "requests pass a gateway": given.gateway is not None}
-        others |= {"the router has replicas": given.replicas is not None}
-        _refuse_beside("requests are moved", others | {"there is an autoscaler": given.autoscaler is not None})
-
-
-def _refuse_beside(what: str, others: dict[str, bool]) -> None:
-    for other, there in others.items():
-        if there:
-            raise InvalidInput(f"{other}, and {what}; only one of the two is modelled at once")
+    refuse(given)

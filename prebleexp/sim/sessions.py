@@ -1,5 +1,5 @@
-"""Who is due next: requests that wait for nobody, which come when they come, and those that come after others, or in a
-later stage. Nobody sees one before it is due (see `prebleexp.sim.agenda`)."""
+"""Who is due next: requests that wait for nobody, which come when they come, and those that come after others, in a
+later stage, or when so many have ended. Nobody sees one before it is due (see `prebleexp.sim.agenda`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def take_next(world: World) -> None:
 def ended(world: World, request: int) -> None:
     """Those that come after a request wait for one less, and are due when they wait for none."""
     _let_follow(world, request)
-    _leave_stage(world, request)
+    _leave(world, request)
 
 
 @compiled
@@ -52,24 +52,28 @@ def failed(world: World, request: int) -> None:
         ended(world, request)
         return
     first = _cancel_behind(world, request, NONE)
-    _leave_stage(world, request)
+    _leave(world, request)
     while first != NONE:
         request, first = first, int(world.jobs[first].next)
         first = _cancel_behind(world, request, first)
-        _leave_stage(world, request)
+        _leave(world, request)
 
 
 @compiled
 def _let_follow(world: World, row: int) -> None:
-    """Those behind a request, or behind the end of a stage, wait for one less."""
-    sessions = world.sessions
+    """Those behind a request, behind the end of a stage, or behind so many ends, wait for one less."""
+    sessions, capped = world.sessions, len(world.sessions.from_s) > 0
+    delayed = row < len(sessions.waits) + max(len(sessions.left) - 1, 0)
     first, last = sessions.behind_offsets[row], sessions.behind_offsets[row + 1]
     for at in range(first, last):
         following = int(sessions.behind[at])
         sessions.waits[following] -= 1
+        due_s = world.control.now + (sessions.delay_s[following] if delayed else 0.0)
+        if capped:
+            due_s = sessions.from_s[following] = max(sessions.from_s[following], due_s)
         if sessions.waits[following] == 0:
             seen = world.seen.requests[following]
-            seen.arrival_s = world.control.now + sessions.delay_s[following]
+            seen.arrival_s = due_s
             world.arrivals[following] = seen.arrival_s + world.rules.submit_s
             push(sessions.timers, sessions.control, world.arrivals[following], key(SUBMIT, following))
     if last > first:
@@ -77,9 +81,12 @@ def _let_follow(world: World, row: int) -> None:
 
 
 @compiled
-def _leave_stage(world: World, request: int) -> None:
-    """One request less of its stage; when there is none the next begins."""
+def _leave(world: World, request: int) -> None:
+    """One more has ended. One request less of its stage; when there is none the next begins."""
     sessions, control = world.sessions, world.sessions.control
+    if len(sessions.from_s) > 0:
+        _let_follow(world, len(sessions.waits) + max(len(sessions.left) - 1, 0) + int(control.ended))
+        control.ended += 1
     if len(sessions.left) == 0:
         return
     sessions.left[sessions.stage[request]] -= 1

@@ -34,6 +34,9 @@ class Workload:
     turn, a fan-out, a join. Those it waits for stand before it. It is a session's, and so are they, or of the session's
     parent or one of its children.
 
+    A request that comes `after_ends` is due when so many requests have ended, whichever, and not before it arrives: as
+    a client sends them that has so many at a time, and a queue for the others.
+
     A load may come in stages. Requests of all but the first `stage` are due `delay_s` behind the last end of the stage
     before, when all of that has ended; one that comes after others too waits for both. Of a load whose stages overlap
     the stage is no more than a name: all come as if there were none.
@@ -80,6 +83,8 @@ class Workload:
     """(n + 1,) request i comes after rows after_offsets[i] to after_offsets[i + 1] of after_ids (CSR)"""
     after_ids: Ints = field(default=None)  # type: ignore[arg-type]
     """(a,) requests, each before the one that comes after it"""
+    after_ends: Ints = _absent(0)  # noqa: RUF009
+    """(n,) how many requests, whichever, must have ended before it is due; at most as many as stand before it"""
     delay_s: Floats = _absent(0.0)  # noqa: RUF009
     """(n,) from the last end of those that it comes after, or of the stage before, until it is due"""
     parent_session: Ints = _absent(-1)  # noqa: RUF009
@@ -135,13 +140,24 @@ class Workload:
         return len(self) > 0 and bool(self.stage[0] != self.stage[-1]) and not self.overlaps[0]
 
     @property
+    def is_capped(self) -> bool:
+        """Whether anybody waits for a number of ends."""
+        return bool(self.after_ends.any())
+
+    @property
     def is_open(self) -> bool:
         """Whether all come when they come: nobody after others, and in one stage."""
-        return not len(self.after_ids) and not self.staged
+        return not len(self.after_ids) and not self.staged and not self.is_capped
 
     @property
     def dated(self) -> npt.NDArray[np.bool_]:
         """(n,) whether it is known before the run when a request comes."""
+        known: npt.NDArray[np.bool_] = self.arrives & (self.after_ends == 0)
+        return known
+
+    @property
+    def arrives(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether its arrival says something: it comes after no other, and in the first stage."""
         known: npt.NDArray[np.bool_] = self.waits == 0
         if self.staged:
             known &= self.stage == self.stage[:1]
@@ -165,7 +181,7 @@ class Workload:
     def _check_values(self) -> None:
         _refuse("arrival_s", self.arrival_s, ~(np.isfinite(self.arrival_s) & (self.arrival_s >= 0)), "finite and >= 0")
         self._check_links()
-        first = self.dated
+        first = self.arrives
         early = np.zeros(len(self), np.bool_)
         early[first] = np.diff(self.arrival_s[first], prepend=0) < 0
         _refuse("arrival_s", self.arrival_s, early, ">= the arrival before it")
@@ -204,6 +220,8 @@ class Workload:
             wrong = (steps < 0) | (steps > 1)
             wrong[:1] = ~np.isin(self.stage[:1], (-1, 0))
             _refuse("stage", self.stage, wrong, "that of the request before it or one more, and 0 or -1 for the first")
+        wrong = (self.after_ends < 0) | (self.after_ends > np.arange(len(self)))
+        _refuse("after_ends", self.after_ends, wrong, "from 0 to the number of requests before it")
         offsets = self.after_offsets
         _refuse("after_offsets", offsets[1:], self.waits < 0, "at least the offset before it")
         if offsets[0] != 0 or offsets[-1] != len(self.after_ids):

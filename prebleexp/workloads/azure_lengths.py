@@ -45,7 +45,7 @@ class AzureLengths(WorkloadSource):
 
     def __post_init__(self) -> None:
         one_of("workload.trace", self.trace, TRACES)
-        prompts, outputs = _lengths(self.trace)
+        prompts, outputs = lengths(self.trace)
         least = int((prompts + outputs).min())
         valid = self.longest is None or is_integer(self.longest, least, 2**31 - 1)
         require(valid, "workload.longest", self.longest, f"null or an integer >= {least}, the shortest request")
@@ -60,7 +60,7 @@ class AzureLengths(WorkloadSource):
                 f"rps={rps} for duration_s={duration_s} is not valid; that must be at most {MOST_REQUESTS:,} requests"
             )
         n = max(1, round(rps * duration_s))
-        prompts, outputs = _lengths(self.trace)
+        prompts, outputs = lengths(self.trace)
         if self.longest is not None:
             fit = prompts + outputs <= self.longest
             prompts, outputs = prompts[fit], outputs[fit]
@@ -79,7 +79,7 @@ class AzureLengths(WorkloadSource):
 
 
 @cache
-def _lengths(trace: str) -> tuple[Ints, Ints]:
+def lengths(trace: str) -> tuple[Ints, Ints]:
     """Tokens of prompts and of outputs, (rows,) each."""
     with FILE.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["trace"] == trace]

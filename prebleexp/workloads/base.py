@@ -63,6 +63,11 @@ class WorkloadSource(Part, ABC):
         has none."""
         return None
 
+    @property
+    def says(self) -> str | None:
+        """What comes, in words, where these are not a rate for a time, users or a recording."""
+        return None
+
     def with_users(self, users: int) -> Self:
         """The same stream's kind with so many, where they are the load."""
         raise AssertionError(f"{type(self).__name__} has no users")

@@ -21,6 +21,11 @@ class Prompts(NamedTuple):
     """(s,)"""
 
 
+def of_blocks(offsets: Longs, hashes: Longs, sizes: Longs) -> Prompts:
+    """Those of blocks, of which a hash stands for so many tokens and all before them."""
+    return Prompts(offsets, _paths(offsets, hashes, sizes), sizes.astype(np.int32))
+
+
 def private(prompt_tokens: Longs) -> Prompts:
     """Those of prompts that share nothing, of this length each."""
     n = len(prompt_tokens)
@@ -108,7 +113,7 @@ def _with_rest(offsets: Longs, hashes: Longs, sizes: Longs, left: Longs) -> Prom
     names[~own], tokens[~own] = hashes, sizes
     names[own], tokens[own] = int(hashes.max(initial=-1)) + 1 + np.arange(len(rest)), left[rest]
     assert len(into) == n + 1
-    return Prompts(into, _paths(into, names, tokens), tokens.astype(np.int32))
+    return of_blocks(into, names, tokens)
 
 
 def joined(prompts: Prompts) -> tuple[Prompts, Ints]:

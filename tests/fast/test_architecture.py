@@ -50,6 +50,7 @@ LEVELS = {
     "testing": 5,
     "experiment": 5,
     "calibration": 6,
+    "vllm_bench": 6,
     "planning": 6,
     "launch": 7,
     "views": 6,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import os
@@ -113,8 +112,8 @@ BAD = {
     "-m workers=1,2": "workers must be the same for all cells",
     "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
     "simulate": (
-        "unknown command 'simulate'; valid: bench, cache, calibrate, compare, hardware, open, plan, predict, "
-        "published, sql, status, trace, why, workload"
+        "unknown command 'simulate'; valid: bench, bench-serve, cache, calibrate, compare, compare-bench, "
+        "composes, hardware, open, plan, predict, published, sql, status, trace, why, workload"
     ),
     "--fast": "unrecognized arguments: --fast",
     "--cfg everything": "invalid choice: 'everything'",
@@ -366,7 +365,7 @@ def test_help_marks_the_default_of_each_group_and_says_which_version_an_engine_i
 
 @pytest.mark.parametrize("name", commands.NAMES)
 def test_each_command_says_what_it_does_and_takes(run: Run, name: str) -> None:
-    module = importlib.import_module(f"prebleexp.commands.{name}")
+    module = commands.module(name)
     for second, command in module.COMMANDS.items():
         called = f"{name} {second}".strip()
         code, out, err = run(*called.split(), "--help")

@@ -20,7 +20,7 @@ from tests.support.oracle import core as oracle
 from tests.support.oracle.compared import agree, causal
 from tests.support.policies.watcher import FIRST_TOKEN, KEPT, KIND, REQUEST, ROUTE, SEEN, SENT, PlainWatcher, Watcher
 from tests.support.sampled import examples
-from tests.support.sessions import impatient, in_order, linked, staged
+from tests.support.sessions import capped, impatient, in_order, linked, staged
 from tests.support.strategies.clusters import CLUSTERS
 from tests.support.strategies.conversations import conversations, workload_of, workloads
 
@@ -60,10 +60,27 @@ def test_stages_that_overlap_are_no_more_than_names(workload: Workload, cluster:
     assert made.finish_s.tobytes() == plain.finish_s.tobytes()
 
 
+CAPPED = st.one_of(
+    capped(workloads()), capped(impatient(workloads())), capped(linked(workloads())), capped(staged(workloads()))
+)
+
+
+@settings(max_examples=examples(100, found=True), deadline=None)
+@given(CAPPED, CLUSTERS)
+def test_the_core_gives_the_bytes_of_the_oracle_after_so_many_ends(workload: Workload, cluster: dict[str, Any]) -> None:
+    made = agree(workload, cluster)
+    ends = np.sort(made.finish_s)  # of those that failed it is not known when
+    for i in np.flatnonzero((workload.after_ends > 0) & np.isfinite(made.due_s)):
+        failed = np.isin(made.state, [State.REFUSED, State.CANCELLED]).sum()
+        assert (ends <= made.due_s[i]).sum() >= workload.after_ends[i] - failed
+        if workload.arrives[i]:
+            assert made.due_s[i] >= workload.arrival_s[i]
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
-@given(st.one_of(workloads(), linked(workloads()), impatient(linked(workloads())), STAGED), CLUSTERS)
+@given(st.one_of(workloads(), linked(workloads()), impatient(linked(workloads())), STAGED, CAPPED), CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
 

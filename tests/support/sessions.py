@@ -65,6 +65,17 @@ def staged(draw: st.DrawFn, streams: st.SearchStrategy[Workload]) -> Workload:
     )
 
 
+@st.composite
+def capped(draw: st.DrawFn, streams: st.SearchStrategy[Workload]) -> Workload:
+    """Streams of which requests wait for so many ends: of clients that have so many at a time, or of any number."""
+    workload = draw(streams)
+    rows = np.arange(len(workload))
+    most = draw(st.integers(1, 12))
+    any_number = st.lists(st.integers(0, 40), min_size=len(rows), max_size=len(rows))
+    ends = np.maximum(rows + 1 - most, 0) if draw(st.booleans()) else np.array(draw(any_number)) % (rows + 1)
+    return replace(workload, after_ends=ends.astype(np.int32))
+
+
 def after_those(workload: Workload, after: list[list[int]], **columns: Any) -> Workload:
     """The same, each request after some."""
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in after])])

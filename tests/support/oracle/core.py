@@ -141,6 +141,8 @@ class Cost:
 
 STAGE = -1
 """among those that a request comes after: the stage before its own"""
+ENDS = -2
+"""likewise: so many ends, of whichever requests"""
 
 
 class Job:
@@ -150,6 +152,9 @@ class Job:
         self.index, self.number, self.due_s = i, -1, math.nan  # its number in order of arrival
         self.after = [int(j) for j in workload.after_ids[workload.after_offsets[i] : workload.after_offsets[i + 1]]]
         self.after += [STAGE] if workload.stage[i] > workload.stage[0] and not workload.overlaps[i] else []
+        self.from_s = 0.0 if self.after else float(workload.arrival_s[i])
+        self.after_ends = int(workload.after_ends[i])
+        self.after += [ENDS] if self.after_ends else []
         self.behind = list[Job]()
         self.delay_s, self.goes_on = float(workload.delay_s[i]), bool(workload.goes_on[i])
         self.patience_s = float(workload.patience_s[i])
@@ -454,13 +459,13 @@ class Oracle:
         self.on_since_s, self.drained_s = dict.fromkeys(range(of.gpus), 0.0), dict[int, float]()
         self.on_s = [0.0] * of.gpus
         heapq.heapify(self.heap)
-        self.linked = len(workload.after_ids) > 0 or workload.staged
+        self.linked = not workload.is_open
         self.stages, self.over = (workload.stage * (1 - workload.overlaps)).tolist(), set[int]()
         self.stage = min(self.stages, default=0)
         last_start_s = of.duration_s if len(workload.after_ids) else math.inf
         for job in self.jobs:
             for one in job.after:
-                self.jobs[one].behind += [job] if one != STAGE else []
+                self.jobs[one].behind += [job] if one >= 0 else []
             session, arrival_s = int(workload.session[job.index]), float(workload.arrival_s[job.index])
             mates = [one.index for one in self.jobs if session >= 0 and workload.session[one.index] == session]
             starts = [float(workload.arrival_s[i]) for i in mates if not self.jobs[i].after] or [arrival_s]
@@ -476,23 +481,28 @@ class Oracle:
 
     def _ended(self, job: Job, now: float) -> None:
         for one in job.behind:
-            one.after.remove(job.index)
-            if not one.after:
-                self._due(one, now + one.delay_s)
+            self._waits_no_more(one, job.index, now + one.delay_s)
         self._is_over(job, now)
 
+    def _waits_no_more(self, job: Job, of: int, from_s: float) -> None:
+        job.after.remove(of)
+        job.from_s = max(job.from_s, from_s)
+        if not job.after:
+            self._due(job, job.from_s)
+
     def _is_over(self, job: Job, now: float) -> None:
-        """The next stage begins when all of this one is over."""
+        """One more has ended; the next stage begins when all of this one is over."""
         self.over.add(job.index)
+        for one in self.jobs:
+            if one.after_ends == len(self.over):
+                self._waits_no_more(one, ENDS, now)
         while self.stage < max(self.stages) and all(
             i in self.over for i, stage in enumerate(self.stages) if stage == self.stage
         ):
             self.stage += 1
             for i, stage in enumerate(self.stages):
                 if stage == self.stage:
-                    self.jobs[i].after.remove(STAGE)
-                    if not self.jobs[i].after:
-                        self._due(self.jobs[i], now + self.jobs[i].delay_s)
+                    self._waits_no_more(self.jobs[i], STAGE, now + self.jobs[i].delay_s)
 
     def _failed(self, job: Job, state: State, now: float) -> None:
         job.state = state

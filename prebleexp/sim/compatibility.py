@@ -1,0 +1,171 @@
+"""Which features of a run are not modelled together, and why: the one table of it.
+
+Whoever lets a pair go together takes its row away; tests count the rows that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.pools import ALWAYS, PROTOCOLS
+
+if TYPE_CHECKING:
+    from prebleexp.sim.given import Given
+
+PULL, RESERVE_FIRST, PUSH_AT_END = PROTOCOLS
+"""of roles; a run has one of them at most"""
+ROLES = (*PROTOCOLS, "decider")
+CAUSES = {
+    "transfers": "KV that moves has one owner a run",
+    "handoff": "a request that is split between two GPUs is two rows",
+    "router": "there is one router, and its replicas pose as it",
+}
+
+
+class Refusal(NamedTuple):
+    """Features that are not modelled at once: any of `one` beside any of `other`; where `third` is not empty, beside
+    one of these too."""
+
+    one: tuple[str, ...]
+    other: tuple[str, ...]
+    cause: str
+    """of `CAUSES`"""
+    clause: str
+    """what a run has of `other`, or of the third, as a sentence begins …"""
+    beside: str
+    """… and of `one`, as it goes on"""
+    third: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.clause}, and {self.beside}; only one of the two is modelled at once"
+
+    def is_of(self, there: Iterable[str]) -> bool:
+        """Whether it refuses a run with these features."""
+        has = {*there}
+        sides = (self.one, self.other, self.third) if self.third else (self.one, self.other)
+        return all(has & {*side} for side in sides)
+
+
+WORDS = {
+    PULL: "roles: who makes the output is chosen when the prompt is computed, and reads it (`cluster.protocol=pull`)",
+    RESERVE_FIRST: "roles: both GPUs are chosen at arrival, room is reserved first (`cluster.protocol=reserve_first`)",
+    PUSH_AT_END: "roles: both GPUs are chosen at arrival, and KV is pushed (`cluster.protocol=push_at_end`)",
+    "decider": "roles of which some prompts need no GPU for prompts (`cluster.decider=`)",
+    "tiers": "KV in host memory, on disk or in a shared store (`cluster=tiered`)",
+    "peers": "KV that GPUs lend each other (`cluster.peers.gb_s=`)",
+    "migration": "requests that move while they run (`cluster=migrating`)",
+    "autoscaler": "a number of GPUs that follows the load (`autoscaler=`)",
+    "faults": "GPUs that are lost, drained or slow (`faults=`)",
+    "resume": "requests that go on after a loss where they were (`faults.on_loss=resume`)",
+    "requeue": "GPUs that give back what waits when they are drained (`faults.drain=requeue`)",
+    "kinds": "GPUs of several kinds (`cluster.groups=`)",
+    "gateway": "limits and a queue before the router (`gateway=`)",
+    "patience": "requests that give up when nothing has come for so long (`patience_s`)",
+    "replicas": "several router processes (`gateway.replicas=`)",
+    "serial": "decisions that take the router's time, one after the other (`overhead=serial`)",
+}
+"""features, for people"""
+
+
+def _protocol(given: Given) -> str | None:
+    return None if given.pools is None else PROTOCOLS[given.pools.protocol]
+
+
+FEATURES: Mapping[str, Callable[[Given], bool]] = {
+    PULL: lambda given: _protocol(given) == PULL,
+    RESERVE_FIRST: lambda given: _protocol(given) == RESERVE_FIRST,
+    PUSH_AT_END: lambda given: _protocol(given) == PUSH_AT_END,
+    "decider": lambda given: given.pools is not None and given.pools.decider != ALWAYS,
+    "tiers": lambda given: given.tiers is not None,
+    "peers": lambda given: given.tiers is not None and given.tiers.peers is not None,
+    "migration": lambda given: given.migration is not None,
+    "autoscaler": lambda given: given.autoscaler is not None,
+    "faults": lambda given: len(given.timeline) > 0 or given.autoscaler is not None,
+    "resume": lambda given: FEATURES["faults"](given) and given.resumes,
+    "requeue": lambda given: FEATURES["faults"](given) and given.terms.requeue,
+    "kinds": lambda given: len(given.kinds) > 1,
+    "gateway": lambda given: given.gateway is not None,
+    "patience": lambda given: given.impatient,
+    "replicas": lambda given: given.replicas is not None,
+    "serial": lambda given: given.overhead.mode == "serial",
+}
+"""by name, whether a run has it"""
+
+_SPLIT, _FAULTS = "GPUs have roles", "GPUs have faults"
+_SCALED = "an autoscaler says how many GPUs there are"
+REFUSED = (
+    Refusal(ROLES, ("resume",), "handoff", "requests that are lost go on behind what was shown", _SPLIT),
+    Refusal(ROLES, ("autoscaler",), "handoff", _SCALED, _SPLIT),
+    Refusal(ROLES, ("requeue",), "handoff", "GPUs that are drained give back what waits", _SPLIT),
+    Refusal(
+        ("gateway",),
+        (RESERVE_FIRST, PUSH_AT_END, "decider"),
+        "handoff",
+        "both GPUs are chosen at arrival",
+        "GPUs have roles and requests pass a gateway",
+    ),
+    Refusal(("gateway",), ROLES, "handoff", _FAULTS, "GPUs have roles and requests pass a gateway", ("faults",)),
+    Refusal((RESERVE_FIRST,), ("faults",), "handoff", _FAULTS, "room is reserved before prompts are computed"),
+    Refusal(
+        (RESERVE_FIRST,),
+        ("patience",),
+        "handoff",
+        "requests have patience_s",
+        "room is reserved before prompts are computed",
+    ),
+    Refusal(("tiers", "peers"), ("autoscaler",), "transfers", _SCALED, "there are tiers"),
+    Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
+    Refusal(("peers",), ("kinds",), "transfers", "GPUs are of several kinds", "KV comes from other GPUs"),
+    Refusal(("peers",), ("faults", "resume", "requeue"), "transfers", _FAULTS, "KV comes from other GPUs"),
+    Refusal(("replicas",), ROLES, "router", _SPLIT, "the router has replicas"),
+    Refusal(("replicas",), ("gateway",), "router", "requests pass a gateway", "the router has replicas"),
+    Refusal(("replicas",), ("serial",), "router", "decisions take time", "the router has replicas"),
+    Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
+    Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
+    Refusal(("migration",), ("tiers", "peers"), "transfers", "there are tiers", "requests are moved"),
+    Refusal(("migration",), ("gateway",), "transfers", "requests pass a gateway", "requests are moved"),
+    Refusal(("migration",), ("replicas",), "router", "the router has replicas", "requests are moved"),
+    Refusal(("migration",), ("autoscaler",), "transfers", "there is an autoscaler", "requests are moved"),
+)
+
+
+def pairs() -> Iterator[tuple[str, str]]:
+    """Those of features that a run could have: two protocols are not."""
+    for one, other in combinations(FEATURES, 2):
+        if one not in PROTOCOLS or other not in PROTOCOLS:
+            yield one, other
+
+
+def refused_pairs() -> list[tuple[str, str, Refusal]]:
+    """With the first reason that a run would be given."""
+    found = ((one, other, refusal_of((one, other))) for one, other in pairs())
+    return [(one, other, refusal) for one, other, refusal in found if refusal is not None]
+
+
+def refused_triples() -> list[tuple[str, str, str, Refusal]]:
+    """Of which each pair goes together."""
+    fine = {frozenset(pair) for pair in pairs() if refusal_of(pair) is None}
+    found = []
+    for triple in combinations(FEATURES, 3):
+        if all(frozenset(pair) in fine for pair in combinations(triple, 2)):
+            refusal = refusal_of(triple)
+            if refusal is not None:
+                found.append((*triple, refusal))
+    return found
+
+
+def refusal_of(there: Iterable[str]) -> Refusal | None:
+    """The first row that refuses a run with these features."""
+    has = {*there}
+    return next((one for one in REFUSED if one.is_of(has)), None)
+
+
+def refuse(given: Given) -> None:
+    """Raises InvalidInput for features that are not modelled at once."""
+    refusal = refusal_of(name for name, is_there in FEATURES.items() if is_there(given))
+    if refusal is not None:
+        raise InvalidInput(refusal.sentence)

@@ -1,0 +1,15 @@
+"""Gaps between requests of a load generator."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from prebleexp.sim.types import Floats
+
+
+def gaps(times: np.random.Generator, n: int, burstiness: float) -> Floats:
+    """(n,) gaps of mean 1: gamma-distributed of this shape, so 1 is a Poisson process, less is burstier, and infinity
+    is a clock."""
+    return np.ones(n) if math.isinf(burstiness) else times.standard_gamma(burstiness, n) / burstiness

@@ -10,9 +10,11 @@ import numpy as np
 from prebleexp.autoscalers.hpa import HPA
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.faults.base import Faults
+from prebleexp.experiment.runs import Run
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.report.perfetto import of_history
 from prebleexp.sim.history import NOTHING, PAID, Change, GpuState, changes_of
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome
@@ -43,8 +45,8 @@ def paid(made: Outcome) -> list[float]:
 
 def test_hpa_goes_from_three_to_two_to_one_behind_its_window() -> None:
     """llm-d-autoscaling 681. Six requests of 8 s come at 14 to three GPUs, two to each. At 15 all are there:
-    3 · 2 / 2 = 3 are wanted. At 30 the last three are about to end: 3 · 1 / 2, so 2. Later nobody is there: one is wanted at least.
-    The three of 15 s have left the window of 300 s at 330, the two of 30 s at 345."""
+    3 · 2 / 2 = 3 are wanted. At 30 the last three are about to end: 3 · 1 / 2, so 2. Later nobody is there, and
+    one is wanted at least. The three of 15 s have left the window of 300 s at 330, the two of 30 s at 345."""
     long = LinearCost(step_s=8.0, token_s=0.0, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)
     workload = alike([*[14.0] * 6, 400.0], 16, 1)
     made = simulate(workload, gpus=3, autoscaler=HPA(target=2.0, initial=3), **SERVED | {"hardware": long})
@@ -64,6 +66,16 @@ def test_a_gpu_fails_and_is_started_again() -> None:
     assert states(made, 0) == [(0.0, READY), (1.0, FAILED), (2.0, STARTING), (2.5, READY)]
     assert states(made, 1) == [(0.0, READY)]
     np.testing.assert_allclose(paid(made), made.gpu_on_s)
+
+
+def test_a_trace_has_a_slice_for_each_state() -> None:
+    faults = happens((1.0, 0, "down"), (2.0, 0, "up"), detect_ms=100.0, init_s=0.5)
+    workload = alike(np.arange(0, 4, 0.25).tolist(), 16, 1)
+    made = simulate(workload, gpus=2, faults=faults, **SERVED)
+    slices = [(one["pid"], one["name"], one["ts"], one["dur"]) for one in of_history(Run({}, workload, made, 0.0))]
+    end_us = round(made.end_s * 1e6, 3)
+    first = [(1, "ready", 0, 1e6), (1, "failed", 1e6, 1e6), (1, "starting", 2e6, 5e5)]
+    assert slices == [*first, (1, "ready", 2.5e6, end_us - 2.5e6), (2, "ready", 0, end_us)]
 
 
 def test_where_nothing_happens_nothing_is_kept() -> None:

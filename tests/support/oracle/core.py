@@ -752,7 +752,8 @@ class Oracle:
                 is_now = GpuState.SLOW if gpu.speed != 1.0 else GpuState.READY
             else:
                 is_now = GpuState.OFF if math.isnan(gpu.down_since_s) else GpuState.FAILED
-            self.states[g][now] = is_now
+            if is_now != self.states[g][max(self.states[g])]:  # it may be drained and, as is found out later, off
+                self.states[g][now] = is_now
 
     def _history(self) -> History:
         """Only what differs from before; nothing where all were ready all the time."""

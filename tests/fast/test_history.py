@@ -9,8 +9,8 @@ import numpy as np
 
 from prebleexp.autoscalers.hpa import HPA
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.faults.base import Faults
 from prebleexp.experiment.runs import Run
+from prebleexp.faults.base import Faults
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding

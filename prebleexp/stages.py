@@ -38,6 +38,12 @@ def of_requests(requests: Mapping[str, Any]) -> list[Stage]:
     return [_of(columns, int(one)) for one in numbers if one >= 0] if len(numbers) > 1 else []
 
 
+def whole(requests: Mapping[str, Any]) -> Stage:
+    """Likewise of a load that came in one, as if that were a stage."""
+    columns = {name: np.asarray(requests[name], np.float64) for name in NEEDS}
+    return _of(columns | {"stage": np.zeros(len(columns["stage"]))}, 0)
+
+
 NEEDS = ("stage", "state", "due_s", "finish_s", "ttft_s", "tpot_s", "latency_s", "output_seen")
 
 

@@ -301,6 +301,8 @@ def said(support: Support | None) -> str:
     known = not math.isnan(support.median)
     if support.level == "measured" and known:
         return f"TPOT measured against {support.n} closed loops ({support.against}): {errors}"
+    if support.level == "ladder measured" and known:
+        return f"measured against {support.n} stages of {support.against}, each by a fit to the others: {errors}"
     if support.level == "measured":
         return f"fitted to {support.against}; its error was not measured"
     if support.level == "steps measured" and known:

@@ -3,7 +3,6 @@ about those that fit all measurements, or about those that ship for it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,13 @@ import numpy as np
 
 from prebleexp.checks import is_number
 from prebleexp.errors import InvalidInput
-from prebleexp.hardware import fitting, measurements, parameters
+from prebleexp.hardware import bench_results, fitting, measurements, parameters
 from prebleexp.hardware.equations import Array
 from prebleexp.hardware.fitting import Design, Effect, Labelled
 from prebleexp.hardware.measurements import ClosedLoops
 from prebleexp.hardware.parameters import NAMES, Parameters
 from prebleexp.hardware.steps import Steps
+from prebleexp.hardware.verdict import score
 
 LEAST = 4
 """benchmarks; 8 that differ in clients and lengths are good"""
@@ -49,10 +49,6 @@ ONE = ("gpu", "engine", "model", "precision", "tp", "kv")
 """labels of which all rows have the same"""
 OF_BENCHMARK = {"mean_tpot_ms": "tpot_ms", "mean_ttft_ms": "ttft_ms", "max_concurrency": "concurrency"}
 """keys of bench_serving's results, and the columns that they are"""
-HELD_BACK = 0.9
-"""a rate of which so small a share or less was served was held back by the cap on requests at a time"""
-BUSY = 0.5
-"""so many of a fixed number of clients have a request at least, on average over a benchmark with its ends"""
 Rows = list[tuple[str, dict[str, str]]]
 
 
@@ -67,6 +63,8 @@ class Calibrated:
     """… and of each by a fit to others"""
     ttft_left_out: Array
     """likewise of TTFT; NaN where it is not known"""
+    score: float
+    """by how much more likely what was left out is by fits to others than by what ships (`verdict.score`)"""
 
 
 def calibrate(loops: ClosedLoops) -> Calibrated:
@@ -79,11 +77,13 @@ def calibrate(loops: ClosedLoops) -> Calibrated:
     for row in range(len(loops)):
         one = np.arange(len(loops)) == row
         tpot[one], ttft[one] = fitting.fit(loops.take(~one), OWN, base).predict(loops.take(one))
+    by_shipped = shipped.predict(loops)[0]
     return Calibrated(
         fitting.fit(loops, OWN, base).at(),
-        np.abs(shipped.predict(loops)[0] / loops.tpot_s - 1),
+        np.abs(by_shipped / loops.tpot_s - 1),
         np.abs(tpot / loops.tpot_s - 1),
         np.abs(ttft / loops.ttft_s - 1),
+        score(*(np.log(one / loops.tpot_s) / OWN.tpot for one in (by_shipped, tpot))),
     )
 
 
@@ -98,11 +98,13 @@ def calibrate_steps(steps: Steps) -> Calibrated:
         chosen = np.arange(len(steps)) % FOLDS == fold
         given, rest = steps.take(chosen), steps.take(~chosen)
         left_out[chosen] = given.predict(fitting.fit_steps(rest, OF_STEPS, base).parameters(given))
+    by_shipped = steps.predict({name: getattr(base, name) for name in NAMES})
     return Calibrated(
         fitting.fit_steps(steps, OF_STEPS, base).at(),
-        np.abs(steps.predict({name: getattr(base, name) for name in NAMES}) / steps.seconds - 1),
+        np.abs(by_shipped / steps.seconds - 1),
         np.abs(left_out / steps.seconds - 1),
         np.full(len(steps), np.nan),
+        score(*(np.log(one / steps.seconds) / OF_STEPS.tpot for one in (by_shipped, left_out))),
     )
 
 
@@ -121,42 +123,24 @@ def _base(what: str, rows: Labelled) -> Parameters:
 def read(path: Path, known: Mapping[str, str]) -> Rows:
     """Rows of a CSV with the columns of closed_loop.csv, or results of vLLM's or SGLang's bench_serving: a JSON file,
     one with a result a line, or a folder of them. `known` stands for columns that a table lacks, such as gpu."""
-    if path.is_dir():
-        files = sorted(one for one in path.iterdir() if one.suffix in (".json", ".jsonl"))
-        if not files:
-            raise InvalidInput(f"{path} has no .json or .jsonl; give results of bench_serving, or a CSV")
-        return [row for file in files for row in _results(file, known)]
-    if path.suffix in (".json", ".jsonl"):
-        return _results(path, known)
+    if path.is_dir() and not bench_results.files(path):
+        raise InvalidInput(f"{path} has no .json or .jsonl; give results of bench_serving, or a CSV")
+    if bench_results.are_results(path):
+        return [_result(at, one, known) for at, one in bench_results.read(path)]
     rows = measurements.read(path, [one for one in measurements.CLOSED_LOOP if one not in known])
     return [(at, {**known, **row}) for at, row in rows]
 
 
-def _results(path: Path, known: Mapping[str, str]) -> Rows:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    lines = [one for one in text.splitlines() if one.strip()]
-    try:
-        parts = [json.loads(text)] if path.suffix == ".json" else [json.loads(one) for one in lines]
-    except ValueError as error:
-        raise InvalidInput(f"{path} is not JSON: {error}") from None
-    found = [one for part in parts for one in (part if isinstance(part, list) else [part])]
-    return [_result(f"{path}, result {number}", one, known) for number, one in enumerate(found, 1)]
-
-
-def _result(at: str, result: Any, known: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def _result(at: str, result: Mapping[str, Any], known: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Lengths are what was sent and received, on average."""
-    if not isinstance(result, Mapping):
-        raise InvalidInput(f"{at}: it is no result of bench_serving, which has mean_tpot_ms")
     if result.get("max_concurrency") is None:
         raise InvalidInput(
             f"{at}: max_concurrency is missing; only benchmarks with a fixed number of clients can be used"
         )
     _check_clients(at, result)
-    numbers = {name: _count(at, result, name) for name in (*OF_BENCHMARK, "total_input_tokens", "total_output_tokens")}
-    requests = _count(at, result, "completed" if "completed" in result else "num_prompts")
+    keys = (*OF_BENCHMARK, "total_input_tokens", "total_output_tokens")
+    numbers = {name: bench_results.number(at, result, name) for name in keys}
+    requests = bench_results.requests(at, result)
     row = {column: f"{numbers[name]:.10g}" for name, column in OF_BENCHMARK.items()}
     row["isl"] = f"{numbers['total_input_tokens'] / requests:.10g}"
     row["osl"] = f"{numbers['total_output_tokens'] / requests:.10g}"
@@ -169,28 +153,18 @@ def _result(at: str, result: Any, known: Mapping[str, str]) -> tuple[str, dict[s
 def _check_clients(at: str, result: Mapping[str, Any]) -> None:
     """Raises InvalidInput where the cap on requests at a time was not the number of clients: requests came at a rate
     that was served, or most clients had nothing to do."""
-    cap, rate = _count(at, result, "max_concurrency"), result.get("request_rate", "inf")
-    served = result.get("request_throughput")
-    if is_number(rate) and not (is_number(served) and served < HELD_BACK * rate):
+    cap, rate = bench_results.number(at, result, "max_concurrency"), result.get("request_rate", "inf")
+    if is_number(rate) and bench_results.clients(result) is None:
         raise InvalidInput(
             f"{at}: request_rate={rate:g} under max_concurrency={cap:g} is no fixed number of clients, as so much was "
             "served; run it with --request-rate inf"
         )
-    busy = result.get("concurrency")
-    if busy is None and is_number(served) and is_number(latency := result.get("mean_e2el_ms")):
-        busy = served * latency / 1000
-    if is_number(busy) and busy < BUSY * cap:
+    busy = bench_results.busy(result)
+    if busy is not None and busy < bench_results.BUSY * cap:
         raise InvalidInput(
             f"{at}: max_concurrency={cap:g} is not the number of clients, as {busy:.3g} requests were there on "
             "average; run it with fewer, or with more prompts"
         )
-
-
-def _count(at: str, result: Mapping[str, Any], name: str) -> float:
-    value = result.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InvalidInput(f"{at}: {name}={value} is not valid; it must be a number above 0")
-    return float(value)
 
 
 SETTINGS = {

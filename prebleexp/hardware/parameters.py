@@ -85,7 +85,7 @@ class Support:
     """How far the step times of a configuration can be believed; errors of TPOT as shares, NaN where there are none."""
 
     level: str
-    """measured, steps measured, unseen model, kernels only or theory"""
+    """measured, steps measured, ladder measured, unseen model, kernels only or theory"""
     against: str
     """what they were compared with"""
     n: int

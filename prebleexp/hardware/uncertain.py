@@ -32,12 +32,13 @@ def drawn(parameters: Parameters, support: Support | None, seed: int, name: str,
     The logarithm's mean is 0, so that half of all draws are slower than what is simulated without.
     """
     z = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(3 + len(VERSION))
-    whole, kernels = math.exp(z[0] * _off(support)), math.exp(z[1] * KERNELS)
+    whole, kernels = math.exp(z[0] * off(support)), math.exp(z[1] * KERNELS)
     times = {one: math.exp(of * spread * shipped) for of, (one, spread) in zip(z[3:], VERSION.items(), strict=True)}
     p = {one: getattr(parameters, one) * factor for one, factor in times.items()}
     p |= {"f": p["f"] * whole, "v": p["v"] * whole, "e_kv": parameters.e_kv / whole / kernels}
     return replace(parameters, **p, in_step=parameters.in_step * math.exp(z[2] * IN_STEP))
 
 
-def _off(support: Support | None) -> float:
+def off(support: Support | None) -> float:
+    """How far all of a step is off, as a standard deviation of a logarithm."""
     return THEORY if support is None or math.isnan(support.p90) else support.p90 / NINE_TENTHS

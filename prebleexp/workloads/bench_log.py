@@ -54,7 +54,7 @@ class BenchLog(Replayed):
     where: ClassVar[str] = f"what was written by {DETAILS}"
 
     def read(self) -> Trace:
-        log = self._log()
+        log, earlier = self._log()
         starts = next((one for one in STARTS if isinstance(log.get(one), list)), None)
         there = [name for name in (*LISTS, starts, "errors") if name is not None and log.get(name) is not None]
         for name in LISTS:
@@ -80,7 +80,7 @@ class BenchLog(Replayed):
             output="output_lens",
             prefix="prompts share nothing, as nothing is said of them",
             sessions="every request is one of its own" if when.clients is None else "a client each",
-            left_out=rows.left_out(~served, "which failed or have no output"),
+            left_out=(*_runs(earlier), *rows.left_out(~served, "which failed or have no output")),
             doubts=when.doubts,
         )
         prompts, n = private(inputs[kept]), len(kept)
@@ -99,9 +99,11 @@ class BenchLog(Replayed):
             at_once=when.at_once,
         )
 
-    def _log(self) -> dict[str, Any]:
+    def _log(self) -> tuple[dict[str, Any], int]:
+        """The last run, and how many stand before it."""
         data = files.unpacked(self.path)
-        for row, text in ((None, data), *reversed([*enumerate(data.splitlines(), start=1)])):
+        lines = [(row, line) for row, line in enumerate(data.splitlines(), start=1) if line.strip()]
+        for row, text in ((None, data), *reversed(lines)):
             if not text.strip():
                 continue
             try:
@@ -112,7 +114,7 @@ class BenchLog(Replayed):
                 raise InvalidInput(f"{self.path}: row {row or 1}: not valid JSON: {error}") from None
             if not isinstance(log, dict):
                 raise InvalidInput(f"{self.path}: row {row or 1}: not a JSON object")
-            return log
+            return log, 0 if row is None else len(lines) - 1
         raise InvalidInput(f"{self.path}: there are no requests")
 
     def _unrecorded(self, log: dict[str, Any], n: int) -> _Times:
@@ -139,6 +141,10 @@ class BenchLog(Replayed):
         gaps = random(0, ARRIVALS).standard_gamma(shape, n) / (shape * rate)
         found: Floats = np.cumsum(gaps) - gaps[0]
         return _Times(found, f"drawn at request_rate={rate}, burstiness={shape} (there are no starts)")
+
+
+def _runs(earlier: int) -> tuple[str, ...]:
+    return (f"{earlier:,} earlier run{'s' * (earlier > 1)} of the file (it has a line each)",) if earlier else ()
 
 
 def _recorded(rows: Records, name: str, log: dict[str, Any]) -> _Times:

@@ -1,9 +1,10 @@
-"""The rows of JSON lines, a JSON array, CSV or Parquet, whatever the file is packed with."""
+"""The rows of JSON lines, a JSON array, YAML, CSV or Parquet, whatever the file is packed with."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,8 @@ BOM = b"\xef\xbb\xbf"
 """with which some write that a file is UTF-8"""
 SEPARATORS = ",;\t|"
 """of CSV"""
+YAML = re.compile(rb"(---|- )|[A-Za-z_][\w.-]*:\s*[\r\n]")
+"""how a document begins that has its rows in a list"""
 
 
 class Csv(Table):
@@ -40,7 +43,9 @@ def rows_of(path: str | None) -> Rows:
     if data.startswith(b"PAR1"):
         return Table(name, _parquet(name, data))
     text = data.lstrip()
-    return _records(name, data) if not text or text[:1] in b"{[" or not _is_text(text) else Csv(name, data)
+    if not text or text[:1] in b"{[" or not _is_text(text):
+        return _records(name, data)
+    return _yaml(name, data) if YAML.match(text) else Csv(name, data)
 
 
 def _is_text(data: bytes) -> bool:
@@ -74,6 +79,22 @@ def _documents(path: str, data: bytes) -> list[tuple[int, Any]]:
             if len(lines) > 1 or all(isinstance(one, dict) for one in whole):
                 return [*enumerate(whole, start=1)]
     return [(number, _document(path, number, line)) for number, line in lines]
+
+
+def _yaml(path: str, data: bytes) -> Records:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # fifteen times as fast
+    try:
+        found = yaml.load(data, loader)  # noqa: S506
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidInput(f"{path}: not a YAML file that can be read: {reason}") from None
+    rows = found if isinstance(found, list) else [found]
+    for number, one in enumerate(rows, start=1):
+        if not isinstance(one, dict):
+            raise InvalidInput(f"{path}: row {number}: not an object with fields")
+    return Records(path, rows, range(1, len(rows) + 1))
 
 
 def _is_json(line: bytes) -> bool:

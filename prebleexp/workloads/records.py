@@ -8,6 +8,7 @@ from typing import Any
 
 from prebleexp.errors import InvalidInput
 from prebleexp.workloads.columns import plain
+from prebleexp.workloads.failed import EARLIER, PHASE
 from prebleexp.workloads.rows import NOTHING, Records, Rows, Table, parsed
 
 LISTS = (
@@ -79,18 +80,32 @@ def _inner_of(path: str, record: Mapping[str, Any]) -> list[Any] | None:
             for span in _lists(scope, "spans")
         ]
     if isinstance(runs := record.get("benchmarks"), list):  # guidellm
-        if len(runs) != 1:
-            raise InvalidInput(
-                f"{path}: there are {len(runs)} benchmarks; write the requests of one to a file of its own"
-            )
-        record = runs[0]
-        if isinstance(requests := record.get("requests"), dict):
-            failed = [one | {"error": name} for name in ("errored", "incomplete") for one in requests.get(name) or ()]
-            return [*(requests.get("successful") or ()), *failed]
+        return [one for number, run in enumerate(runs, start=1) for one in _requests(path, run, number < len(runs))]
     for name in LISTS:
         if isinstance(rows := record.get(name), list) and rows and all(isinstance(one, dict) for one in rows):
             return rows
     return None
+
+
+def _requests(path: str, run: Any, earlier: bool) -> list[Any]:
+    """Of one of guidellm's benchmarks; whether others come after it stands with them."""
+    requests = run.get("requests") if isinstance(run, dict) else None
+    if isinstance(requests, list):
+        requests = {"successful": requests}
+    if not isinstance(requests, dict):
+        raise InvalidInput(f"{path}: a benchmark has no requests; let guidellm write them (--output kind=json)")
+    phase = {PHASE: EARLIER} if earlier else {}
+    lost = ("errored", "incomplete")
+    found = [
+        (one, {"error": name} if name in lost else {})
+        for name in ("successful", *lost)
+        for one in _each(requests.get(name))
+    ]
+    return [one | kind | phase for one, kind in found if isinstance(one, dict)]
+
+
+def _each(rows: Any) -> Sequence[Any]:
+    return rows if isinstance(rows, list) else ()
 
 
 def _lists(record: Any, *names: str) -> Sequence[Any]:

@@ -41,6 +41,8 @@ TURNS = ("turn_index", "turn", "round_index", "turn_id")
 TOKENS = ("input_tok_ids", "prompt_token_ids", "input_token_ids", "input_ids", "token_ids")
 HASHES = ("hash_ids", "block_hashes", "prefix_hashes")
 CHOICES = "choices"
+RAW = "start_perf_ns"
+"""which only records of aiperf have that are what went over the wire"""
 USUAL = 4.0
 """characters a token, if the log says nothing of tokens"""
 
@@ -67,7 +69,8 @@ class RequestLog(Tabular):
     objects; or under those of `columns`.
 
     Cached tokens count, whether a provider has them among a prompt's or beside. Requests that failed are left out.
-    Of messages each is a segment, tools and system first: prompts share their equal first ones. A request has as many
+    Of messages each is a segment, tools and system first: prompts share their equal first ones, and 64 letters or more
+    with which the next one begins; so do texts that are no messages. A request has as many
     tokens as its own count says; without one, its characters / c, where c is `characters_per_token`, or what the log's
     counts say over all of it, or 4. Without messages, prompts share what they begin with of their tokens' ids, if these
     are there, or nothing. Sessions are those of session_id or conversation_id; without them, a request is the next turn
@@ -92,6 +95,11 @@ class RequestLog(Tabular):
         every = flattened(rows_of(self.path))
         if nested.is_nested(every):
             return nested.read(every, self.time_unit, self.columns)
+        if RAW in every and found(every, usage.OUTPUTS) is None:
+            raise InvalidInput(
+                f"{self.path}: these are aiperf's raw records, which have no lengths; take profile_export.jsonl, which "
+                "it writes with --export-level records"
+            )
         kept = served(every, self.columns)
         if not len(kept.rows):
             raise InvalidInput(f"{self.path}: there are no requests that were served: {'; '.join(kept.left_out)}")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.sim.types import Longs
+from prebleexp.workloads.beginnings import PLAIN, Said, cut
 from prebleexp.workloads.blocks import Prompts
 from prebleexp.workloads.columns import matching
 from prebleexp.workloads.rows import MOST, Rows, parsed
@@ -18,8 +19,6 @@ HEADS = ("tools", "functions", "tool_schemas", "system", "system_instruction", "
 """what stands before the messages, in this order"""
 PICTURE = "data:"
 """how what is no text begins, where it is written out"""
-Said = list[tuple[str, str]]
-"""roles and texts"""
 
 
 def field_of(rows: Rows) -> str | None:
@@ -50,13 +49,16 @@ def _are_ids(value: object) -> bool:
 
 
 def all_said(rows: Rows, name: str) -> list[Said]:
-    """Of each row, tools and system first. Raises InvalidInput, naming the row, for what is not valid."""
+    """Of each row, tools and system first, in pieces where texts begin alike.
+
+    Raises InvalidInput, naming the row, for what is not valid.
+    """
     heads = [(alias, rows.optional(found[0])) for alias in HEADS if (found := matching(rows, alias))]
     made = []
     for row, value in enumerate(rows.values(name)):
         said = [(alias, _head(column[row])) for alias, column in heads if column[row]]
         made.append(said + _messages(rows, row, name, value))
-    return made
+    return cut(made)
 
 
 def _head(value: object) -> str:
@@ -69,7 +71,7 @@ def _messages(rows: Rows, row: int, name: str, value: object) -> Said:
         inner = parsed(value) if value[:1] in ("[", "{") else None
         if inner is None and (name.rpartition(".")[2] == "messages" or not value):
             raise rows.wrong(row, f"{name} is not valid; it must be a list of objects with role and content")
-        value = [{"role": "user", "content": value}] if inner is None else inner
+        value = [{"role": PLAIN, "content": value}] if inner is None else inner
     if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
         value = value["messages"]
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):

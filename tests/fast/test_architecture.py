@@ -47,6 +47,7 @@ LEVELS = {
     "comparison": 5,
     "testing": 5,
     "experiment": 5,
+    "calibration": 6,
     "planning": 6,
     "launch": 7,
     "views": 6,
@@ -189,6 +190,8 @@ CLOCKS = re.compile(
 MAY_ASK = {
     "tests/support/patience.py": "ends what hangs, and judges nothing",
     "tests/minute.py": "begins nothing after a minute",
+    "tests/make_tool_files.py": "waits for a server, and judges nothing",
+    "tests/support/token_server.py": "answers no faster than an engine, and judges nothing",
     "tests/fast/test_limits.py": "a run that is ended by the clock",
     "tests/fast/test_maintenance.py": "makes files some days old",
     "tests/fast/test_architecture.py": "names them above",

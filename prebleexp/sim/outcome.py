@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
+from prebleexp.sim.history import NOTHING as NO_HISTORY
 from prebleexp.sim.history import History
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.records import NONE, World
@@ -71,7 +72,7 @@ def _of_moves(world: World) -> dict[str, Any]:
     return {"moves": moved.moves, "moves_aborted": moved.aborted, "stopped_s": moved.stopped_s}
 
 
-def outcome(left: Ended, history: History) -> Outcome:
+def outcome(left: Ended, history: History = NO_HISTORY) -> Outcome:
     """Copies, by name: `gpu_…` are fields of `totals`, the others of `jobs`, unless `known`."""
     requests, jobs, totals, sent, end_s, linked, known = left
     due = requests.arrival_s <= end_s

@@ -14,16 +14,19 @@ Kept = Mapping[str, Columns]
 Execute = Callable[..., Any]
 """a statement, and its parameters"""
 TYPES = {
-    "gpu_states": {"at_s": "DOUBLE", "gpu": "BIGINT", "state": "VARCHAR"},
+    "gpu_states": {"at_s": "DOUBLE", "gpu": "BIGINT", "state": "VARCHAR", "cluster_group": "BIGINT", "role": "VARCHAR"},
     "autoscaler_decisions": {"at_s": "DOUBLE"} | dict.fromkeys(Decision._fields[1:], "BIGINT"),
 }
 
 
-def kept(history: History) -> Kept:
-    """In numbers and words that JSON has a form for; nothing of a run in which nothing happens to GPUs."""
-    rows: dict[str, list[tuple[float | int | str, ...]]] = {
+def kept(history: History, groups: Sequence[tuple[int, str | None]] = ()) -> Kept:
+    """In numbers and words that JSON has a form for; nothing of a run in which nothing happens to GPUs. `groups` are
+    those of the cluster: how many GPUs each has, and its role."""
+    of = [(i, role) for i, (gpus, role) in enumerate(groups) for _ in range(gpus)]
+    rows: dict[str, list[tuple[float | int | str | None, ...]]] = {
         "gpu_states": [
-            (float(at_s), int(gpu), GpuState(state).name.lower()) for at_s, gpu, state in history.gpu_states
+            (float(at_s), int(gpu), GpuState(state).name.lower(), *(of[gpu] if of else (None, None)))
+            for at_s, gpu, state in history.gpu_states
         ],
         "autoscaler_decisions": [(float(one.at_s), *map(int, one[1:])) for one in history.decisions],
     }

@@ -67,6 +67,7 @@ def asked(folder: Path, query: str) -> list[dict[str, Any]]:
 def test_tables_have_what_happened(folder: Path, computed: tuple[Run, Steps]) -> None:
     history = computed[0].outcome.history
     states = [(one["at_s"], one["gpu"], one["state"]) for one in asked(folder, "from gpu_states order by at_s, gpu")]
+    assert {(one["cluster_group"], one["role"]) for one in asked(folder, "from gpu_states")} == {(None, None)}
     assert states == [(at_s, gpu, state.name.lower()) for at_s, gpu, state in history.gpu_states]
     decisions = asked(folder, "select * exclude (key) from autoscaler_decisions order by at_s")
     assert [tuple(one.values()) for one in decisions] == [tuple(one) for one in history.decisions]
@@ -181,6 +182,19 @@ def test_by_hand() -> None:
     assert list(measured(NOTHING, 4).values()) == [None] * 5
     assert sentence(NOTHING, 4) == ""
     assert {*SERVING} == {READY, SLOW}
+
+
+def test_gpus_of_a_cluster_have_its_groups_and_roles(tmp_path: Path) -> None:
+    groups = "cluster.groups=[{gpus: 1, role: prefill}, {gpus: 2, role: decode}]"
+    given = [groups, "rps=2", "duration_s=4", "faults=timeline", "faults.happen=[{at_s: 1, gpu: 2, event: drain}]"]
+    assert main([*given, "output=csv", "report=none", f"cache_dir={tmp_path}"]) == 0
+    found = asked(
+        tmp_path, "select gpu, cluster_group, role, max(at_s) as at_s from gpu_states group by all order by 1"
+    )
+    assert [tuple(one.values())[:3] for one in found] == [(0, 0, "prefill"), (1, 1, "decode"), (2, 1, "decode")]
+    assert [one["at_s"] > 0 for one in found] == [False, False, True]
+    (row,) = asked(tmp_path, f"select {', '.join(NAMES)} from runs")
+    assert list(row.values()) == [None, None, 3, 2, None]
 
 
 def test_where_nothing_happens_the_cache_is_as_before(tmp_path: Path) -> None:

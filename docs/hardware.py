@@ -1,5 +1,5 @@
-"""Make prebleexp/hardware/measured/parameters.csv and errors.csv of closed_loop.csv.gz beside them, and sizes.csv, again, and the table
-in docs/validation.md of what `prebleexp hardware check` prints: python docs/hardware.py."""
+"""Make prebleexp/hardware/measured/parameters.csv and errors.csv of closed_loop.csv.gz beside them, kernels.csv of
+attention.csv.gz and mixed_attention.csv.gz, and sizes.csv, again, and the tables in docs/validation.md of what `prebleexp hardware check` prints: python docs/hardware.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from prebleexp.commands.hardware_check import simulated_table, sizes
-from prebleexp.hardware import checked
+from prebleexp.hardware import checked, kernels, kernels_fit
 from prebleexp.hardware.parameters import MEASURED
 from prebleexp.hardware.touched import FILE, sizes_csv
 
@@ -28,12 +28,21 @@ def main() -> None:
         (MEASURED / name).write_text(text, encoding="utf-8")
     known = sizes()
     (MEASURED / FILE).write_text(sizes_csv([*known.gpus.values(), *known.models.values()]), encoding="utf-8")
+    calls = kernels.by_kind(
+        kernels.decodes(MEASURED / "attention.csv.gz", known), kernels.mixed(MEASURED / "mixed_attention.csv.gz", known)
+    )
+    text = kernels_fit.kernels_csv(kernels_fit.fitted_to(calls, known.gpus))
+    (MEASURED / kernels.FILE).write_text(text, encoding="utf-8")
+    kernels.shipped.cache_clear()
     seen = checked.predict(shipped, shipped)
     rows = checked.table(seen, checked.predict_unseen(shipped, shipped)) + simulated_table(seen, sizes())
     rows += checked.kv_table(MEASURED / "kv_capacity.csv", sizes())
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    PAGE.write_text(before + BEGIN + markdown(rows) + END + after, encoding="utf-8")
+    PAGE.write_text(
+        before + BEGIN + markdown(rows) + kernels_markdown(checked.kernels_table(calls, known)) + END + after,
+        encoding="utf-8",
+    )
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -54,6 +63,25 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         f"| --- |{' --- |' * len(METRICS)}",
     ]
     lines += [f"| {name} | {' | '.join(of.get(one, '–') for one in METRICS)} |" for name, of in found.items()]
+    return "\n".join(lines) + "\n"
+
+
+def kernels_markdown(rows: list[dict[str, Any]]) -> str:
+    """A row for each kind of call, GPU and precision of the cache."""
+    lines = [
+        "",
+        "Calls of kernels of attention, of one layer, likewise. They are those that the numbers of their equations "
+        "were fitted to, five or six a GPU and precision of the cache (`prebleexp/hardware/measured/kernels.csv`); with one "
+        "batch size left out at a time errors are the same within a point (`tests/fast/test_kernels.py`). "
+        "`decode_attention_over_400_mb` are decodes that read so much, by the reading from memory that steps have. No "
+        "row is of a latent (MLA), and mixed calls are of one GPU.",
+        "",
+        "| calls | GPU | cache | rows | median / 90th percentile |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        errors = f"{100 * row['median_error']:.1f} / {100 * row['p90_error']:.1f}"
+        lines.append(f"| {row['metric']} | {row['gpu']} | {row['precision']} | {row['n']:,} | {errors} |")
     return "\n".join(lines) + "\n"
 
 

@@ -21,8 +21,8 @@ TYPES = {
 
 def kept(history: History, groups: Sequence[tuple[int, str | None]] = ()) -> Kept:
     """In numbers and words that JSON has a form for; nothing of a run in which nothing happens to GPUs. `groups` are
-    those of the cluster: how many GPUs each has, and its role."""
-    of = [(i, role) for i, (gpus, role) in enumerate(groups) for _ in range(gpus)]
+    those of the cluster: how many replicas each has, and its role."""
+    of = [(i, role) for i, (replicas, role) in enumerate(groups) for _ in range(replicas)]
     rows: dict[str, list[tuple[float | int | str | None, ...]]] = {
         "gpu_states": [
             (float(at_s), int(gpu), GpuState(state).name.lower(), *(of[gpu] if of else (None, None)))

@@ -100,7 +100,7 @@ def keys_of(cache: Cache) -> set[str]:
 
 def _histories(cache: Cache, rows: Iterable[Row]) -> dict[str, Kept]:
     """What became of the GPUs of runs at hand, of those that have a metric of that."""
-    keys = [str(row["key"]) for row in rows if row.get("most_gpus") is not None]
+    keys = [str(row["key"]) for row in rows if row.get("most_replicas") is not None]
     return {key: entry.history for key in keys if (entry := cache.get(key)) is not None}
 
 

@@ -9,7 +9,7 @@ many there are of each. How well promises were kept is over all requests that we
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp import scaling_metrics
+from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
 from prebleexp.service import in_system
 from prebleexp.service.attainment import Attained, Unloaded
@@ -27,9 +28,6 @@ from prebleexp.told import agreement
 Number = int | float | None
 LOWER, HIGHER, NEITHER = "lower", "higher", "neither"
 """what is better"""
-STATISTICS = {"mean": "Mean", "p50": "Median", "p90": "90th percentile", "p99": "99th percentile"}
-CALLED = {"mean": "average", "p50": "median"}
-"""the others are called what they are named"""
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,20 @@ class Served:
     made: Outcome
     level: ServiceLevel = NONE
     unloaded: Unloaded | None = None
+    replica_gpus: Sequence[int] | None = None
+
+    @cached_property
+    def each(self) -> Floats:
+        """(replicas,) how many GPUs each takes."""
+        return np.ones(len(self.made.gpu_on_s)) if self.replica_gpus is None else np.array(self.replica_gpus, float)
 
     @cached_property
     def attained(self) -> Attained:
-        return Attained.of(self.workload, self.made, self.level, self.unloaded)
+        return Attained.of(self.workload, self.made, self.level, self.unloaded, int(self.each.sum()))
+
+    def of_gpus(self, of_replicas: Floats) -> float:
+        """The mean over GPUs."""
+        return float((of_replicas * self.each).sum() / self.each.sum())
 
     @cached_property
     def states(self) -> list[int]:
@@ -96,7 +104,7 @@ class Served:
 
     @cached_property
     def statistics(self) -> dict[str, tuple[float | None, ...]]:
-        return {one.name: _statistics(one.of(self.made)[self.counted]) for one in QUANTITIES}
+        return {one.name: statistics(one.of(self.made)[self.counted]) for one in QUANTITIES}
 
     @cached_property
     def told(self) -> tuple[float | None, float | None]:
@@ -139,7 +147,7 @@ def _slowdown(of: str, i: int, name: str) -> Metric:
     return Metric(
         f"{of}_slowdown_{name}",
         f"{CALLED.get(name, name)} slowdown in {words}",
-        lambda run: _statistics(run.attained.taken[f"{of}_slowdown"][run.counted])[i] if run.unloaded else None,
+        lambda run: statistics(run.attained.taken[f"{of}_slowdown"][run.counted])[i] if run.unloaded else None,
         "ratio",
         LOWER,
         f"{STATISTICS[name]} of the {words} over that of the same request alone on one idle GPU with an empty prefix "
@@ -151,7 +159,7 @@ def _session_time(i: int, name: str) -> Metric:
     return Metric(
         f"session_{name}_s",
         f"{CALLED.get(name, name)} time to finish a session",
-        lambda run: _statistics(run.attained.session_s)[i],
+        lambda run: statistics(run.attained.session_s)[i],
         "s",
         LOWER,
         f"{STATISTICS[name]}, over the sessions that came to their end, of the time from when a session's first "
@@ -207,13 +215,13 @@ _METRICS = (
            "requests", LOWER, "Refused requests that found the gateway's queue full (gateway.queue_limit)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
     Metric("prefill_end_mean_s", "average end of the prompt's computation",
-           lambda run: _statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
+           lambda run: statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
            "Mean time from when a request was due until its prompt was computed, in seconds: where one GPU does all of "
            "it, that is its first token; where prompts have GPUs of their own, its first token comes later."),
     Metric("transferred_tokens", "tokens sent between GPUs", lambda run: int(run.made.transferred_tokens.sum()),
            "tokens", LOWER, "Tokens of prompts whose KV another GPU read to make the output, in whole blocks."),
     Metric("router_wait_mean_s", "average wait for the router",
-           lambda run: _statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER, "Mean time from a request's "
+           lambda run: statistics(run.made.router_wait_s[run.counted])[0], "s", LOWER, "Mean time from a request's "
            "arrival until the router took it up, in seconds; above zero only with overhead=serial."),
     _found("hit_ratio", "hit ratio", "found in a GPU's prefix cache", "hit"),
     _found("host_hit_ratio", "hit ratio of host memory", "loaded from host memory (cluster.host)", "host"),
@@ -246,18 +254,19 @@ _METRICS = (
     Metric("moves_aborted", "aborted moves", lambda run: int(run.made.moves_aborted.sum()), "times", LOWER,
            "How often that began and came to nothing: no room, too many stages, or an end, a preemption or a loss."),
     Metric("stopped_mean_s", "average time stopped by moves",
-           lambda run: _statistics(run.made.stopped_s[run.made.stopped_s > 0])[0], "s", LOWER, "Mean, over those that "
+           lambda run: statistics(run.made.stopped_s[run.made.stopped_s > 0])[0], "s", LOWER, "Mean, over those that "
            "were, of the time that requests were in no batch for the last stage of moves, in seconds."),
     Metric("losses", "losses", lambda run: int(run.made.losses.sum()), "times", LOWER,
            "How often a request was lost with its GPU (faults): it was routed again, unless it ended so."),
     Metric("availability", "availability of GPUs",
-           lambda run: 1.0 - float(run.made.gpu_down_s.mean()) / run.made.end_s if run.made.end_s else None, "share",
+           lambda run: 1.0 - run.of_gpus(run.made.gpu_down_s) / run.made.end_s if run.made.end_s else None, "share",
            HIGHER, "The share of the run's time in which GPUs were not down, mean of all."),
-    Metric("gpu_hours", "GPU-hours", lambda run: float(run.made.gpu_on_s.sum()) / 3600, "hours", LOWER,
-           "Hours of all GPUs in which they were paid for: all of the run, but not while one was down, or drained and "
-           "empty. While a GPU was started it was paid for."),
+    Metric("gpu_hours", "GPU-hours", lambda run: float((run.made.gpu_on_s * run.each).sum()) / 3600, "hours",
+           LOWER, "Hours of all GPUs, of a replica with tensor parallelism of each of its own, in which they were paid "
+           "for: all of the run, but not while one was down, or drained and empty. While it was started it was paid "
+           "for."),
     Metric("after_loss_ttft_p99_s", "p99 time to first token after a loss",
-           lambda run: _statistics(after_loss(run.made))[-1], "s", LOWER,
+           lambda run: statistics(after_loss(run.made))[-1], "s", LOWER,
            f"99th percentile, in seconds, of the time to first token of the requests that were due in the "
            f"{MINUTE_S:g} s after the first GPU was lost (faults) and have one; nothing where none was lost."),
     Metric("recovery_s", "time to recover", lambda run: recovery_s(run.made), "s", LOWER,
@@ -324,27 +333,18 @@ FIRST = (
 
 
 def measure(
-    workload: Workload, outcome: Outcome, level: ServiceLevel = NONE, unloaded: Unloaded | None = None
+    workload: Workload,
+    outcome: Outcome,
+    level: ServiceLevel = NONE,
+    unloaded: Unloaded | None = None,
+    replica_gpus: Sequence[int] | None = None,
 ) -> dict[str, Number]:
-    """One row: `METRICS` by name, seconds and tokens; None: nothing to average. `unloaded`: if the level needs it."""
-    run = Served(workload, outcome, level, unloaded)
+    """One row: `METRICS` by name, seconds and tokens; None: nothing to average. `unloaded`: if the level needs it.
+    `replica_gpus`: (replicas,) how many GPUs each takes; None: one."""
+    run = Served(workload, outcome, level, unloaded, replica_gpus)
     return {name: one.of(run) for name, one in DECLARED.items()}
 
 
 def per_request(outcome: Outcome) -> dict[str, Floats]:
     """Each of `QUANTITIES` as a column, in seconds; NaN where there is none."""
     return {f"{one.name}_s": one.of(outcome) for one in QUANTITIES}
-
-
-def _statistics(column: Floats) -> tuple[float | None, ...]:
-    """Mean and percentiles (linear interpolation, rounded as np.percentile does) of what is not NaN, from one sort."""
-    values = np.sort(column)  # NaN last
-    values = values[: len(values) - int(np.isnan(values).sum())]
-    if not len(values):
-        return (None,) * len(STATISTICS)
-    positions = np.array([0.5, 0.9, 0.99]) * (len(values) - 1)
-    low = positions.astype(np.int64)
-    below, above = values[low], values[np.minimum(low + 1, len(values) - 1)]
-    share, step = positions - low, above - below
-    percentiles = np.where(share < 0.5, below + step * share, above - step * (1 - share))
-    return float(values.mean()), *map(float, percentiles)

@@ -158,6 +158,7 @@ def capacity(made: Planner, command: str) -> tuple[Path, str]:
 
 def _asks(made: Planner) -> str:
     """The question of a plan."""
+    from prebleexp.report import planned
     from prebleexp.report.wording import condition
 
     first = made.found[0].contender
@@ -165,8 +166,8 @@ def _asks(made: Planner) -> str:
     if first.searched == "gpus":
         return f"How many GPUs do {condition(first.load_key, first.load)} take?"
     if first.searched != "rps":
-        return f"How many users {do} {condition('gpus', first.cell.gpus)} bear?"
-    return f"How large a load {do} {condition('gpus', first.cell.gpus)} bear?"
+        return f"How many users {do} {planned.cluster(made.found)} bear?"
+    return f"How large a load {do} {planned.cluster(made.found)} bear?"
 
 
 def subject(session: Session) -> str:

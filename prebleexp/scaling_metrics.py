@@ -1,6 +1,5 @@
-"""How the number of GPUs went over a run, in numbers and in words: what an autoscaler changed, and how many were there.
-
-A GPU is here what routers send to (the column `gpu` of requests): with tensor parallelism a replica of several.
+"""How the number of replicas went over a run, in numbers and in words: what an autoscaler changed, and how many there
+were. A replica is what routers send to (the column `gpu` of requests): with tensor parallelism several GPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Declared = tuple[str, str, Callable[[Any], int | None], str, str, str]
 
 
 class Counts(NamedTuple):
-    """How many GPUs were in which state from a time on, in seconds from the start."""
+    """How many replicas were in which state from a time on, in seconds from the start."""
 
     at_s: float
     of: Counter[GpuState]
@@ -28,7 +27,7 @@ class Counts(NamedTuple):
 
 
 def over_time(history: History) -> Iterator[Counts]:
-    """One for each time at which a GPU's state changed; none where no GPU's ever did."""
+    """One for each time at which a replica's state changed; none where no replica's ever did."""
     now: dict[int, GpuState] = {}
     for at_s, changes in groupby(history.gpu_states, lambda one: one.at_s):
         now |= {one.gpu: one.state for one in changes}
@@ -36,12 +35,12 @@ def over_time(history: History) -> Iterator[Counts]:
 
 
 def _changes(history: History) -> list[Decision]:
-    """Decisions after which GPUs were started or drained."""
+    """Decisions after which replicas were started or drained."""
     return [one for one in history.decisions if one.started or one.drained]
 
 
 def scale_changes(history: History) -> int | None:
-    """How often the autoscaler started or drained GPUs; None without one."""
+    """How often the autoscaler started or drained replicas; None without one."""
     return len(_changes(history)) if history.decisions else None
 
 
@@ -51,9 +50,9 @@ def scale_flips(history: History) -> int | None:
     return sum(before != after for before, after in pairwise(up)) if history.decisions else None
 
 
-def ready(history: History, gpus: int, of: Callable[[list[int]], int]) -> int | None:
-    """`of` how many of the run's `gpus` were ready at its times; None where nothing happens to GPUs."""
-    return None if history == NOTHING else of([one.ready for one in over_time(history)] or [gpus])
+def ready(history: History, replicas: int, of: Callable[[list[int]], int]) -> int | None:
+    """`of` how many of the run's `replicas` were ready at its times; None where nothing happens to them."""
+    return None if history == NOTHING else of([one.ready for one in over_time(history)] or [replicas])
 
 
 def most_wanted(history: History) -> int | None:
@@ -61,32 +60,32 @@ def most_wanted(history: History) -> int | None:
     return max((one.wanted for one in history.decisions), default=None)
 
 
-def sentence(history: History, gpus: int) -> str:
-    """What became of the number of GPUs; empty where nothing did."""
-    most, least, count = ready(history, gpus, max), ready(history, gpus, min), scale_changes(history)
+def sentence(history: History, replicas: int) -> str:
+    """What became of the number of replicas; empty where nothing did."""
+    most, least, count = ready(history, replicas, max), ready(history, replicas, min), scale_changes(history)
     if most is None:
         return ""
     there = f"most {most}, least {least}"
     if count is None:
-        return f"the number of ready GPUs changed: {there}"
-    times = "never changed the number of GPUs" if not count else "changed the number of GPUs once"
-    times = f"changed the number of GPUs {count:,} times" if count > 1 else times
+        return f"the number of ready replicas changed: {there}"
+    times = "never changed the number of replicas" if not count else "changed the number of replicas once"
+    times = f"changed the number of replicas {count:,} times" if count > 1 else times
     flips = scale_flips(history)
     turned = f", {'once' if flips == 1 else f'{flips:,} times'} the other way than before" if flips else ""
     return f"the autoscaler {times}{turned}: {there} were ready, and it wanted {most_wanted(history)} at most"
 
 
 _NONE = "Nothing without an autoscaler."
-_READY = "GPUs (with tensor parallelism replicas) that were ready at a time, slow ones among them"
+_READY = "replicas (with tensor parallelism several GPUs each) that were ready at a time, slow ones among them"
 METRICS: tuple[Declared, ...] = (
     ("scale_changes", "changes by the autoscaler", lambda run: scale_changes(run.made.history), "times", "lower",
-     f"How often the autoscaler looked and started or drained GPUs. {_NONE}"),
+     f"How often the autoscaler looked and started or drained replicas. {_NONE}"),
     ("scale_flips", "changes of the autoscaler's mind", lambda run: scale_flips(run.made.history), "times", "lower",
      f"How many of those changes were up after one down, or down after one up. {_NONE}"),
-    ("most_gpus", "most ready GPUs", lambda run: ready(run.made.history, len(run.made.gpu_on_s), max), "GPUs",
-     "neither", f"The most {_READY}. Nothing where no autoscaler or fault changes their number."),
-    ("least_gpus", "fewest ready GPUs", lambda run: ready(run.made.history, len(run.made.gpu_on_s), min), "GPUs",
-     "neither", f"The fewest {_READY}. Nothing likewise."),
-    ("most_wanted", "most GPUs that the autoscaler wanted", lambda run: most_wanted(run.made.history), "GPUs",
-     "neither", f"The most GPUs (likewise) that the autoscaler wanted at a look, within its bounds. {_NONE}"),
+    ("most_replicas", "most ready replicas", lambda run: ready(run.made.history, len(run.made.gpu_on_s), max),
+     "replicas", "neither", f"The most {_READY}. Nothing where no autoscaler or fault changes that."),
+    ("least_replicas", "fewest ready replicas", lambda run: ready(run.made.history, len(run.made.gpu_on_s), min),
+     "replicas", "neither", f"The fewest {_READY}. Nothing likewise."),
+    ("most_wanted", "most replicas that the autoscaler wanted", lambda run: most_wanted(run.made.history), "replicas",
+     "neither", f"The most replicas that the autoscaler wanted at a look, within its bounds. {_NONE}"),
 )  # fmt: skip

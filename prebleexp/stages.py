@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.averages import STATISTICS, statistics
 from prebleexp.sim.states import State
+
+TIMES = ("ttft_s", "tpot_s", "latency_s")
+NEEDS = ("stage", "state", "due_s", "finish_s", *TIMES, "output_seen")
 
 
 @dataclass(frozen=True)
@@ -44,36 +48,24 @@ def whole(requests: Mapping[str, Any]) -> Stage:
     return _of(columns | {"stage": np.zeros(len(columns["stage"]))}, 0)
 
 
-NEEDS = ("stage", "state", "due_s", "finish_s", "ttft_s", "tpot_s", "latency_s", "output_seen")
-
-
 def _of(columns: Mapping[str, Any], number: int) -> Stage:
     of = {name: column[columns["stage"] == number] for name, column in columns.items()}
     due_s, finish_s = (of[name][~np.isnan(of[name])] for name in ("due_s", "finish_s"))
     offered = _ratio(len(due_s) - 1, float(np.ptp(due_s))) if len(due_s) else None
     last_s = finish_s.max() - due_s.min() if len(finish_s) else 0.0
+    ttft, tpot, latency = (dict(zip(STATISTICS, statistics(of[name]), strict=True)) for name in TIMES)
     return Stage(
         number,
         len(of["stage"]),
         int((of["state"] == State.FINISHED).sum()),
         offered,
         _ratio(float(of["output_seen"].sum()), float(last_s)),
-        _mean(of["ttft_s"]),
-        _quantile(of["ttft_s"], 0.9),
-        _mean(of["tpot_s"]),
-        _mean(of["latency_s"]),
+        ttft["mean"],
+        ttft["p90"],
+        tpot["mean"],
+        latency["mean"],
     )
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole > 0 else None
-
-
-def _mean(column: Any) -> float | None:
-    there = column[~np.isnan(column)]
-    return float(there.mean()) if len(there) else None
-
-
-def _quantile(column: Any, share: float) -> float | None:
-    there = column[~np.isnan(column)]
-    return float(np.quantile(there, share)) if len(there) else None

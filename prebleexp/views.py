@@ -12,7 +12,7 @@ from prebleexp.metrics import METRICS
 
 Execute = Callable[..., Any]
 """a statement, and its parameters"""
-CONFIGURATION = ("gpus", "rps", *CHOSEN, "duration_s", "horizon", "reports_ms")
+CONFIGURATION = ("gpus", "replicas", "rps", *CHOSEN, "duration_s", "horizon", "reports_ms")
 """that a row of `results` begins with"""
 
 

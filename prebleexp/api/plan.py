@@ -37,8 +37,8 @@ class Plan:
 
     def frame(self) -> pd.DataFrame:
         """One row a contender, the best first: its place on the axes, "rps" with "rps_low" and "rps_high", or "gpus"
-        (that surely are enough) and "gpus_likely" (on average), "verdict", how it was found, GPU-hours and cost of a
-        million requests, and "ratio" to the best with its interval."""
+        (that surely are enough) and "gpus_likely" (on average), "replicas", "verdict", how it was found, GPU-hours and
+        cost of a million requests, and "ratio" to the best with its interval."""
         import pandas as pd
 
         return pd.DataFrame(rows(self._made.found))
@@ -62,14 +62,15 @@ def plan(
     most_seeds: int = 64,
     requests: int | None = None,
     most_requests: int = 200_000,
-    price_per_gpu_hour: float | None = None,
+    price_per_gpu_hour: float | Mapping[str, float] | None = None,
     **settings: Any,
 ) -> Plan:
     """The greatest load of a cluster, `plan(gpus=8, policy=["lor", "e2"], **{"slo.ttft_s": 0.5})`, or with `rps=` in
     place of `gpus=` the fewest GPUs for a load, so that a service level is kept; for every combination of values.
 
     `tol` is half the width of the interval that is asked for, as a share of the answer; `seeds` request streams at
-    first, `most_seeds` where they differ too much; `requests` of a run, else as many as show enough misses. Runs are
+    first, `most_seeds` where they differ too much; `requests` of a run, else as many as show enough misses;
+    `price_per_gpu_hour` is of one GPU, or of each kind, `{"h100": 2.5, "h200": 3.5}`. Runs are
     kept in the cache as all others. Raises InvalidInput for names that do not exist and values that are not valid,
     PrebleexpError if a run fails.
     """

@@ -30,7 +30,8 @@ class Autoscaler(Part):
 
 @dataclass(frozen=True)
 class Rule(Autoscaler):
-    """The base of those that say something, by `desired`. `gpus=` is how many there can be.
+    """The base of those that say something, by `desired`. `gpus=` is how many there can be; with tensor
+    parallelism it says how many replicas it wants, each of several GPUs, and `least` and `initial` are of replicas.
 
     More are started, the first ones that are off, in the time that `faults=` says; of less the last started are drained
     (`faults.drain`), those first that are not up yet. Raises InvalidInput for other values.
@@ -69,7 +70,8 @@ class Rule(Autoscaler):
 
     def check(self, gpus: int) -> None:
         if self.first > gpus:
-            raise InvalidInput(f"autoscaler wants {self.first} GPUs at the beginning, and gpus={gpus}; take more GPUs")
+            wanted = f"autoscaler wants {self.first} replicas at the beginning"
+            raise InvalidInput(f"{wanted}, and there can be {gpus}; take more GPUs")
 
     def start(self, setup: Setup) -> Any:
         """What it remembers in a run; it may change that."""

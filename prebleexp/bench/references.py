@@ -12,7 +12,7 @@ from prebleexp.engines.released.engine import Released
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 
-OF_130_TOKENS = ("gpus=40", "rps=100", "duration_s=60", "output_length=constant", "output_length.lengths=[130]")
+OF_130_TOKENS = ("replicas=40", "rps=100", "duration_s=60", "output_length=constant", "output_length.lengths=[130]")
 PUBLISHED = (
     ("splitwise", "pools", ()),
     ("splitwise", "no pools", ("engine.start_state=baseline", "engine.scheduler=token_jsq")),

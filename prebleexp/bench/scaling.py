@@ -55,7 +55,9 @@ def decision_s(cell: Cell, workload: Workload) -> float:
     against one in which it is told the same assignments, by turns and many times, since a decision may take a hundredth
     of what else is simulated of a request."""
     told = replace(cell, policy=Told(assigned=runs.simulate_cell(cell, workload).gpu.astype(np.int64)))
-    setup = Setup(cell.gpus, cell.seed, len(workload), cell.hardware.kv_tokens, cell.hardware.context_length, workload)
+    setup = Setup(
+        cell.replicas, cell.seed, len(workload), cell.hardware.kv_tokens, cell.hardware.context_length, workload
+    )
     runs.simulate_cell(told, workload)
     repeats = max(REPEATS, ENOUGH // len(workload))
     starts = [used_s(lambda: cell.policy.start(setup)) for _ in range(REPEATS)]

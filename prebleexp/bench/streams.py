@@ -19,12 +19,12 @@ FEW_SHOT = ("rps=10000", "duration_s=100")
 REACT = ("workload=react", "rps=1000", "duration_s=1000")
 RECORDED = ("gpus=16", "policy=lor", "workload=mooncake", "workload.load=recorded")
 LANES = (
-    *("workload=agents", "workload.load=population", "workload.growth=accumulate", "gpus=64", "policy=lor"),
+    *("workload=agents", "workload.load=population", "workload.growth=accumulate", "replicas=64", "policy=lor"),
     *("hardware=h100_tp2_llama3_70b", "hardware.kv_tokens=400000", "horizon=stop"),
 )
 FEW, MANY = ("workload.lanes=10", "duration_s=10"), ("workload.lanes=10000", "duration_s=2450")
 AGENTS = (
-    *("workload=agents", "rps=7.6", "duration_s=3600", "workload.gap_cap_s=60", "gpus=16", "policy=lor"),
+    *("workload=agents", "rps=7.6", "duration_s=3600", "workload.gap_cap_s=60", "replicas=16", "policy=lor"),
     *("hardware=h100_tp2_llama3_70b", "hardware.kv_tokens=4000000", "hardware.context_length=1200000"),
 )
 
@@ -49,7 +49,9 @@ def streams(path: Path | None = None) -> list[Row]:
         rows.append({"stream": "10,000 lanes of chats", "what": "drawn and served"} | alone(_whole, few, many))
         if path is not None and not of_blocks:
             agents = [*AGENTS, f"workload.path={path}"]
-            rows.append({"stream": "agents, on 16 GPUs", "what": "read, drawn and served"} | alone(_whole, few, agents))
+            rows.append(
+                {"stream": "agents, on 16 pairs of GPUs", "what": "read, drawn and served"} | alone(_whole, few, agents)
+            )
     return rows
 
 

@@ -8,13 +8,14 @@ from typing import Any
 from prebleexp.checks import integer, one_of
 from prebleexp.cluster.link import SEND, SHARING, Link
 from prebleexp.cluster.migration import CHOOSES, Migration
+from prebleexp.cluster.replicas import Size, size_of
 from prebleexp.cluster.tiers import DiskTier, HostTier, Peers, SharedTier
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.base import Hardware
 from prebleexp.policies.base import Policy
 from prebleexp.sources import Part
 
-MOST_GPUS, MOST_TOKENS = 4096, 2**24
+MOST_TOKENS = 2**24
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
 PROTOCOLS = ("pull", "reserve_first", "push_at_end")
@@ -26,18 +27,29 @@ TIERS = ("host", "disk", "shared", "peers")
 
 @dataclass(frozen=True)
 class Group:
-    """GPUs of one kind. Raises InvalidInput if there are none, or for a role that there is not."""
+    """GPUs of one kind; `replicas` in place of `gpus` says how many copies of the model they serve. Raises InvalidInput
+    if there are none, for a role that there is not, and if so many GPUs are no whole number of replicas."""
 
     gpus: int
+    """a number as soon as it is made, as is `replicas`"""
     hardware: Hardware
     role: str | None = None
     """prefill: they compute prompts; decode: they make outputs of prompts that others computed; both: requests that
     they get they serve to the end. None: as all others, they do"""
+    replicas: int = None  # type: ignore[assignment]  # a number as soon as it is made
 
     def __post_init__(self) -> None:
-        integer("cluster.groups: gpus", self.gpus, 1, MOST_GPUS)
+        each = self.hardware.gpus_per_replica
+        by = f"hardware.tensor_parallel={each}"
+        size = size_of(self.gpus, self.replicas, each, by=by, where="cluster.groups: ")
+        object.__setattr__(self, "gpus", size.gpus)
+        object.__setattr__(self, "replicas", size.replicas)
         if self.role is not None:
             one_of("cluster.groups: role", self.role, ROLES)
+
+    @property
+    def size(self) -> Size:
+        return Size(self.gpus, self.replicas)
 
 
 @dataclass(frozen=True)
@@ -45,8 +57,8 @@ class Cluster(Part):
     """Groups of GPUs, which are numbered one group after the other; none: all `gpus` are of one kind, `hardware`.
 
     In YAML a group says how many GPUs it has, and in what they differ from `hardware`, in the words of the command
-    line: `{gpus: 8, hardware/gpu: h200}`, `{gpus: 4, hardware/gpu: h100, hardware.utilisation: 0.8}`. How many there
-    are in all is then no matter of `gpus`.
+    line: `{gpus: 8, hardware/gpu: h200}`, `{gpus: 4, hardware/gpu: h100, hardware.utilisation: 0.8}`; or how many
+    replicas: `{replicas: 2, hardware.tensor_parallel: 4}`. How many there are in all is then no matter of `gpus`.
 
     Groups may have roles, as `{gpus: 4, role: prefill}`: all or none, and then some compute prompts and some make
     outputs (docs/pools.md). Behind the GPUs' caches there may be tiers of memory (docs/tiers.md). Requests may be moved
@@ -125,6 +137,11 @@ class Cluster(Part):
         return sum(group.gpus for group in self.groups)
 
     @property
+    def replicas(self) -> int:
+        """Likewise."""
+        return sum(group.replicas for group in self.groups)
+
+    @property
     def has_roles(self) -> bool:
         return any(group.role is not None for group in self.groups)
 
@@ -139,7 +156,7 @@ class Cluster(Part):
 
     def columns(self) -> dict[str, Any]:
         """What tables show, such as "8 x gpt-oss-120b in bf16 on h200, vllm"."""
-        texts = [f"{group.gpus} x {group.hardware.title or type(group.hardware).__name__}" for group in self.groups]
+        texts = [f"{group.replicas} x {group.hardware.title or type(group.hardware).__name__}" for group in self.groups]
         link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us")}
         if self.migrates:
             moves = {f"migration.{one.name}": getattr(self.migration, one.name) for one in fields(self.migration)}

@@ -30,6 +30,7 @@ COLUMNS = (
     "policy",
     "workload",
     "gpus",
+    "replicas",
     "rps",
     "duration_s",
     "seed",
@@ -39,7 +40,7 @@ COLUMNS = (
     "bytes",
     "age_s",
 )
-FILTERS = ("policy", "workload", "gpus", "rps", "duration_s", "seed", "state", "code")
+FILTERS = ("policy", "workload", "gpus", "replicas", "rps", "duration_s", "seed", "state", "code")
 SHORT_KEY = 12
 _DURATIONS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SIZES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}

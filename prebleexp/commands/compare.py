@@ -15,6 +15,7 @@ from prebleexp.comparison import Comparison, Limit, Measured, cells_of, compare,
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
+from prebleexp.experiment.counting import counted
 from prebleexp.launch import tables
 from prebleexp.launch.naming import folder
 from prebleexp.losses import lost, sentences
@@ -157,7 +158,7 @@ def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
 
 
 def _measured(entry: Entry) -> Run:
-    columns = flattened(entry.content)
+    columns = flattened({"cell": counted(entry.content["cell"])})
     asked = {name: plain(value) for name, value in columns.items()}
     return Run(entry.key, Measured.of(columns, entry.metrics, entry.provenance), asked)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prebleexp.commands.arguments import Command, Given, choice, flag, path
 from prebleexp.errors import InvalidInput
-from prebleexp.hardware import checked, measurements, steps
+from prebleexp.hardware import checked, kernels, measurements, steps
 from prebleexp.hardware.checked import Predicted, Row
 from prebleexp.hardware.equations import BUDGET
 from prebleexp.hardware.gpu import Gpu
@@ -54,11 +54,12 @@ def table_of(data: Path, serve: bool) -> list[Row]:
             f"data={data} is not valid; it must be a folder with closed_loop.csv.gz or kv_capacity.csv, or what "
             "`hardware measure` wrote"
         )
-    files = [measurements.found(data, name) for name in ("closed_loop", "kv_capacity", "attention")]
-    loops, capacity, attention = files
+    files = [measurements.found(data, name) for name in ("closed_loop", "kv_capacity", "attention", "mixed_attention")]
+    loops, capacity, attention, mixed = files
     if not any(files):
         raise InvalidInput(
-            f"{data} has no closed_loop.csv(.gz), kv_capacity.csv or attention.csv(.gz): there is nothing to check"
+            f"{data} has no closed_loop.csv(.gz), kv_capacity.csv, attention.csv(.gz) or mixed_attention.csv(.gz): "
+            "there is nothing to check"
         )
     known, rows = sizes().with_tables_of(data), list[Row]()
     if loops is not None:
@@ -68,9 +69,9 @@ def table_of(data: Path, serve: bool) -> list[Row]:
         rows += simulated_table(seen, known) if serve else []
     if capacity is not None:
         rows += checked.kv_table(capacity, known)
-    if attention is not None:
-        rows += checked.kernels_table(attention, known)
-    return rows
+    calls = [kernels.decodes(attention, known)] if attention is not None else []
+    calls += [kernels.mixed(mixed, known)] if mixed is not None else []
+    return rows + checked.kernels_table(kernels.by_kind(*calls), known)
 
 
 def simulated_table(seen: Predicted, known: Sizes) -> list[Row]:
@@ -86,15 +87,16 @@ CHECK = Command(
     "median and 90th percentile of |predicted / measured − 1|, as shares (0.04 is 4 %). A measurement that ships with "
     "the package is predicted by a fit that left it out (a fifth of all configurations at a time; for model=unseen, "
     "all of its model), any other by the parameters that ship. gpu=all has all rows; * stands for several. TTFT is "
-    "compared where it is known how the benchmark began: at most 32 clients, and not of origin aic",
+    "compared where it is known how the benchmark began: at most 32 clients, and not of origin aic. Kernels of "
+    "attention are predicted by numbers that were fitted to those that ship",
     _check,
     "python -m prebleexp hardware check data=my_measurements output=json",
     settings=(
         path(
             "data",
-            "a folder with closed_loop.csv or .csv.gz and, if wanted, kv_capacity.csv, gpus.csv and models.csv, of the "
-            "columns that prebleexp/hardware/measured/README.md lists; or the CSV that `hardware measure` wrote, whose "
-            "whole steps are compared, by kind; without it: what ships",
+            "a folder with closed_loop.csv or .csv.gz, kv_capacity.csv, attention.csv or mixed_attention.csv and, if "
+            "wanted, gpus.csv and models.csv, of the columns that prebleexp/hardware/measured/README.md lists; or the "
+            "CSV that `hardware measure` wrote, whose whole steps are compared, by kind; without it: what ships",
             str(MEASURED),
         ),
         flag(

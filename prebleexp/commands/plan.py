@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from prebleexp.commands.arguments import Command, Commands, Given, integer, number
+from prebleexp.commands.arguments import Command, Commands, Given, Setting, integer, number
+from prebleexp.planning.prices import KEY, Prices, read
 
 if TYPE_CHECKING:
     from prebleexp.launch.multirun import Multirun
@@ -108,7 +109,13 @@ COMMANDS: Commands = {
             integer("most_seeds", "if the interval is wider than tol", 64, 2, 10_000),
             integer("requests", "of a run; else as many as show 100 misses, 4,000 at least", None, 10),
             integer("most_requests", "of a run, where too few miss", 200_000, 10),
-            number("price_per_gpu_hour", "of one of gpus=: adds what a million requests cost"),
+            Setting(
+                KEY,
+                "of one GPU, or of each kind, as {h100: 2.5, h200: 3.5}: adds what a million requests cost, and orders "
+                "by that",
+                "X",
+                read=lambda name, value: Prices(read(value)).of,
+            ),
         ),
         others="what is planned, as for a run: policy=lor,e2 slo=… gpus=8, or rps=64; --dry: how many runs that takes",
     )

@@ -13,7 +13,7 @@ import numpy as np
 from prebleexp import losses, scaling_metrics
 from prebleexp.commands.arguments import Command, Commands, Given
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import durable, runs
+from prebleexp.experiment import counting, durable, runs
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
@@ -35,13 +35,13 @@ def _trace(given: Given) -> int:
     steps = Steps()
     run = runs.run(cell, on_event=steps)
     folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
-    kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.gpus for one in cell.kinds])
+    kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.replicas for one in cell.sizes])
     configuration = {name: plain(value) for name, value in cell.columns().items() if value is not None}
     said = files_of(cell)
     page = run_page.render(
         run,
         steps,
-        gpus=cell.gpus,
+        gpus=cell.replicas,
         kv_tokens=kv_tokens,
         title=_title(cell),
         command=given.line,
@@ -52,7 +52,7 @@ def _trace(given: Given) -> int:
         said=said,
     )
     with frame.into(folder), durable.writing(folder / TRACE) as file:
-        count = perfetto.write(file, run, steps, cell.gpus, kv_tokens, {"key": key} | configuration)
+        count = perfetto.write(file, run, steps, cell.replicas, kv_tokens, {"key": key} | configuration)
     path = frame.write(folder / "index.html", page)
     listing.add(folder, listing.About(_title(cell), "trace of one run", given.line))
     if job.settings.output == "json":
@@ -61,7 +61,7 @@ def _trace(given: Given) -> int:
         print(path, folder / TRACE, sep="\n")
     print(f"{run.metrics['n_requests']:,} requests, {count:,} events", file=sys.stderr)
     horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
-    for sentence in (*said, scaling_metrics.sentence(run.outcome.history, cell.gpus)):
+    for sentence in (*said, scaling_metrics.sentence(run.outcome.history, cell.replicas)):
         if sentence:
             print(f"prebleexp: {sentence}", file=sys.stderr)
     for sentence in losses.sentences([("", [run.metrics | horizon])]):
@@ -96,8 +96,7 @@ def _one(overrides: Sequence[str], loader: Any) -> configure.Job:
 
 
 def _title(cell: Cell) -> str:
-    gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
-    return f"{cell.called('policy')} on {gpus} {cell.load.words}, seed {cell.seed}"
+    return f"{cell.called('policy')} on {counting.words(cell)} {cell.load.words}, seed {cell.seed}"
 
 
 COMMANDS: Commands = {

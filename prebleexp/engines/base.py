@@ -59,6 +59,9 @@ class Engine(Part):
     """the serving engine that it is, such as vllm, by which hardware chooses what a step costs beside the GPU's time;
     empty: none of those"""
 
+    gpus_per_replica: ClassVar[int] = 1
+    """GPUs of one of its machines, if it brings the hardware"""
+
     has_frontend: ClassVar[bool] = True
     """whether requests pass a frontend before its queue, and take the time that hardware has for that"""
 

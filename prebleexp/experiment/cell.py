@@ -11,11 +11,11 @@ from typing import Any
 
 from prebleexp.autoscalers.base import FIXED, Autoscaler
 from prebleexp.checks import integer, is_integer, is_number, positive, require
-from prebleexp.cluster.groups import MOST_GPUS, ONE_KIND, TIERS, Cluster, Group
+from prebleexp.cluster.groups import ONE_KIND, Cluster, Group
+from prebleexp.cluster.replicas import MOST_GPUS, Size
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import drawn, roles
-from prebleexp.experiment.load import Load
+from prebleexp.experiment import clustered, counting, drawn, load, roles
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.hardware.base import Hardware
@@ -23,12 +23,22 @@ from prebleexp.lengths.base import Lengths
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.service.level import NONE, ServiceLevel
+from prebleexp.workloads.arrivals import POISSON, Arrivals
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.profiles import FLAT, Profile
 
 HORIZONS = ("drain", "stop")
 SPECS = ("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo")
-CHOSEN = (*SPECS, "cluster", "faults", "gateway", "autoscaler")
+UNLESS_DEFAULT = {
+    "faults": ("none", NEVER),
+    "gateway": ("open", OPEN),
+    "autoscaler": ("none", FIXED),
+    "arrivals": ("poisson", POISSON),
+    "profile": ("flat", FLAT),
+}
+"""what stands in an identity only where it changes something, and the option that does not"""
+CHOSEN = (*SPECS, "cluster", *UNLESS_DEFAULT)
 """groups of which tables say which option was chosen"""
 NUMBERS = ("gpus", "rps", "duration_s", "horizon", "seed", "reports_ms")
 
@@ -41,6 +51,7 @@ class Cell:
     """
 
     gpus: int
+    """all of them; `replicas` are simulated, each of one or several"""
     rps: float
     """mean requests per second over all GPUs; does not matter to a recorded workload"""
     duration_s: float
@@ -66,7 +77,11 @@ class Cell:
     gateway: Gateway = OPEN
     """what requests pass before the router; no matter where it changes nothing"""
     autoscaler: Autoscaler = FIXED
-    """how many GPUs there are to be, of `gpus`; no matter where all are always there"""
+    """how many replicas there are to be, of all; no matter where all are always there"""
+    arrivals: Arrivals = POISSON
+    """gaps between requests, or starts of sessions; no matter where these are the workload's own"""
+    profile: Profile = FLAT
+    """how the rate changes over time; no matter where it does not"""
     reports_ms: float | None = None
     """how often routers hear of the GPUs' state; 0: they see that as it is; None becomes what the policy has"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -74,8 +89,7 @@ class Cell:
     def __post_init__(self) -> None:
         integer("gpus", self.gpus, 1, MOST_GPUS)
         for name in ("rps", "duration_s"):
-            value = getattr(self, name)
-            positive(name, value, "a finite number > 0")
+            positive(name, getattr(self, name), "a finite number > 0")
         require(self.horizon in HORIZONS, "horizon", self.horizon, " or ".join(HORIZONS))
         require(is_integer(self.seed, 0, 2**63 - 1), "seed", self.seed, "an integer from 0 to 2^63 - 1")
         if self.reports_ms is None:
@@ -98,9 +112,8 @@ class Cell:
             self._check_tiers()
         if self.cluster.migrates:
             self._check_migration()
-        self.engine.check(self.gpus)
-        self.faults.check(self.gpus)
-        self.autoscaler.check(self.gpus)
+        for part in (self.engine, self.faults, self.autoscaler):
+            part.check(self.replicas)
         self._check_autoscaler()
         if not self.faults.changes_nothing and not self.engine.loses:
             name = self.names.get("engine", type(self.engine).__name__)
@@ -118,6 +131,7 @@ class Cell:
             raise InvalidInput(f"slo.alone_on is not valid with engine={engine}, which has its own; it must be null")
         if self.reads_lengths:
             self.lengths.check(self.workload.predictors)
+        load.check(self)
 
     @property
     def gpus_change(self) -> bool:
@@ -204,30 +218,37 @@ class Cell:
         """The GPUs in order, those of one kind together."""
         return self.cluster.groups or (Group(self.gpus, self.hardware),)
 
+    @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        """How many GPUs there are of each of `kinds`, and replicas. Raises InvalidInput where they do not divide."""
+        groups = self.cluster.groups
+        return tuple(one.size for one in groups) or (counting.size(self.engine, self.hardware, self.gpus),)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model: what is simulated, and what requests are routed to."""
+        return sum(one.replicas for one in self.sizes)
+
     @property
     def draws_costs(self) -> bool:
         """Whether each seed draws what step times are, of which one is true."""
         return self.hardware.draws_costs
 
     @property
-    def load(self) -> Load:
+    def load(self) -> load.Load:
         """What comes: the rate that was asked for, or a recording's own, or users."""
-        if self.workload.users is not None:
-            return Load(None, self.workload.users, self.duration_s)
-        if "rps" in self.workload.obeys:
-            return Load(self.rps, None, self.duration_s)
-        own = self.workload.own_rps
-        return Load(None if own is None else float(f"{own:.4g}"), None, self.duration_s)
+        return load.load_of(self)
 
     @cached_property
     def stream(self) -> tuple[object, ...]:
         """What determines the request stream: cells with equal streams serve the same requests."""
-        return (self.workload, *((name, getattr(self, name)) for name in self.workload.obeys))
+        also = ("arrivals", "profile", *(() if self.profile.changes_nothing else ("duration_s",)))
+        return (self.workload, *((name, getattr(self, name)) for name in (*self.workload.obeys, *also)))
 
     @property
     def parts(self) -> dict[str, Any]:
         """Every spec, those of groups too."""
-        found = {name: getattr(self, name) for name in (*SPECS, "faults", "gateway", "autoscaler")}
+        found = {name: getattr(self, name) for name in (*SPECS, *UNLESS_DEFAULT)}
         if self.cluster.decode_policy is not None:
             found["cluster.decode_policy"] = self.cluster.decode_policy
         if self.slo.alone_on is not None:
@@ -262,43 +283,23 @@ class Cell:
         """
         of, left_out = of or spec_identity, self.left_out
         values: dict[str, object] = {name: getattr(self, name) for name in NUMBERS if name not in left_out}
+        values |= counting.apart(self.gpus, self.replicas)
         for name in SPECS:
             if name not in left_out:
                 values[name] = of(getattr(self, name))
         if self.cluster.groups or self.cluster.has_tiers or self.cluster.migrates:
-            values["cluster"] = self._identity_of_cluster(of)
+            values["cluster"] = clustered.identity(self.cluster, of)
         if self.gpus_change:
             values["faults"] = of(self.faults)
-        if not self.autoscaler.changes_nothing:
-            values["autoscaler"] = of(self.autoscaler)
-        if not self.gateway.changes_nothing:
-            values["gateway"] = of(self.gateway)
+        for name in UNLESS_DEFAULT:
+            if name != "faults" and not getattr(self, name).changes_nothing:
+                values[name] = of(getattr(self, name))
         return values
-
-    def _identity_of_cluster(self, of: Callable[[Any], dict[str, object]]) -> object:
-        """Groups, or with roles, tiers or migration a mapping of all there is."""
-        groups: list[dict[str, object]] = [
-            {"gpus": one.gpus, "hardware": of(one.hardware)} | ({} if one.role is None else {"role": one.role})
-            for one in self.cluster.groups
-        ]
-        if self.cluster.has_tiers:
-            tiers = {name: getattr(self.cluster, name) for name in TIERS}
-            return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.there}}
-        if self.cluster.migrates:
-            link = {name: one for name, one in of(self.cluster.link).items() if name != "send"}  # of prompts
-            return {"groups": groups, "link": link, "migration": of(self.cluster.migration)}
-        if not self.cluster.has_roles:
-            return groups
-        second = self.cluster.decode_policy
-        policy: dict[str, object] = {} if second is None else {"decode_policy": of(second)}
-        link = {"link": of(self.cluster.link), "protocol": self.cluster.protocol, "decider": self.cluster.decider}
-        asks = self.cluster.decider == "uncached_tokens"
-        policy |= {"decider_tokens": self.cluster.decider_tokens} if asks else {}
-        return {"groups": groups, **link, **policy}
 
     def columns(self) -> dict[str, int | float | str | bool | None]:
         """The configuration as a table's columns: numbers, names of specs, and their fields as "policy.seed"."""
-        row: dict[str, Any] = {name: getattr(self, name) for name in NUMBERS} | {"rps": self.load.rps}
+        row: dict[str, Any] = {"gpus": self.gpus, "replicas": self.replicas}
+        row |= {name: getattr(self, name) for name in NUMBERS} | {"rps": self.load.rps}
         for name in SPECS:
             spec = getattr(self, name)
             if name in self.engine.brings:
@@ -306,9 +307,9 @@ class Cell:
             else:
                 row |= spec_columns(name, self.names.get(name, type(spec).__name__), columns_of(spec))
         row |= spec_columns("cluster", self.names.get("cluster", "one_kind"), columns_of(self.cluster))
-        row |= spec_columns("faults", self.names.get("faults", "none"), columns_of(self.faults))
-        row |= spec_columns("autoscaler", self.names.get("autoscaler", "none"), columns_of(self.autoscaler))
-        return row | spec_columns("gateway", self.names.get("gateway", "open"), columns_of(self.gateway))
+        for name, (usual, _) in UNLESS_DEFAULT.items():
+            row |= spec_columns(name, self.names.get(name, usual), columns_of(getattr(self, name)))
+        return row
 
     def called(self, group: str) -> str:
         """What people read that an option is: the one that was chosen, or the engine's own."""

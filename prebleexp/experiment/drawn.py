@@ -39,7 +39,7 @@ def _looks(policy: Any, cell: Cell) -> bool:
     one = np.ones(1, np.int32)
     workload = Workload(np.zeros(1), one, one, one, one - 1, np.array([0, 1]), one - 1, one)
     kind = cell.kinds[0].hardware
-    setup = Watched(cell.gpus, 0, 1, kind.kv_tokens, kind.context_length, workload)
+    setup = Watched(cell.replicas, 0, 1, kind.kv_tokens, kind.context_length, workload)
     object.__setattr__(setup, "looked", False)
     policy.start(setup)
     return bool(setup.__dict__["looked"])

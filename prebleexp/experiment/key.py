@@ -31,6 +31,7 @@ COMPUTES = (
         "service",
         "cluster",
         "metrics.py",
+        "averages.py",
         "told.py",
     ),
     "experiment/unloaded.py",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from prebleexp.experiment.cache import STALE_S, Cache, Entry, FailedRun, parse
+from prebleexp.experiment.counting import counted
 from prebleexp.experiment.key import FORMAT, code, digest
 from prebleexp.experiment.sealed import Damaged
 
@@ -55,9 +56,10 @@ class Item:
 
     def columns(self) -> dict[str, Any]:
         """As a row of a table."""
-        cell = self.run.content["cell"]
+        cell = counted(self.run.content["cell"])
         names = {spec: cell[spec]["_target_"].split(".")[-2] for spec in ("policy", "workload") if spec in cell}
-        numbers = {name: cell.get(name) for name in ("gpus", "rps", "duration_s", "seed")}
+        gpus = {"gpus": cell["gpus"], "replicas": cell.get("replicas", cell["gpus"])}
+        numbers = gpus | {name: cell.get(name) for name in ("rps", "duration_s", "seed")}
         return {
             "key": self.key,
             **names,

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from prebleexp.autoscalers.base import Rule
+from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.load import retimed
 from prebleexp.sim.types import COLUMNS, OF_REQUESTS, OPTIONAL, Outcome, Workload
 
 _NONE = np.zeros(0, np.int32)
@@ -32,9 +34,10 @@ class Run:
 
 def draw(cell: Cell) -> Workload:
     """The cell's request stream."""
-    return cell.workload.draw(
+    drawn = cell.workload.draw(
         rps=cell.rps, duration_s=cell.duration_s, seed=cell.seed, output_length=cell.output_length
     )
+    return retimed(cell, drawn)
 
 
 def run(
@@ -54,7 +57,8 @@ def run(
     outcome = simulate_cell(cell, workload, on_pause, on_event, check)
     alone = unloaded(cell, workload) if cell.slo.needs_unloaded else None
     seconds = time.perf_counter() - start
-    return Run(dict(measure(workload, outcome, cell.slo, alone)), workload, outcome, seconds)
+    metrics = dict(measure(workload, outcome, cell.slo, alone, counting.replica_gpus(cell)))
+    return Run(metrics, workload, outcome, seconds)
 
 
 def simulate_cell(
@@ -69,11 +73,11 @@ def simulate_cell(
 
     outcome = simulate.simulate(
         workload,
-        gpus=cell.gpus,
+        gpus=cell.replicas,
         policy=cell.policy,
         hardware=cell.hardware.drawn(cell.seed),
-        kinds=[(one.gpus, one.hardware.drawn(cell.seed)) for one in cell.cluster.groups],
-        faults=cell.faults if cell.gpus_change else None,
+        kinds=[(one.replicas, one.hardware.drawn(cell.seed)) for one in cell.cluster.groups],
+        faults=cell.faults.of_replicas(counting.replica_gpus(cell)) if cell.gpus_change else None,
         autoscaler=cell.autoscaler if isinstance(cell.autoscaler, Rule) else None,
         gateway=None if cell.gateway.lets_all_pass else cell.gateway,
         replicas=cell.gateway.replication,

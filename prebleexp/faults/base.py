@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,7 +98,12 @@ class Faults(Part):
         return self.node_s + self.image_s + loading_s + self.init_s
 
     def check(self, gpus: int) -> None:
-        """Raises InvalidInput if that cannot happen to so many GPUs."""
+        """Raises InvalidInput if that cannot happen to so many GPUs. As in all that is simulated, one of these is a
+        replica: with tensor parallelism, the GPUs that serve one copy of the model."""
+
+    def of_replicas(self, gpus: Sequence[int]) -> Faults:
+        """What happens to replicas that take so many GPUs each: the same, unless it is a matter of that number."""
+        return self
 
     def events(self, gpus: int, duration_s: float, seed: int) -> Iterable[Event]:
         """In order of time."""

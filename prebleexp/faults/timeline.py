@@ -62,7 +62,7 @@ class Timeline(Faults):
     def check(self, gpus: int) -> None:
         for i, one in enumerate(self.happen):
             name = f"faults.happen[{i}]: gpu"
-            require(one.gpu < gpus, name, one.gpu, f"an integer from 0 to {gpus - 1}, as there are {gpus} GPUs")
+            require(one.gpu < gpus, name, one.gpu, f"an integer from 0 to {gpus - 1}, as there are {gpus} replicas")
 
     def events(self, gpus: int, duration_s: float, seed: int) -> Iterable[Event]:
         return sorted(self.happen, key=lambda one: one.at_s)

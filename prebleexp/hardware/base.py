@@ -43,6 +43,11 @@ class Hardware(Part):
         return ""
 
     @property
+    def gpus_per_replica(self) -> int:
+        """GPUs that serve one copy of the model: what is simulated as one is so many."""
+        return 1
+
+    @property
     def gpu_memory_gib(self) -> float:
         """Memory of one of them, likewise; 0: not known."""
         return 0.0

@@ -22,6 +22,7 @@ from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.domain import Domain
 from prebleexp.hardware.equations import Array, closed_loop_s
 from prebleexp.hardware.fitting import CONFIGURATION, ENGINE, MEASURED, POOLED
+from prebleexp.hardware.kernels import Calls
 from prebleexp.hardware.measurements import ClosedLoops, Sizes
 from prebleexp.hardware.parameters import ANY, NAMES, Configuration
 from prebleexp.hardware.steps import Steps
@@ -30,8 +31,8 @@ FOLDS = 5
 TPOT, TTFT, KV_TOKENS = "tpot", "ttft", "kv_tokens"
 STEP = "step"
 """of a whole step; prefill_step, decode_step and mixed_step are of its kinds"""
-ATTENTION, ATTENTION_MUCH = "decode_attention", "decode_attention_over_400_mb"
-"""of a call of a kernel; precision is then the cache's"""
+ATTENTION_MUCH = "decode_attention_over_400_mb"
+"""of calls of kernels, as the kinds in `prebleexp.hardware.kernels`; precision is then the cache's"""
 ENGINE_SIMULATED = "vllm"
 SIMULATED = "_simulated"
 """behind the name of a metric: by the simulator, not by the formula"""
@@ -202,17 +203,25 @@ def kv_table(path: Path, sizes: Sizes) -> list[Row]:
     return rows
 
 
-def kernels_table(path: Path, sizes: Sizes) -> list[Row]:
-    """Of kernels of attention that decode: those that read much, and all, which a launch is a part of."""
-    errors = kernels.decode_errors(path, sizes)
-    if not errors:
-        return []
+def kernels_table(calls: Mapping[tuple[str, str, str], Calls], sizes: Sizes) -> list[Row]:
+    """Of calls of kernels of attention, by kind, GPU and precision of the cache; and of those that decode and read
+    much, by the reading from memory alone that steps have."""
+    errors: dict[str, dict[kernels.Key, Array]] = {}
+    for (kind, *rest), of in calls.items():
+        key = rest[0], rest[1]
+        gpu = sizes.gpus[key[0]]
+        errors.setdefault(kind, {})[key] = np.abs(kernels.predicted(kind, key, of, gpu) / of.seconds - 1)
+        if kind == kernels.DECODE:
+            much = of.bytes > kernels.MUCH
+            seconds = of.bytes[much] / gpu.reading(key[1])[0]
+            errors.setdefault(ATTENTION_MUCH, {})[key] = np.abs(seconds / of.seconds[much] - 1)
     rows = list[Row]()
-    for name, least in ((ATTENTION_MUCH, kernels.MUCH), (ATTENTION, 0.0)):
-        of = {key: off[size > least] for key, (off, size) in errors.items()}
-        rows += _row(name, np.concatenate(list(of.values())), gpu=ALL, engine=ALL, model=ALL, precision=ALL)
-        for (gpu, kv), off in sorted(of.items()):
-            rows += _row(name, off, gpu=gpu, precision=kv)
+    for name in (ATTENTION_MUCH, kernels.DECODE, kernels.PREFILL, kernels.MIXED):
+        found = errors.get(name, {})
+        if found:
+            rows += _row(name, np.concatenate(list(found.values())), gpu=ALL, engine=ALL, model=ALL, precision=ALL)
+        for (gpu_name, kv), off_by in sorted(found.items()):
+            rows += _row(name, off_by, gpu=gpu_name, precision=kv)
     return rows
 
 

@@ -51,7 +51,7 @@ class Composed(Hardware):
     engine: str | None = None
     """whose overheads: vllm, sglang, trtllm or any; null: those of the engine that is simulated"""
     tensor_parallel: int = 1
-    """GPUs that serve one copy of the model: one GPU of the simulation is so many"""
+    """GPUs that serve one copy of the model, a replica; `gpus` counts them all"""
     precision: str = "bf16"
     """of weights: bf16, fp8, fp4 or int4"""
     kv_precision: str | None = None
@@ -191,6 +191,10 @@ class Composed(Hardware):
     @property
     def gpu_memory_gib(self) -> float:
         return self.gpu.memory_gib
+
+    @property
+    def gpus_per_replica(self) -> int:
+        return self.tensor_parallel
 
     @property
     def frontend_s(self) -> tuple[float, float]:

@@ -217,7 +217,7 @@ def _fit(rows: Labelled, design: Design, prior: Parameters, seen: Seen) -> Fit:
             made[each, column[seen.row]] += slopes[effect.parameter]
         return made
 
-    return Fit(design, prior, _named(index, _mode(residuals, jacobian, spread)))
+    return Fit(design, prior, _named(index, mode(residuals, jacobian, spread)))
 
 
 def _balance(loops: ClosedLoops) -> Array:
@@ -244,7 +244,7 @@ def _named(index: Sequence[Mapping[tuple[str, ...], int]], x: Array) -> tuple[di
     return tuple({key: float(x[at]) for key, at in one.items()} for one in index)
 
 
-def _mode(residuals: Callable[..., Array], jacobian: Callable[[Array, Array], Array], spread: Array) -> Array:
+def mode(residuals: Callable[..., Array], jacobian: Callable[[Array, Array], Array], spread: Array) -> Array:
     def loss(x: Array, here: Array) -> float:
         return float((FREEDOM + 1) / 2 * np.log1p(here**2 / FREEDOM).sum() + 0.5 * ((x / spread) ** 2).sum())
 

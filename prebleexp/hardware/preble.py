@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,9 @@ from prebleexp.hardware.base import Hardware
 
 if TYPE_CHECKING:
     from prebleexp.hardware.preble_step import StepCost
+
+MOST_TOGETHER = 64
+"""GPUs that serve one copy of a model"""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class PrebleFit(Hardware):
     """its kind, such as a100, by which engines choose their defaults; empty: not known"""
     gpu_memory_gib: float = 0.0
     """memory of one of them, likewise; 0: not known"""
+    tensor_parallel: int = 1
+    """GPUs that serve one copy of the model, a replica, whose costs these are; `gpus` counts them all"""
     source: str = field(default="", metadata={"key": False})
     """where the numbers are from"""
     support: str = field(default="", metadata={"key": False})
@@ -71,13 +76,24 @@ class PrebleFit(Hardware):
         for name in ("kv_tokens", "context_length"):
             value = getattr(self, name)
             require(is_integer(value, 1, 2**31 - 1), f"hardware.{name}", value, "a positive number of tokens")
+        valid = is_integer(self.tensor_parallel, 1, MOST_TOGETHER)
+        require(valid, "hardware.tensor_parallel", self.tensor_parallel, f"an integer from 1 to {MOST_TOGETHER}")
         require(isinstance(self.gpu, str), "hardware.gpu", self.gpu, "a name")
         memory = self.gpu_memory_gib
         require(is_number(memory) and memory >= 0, "hardware.gpu_memory_gib", memory, "a number >= 0")
 
+    def identity(self) -> dict[str, object]:
+        """What its key knows: the number of GPUs, which was not said of one, only where it is another."""
+        kept = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata.get("key", True)}
+        return {name: value for name, value in kept.items() if (name, value) != ("tensor_parallel", 1)}
+
     @property
     def gpu_name(self) -> str:
         return self.gpu
+
+    @property
+    def gpus_per_replica(self) -> int:
+        return self.tensor_parallel
 
     def start(self) -> StepCost:
         """The coefficients as the kernels read them."""

@@ -10,14 +10,14 @@ from typing import Any
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from prebleexp.checks import flag, integer, one_of, positive
-from prebleexp.cluster.groups import MOST_GPUS
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.experiment import counting
 from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import RETRIES
 from prebleexp.launch import specs, standing
 from prebleexp.launch.compose import Composer, Composition
-from prebleexp.launch.loads import load_of
+from prebleexp.launch.loads import asked_of
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 from prebleexp.launch.plans import Plans, plans_of
@@ -26,10 +26,11 @@ from prebleexp.precision import Precision
 
 GROUPS = (
     *("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo", "cluster", "faults"),
-    *("gateway", "autoscaler"),
+    *("gateway", "autoscaler", "arrivals", "profile"),
 )
 NUMBERS = (
     "gpus",
+    "replicas",
     "rps",
     "rps_per_gpu",
     "duration_s",
@@ -153,29 +154,32 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
             raise InvalidInput(f"{group} is a list of options; it must be one")
     names = {group: str(choices[group]) for group in GROUPS}
     built = {group: specs.build(group, names[group], values[group]) for group in GROUPS}
-    gpus = built["cluster"].gpus or values["gpus"]
+    gpus = built["cluster"].gpus
+    if not gpus:
+        gpus = counting.size(built["engine"], built["hardware"], values["gpus"], values["replicas"]).gpus
     if built["cluster"].groups:
         built["hardware"] = built["cluster"].groups[0].hardware
         names["cluster"] = "groups" if names["cluster"] == "one_kind" else names["cluster"]
-    load = load_of(built["workload"], _rps(values, gpus), values["duration_s"])
-    same = {key: values[key] for key in ("horizon", "reports_ms")} | built | load._asdict() | {"gpus": gpus}
+    asked = asked_of(built["workload"], built["profile"], _rps(values, gpus), values["duration_s"])
+    same = {key: values[key] for key in ("horizon", "reports_ms")} | built | asked._asdict() | {"gpus": gpus}
     first = Cell(seed=values["seed"], names=names, **same)
     if count > 1 and not first.draws:  # all seeds are one run
         count = 1
     return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
 
 
-def _rps(values: Mapping[str, Any], gpus: Any) -> Any:
+def _rps(values: Mapping[str, Any], gpus: int) -> Any:
     """Of all GPUs, of which each may have its share."""
     each = values["rps_per_gpu"]
     if each is None:
         return values["rps"]
-    return positive("rps_per_gpu", each, "null or a finite number > 0") * integer("gpus", gpus, 1, MOST_GPUS)
+    return positive("rps_per_gpu", each, "null or a finite number > 0") * gpus
 
 
 def axes_of(keys: Iterable[str]) -> list[str]:
     """What cells call the keys that were swept, each once; a group within a group is a field."""
-    return list(dict.fromkeys("rps" if key == "rps_per_gpu" else key.replace("/", ".") for key in keys))
+    called = {"rps_per_gpu": "rps", "replicas": "gpus"}
+    return list(dict.fromkeys(called.get(key, key.replace("/", ".")) for key in keys))
 
 
 def precision_of(values: Mapping[str, Any]) -> Precision | None:

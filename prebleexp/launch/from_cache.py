@@ -9,21 +9,15 @@ from typing import Any
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from prebleexp.autoscalers.base import FIXED
 from prebleexp.cluster.groups import TIERS, Cluster, Group
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment.cell import NUMBERS, SPECS, Cell, columns_of, spec_columns, spec_identity
+from prebleexp.experiment.cell import NUMBERS, SPECS, UNLESS_DEFAULT, Cell, columns_of, spec_columns, spec_identity
+from prebleexp.experiment.counting import counted
 from prebleexp.experiment.key import differences
-from prebleexp.faults.base import NEVER
-from prebleexp.gateway.base import OPEN
 from prebleexp.launch import specs
 
 HASH = "sha256"
 """what stands for a file in the identity of a spec"""
-
-
-UNLESS_DEFAULT = {"faults": ("none", NEVER), "gateway": ("open", OPEN), "autoscaler": ("none", FIXED)}
-"""what stands in an identity only where it changes something, and the option that does not"""
 
 
 def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl) -> list[str]:
@@ -31,6 +25,7 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
 
     Raises InvalidInput if it is of a class that no option of conf/ has: what a cache says is not imported.
     """
+    content = counted(content)
     made = [f"{name}={json.dumps(content[name])}" for name in NUMBERS if name in content]
     options = Options(loader)
     cluster = content.get("cluster", ())
@@ -118,7 +113,9 @@ class Options:
 
         Of files, of which only hashes are known, the hashes.
         """
-        row = {name: content[name] for name in NUMBERS if name in content}
+        content = counted(content)
+        row = {"gpus": content["gpus"], "replicas": content.get("replicas", content["gpus"])}
+        row |= {name: content[name] for name in NUMBERS if name in content}
         for spec in (*SPECS, *UNLESS_DEFAULT):
             if spec in content:
                 at = (spec, json.dumps(content[spec]))

@@ -9,6 +9,8 @@ from prebleexp.errors import InvalidInput
 from prebleexp.launch.parts import key_of
 
 GROUP = "prebleexp.cluster.groups.Group"
+SIZES = ("gpus", "replicas")
+"""how many a group has, by either"""
 
 
 def made_whole(
@@ -36,7 +38,8 @@ def made_whole(
         words = _words(f"cluster.groups[{i}]", group)
         hardware = _hardware(words, overrides, of)
         role = {} if group.get("role") is None else {"role": group["role"]}
-        whole.append({"_target_": GROUP, "gpus": group["gpus"], "hardware": hardware, **role})
+        sizes = {name: group.get(name) for name in SIZES}
+        whole.append({"_target_": GROUP, **sizes, "hardware": hardware, **role})
     values["cluster"] = {**cluster, "groups": whole}
 
 
@@ -71,9 +74,9 @@ def _policy(given: object, overrides: Sequence[str], of: Callable[[str, Sequence
 def _words(name: str, group: object) -> dict[str, Any]:
     """What is said of the hardware."""
     example = "a group such as {gpus: 8, hardware/gpu: h200}"
-    if not isinstance(group, Mapping) or "gpus" not in group:
+    if not isinstance(group, Mapping) or not set(SIZES) & set(group):
         raise InvalidInput(f"{name}={group} is not valid; it must be {example}")
-    words = {str(key): value for key, value in group.items() if key not in ("gpus", "role")}
+    words = {str(key): value for key, value in group.items() if key not in (*SIZES, "role")}
     for key in words:
         if not _is_of(key, "hardware"):
             raise InvalidInput(f"unknown key {key!r} in {name}; it must be {example}")

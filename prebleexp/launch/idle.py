@@ -39,7 +39,12 @@ def _key(cell: Cell) -> str:
     is served."""
     workload = cell.workload
     recorded = isinstance(workload, Replayed) and workload.load == "recorded" and not workload.is_closed(workload.whole)
-    drained = cell.horizon == "drain" and cell.faults.changes_nothing and cell.engine.own_loop() is None
+    drained = (
+        cell.profile.changes_nothing
+        and cell.horizon == "drain"
+        and cell.faults.changes_nothing
+        and cell.engine.own_loop() is None
+    )
     return digest(contents([replace(cell, duration_s=1.0) if recorded and drained else cell])[0])
 
 

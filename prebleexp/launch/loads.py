@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.checks import is_number
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.workloads.base import WorkloadSource
+from prebleexp.workloads.profiles import Profile
 from prebleexp.workloads.replayed import Replayed
 
 RPS, DURATION_S = 64, 30
 """of a load that is made up, unless they are given"""
 
 
-class Load(NamedTuple):
+class Asked(NamedTuple):
+    """For a cell."""
+
     workload: WorkloadSource
     rps: Any
     duration_s: Any
 
 
-def load_of(workload: WorkloadSource, rps: Any, duration_s: Any) -> Load:
-    """`rps` and `duration_s` as given, None if they are not. Raises InvalidInput where a trace cannot have them."""
+def asked_of(workload: WorkloadSource, profile: Profile, rps: Any, duration_s: Any) -> Asked:
+    """`rps` and `duration_s` as given, None if they are not. Raises InvalidInput where a trace cannot have them, or
+    where those of a profile are others."""
+    rps, duration_s = _of_profile(workload, profile, rps, duration_s)
     if not isinstance(workload, Replayed):
-        return Load(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
+        return Asked(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
     if workload.load is None:
         whole = rps is None and duration_s is None
         workload = replace(workload, load="recorded" if whole else "window")
     if workload.load == "recorded":
-        return Load(
+        return Asked(
             workload, RPS if rps is None else rps, (workload.span_s or DURATION_S) if duration_s is None else duration_s
         )
     if workload.load == "window" and duration_s is None:
@@ -39,7 +46,24 @@ def load_of(workload: WorkloadSource, rps: Any, duration_s: Any) -> Load:
         rps = workload.recorded_rps
         if rps is None and workload.load == "window":
             raise InvalidInput(f"{workload.path} has no times that a rate could be of; take workload.load=poisson")
-    return Load(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
+    return Asked(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
+
+
+def _of_profile(workload: WorkloadSource, profile: Profile, rps: Any, duration_s: Any) -> tuple[Any, Any]:
+    """With the rate and the time that a profile has of its own."""
+    recorded = isinstance(workload, Replayed) and workload.load == "recorded"
+    if profile.duration_s is not None and recorded:
+        raise InvalidInput(
+            "profile=stages is not valid with workload.load=recorded, which lasts as long as it does; leave that out, "
+            "and a window as long as the stages is taken"
+        )
+    for key, own, given, what in (
+        ("rps", profile.rps, rps, "the mean of profile.stages; leave it out, or say profile.relative=true"),
+        ("duration_s", profile.duration_s, duration_s, "the sum of profile.stages; leave it out, or change them"),
+    ):
+        if own is not None and is_number(given) and not math.isclose(given, own, rel_tol=1e-9):
+            raise InvalidInput(f"{key}={given:g} is not valid; it must be {own:g}, {what}")
+    return profile.rps if rps is None else rps, profile.duration_s if duration_s is None else duration_s
 
 
 def files_of(cell: Cell) -> list[str]:

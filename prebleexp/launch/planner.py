@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
-from prebleexp.checks import is_number, require
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
@@ -26,6 +25,7 @@ from prebleexp.launch.session import Session, runs_of
 from prebleexp.launch.survey import duration, expected_s, known_of
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender, question
 from prebleexp.planning.planned import Planned
+from prebleexp.planning.prices import Prices
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Question, Sample, Trial
 
@@ -60,14 +60,15 @@ class Asked:
     most_seeds: int
     requests: int | None
     most_requests: int
-    price: float | None
+    prices: Prices | None
     lasting: bool
     """whether it says how long a run is"""
 
 
 def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
-    """What overrides and a plan's own settings ask for. Raises InvalidInput unless one of gpus and rps is given."""
-    keys = {key_of(line) for line in overrides}
+    """What overrides and a plan's own settings ask for. Raises InvalidInput unless one of gpus (or replicas) and rps is
+    given."""
+    keys = {GPUS if key_of(line) == "replicas" else key_of(line) for line in overrides}
     for key in keys:
         if key in REFUSED:
             raise InvalidInput(f"{key}: {REFUSED[key]}")
@@ -82,8 +83,6 @@ def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
             f"gpus and {load}: {said} given; plan gpus=8 finds the greatest load, {many} the fewest GPUs"
         )
     price = values["price_per_gpu_hour"]
-    if price is not None:
-        require(is_number(price) and price > 0, "price_per_gpu_hour", price, "a number > 0")
     return Asked(
         searched=free[0],
         tolerance=values["tol"],
@@ -91,7 +90,7 @@ def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
         most_seeds=values["most_seeds"],
         requests=values["requests"],
         most_requests=values["most_requests"],
-        price=price,
+        prices=None if price is None else Prices(price),
         lasting="duration_s" in keys,
     )
 
@@ -172,6 +171,8 @@ class Planner(Session):
         given = [Contender(job.cells[0], self.asked.searched) for job in jobs]
         for i, one in enumerate(given):
             self._check_length(one, self._lasting(i))
+            if self.asked.prices is not None:
+                self.asked.prices.an_hour(one.cell)  # whether all its kinds have one
         contenders = self._named(given)
         self._of = {name: [] for name in contenders}
         self._find(contenders)
@@ -205,7 +206,7 @@ class Planner(Session):
         searches = {name: one.search(self._question(one), look) for (name, one), look in self._looks(contenders)}
         answers = together(searches, partial(self._samples, contenders))
         for name, one in contenders.items():
-            self.found.append(Planned(name, self._at[name], one, answers[name], self.asked.price))
+            self.found.append(Planned(name, self._at[name], one, answers[name], self.asked.prices))
 
     def _looks(self, contenders: Mapping[str, Contender]) -> list[tuple[tuple[str, Contender], Mapping[str, object]]]:
         self._doing = "a first look"
@@ -225,7 +226,7 @@ class Planner(Session):
         )
 
     def _samples(self, contenders: Mapping[str, Contender], batch: Sequence[tuple[str, Trial]]) -> list[Sample]:
-        sizes = dict.fromkeys((name, f"{trial.size:g}") for name, trial in batch)
+        sizes = dict.fromkeys((name, f"{contenders[name].shown(trial.size):g}") for name, trial in batch)
         named = [f"{size} ({name})" for name, size in sizes]
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         self._doing = f"{self.asked.searched}={', '.join(named[:MOST_NAMED])}{rest}"

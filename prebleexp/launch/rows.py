@@ -33,7 +33,7 @@ def stored(row: Row, result: Result) -> Row:
 def stored_entry(entry: Entry, options: Options) -> Row:
     """The same of a run in the cache."""
     about = {name: entry.provenance.get(name) for name in ("seconds", *FIELDS)}
-    columns = dict.fromkeys((*NUMBERS, *SPECS)) | options.columns(entry.content["cell"])
+    columns = dict.fromkeys(("gpus", "replicas", *NUMBERS, *SPECS)) | options.columns(entry.content["cell"])
     return {"key": entry.key} | columns | dict(entry.metrics) | about
 
 

@@ -174,7 +174,8 @@ class Session:
 
     def _stages_of(self, result: Result) -> list[Stage]:
         path = self.cache.requests_path(result.key)
-        if not result.cell.workload.staged or result.error is not None or not path.is_file():
+        staged = result.cell.workload.staged or len(result.cell.profile.ends_s) > 1
+        if not staged or result.error is not None or not path.is_file():
             return []
         import pyarrow.parquet as pq
 

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
+from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
 from prebleexp.hardware.domain import farthest
@@ -20,12 +21,18 @@ from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
 from prebleexp.stages import Stage
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 NOTHING = "–"
 IF_ANY = ("n_", "host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "moves", "stopped_mean_s")
 """how the names of those begin that are shown where they are not 0"""
 SHOWN = 20
 """lines of a sweep that a terminal gets, and of what is yet to compute"""
 SHOWN_FAILURES = 20
+MOST_WIDE = 10_000
+"""characters a table might take"""
 
 
 def write_rows(
@@ -51,8 +58,8 @@ def metrics(results: Sequence[Result]) -> None:
     if not rows:
         return
     cell = results[0].cell
-    gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
-    title = f"{cell.called('policy')} on {gpus} {cell.load.words} ({cell.names['workload']}, {_made_of(cell)})"
+    of = f"({cell.names['workload']}, {_made_of(cell)})"
+    title = f"{cell.called('policy')} on {counting.words(cell)} {cell.load.words} {of}"
     heads = ["value"] if len(rows) == 1 else [f"mean of {len(rows)} seeds", "± 95 %"]
     found = means(rows, of_one=cell.draws_costs)
     lines = []
@@ -128,6 +135,7 @@ def summarised(
     axes = [axis for axis in axes if axis in columns | {"part", "line"}]
     if not places:
         axes = [axis for axis in axes if axis in columns] or ["gpus", "rps", "policy"]
+    axes = _with_gpus(axes, [results[0].cell for results in jobs])
     heads = [*axes, "norm_latency_mean_s", "ttft_p99_s", "hit_ratio", "finished"]
     lines: list[list[str]] = []
     others = []
@@ -153,6 +161,12 @@ def summarised(
             for line, one in zip(lines, others, strict=True):
                 line.append(number(one[what]))
     return heads, lines
+
+
+def _with_gpus(axes: Sequence[str], cells: Sequence[Cell]) -> Sequence[str]:
+    """Where replicas of several sizes make the clusters differ, how many GPUs they have is said."""
+    several = len({cell.gpus for cell in cells}) > 1 and any(cell.gpus != cell.replicas for cell in cells)
+    return ["gpus", *axes] if several and "gpus" not in axes else axes
 
 
 def address(page: Path) -> str:
@@ -189,17 +203,49 @@ def show(heads: Sequence[str], lines: Sequence[Sequence[str]], *, title: str = "
 
 
 def _draw(heads: Sequence[str], lines: Sequence[Sequence[str]], numeric: Sequence[bool], file: IO[str]) -> None:
-    from rich import box
+    """No number and no word is broken: a table that is too wide is turned, and has a column for each of its lines, as
+    many at a time as there is room for."""
     from rich.console import Console
+
+    console = Console(file=file)
+    if len(heads) < 2 or _least_width(console, heads, lines, numeric) <= console.width:
+        console.print(_drawn(heads, lines, numeric))
+        return
+    left = [*lines]
+    while left:
+        for count in range(len(left), 0, -1):
+            head, *turned = ([*one] for one in zip(heads, *left[:count], strict=True))
+            right = [False, *[True] * count]
+            if count == 1 or _least_width(console, head, turned, right) <= console.width:
+                break
+        console.print(_drawn(head, turned, right))
+        del left[:count]
+
+
+def _drawn(heads: Sequence[str], lines: Sequence[Sequence[str]], right: Sequence[bool]) -> Table:
+    from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for head, right in zip(heads, numeric, strict=True):
-        table.add_column(escape(head), justify="right" if right else "left", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for head, to_the_right in zip(heads, right, strict=True):
+        justify: Literal["left", "right"] = "right" if to_the_right else "left"
+        table.add_column(escape(head), justify=justify, overflow="fold", no_wrap=to_the_right)
     for line in lines:
         table.add_row(*map(escape, line))
-    Console(file=file).print(table)
+    return table
+
+
+def _least_width(console: Console, heads: Sequence[str], lines: Sequence[Sequence[str]], right: Sequence[bool]) -> int:
+    """That a table needs if texts are wrapped between words, and numbers are not."""
+    from rich.measure import Measurement
+
+    def narrow(line: Sequence[str]) -> list[str]:
+        pairs = zip(line, right, strict=True)
+        return [text if whole else max(text.split(), key=len, default="") for text, whole in pairs]
+
+    table = _drawn(narrow(heads), [narrow(line) for line in lines], right)
+    return Measurement.get(console, console.options.update(max_width=MOST_WIDE), table).maximum
 
 
 def _is_numeric(text: str) -> bool:

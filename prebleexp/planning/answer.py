@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.trials import ENOUGH_MISSES, ROSE, Bracket, Table
@@ -97,6 +98,19 @@ class Answer:
             grows=None if at is None else table.grows(at),
             curve=_curve(table),
         )
+
+    def times(self, count: int) -> Answer:
+        """The same in units of which each size is `count`, as replicas are of GPUs."""
+        if count == 1:
+            return self
+
+        def of(size: float | None) -> float | None:
+            return None if size is None else size * count
+
+        ends: dict[str, Any] = {name: of(getattr(self, name)) for name in ("size", "low", "high", "likely")}
+        curve = tuple(replace(spot, size=spot.size * count) for spot in self.curve)
+        bracket = self.bracket and replace(self.bracket, low=self.bracket.low * count, high=self.bracket.high * count)
+        return replace(self, **ends, bracket=bracket, curve=curve)
 
     @property
     def half_width(self) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from prebleexp.checks import require
+from prebleexp.cluster.replicas import MOST_GPUS
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.planning import gpus, load
@@ -25,13 +26,13 @@ then"""
 SESSIONS_IDLE = 20.0
 """times less than the guess their rate is taken for idle: much less has no request in a window"""
 BURST = 512
-"""requests a GPU of it"""
+"""requests a replica of it"""
 MOST_BURST = 16_384
 """in all"""
-LOOK_GPUS = 4
+LOOK_REPLICAS = 4
 """of the first look, where their number is searched for"""
 LOOK_USERS = 32
-"""of a GPU, where the load is users: in the first look, and where the search begins"""
+"""of a replica, where the load is users: in the first look, and where the search begins"""
 BELOW = 0.7
 """of the rate at which a burst is served, a load is tried first"""
 LEAST_REQUESTS = 4_000
@@ -60,12 +61,17 @@ class Contender:
                 "hardware.uncertainty=true is not valid for a plan, whose intervals are of means; take false"
             )
         ToKeep.of(self.cell.slo)
+        if self.searched == GPUS and self.cell.cluster.groups:
+            raise InvalidInput(
+                f"cluster.groups have {self.cell.gpus} GPUs, so there is no number of GPUs to search for; "
+                f"say gpus={self.cell.gpus} in place of {self.load_key}, and the greatest load is searched"
+            )
 
     @property
     def is_nested(self) -> bool:
         """Whether runs are as long at every load, which is that of more or fewer sessions, as windows of a recording
         are."""
-        return self.cell.workload.nested
+        return self.cell.workload.nested and self.cell.arrivals.changes_nothing
 
     @property
     def load_key(self) -> str:
@@ -77,15 +83,28 @@ class Contender:
         return self.cell.rps if self.cell.workload.users is None else self.cell.workload.users
 
     @property
+    def each(self) -> int:
+        """GPUs of a replica, where all are of one kind."""
+        return self.cell.sizes[0].each
+
+    def _gpus(self, replicas: int) -> int:
+        """Those of groups are what the cluster has."""
+        return self.cell.gpus if self.cell.cluster.groups else replicas * self.each
+
+    def shown(self, size: float) -> float:
+        """A size of a search as people count it: replicas in GPUs."""
+        return int(size) * self.each if self.searched == GPUS else size
+
+    @property
     def to_keep(self) -> ToKeep:
         return ToKeep.of(self.cell.slo)
 
     def first_look(self) -> Cell:
         """How fast a burst is served tells where to begin; of users, who are no burst, whether any is served."""
-        count = LOOK_GPUS if self.searched == GPUS else self.cell.gpus
+        count = LOOK_REPLICAS if self.searched == GPUS else self.cell.replicas
         requests = min(BURST * count, MOST_BURST)
         burst_s = min(SESSIONS_S, self.cell.duration_s) if self.is_nested else BURST_S
-        burst: dict[str, Any] = {"gpus": count, "rps": requests / burst_s, "duration_s": burst_s}
+        burst: dict[str, Any] = {"gpus": self._gpus(count), "rps": requests / burst_s, "duration_s": burst_s}
         if self.load_key == USERS:
             burst["workload"] = self.cell.workload.with_users(LOOK_USERS * count)
         horizon = "stop" if self.is_nested else "drain"
@@ -102,17 +121,17 @@ class Contender:
             )
         self.to_keep.kept(look)  # whether anything is promised
         if self.searched == USERS:
-            guess = float(LOOK_USERS * self.cell.gpus)
+            guess = float(LOOK_USERS * self.cell.replicas)
             return load.largest(replace(question, whole=True), guess, guess)  # one is idle
         if self.searched == RPS:
             return load.largest(question, BELOW * rate, SESSIONS_IDLE if self.is_nested else load.IDLE)
-        a_gpu = BELOW * rate / LOOK_GPUS if self.load_key == RPS else LOOK_USERS
-        return gpus.fewest(question, math.ceil(self.load / a_gpu))
+        of_one = BELOW * rate / LOOK_REPLICAS if self.load_key == RPS else LOOK_USERS
+        return gpus.fewest(question, math.ceil(self.load / of_one), MOST_GPUS // self.each, self.each)
 
     def cell_of(self, trial: Trial) -> Cell:
-        """Its stream has so many requests, and at every load and number of GPUs the same ones. Of sessions, it is as
-        long at every load, and a greater one has what a smaller one has."""
-        size: dict[str, Any] = {self.searched: int(trial.size) if self.searched == GPUS else trial.size}
+        """Its stream has so many requests, and at every load and number of replicas the same ones. Of sessions, it is
+        as long at every load, and a greater one has what a smaller one has."""
+        size: dict[str, Any] = {self.searched: self.shown(trial.size)}
         if self.searched == USERS:
             size = {"workload": self.cell.workload.with_users(int(trial.size))}
         rps = size.get(RPS, self.cell.rps)

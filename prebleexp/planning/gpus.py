@@ -1,4 +1,5 @@
-"""The fewest GPUs that keep a promise at a load: as for loads, with a bracket that ends at neighbours.
+"""The fewest replicas, and so GPUs, that keep a promise at a load: as for loads, with a bracket that ends at
+neighbours.
 
 Two answers: the fewest that meet the target on average over streams, and the fewest that surely do, of which the whole
 interval does.
@@ -9,24 +10,30 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 
-from prebleexp.cluster.groups import MOST_GPUS as MOST
+from prebleexp.cluster.replicas import MOST_GPUS
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.load import STEP, Search
 from prebleexp.planning.trials import Bracket, Question, Sample, Table, Trial
 
 FAR = 6
-"""steps up until as many GPUs are looked at as there may be: they idle"""
+"""steps up until as many are looked at as there may be: they idle"""
 MORE = 16
-"""GPUs beyond those that meet the target on average, at most, until one surely does"""
+"""replicas beyond those that meet the target on average, at most, until one surely does"""
 
 Ends = Generator[list[Trial], list[Sample], tuple[int, int | None]]
-"""the most GPUs that fail, 0 if one is enough, and the fewest that do not; None: not even many"""
+"""the most that fail, 0 if one is enough, and the fewest that do not; None: not even many"""
 
 
-def fewest(question: Question, guess: int) -> Search:
-    """Search from a guess."""
+def fewest(question: Question, guess: int, most: int = MOST_GPUS, each: int = 1) -> Search:
+    """Search from a guess: sizes are numbers of replicas, `most` at most. The answer is in GPUs, of
+    which a replica takes `each`."""
+    answer = yield from _fewest(question, guess, most)
+    return answer.times(each)
+
+
+def _fewest(question: Question, guess: int, most: int) -> Search:
     table, target = Table(question), question.target
-    low, high = yield from _closed(table, min(max(guess, 1), MOST))
+    low, high = yield from _closed(table, min(max(guess, 1), most), most)
     while high is not None:
         while high - low > 1:
             middle = max(low + 1, min(high - 1, round(math.sqrt(max(low, 1) * high))))
@@ -36,7 +43,7 @@ def fewest(question: Question, guess: int) -> Search:
                 low = middle
         bracket = Bracket.of(table, low, high) if low else None
         if not (table.lengthen(high) or (table.lower(high) < target and table.add_seeds(_half_width(bracket, target)))):
-            sure = yield from _sure(table, high)
+            sure = yield from _sure(table, high, most)
             verdict = Verdict.FOUND if sure else Verdict.AT_LEAST
             size = sure or high
             return Answer.of(
@@ -46,7 +53,7 @@ def fewest(question: Question, guess: int) -> Search:
         if low and table.mean(low) >= target:
             low, high = yield from _downwards(table, low)
         elif table.mean(high) < target:
-            low, high = yield from _upwards(table, high)
+            low, high = yield from _upwards(table, high, most)
     return Answer.of(table, Verdict.NEVER, falls=False)
 
 
@@ -55,26 +62,26 @@ def _half_width(bracket: Bracket | None, target: float) -> float:
     return math.inf if bracket is None else bracket.estimate(target, bracket)[1]
 
 
-def _sure(table: Table, start: int) -> Generator[list[Trial], list[Sample], int | None]:
+def _sure(table: Table, start: int, most: int) -> Generator[list[Trial], list[Sample], int | None]:
     """The fewest from `start` on of which the whole interval meets the target."""
-    for size in range(start, min(start + MORE, MOST) + 1):
+    for size in range(start, min(start + MORE, most) + 1):
         yield from table.measure(size)
         if table.lower(size) >= table.question.target:
             return size
     return None
 
 
-def _closed(table: Table, start: int) -> Ends:
+def _closed(table: Table, start: int, most: int) -> Ends:
     if (yield from table.is_met(start)):
         return (yield from _downwards(table, start))
-    return (yield from _upwards(table, start))
+    return (yield from _upwards(table, start, most))
 
 
-def _upwards(table: Table, low: int) -> Ends:
-    for i in range(MOST):
-        if low >= MOST or (i == FAR and not (yield from table.is_met(MOST))):
+def _upwards(table: Table, low: int, most: int) -> Ends:
+    for i in range(most):
+        if low >= most or (i == FAR and not (yield from table.is_met(most))):
             break
-        high = min(MOST, max(low + 1, round(low * STEP)))
+        high = min(most, max(low + 1, round(low * STEP)))
         if (yield from table.is_met(high)):
             return low, high
         low = high

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from prebleexp.experiment.cell import Cell
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
+from prebleexp.planning.prices import Prices
 from prebleexp.planning.trials import ratio
 
 NAMES = {RPS: RPS, USERS: "users", GPUS: GPUS}
@@ -25,8 +27,7 @@ class Planned:
     at: Mapping[str, Any]
     contender: Contender
     answer: Answer
-    price: float | None = None
-    """of an hour of one of `gpus`"""
+    prices: Prices | None = None
 
     @property
     def load(self) -> float | None:
@@ -41,6 +42,21 @@ class Planned:
         return self.contender.cell.gpus
 
     @property
+    def cell(self) -> Cell:
+        """With as many GPUs as it takes; where none are enough, as many as were given."""
+        return self.at_size(self.gpus)
+
+    def at_size(self, gpus: float | None) -> Cell:
+        """With so many GPUs."""
+        cell = self.contender.cell
+        return cell if gpus in (None, cell.gpus) else replace(cell, gpus=int(gpus or 0))
+
+    @property
+    def price(self) -> float | None:
+        """Of an hour of all its GPUs."""
+        return None if self.prices is None or self.gpus is None else self.prices.an_hour(self.cell)
+
+    @property
     def gpu_hours(self) -> float | None:
         """For a million requests; users are not known to make so many."""
         if self.contender.load_key == USERS or not self.load or not self.gpus or self.answer.verdict is Verdict.NEVER:
@@ -49,13 +65,20 @@ class Planned:
 
     def row(self) -> dict[str, Any]:
         """Flat, with all digits: its axes, the answer with its interval, how it was found, what it costs."""
-        answer, cell = self.answer, self.contender.cell
+        answer, cell = self.answer, self.cell
+        replicas = None if self.gpus is None else cell.replicas
         load = NAMES[self.contender.load_key]
         if self.contender.searched == GPUS:
             likely = None if answer.likely is None else int(answer.likely)
-            found = {load: self.load, "gpus": self.gpus, "gpus_likely": likely}
+            found = {load: self.load, "gpus": self.gpus, "replicas": replicas, "gpus_likely": likely}
         else:
-            found = {"gpus": cell.gpus, load: answer.size, f"{load}_low": answer.low, f"{load}_high": answer.high}
+            found = {
+                "gpus": cell.gpus,
+                "replicas": replicas,
+                load: answer.size,
+                f"{load}_low": answer.low,
+                f"{load}_high": answer.high,
+            }
         ends = {
             f"{side}_{name}": value
             for side, size, kept in self._ends()
@@ -77,8 +100,8 @@ class Planned:
             "rise": answer.rise,
             "in_system_growth": answer.grows,
             "gpu_hours_per_million": hours,
-            "cost_per_million": None if hours is None or self.price is None else hours * self.price,
-            "cost_per_hour": None if self.price is None or self.gpus is None else self.gpus * self.price,
+            "cost_per_million": None if hours is None or self.price is None else hours * self.price / cell.gpus,
+            "cost_per_hour": self.price,
         }
 
     def _ends(self) -> list[tuple[str, float | None, float | None]]:
@@ -106,15 +129,16 @@ class Ratio:
 
 
 def best_first(found: Sequence[Planned]) -> list[Planned]:
-    """The most load for a GPU first; those whose target cannot be met last."""
+    """The most load for a GPU first, or for the money where there are prices; those whose target cannot be met last."""
 
     def rank(one: Planned) -> float:
         bracket = one.answer.bracket
         if one.answer.verdict is Verdict.NEVER or not one.load or not one.gpus:
             return math.inf
+        a_gpu = 1.0 if one.price is None else one.price / one.gpus
         if one.contender.searched == GPUS and bracket is not None:
-            return math.exp(bracket.crossing(one.answer.target)) / one.load
-        return one.gpus / one.load
+            return a_gpu * math.exp(bracket.crossing(one.answer.target)) / one.load
+        return a_gpu * one.gpus / one.load
 
     return sorted(found, key=rank)
 

@@ -17,6 +17,8 @@ SPECS = {
     "engine": "How a GPU batches, queues and caches: continuous batching, and a cache of prefixes.",
     "hardware": "What a prefill or a decode step costs, and how much KV fits.",
     "workload": "Where requests come from. The same seed gives every policy the same requests.",
+    "arrivals": "Gaps between made-up requests, or starts of sessions.",
+    "profile": "How the rate changes over time.",
     "cluster": "GPUs of one kind, or groups of several.",
     "faults": "What happens to GPUs: lost, slow, drained.",
     "autoscaler": "How many GPUs there are to be, by what they report.",

@@ -27,10 +27,11 @@ MEANINGS = {
     "users": "The most who keep the promise on average over request streams, each playing one session after the other.",
     "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
     "on average": "The fewest of which the mean share over seeds meets it.",
+    "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
     "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
-    "cost of 1M": "For a million requests, by price_per_gpu_hour.",
+    "cost of 1M": "For a million requests, by price_per_gpu_hour: the price of one GPU.",
     "seeds": "Request streams at the ends of the bracket.",
     "of requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
     "recording, the same window with more or fewer sessions.",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prebleexp.cluster.replicas import Size
+from prebleexp.experiment import counting
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
@@ -19,11 +21,9 @@ def sentence(found: Sequence[Planned]) -> str:
     first = order[0].contender
     many = first.searched == GPUS
     bear = "bears" if first.cell.gpus == 1 else "bear"
-    subject = f"{condition(first.load_key, first.load)} need" if many else f"{_gpus(first.cell.gpus)} {bear}"
+    subject = f"{condition(first.load_key, first.load)} need" if many else f"{cluster(found)} {bear}"
     if many and len({one.contender.load for one in found}) > 1:
         subject = "The load needs"
-    if not many and len({one.contender.cell.gpus for one in found}) > 1:
-        subject = "The clusters bear"
     if all(one.answer.verdict is Verdict.NEVER for one in found):
         return f"Not even idle GPUs keep {promised(first)}: the limits are too tight."
     said = [_clause(one) for one in order[:MOST_NAMED]]
@@ -32,6 +32,18 @@ def sentence(found: Sequence[Planned]) -> str:
     parts += [f"{_compared(one, many)}." for one in ratios(found)[: MOST_NAMED - 1]]
     parts += [f"{one[0].upper()}{one[1:]}." for one in warnings(found)]
     return " ".join(parts)
+
+
+def cluster(found: Sequence[Planned]) -> str:
+    """What bears the load, as far as it is the same for all: "8 H100 (4 replicas of 2)", "8 H100", "8 GPUs"."""
+    cells = [one.contender.cell for one in found]
+    words = {counting.named(one) for one in cells}
+    if len(words) == 1:
+        return words.pop()
+    if len({one.gpus for one in cells}) > 1:
+        return "the clusters"
+    names = {name for one in cells for _, name, _ in counting.kinds(one)}
+    return counting.of_kind(Size(cells[0].gpus, cells[0].gpus), names.pop() if len(names) == 1 else "")
 
 
 def promised(of: Contender) -> str:
@@ -60,10 +72,10 @@ def _clause(one: Planned) -> str:
         return f"no number with {one.name}: the limits are too tight even for idle GPUs"
     if one.contender.searched == GPUS:
         if answer.verdict is Verdict.AT_LEAST:
-            return f"more than {_gpus(int(answer.likely or 0))} with {one.name}"
+            return f"more than {counting.named(one.at_size(answer.likely))} with {one.name}"
         likely = answer.likely != answer.size
         average = f" ({int(answer.likely or 0)} on average over request streams)" if likely else ""
-        return f"{_gpus(int(answer.size or 0))} with {one.name}{average}"
+        return f"{counting.named(one.cell)} with {one.name}{average}"
     if answer.verdict is Verdict.FOUND:
         return f"{level(answer)} {of} with {one.name}"
     how = "at least" if answer.verdict is Verdict.AT_LEAST else "at most"
@@ -120,7 +132,23 @@ def heads(found: Sequence[Planned]) -> list[str]:
     axes = list(dict.fromkeys(name for one in found for name in one.at))
     first = found[0].contender
     sizes = ["GPUs", "on average"] if first.searched == GPUS else [unit(first), "95 % interval"]
+    sizes = [*_counts(found), *sizes[first.searched == GPUS :]]
     return [*axes, *sizes, "of the first", *costs(found), "seeds", "runs", "of requests", "verdict"]
+
+
+def _counts(found: Sequence[Planned]) -> list[str]:
+    """Columns of how many GPUs and replicas there are: where they are the answer, or clusters differ in them, and
+    nothing else says so."""
+    axes = {name for one in found for name in one.at}
+    several = found[0].contender.searched == GPUS or len({one.contender.cell.gpus for one in found}) > 1
+    split = any(one.contender.cell.gpus != one.contender.cell.replicas for one in found)
+    said = {"GPUs": several and "gpus" not in axes, "replicas": split}
+    return [name for name, is_shown in said.items() if is_shown]
+
+
+def _counted(one: Planned, columns: Sequence[str]) -> list[str]:
+    found = {"GPUs": one.gpus, "replicas": one.cell.replicas}
+    return [NOTHING if one.gpus is None else str(found[name]) for name in columns]
 
 
 def costs(found: Sequence[Planned]) -> list[str]:
@@ -134,12 +162,12 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
     """Of text, a line for each contender, the best first."""
     axes = list(dict.fromkeys(name for one in found for name in one.at))
     of_first = {one.other: one for one in ratios(found)}
-    said = costs(found)
+    said, counts = costs(found), _counts(found)
     made = []
     for one in best_first(found):
         answer, row = one.answer, one.row()
         if one.contender.searched == GPUS:
-            sizes = [NOTHING if size is None else f"{size:g}" for size in (answer.size, answer.likely)]
+            sizes = [NOTHING if answer.likely is None else f"{answer.likely:g}"]
         else:
             ends = answer.low is not None
             sizes = [number(answer.size), f"{number(answer.low)} to {number(answer.high)}" if ends else NOTHING]
@@ -149,6 +177,7 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
         made.append(
             [
                 *(str(one.at.get(axis, "")) for axis in axes),
+                *_counted(one, counts),
                 *sizes,
                 relative,
                 *cost,
@@ -163,7 +192,3 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
 
 def _inverse(one: Ratio) -> tuple[float, float, float]:
     return 1 / one.times, 1 / one.high, 1 / one.low
-
-
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count:,} GPUs"

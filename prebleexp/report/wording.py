@@ -13,6 +13,7 @@ NAMES_ENOUGH = ("variant", "policy", "load", "line", "told", "cluster", "rank", 
 """axes whose values need not be said what they are"""
 AXIS_LABELS = {
     "gpus": "GPUs",
+    "replicas": "Replicas",
     "workload.lanes": "Users",
     "rps": "Request rate (requests/s)",
     "output_length_variance": "Variance of output lengths asked for (tokens²)",

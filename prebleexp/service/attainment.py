@@ -44,10 +44,12 @@ class Attained:
     unloaded: Unloaded | None
 
     @classmethod
-    def of(cls, workload: Workload, made: Outcome, level: ServiceLevel, unloaded: Unloaded | None) -> Attained:
+    def of(
+        cls, workload: Workload, made: Outcome, level: ServiceLevel, unloaded: Unloaded | None, gpus: int
+    ) -> Attained:
         """Of a run that was just computed."""
         columns = {name: getattr(made if hasattr(made, name) else workload, name) for name in NEEDS}
-        return cls(columns, made.end_s, len(made.gpu_requests), level, unloaded)
+        return cls(columns, made.end_s, gpus, level, unloaded)
 
     @classmethod
     def of_kept(

@@ -61,7 +61,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     behind, behind_offsets = np.repeat(rows, links)[order], np.zeros(len(rows) + 1, np.int64)
     if len(behind):
         np.cumsum(np.bincount(workload.after_ids, minlength=len(rows)), out=behind_offsets[1:])
-    stage = workload.stage - workload.stage[:1]
+    stage = workload.stage - workload.stage[:1] if workload.staged else np.zeros(len(rows), np.int32)
     of_stages = np.bincount(stage) if workload.staged else np.zeros(0, np.int64)
     if len(of_stages):
         behind = np.concatenate([behind, rows[stage > 0]])

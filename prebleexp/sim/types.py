@@ -35,7 +35,8 @@ class Workload:
     parent or one of its children.
 
     A load may come in stages. Requests of all but the first `stage` are due `delay_s` behind the last end of the stage
-    before, when all of that has ended; one that comes after others too waits for both.
+    before, when all of that has ended; one that comes after others too waits for both. Of a load whose stages overlap
+    the stage is no more than a name: all come as if there were none.
 
     A segment id stands for its whole path from the root of a prefix tree over all prompts: two prompts share
     exactly the tokens of their equal leading ids. Request i's segments are rows segment_offsets[i] to
@@ -92,6 +93,9 @@ class Workload:
     stage: Ints = _absent(0)  # noqa: RUF009
     """(n,) never decreasing, and one more for each stage that begins when all of the one before has ended; from 0 on,
     or from -1, which is a warm-up that averages leave out"""
+    overlaps: Ints = _absent(0)  # noqa: RUF009
+    """(n,) all 1: stages do not wait for each other, each request comes when it comes, and `stage` is any number from
+    -1 on; all 0: they wait"""
 
     def __post_init__(self) -> None:
         kinds = {"arrival_s": np.float64, "segment_offsets": np.int64, "after_offsets": np.int64}
@@ -127,8 +131,8 @@ class Workload:
 
     @property
     def staged(self) -> bool:
-        """Whether there are several stages."""
-        return len(self) > 0 and bool(self.stage[0] != self.stage[-1])
+        """Whether there are several stages, each of which waits for the one before."""
+        return len(self) > 0 and bool(self.stage[0] != self.stage[-1]) and not self.overlaps[0]
 
     @property
     def is_open(self) -> bool:
@@ -138,7 +142,9 @@ class Workload:
     @property
     def dated(self) -> npt.NDArray[np.bool_]:
         """(n,) whether it is known before the run when a request comes."""
-        known: npt.NDArray[np.bool_] = (self.waits == 0) & (self.stage == self.stage[:1])
+        known: npt.NDArray[np.bool_] = self.waits == 0
+        if self.staged:
+            known &= self.stage == self.stage[:1]
         return known
 
     def _check_lengths(self) -> None:
@@ -190,10 +196,14 @@ class Workload:
         """Who comes after whom: no request waits for itself, and sessions wait for their own."""
         _refuse("delay_s", self.delay_s, ~(np.isfinite(self.delay_s) & (self.delay_s >= 0)), "finite and >= 0")
         _refuse("goes_on", self.goes_on, (self.goes_on < 0) | (self.goes_on > 1), "0 or 1")
-        steps = np.diff(self.stage, prepend=self.stage[:1])
-        wrong = (steps < 0) | (steps > 1)
-        wrong[:1] = ~np.isin(self.stage[:1], (-1, 0))
-        _refuse("stage", self.stage, wrong, "that of the request before it or one more, and 0 or -1 for the first")
+        if self.overlaps.any():
+            _refuse("overlaps", self.overlaps, self.overlaps != 1, "0 for all, or 1 for all")
+            _refuse("stage", self.stage, self.stage < -1, ">= -1")
+        else:
+            steps = np.diff(self.stage, prepend=self.stage[:1])
+            wrong = (steps < 0) | (steps > 1)
+            wrong[:1] = ~np.isin(self.stage[:1], (-1, 0))
+            _refuse("stage", self.stage, wrong, "that of the request before it or one more, and 0 or -1 for the first")
         offsets = self.after_offsets
         _refuse("after_offsets", offsets[1:], self.waits < 0, "at least the offset before it")
         if offsets[0] != 0 or offsets[-1] != len(self.after_ids):

@@ -27,6 +27,17 @@ class WorkloadSource(Part, ABC):
     requests, only quicker"""
 
     @property
+    def retimed_by(self) -> tuple[str, ...]:
+        """What may change when its requests come: `arrivals`, if gaps are drawn, and `profile`; of a recording the
+        profile alone."""
+        return ("arrivals", "profile") if self.synthetic else ("profile",)
+
+    @property
+    def in_sessions(self) -> bool:
+        """Whether requests come after others, so that the load is that of sessions' starts."""
+        return False
+
+    @property
     def blocks_of(self) -> int:
         """Tokens of the blocks of which its prompts are made."""
         return 1

@@ -83,6 +83,14 @@ class Chats(WorkloadSource):
         return replace(self, lanes=users)
 
     @property
+    def retimed_by(self) -> tuple[str, ...]:
+        return ("arrivals", "profile") if self.users is None else ()
+
+    @property
+    def in_sessions(self) -> bool:
+        return True
+
+    @property
     def obeys(self) -> tuple[str, ...]:
         rate = ("rps",) if self.users is None else ()
         return (*rate, "duration_s", "seed", "output_length")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from prebleexp.checks import integer, is_number, require
+from prebleexp.checks import integer, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Workload
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.few_shot import LONGEST, MOST, MOST_REQUESTS, random
+from prebleexp.workloads.load_stages import Given, LoadStage, stage_of, stages_of
 from prebleexp.workloads.output_length import OutputLength
 
 ORDER, ARRIVALS = range(30, 32)
@@ -20,21 +21,7 @@ ORDER, ARRIVALS = range(30, 32)
 WARM_UP = -1
 
 
-class Load(NamedTuple):
-    """So much for so long."""
-
-    rate: float
-    """requests/s over all GPUs"""
-    duration: float
-    """seconds"""
-
-    @property
-    def requests(self) -> int:
-        return int(self.rate * self.duration)
-
-
-Given = Mapping[str, float] | Sequence[float]
-"""a `Load` as it is written"""
+VALID = "{rate: …, duration: …}, numbers > 0 that make a request or more"
 
 
 @dataclass(frozen=True)
@@ -60,7 +47,7 @@ class InferencePerf(WorkloadSource):
     """tokens of a prompt's own"""
     output_len: int = 50
     """tokens"""
-    stages: Sequence[Given] = (Load(10, 30),)
+    stages: Sequence[Given] = (LoadStage(10, 30),)
     """rate (requests/s over all GPUs) and duration (s) of each, one after the other"""
     warmup: Given | None = None
     """a stage before them that averages leave out; null: none"""
@@ -72,9 +59,9 @@ class InferencePerf(WorkloadSource):
             integer(f"workload.{one.name}", getattr(self, one.name), 1, MOST)
         tokens = self.system_prompt_len + self.question_len
         require(tokens <= LONGEST, "workload.system_prompt_len", self.system_prompt_len, f"at most {LONGEST} in all")
-        valid = isinstance(self.stages, list | tuple) and len(self.stages) > 0
-        require(valid, "workload.stages", self.stages, "a list of stages, as [{rate: 10, duration: 30}]")
-        stages = tuple(_load(f"workload.stages[{i}]", one) for i, one in enumerate(self.stages))
+        stages = stages_of("workload.stages", self.stages, VALID)
+        for i, load in enumerate(stages):
+            require(load.requests >= 1, f"workload.stages[{i}]", self.stages[i], VALID)
         object.__setattr__(self, "stages", stages)
         if self.warmup is not None:
             object.__setattr__(self, "warmup", _load("workload.warmup", self.warmup))
@@ -83,7 +70,7 @@ class InferencePerf(WorkloadSource):
             raise InvalidInput(f"workload.stages: {total:,} prompts and requests; at most {MOST_REQUESTS:,} are valid")
 
     @property
-    def _loads(self) -> list[Load]:
+    def _loads(self) -> list[LoadStage]:
         """The warm-up and the stages."""
         given = [*([] if self.warmup is None else [self.warmup]), *self.stages]
         return [_load("workload.stages", one) for one in given]
@@ -95,6 +82,10 @@ class InferencePerf(WorkloadSource):
     @property
     def staged(self) -> bool:
         return len(self._loads) > 1
+
+    @property
+    def retimed_by(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def obeys(self) -> tuple[str, ...]:
@@ -125,16 +116,13 @@ class InferencePerf(WorkloadSource):
         )
 
 
-def _load(name: str, given: object) -> Load:
-    pair: Any = [given.get("rate"), given.get("duration")] if isinstance(given, Mapping) else given
-    valid = isinstance(pair, list | tuple) and len(pair) == 2 and all(is_number(one) and one > 0 for one in pair)
-    valid = valid and (not isinstance(given, Mapping) or len(given) == 2)
-    load = Load(*map(float, pair)) if valid else Load(0.0, 0.0)
-    require(load.requests >= 1, name, given, "{rate: …, duration: …}, numbers > 0 that make a request or more")
+def _load(name: str, given: object) -> LoadStage:
+    load = stage_of(name, given, VALID)
+    require(load.requests >= 1, name, given, VALID)
     return load
 
 
-def _arrivals(times: np.random.Generator, load: Load) -> Floats:
+def _arrivals(times: np.random.Generator, load: LoadStage) -> Floats:
     """(requests,) seconds from when the stage begins."""
     found: list[Floats] = []
     while sum(map(len, found)) < load.requests:

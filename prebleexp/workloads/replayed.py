@@ -115,6 +115,16 @@ class Replayed(WorkloadSource):
         return replace(self, lanes=users)
 
     @property
+    def retimed_by(self) -> tuple[str, ...]:
+        if self.load == "population":
+            return ()
+        return ("arrivals", "profile") if self.load == "poisson" else ("profile",)
+
+    @property
+    def in_sessions(self) -> bool:
+        return self.is_closed(self.whole)
+
+    @property
     def obeys(self) -> tuple[str, ...]:
         if self.load in (None, "recorded"):
             return ()

@@ -76,6 +76,10 @@ class ServeGen(WorkloadSource):
             )
         flag("workload.coupled", self.coupled)
 
+    @property
+    def retimed_by(self) -> tuple[str, ...]:
+        return ("profile",)
+
     def identity(self) -> dict[str, object]:
         """The file's contents stand for its path."""
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "path"}

@@ -54,7 +54,7 @@ BAD = {
     "hardware=h200": "unknown hardware 'h200'; valid: a100_mistral_7b",
     "gpu=4": "unknown key 'gpu'; valid: autoscaler, backend, cache_dir, check, ci, ci_metric, cluster, duration_s,",
     "+foo=1": "unknown key 'foo'; valid:",
-    "~gpus": "gpus has no value",
+    "~seed": "seed has no value",
     "gpus=0": "gpus=0 is not valid",
     "gpus=2.5": "gpus=2.5 is not valid",
     "gpus=true": "gpus=True is not valid",

@@ -88,7 +88,12 @@ def test_a_run_inside_it_says_nothing(seed: int) -> None:
     gpu, engine, model, precision = offered[draw.integers(len(offered))]
     given = {
         **{"hardware/gpu": gpu, "hardware/model": OF_MODEL[model], "hardware.precision": precision, "engine": engine},
-        **{"gpus": int(draw.integers(1, 5)), "rps": float(draw.choice([0.5, 1, 2, 3])), "duration_s": 8, "seed": seed},
+        **{
+            "replicas": int(draw.integers(1, 5)),
+            "rps": float(draw.choice([0.5, 1, 2, 3])),
+            "duration_s": 8,
+            "seed": seed,
+        },
     }
     result = _on_the_fewest(given)
     domain = result.cell.hardware.domain

@@ -19,7 +19,7 @@ SIMULATORS = {"splitwise": Splitwise, "dynamo_replay": DynamoReplay}
 
 @pytest.mark.parametrize("engine", SIMULATORS)
 def test_reports_are_always_fresh(engine: str) -> None:
-    settings: dict[str, Any] = {"gpus": 2, "rps": 2, "duration_s": 1, "reports_ms": 50, "cache_dir": None}
+    settings: dict[str, Any] = {"replicas": 2, "rps": 2, "duration_s": 1, "reports_ms": 50, "cache_dir": None}
     with pytest.raises(InvalidInput, match=rf"^reports_ms=50 is not valid with engine={engine}; it must be 0$"):
         prebleexp.run(engine=engine, **settings)
 

@@ -100,7 +100,7 @@ def test_metrics_say_how_often_and_how_far(folder: Path) -> None:
         "select count(*) filter (started + drained > 0) as scale_changes, max(wanted) as most_wanted "
         "from autoscaler_decisions",
     )
-    (bounds,) = asked(folder, f"select max(ready) as most_gpus, min(ready) as least_gpus from ({QUERY})")
+    (bounds,) = asked(folder, f"select max(ready) as most_replicas, min(ready) as least_replicas from ({QUERY})")
     assert {name: row[name] for name in (*counted, *bounds)} == counted | bounds
     ups = [one["up"] for one in asked(
         folder, "select started > 0 as up from autoscaler_decisions where started + drained > 0 order by at_s"
@@ -126,15 +126,15 @@ def test_the_page_says_it_and_draws_it(computed: tuple[Run, Steps]) -> None:
     )
     row = run.metrics
     text = Page(whole).text
-    assert f"The autoscaler changed the number of GPUs {row['scale_changes']} times" in text
-    assert f": most {row['most_gpus']}, least {row['least_gpus']} were ready" in text
+    assert f"The autoscaler changed the number of replicas {row['scale_changes']} times" in text
+    assert f": most {row['most_replicas']}, least {row['least_replicas']} were ready" in text
     assert 'data-chart="scale"' in whole
     drawn = run_page._scale(run)
     for what in ("ready", "starting", "wanted"):
         rows = [(one["t"], one["gpus"]) for one in drawn if one["what"] == what]
         assert [t for t, _ in rows] == sorted(t for t, _ in rows)
         assert rows[-1][0] == pytest.approx(run.outcome.end_s, rel=1e-6)
-    assert max(one["gpus"] for one in drawn if one["what"] == "ready") == row["most_gpus"]
+    assert max(one["gpus"] for one in drawn if one["what"] == "ready") == row["most_replicas"]
 
 
 def test_trace_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,14 +171,14 @@ def test_by_hand() -> None:
     ]
     assert list(measured(history, 2).values()) == [2, 1, 2, 1, 3]
     assert sentence(history, 2) == (
-        "the autoscaler changed the number of GPUs 2 times, once the other way than before: most 2, least 1 were "
+        "the autoscaler changed the number of replicas 2 times, once the other way than before: most 2, least 1 were "
         "ready, and it wanted 3 at most"
     )
     assert list(measured(History(changes), 2).values()) == [None, None, 2, 1, None]
-    assert sentence(History(changes), 2) == "the number of ready GPUs changed: most 2, least 1"
+    assert sentence(History(changes), 2) == "the number of ready replicas changed: most 2, least 1"
     still = History((), looks[1:2])
     assert list(measured(still, 4).values()) == [0, 0, 4, 4, 1]
-    assert sentence(still, 4).startswith("the autoscaler never changed the number of GPUs: most 4, least 4")
+    assert sentence(still, 4).startswith("the autoscaler never changed the number of replicas: most 4, least 4")
     assert list(measured(NOTHING, 4).values()) == [None] * 5
     assert sentence(NOTHING, 4) == ""
     assert {*SERVING} == {READY, SLOW}

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER, _statistics, measure
+from prebleexp.averages import statistics
+from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER, measure
 from prebleexp.sim.history import NOTHING
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State
 from tests.support.counted import calls
@@ -99,7 +100,7 @@ def test_the_row_of_a_run() -> None:
 @given(st.lists(st.floats(0, 1e6) | st.just(np.nan), min_size=1, max_size=50))
 def test_percentiles_are_those_of_numpy_bit_for_bit(values: list[float]) -> None:
     column = np.array(values)
-    mean, *percentiles = _statistics(column)
+    mean, *percentiles = statistics(column)
     seen = column[~np.isnan(column)]
     if not len(seen):
         assert (mean, *percentiles) == (None,) * 4

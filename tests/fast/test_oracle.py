@@ -50,6 +50,16 @@ def test_the_core_gives_the_bytes_of_the_oracle_in_stages(workload: Workload, cl
         assert not (before_s[:, None] > due_s).any(), "a stage begins when all before it is over"
 
 
+@settings(max_examples=examples(30, found=True), deadline=None)
+@given(st.one_of(staged(workloads()), impatient(staged(linked(workloads())))), CLUSTERS)
+def test_stages_that_overlap_are_no_more_than_names(workload: Workload, cluster: dict[str, Any]) -> None:
+    none = np.zeros(len(workload), np.int32)
+    made = agree(replace(workload, overlaps=none + 1), cluster)
+    plain = agree(replace(workload, stage=none), cluster)
+    assert made.due_s.tobytes() == plain.due_s.tobytes()
+    assert made.finish_s.tobytes() == plain.finish_s.tobytes()
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=1000, deadline=None)

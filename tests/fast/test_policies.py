@@ -98,7 +98,7 @@ def test_a_hardware_model_has_a_source_and_costs_that_grow(hardware: str) -> Non
 
 @pytest.mark.parametrize("engine", names("engine"))
 def test_every_engine_runs(engine: str) -> None:
-    assert prebleexp.run(engine=engine, gpus=2, rps=4, duration_s=3, cache_dir=None).metrics["n_finished"] == 12
+    assert prebleexp.run(engine=engine, replicas=2, rps=4, duration_s=3, cache_dir=None).metrics["n_finished"] == 12
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -31,13 +31,13 @@ def machines(overrides: list[str]) -> dict[str, int]:
         engine: Any = cell.engine
         return {
             "a100": engine.a100,
-            "h100": cell.gpus - engine.a100 - engine.h100_capped,
+            "h100": cell.replicas - engine.a100 - engine.h100_capped,
             "capped": engine.h100_capped,
         }
     found = dict.fromkeys(COST, 0)
     for group in cell.cluster.groups:
         hardware: Any = group.hardware
-        found["capped" if hardware.gpu.bf16_tflops == 761 else hardware.gpu.name] += group.gpus
+        found["capped" if hardware.gpu.bf16_tflops == 761 else hardware.gpu.name] += group.replicas
     return found
 
 
@@ -72,7 +72,7 @@ def test_seventy_a100_cost_a_fifth_less_than_forty_h100_of_the_same_power() -> N
 # ---------------------------------------------------------------- DistServe's check
 SPLIT = [
     *("engine=vllm", "hardware/gpu=a100", "hardware/model=opt_13b", "policy=lor", "cluster=disaggregated"),
-    "cluster.groups=[{gpus: 1, role: prefill, hardware.tensor_parallel: 2}, {gpus: 1, role: decode}]",
+    "cluster.groups=[{gpus: 2, role: prefill, hardware.tensor_parallel: 2}, {gpus: 1, role: decode}]",
     *("cluster.link.gb_s=300", "cluster.link.latency_us=8", "workload=azure_lengths", "workload.longest=2048"),
 ]
 

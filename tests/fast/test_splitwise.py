@@ -127,7 +127,7 @@ def test_every_request_is_served_once_and_leaves_nothing(cluster: tuple[Workload
 @pytest.mark.parametrize("scheduler", POOLED)
 def test_at_the_horizon_what_has_not_ended_has_not_happened(scheduler: str) -> None:
     """What is reported until then is what a run that goes on reports of that time."""
-    given: dict[str, Any] = {"engine": "splitwise", "gpus": 3, "rps": 12, "duration_s": 4, "cache_dir": None}
+    given: dict[str, Any] = {"engine": "splitwise", "replicas": 3, "rps": 12, "duration_s": 4, "cache_dir": None}
     given |= {"engine.scheduler": scheduler, "output_length": "constant", "output_length.lengths": [40]}
     stopped, drained = (prebleexp.run(**given, horizon=horizon).computed.outcome for horizon in ("stop", "drain"))
     finished = drained.finish_s <= 4
@@ -147,10 +147,10 @@ def test_at_the_horizon_what_has_not_ended_has_not_happened(scheduler: str) -> N
 def test_compiled_and_interpreted_do_the_same() -> None:
     small = "engine=splitwise rps=12 duration_s=3 output_length=two_point"
     runs = [
-        f"{small} gpus=3 engine.a100=1",
-        f"{small} gpus=3 engine.scheduler=kv_jsq horizon=stop",
-        f"{small} gpus=1 engine.start_state=baseline engine.scheduler=token_jsq",
-        f"{small} gpus=2 engine.start_state=orca engine.scheduler=jsq",
+        f"{small} replicas=3 engine.a100=1",
+        f"{small} replicas=3 engine.scheduler=kv_jsq horizon=stop",
+        f"{small} replicas=1 engine.start_state=baseline engine.scheduler=token_jsq",
+        f"{small} replicas=2 engine.start_state=orca engine.scheduler=jsq",
     ]
     assert interpreted(*runs) == [digest(*run.split()) for run in runs]
 
@@ -166,11 +166,26 @@ def test_more_requests_than_lists_have_room_for_at_first() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("gpus=1", "gpus=1 is not valid with engine.start_state=splitwise: no machine is left for tokens; there"),
-        ("engine.prompt_machines=8", "gpus=8 is not valid with engine.prompt_machines=8: no machine is left for to"),
-        ("gpus=4 engine.a100=2 engine.h100_capped=2", "gpus=4 is not valid with engine.a100=2, engine.h100_capped=2"),
-        ("gpus=4 engine.a100=5", "engine.a100=5 and engine.h100_capped=0 are not valid with gpus=4; there must be"),
-        ("gpus=4 engine.prompt_machines=3 engine.token_machines=2", "gpus=4 is not valid with engine.prompt_machin"),
+        (
+            "replicas=1",
+            "replicas=1 is not valid with engine.start_state=splitwise: no machine is left for tokens; there",
+        ),
+        (
+            "engine.prompt_machines=8",
+            "replicas=8 is not valid with engine.prompt_machines=8: no machine is left for to",
+        ),
+        (
+            "replicas=4 engine.a100=2 engine.h100_capped=2",
+            "replicas=4 is not valid with engine.a100=2, engine.h100_capped=2",
+        ),
+        (
+            "replicas=4 engine.a100=5",
+            "engine.a100=5 and engine.h100_capped=0 are not valid with replicas=4; there must be",
+        ),
+        (
+            "replicas=4 engine.prompt_machines=3 engine.token_machines=2",
+            "replicas=4 is not valid with engine.prompt_machin",
+        ),
         ("engine.scheduler=lor", "engine.scheduler=lor is not valid; it must be one of token_jsq, jsq, kv_round_r"),
         ("engine.model=opt", "engine.model=opt is not valid; it must be one of llama2-70b, bloom-176b"),
         ("engine.start_state=baseline", "engine.scheduler=mixed_pool is not valid; it must be token_jsq or jsq with"),
@@ -197,7 +212,7 @@ def test_a_run_says_its_own_router_and_machines() -> None:
 
 
 def test_outputs_are_made_where_prompts_are_unless_there_are_pools() -> None:
-    small: dict[str, Any] = {"gpus": 4, "rps": 8, "duration_s": 2, "cache_dir": None}
+    small: dict[str, Any] = {"replicas": 4, "rps": 8, "duration_s": 2, "cache_dir": None}
     split, general = (prebleexp.run(engine=engine, **small).computed.outcome for engine in ("splitwise", "vllm"))
     assert set(split.gpu.tolist()) <= {0, 1}
     assert set(split.decode_gpu.tolist()) <= {2, 3}

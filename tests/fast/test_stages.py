@@ -167,7 +167,7 @@ def test_engines_without_sessions_have_no_stages(engine: str) -> None:
     with pytest.raises(
         InvalidInput, match=f"^engine={engine} is not valid with requests that come after others, in st"
     ):
-        computed([*STAGED, f"engine={engine}", "reports_ms=0"])
+        computed(["replicas=2" if one == "gpus=2" else one for one in STAGED] + [f"engine={engine}", "reports_ms=0"])
 
 
 # ---------------------------------------------------------------- what is said of each

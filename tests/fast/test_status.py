@@ -130,7 +130,7 @@ def test_bad_limits_and_backends_are_one_line(capsys: pytest.CaptureFixture[str]
 def test_runs_that_had_no_policy_tell_nothing_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of an engine that routes by itself, and of which the cache has the only run."""
     places = [f"cache_dir={tmp_path}", f"reports_dir={tmp_path}", "report=none"]
-    said(capsys, "engine=splitwise", "gpus=3", "rps=2", "duration_s=2", *places)
+    said(capsys, "engine=splitwise", "replicas=3", "rps=2", "duration_s=2", *places)
     assert list(known_of([], Cache(tmp_path))) == []
     _, says = said(capsys, "-m", "policy=lor,random", "--dry", *places)
     assert "how long that takes is not known before the first" in says

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from prebleexp.launch import tables
 from tests.support.places import ROOT
 
 COMMAND = [
@@ -77,3 +79,34 @@ def test_what_is_not_a_terminal_gets_plain_text(tmp_path: Path, output: str) -> 
     for text in (done.stdout, done.stderr):
         assert "\x1b" not in text
         assert "─" not in text
+
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+WIDE = ["policy", "GPUs", "replicas", "on average", "of the first", "GPU-hours of 1M", "cost of 1M", "verdict"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(width: int, lines: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    file = Terminal()
+    tables.show(WIDE, lines, file=file)
+    return STYLE.sub("", file.getvalue()).splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_no_number_and_no_word_is_broken(width: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit is turned, with as many lines beside each other as there is room for."""
+    lines = [[f"round_robin_{i}", "123,456", "8", "1.25", "–", "27.8", "55.6", "found"] for i in range(count)]
+    shown = drawn(width, lines, monkeypatch)
+    assert max(map(len, shown)) <= width
+    words = " ".join(shown).split()
+    for cell in {cell for line in (WIDE, *lines) for cell in line}:
+        assert all(word in words for word in cell.split())
+    assert words.count("123,456") == count
+    assert any({"policy", "GPUs", "verdict"} <= set(line.split()) for line in shown) == (width == 200)

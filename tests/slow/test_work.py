@@ -33,7 +33,7 @@ def test_a_decision_of_e2_takes_the_same_however_many_requests_there_were() -> N
     assert many < 1.25 * few
 
 
-SMALL = "gpus=2 rps=16 duration_s=2 output_length=constant"
+SMALL = "replicas=2 rps=16 duration_s=2 output_length=constant"
 OURS = f"{SMALL} hardware=a6000_mistral_7b horizon=drain policy=lor"
 MOST = {
     f"{OURS} engine=preble": 2_600,
@@ -62,6 +62,17 @@ def test_ten_times_the_output_takes_far_fewer_than_ten_times_the_lines() -> None
     ratios = dict(zip(engines, (many / few for few, many in zip(found[::2], found[1::2], strict=True)), strict=True))
     print({engine: round(ratio, 2) for engine, ratio in ratios.items()})
     assert all(ratio < (4 if engine in ("vllm", "sglang") else 2) for engine, ratio in ratios.items())
+
+
+GROUPED = "hardware=composed engine=vllm policy=lor gpus=2 rps=32 duration_s=4 horizon=drain"
+
+
+def test_groups_of_layers_take_hardly_more_than_one_table() -> None:
+    """Of the default model, which has two: a request is looked at in its phase alone, and found there at once."""
+    ways = ("true", "null")
+    one, groups = of_runs(ALL, *(f"{GROUPED} engine.disable_hybrid_kv_cache_manager={way}" for way in ways))
+    print(f"{groups:,.0f} lines a request in groups, {one:,.0f} of one table")
+    assert groups < 1.35 * one
 
 
 SCARCE = "hardware=a6000_mistral_7b hardware.kv_tokens=12000 policy=round_robin gpus=2 rps=64 horizon=drain"

@@ -34,8 +34,7 @@ class Cluster(NamedTuple):
 @dataclass(frozen=True)
 class Splitwise(Engine):
     """splitwise-sim 8f99e7d as released: a request's prompt is computed on one machine, its other tokens on another,
-    and its KV goes over a link between. One of `gpus` is a machine of eight GPUs (DGX) that serves one copy of the
-    model.
+    and its KV goes over a link between. A replica is a machine of eight GPUs (DGX): `replicas=40`, or `gpus=320`.
 
     It has routers, step times and a model of its own: policy and hardware do not matter, and are left as they are.
     Prompts share nothing. TTFT is the end of the prompt, as the release reports it: the first token is shown before the
@@ -56,6 +55,7 @@ class Splitwise(Engine):
         "lengths": "max",
         "overhead": "none",
     }
+    gpus_per_replica: ClassVar[int] = 8
 
     start_state: str = "splitwise"
     """splitwise: a pool of machines for prompts and one for tokens; baseline: each machine does both; orca: so too, and
@@ -126,8 +126,8 @@ class Splitwise(Engine):
         h100 = gpus - self.a100 - self.h100_capped
         if h100 < 0:
             raise InvalidInput(
-                f"engine.a100={self.a100} and engine.h100_capped={self.h100_capped} are not valid with gpus={gpus}; "
-                "there must be as many machines at least"
+                f"engine.a100={self.a100} and engine.h100_capped={self.h100_capped} are not valid with "
+                f"replicas={gpus}; there must be as many machines at least"
             )
         kinds = np.repeat(np.arange(len(KINDS)), (self.a100, h100, self.h100_capped))
         if not self._splits:
@@ -136,12 +136,12 @@ class Splitwise(Engine):
         for name, pool in (("prompt", prompt), ("token", token)):
             if not len(pool):
                 raise InvalidInput(
-                    f"gpus={gpus} is not valid with {self._said}: no machine is left for {name}s; there must be one "
-                    "for prompts and one for tokens"
+                    f"replicas={gpus} is not valid with {self._said}: no machine is left for {name}s; there must be "
+                    "one for prompts and one for tokens"
                 )
         most = int(max(prompt[-1], token[-1])) + 1
         if most > gpus:
-            raise InvalidInput(f"gpus={gpus} is not valid with {self._said}; it must be {most} at least")
+            raise InvalidInput(f"replicas={gpus} is not valid with {self._said}; it must be {most} at least")
         return Cluster(kinds, prompt, token)
 
     @property

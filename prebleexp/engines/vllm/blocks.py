@@ -14,7 +14,7 @@ from typing import Any
 
 from prebleexp.engines.segments import end_of, segment_of
 from prebleexp.engines.vllm.records import Engines
-from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hold, grow, join_queue, leave_queue
+from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hold, join_queue, leave_queue
 from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
@@ -211,8 +211,13 @@ def cache_between(
     """Cache blocks of a request's context, which a holder has, from a segment on; returns in which the last of them
     ends. `of`: what their group adds to keys."""
     size = mine.settings.block_size
-    if holder.answer >= 0 and grow(mine, holder, low, high):
-        return segment
+    if holder.answer >= 0:  # the run of its answer has these as well, if nobody else has or had it
+        last, record = mine.blocks.holds[holder.holds], mine.blocks.runs[holder.answer]
+        alone = last.run == holder.answer and record.newer == holder.answer and record.holders == 1
+        if alone and record.high == low:
+            last.blocks += high - low
+            record.high = high
+            return segment
     while low < high:
         segment = segment_at(mine, world, request, segment, low)
         until = min(high, end_of(world, request, segment) // size)

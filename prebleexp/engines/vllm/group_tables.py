@@ -12,8 +12,9 @@ from typing import Any
 
 from prebleexp.engines.vllm.blocks import cache_between, found_run, give_back, hold_between, let_go_of, segment_at, take
 from prebleexp.engines.vllm.group_lookup import behind, lookup
-from prebleexp.engines.vllm.records import FULL, NEVER, SLIDING, Engines
+from prebleexp.engines.vllm.records import FULL, NEVER, SLIDING, STEPS, Engines
 from prebleexp.engines.vllm.runs import cut, free_hold
+from prebleexp.engines.vllm.steady import computed_of, is_whole
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.records import NONE, STORED, World
@@ -44,6 +45,8 @@ def hold(mine: Engines, world: World, g: int, request: int) -> None:
     job, groups, gpu = mine.jobs[request], mine.groups, mine.gpus[g]
     hits, longest = lookup(mine, world, g, request)
     groups.junctions[request] = longest if longest > hits else 0
+    groups.ranks[g] += 1
+    groups.links[request].rank = groups.ranks[g]
     job.blocks = job.keyed = hits
     job.segment = 0
     for number in range(len(groups.all)):
@@ -53,7 +56,7 @@ def hold(mine: Engines, world: World, g: int, request: int) -> None:
         hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
         if number == groups.told:
             groups.held[g] += free - gpu.free
-    groups.due[request] = _next_due(mine, request)
+    groups.due[request] = 0
 
 
 @compiled
@@ -82,6 +85,45 @@ def lengthen(mine: Engines, world: World, g: int, request: int, blocks: int) -> 
 
 
 @compiled
+def cross(mine: Engines, world: World, g: int, until: int) -> None:
+    """Steady requests whose phase the step in hand is, in order of admission: those before another, which is passed
+    over; -1: all the others."""
+    groups, links, step = mine.groups, mine.groups.links, int(mine.gpus[g].scheduled)
+    if groups.walked[g] != step:
+        size = mine.settings.block_size
+        groups.walked[g] = step
+        for at in range(len(groups.offsets)):
+            phase = len(mine.jobs) + g * size + (step - groups.offsets[at]) % size
+            groups.next[at] = links[phase].behind
+    while True:
+        found, least = NONE, NEVER if until == NONE else int(links[until].rank)
+        for at in range(len(groups.next)):
+            if groups.next[at] == until:
+                groups.next[at] = links[until].behind
+            one = links[groups.next[at]]
+            if one.rank != NONE and one.rank < least:
+                found, least = at, int(one.rank)
+        if found == NONE:
+            break
+        request = int(groups.next[found])
+        groups.next[found] = links[request].behind
+        go_steadily(mine, world, g, request)
+
+
+@compiled
+def go_steadily(mine: Engines, world: World, g: int, request: int) -> int:
+    """What a steady request gives up and takes for the next token; steps until it must be looked at again: what lies
+    behind a window when it begins to be steady may have to wait for the step under way."""
+    gpu, job, size = mine.gpus[g], mine.jobs[request], mine.settings.block_size
+    computed, ahead = computed_of(job, gpu.scheduled), 1 if mine.settings.async_scheduling else 0
+    give_up(mine, world, g, request)
+    if computed == job.blocks * size:
+        mine.steps[g, gpu.scheduled % STEPS].evicted += lengthen(mine, world, g, request, 1)
+        mine.crossing[g, gpu.scheduled % size] -= int(is_whole(mine, job))
+    return 1 if mine.groups.due[request] + ahead <= computed else NEVER
+
+
+@compiled
 def give_up(mine: Engines, world: World, g: int, request: int) -> None:
     """Blocks that are behind the windows of a request, by the positions of it that are computed in steps which are
     over."""
@@ -93,26 +135,17 @@ def give_up(mine: Engines, world: World, g: int, request: int) -> None:
         return
     if groups.keep_answers:  # what is given up is cached by now
         remember(mine, world, g, request, processed)
+    size, due = mine.settings.block_size, NEVER
     for number in range(len(groups.all)):
         group, table = groups.all[number], groups.tables[request, number]
+        if group.kind == FULL:
+            continue
         until = min(behind(mine, int(group.kind), int(group.window), processed), int(job.blocks))
         if until > table.low:
             _give_up(mine, g, request, number, until)
-    groups.due[request] = _next_due(mine, request)
-
-
-@compiled
-def _next_due(mine: Engines, request: int) -> int:
-    """With how many positions computed a request gives up a block next."""
-    size, due = mine.settings.block_size, NEVER
-    for number in range(len(mine.groups.all)):
-        group = mine.groups.all[number]
-        if group.kind == FULL:
-            continue
-        end = (int(mine.groups.tables[request, number].low) + 1) * size
-        least = end + group.window - 1 if group.kind == SLIDING else -(-end // group.window) * group.window
-        due = min(due, int(least))
-    return due
+        end, window = (int(table.low) + 1) * size, int(group.window)
+        due = min(due, end + window - 1 if group.kind == SLIDING else -(-end // window) * window)
+    groups.due[request] = due
 
 
 @compiled

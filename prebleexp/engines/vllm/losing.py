@@ -12,7 +12,7 @@ from prebleexp.engines.vllm.blocks import clear
 from prebleexp.engines.vllm.giving_up import stop_waiting
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import GPU, JOB, Engines
-from prebleexp.engines.vllm.rooms import begin_gpus, begin_jobs
+from prebleexp.engines.vllm.rooms import begin_gpus, begin_groups, begin_jobs
 from prebleexp.engines.vllm.tables import release
 from prebleexp.engines.vllm.tiering import break_off
 from prebleexp.sim.compiled import compiled
@@ -35,7 +35,7 @@ def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
     mine.gpus[g] = gpus[0]
     mine.crossing[g] = mine.recent[g] = 0
     if mine.groups is not None:
-        mine.groups.held[g] = 0
+        begin_groups(mine, g)
     forget(mine, world, requests)
 
 

@@ -130,6 +130,10 @@ CHOSEN = np.dtype(
 )
 """What a step computes of a request."""
 
+LINK = np.dtype([("rank", np.int64), ("before", np.int32), ("behind", np.int32)], align=True)
+"""A request among the steady ones of its phase: how many were admitted to its GPU before it, and its neighbours. In a
+phase itself the first and the last meet."""
+
 TABLE = np.dtype(
     [
         ("low", np.int32),  # its blocks before this one were given up, or never held
@@ -201,6 +205,17 @@ class Groups(NamedTuple):
     """(n, groups) `TABLE`"""
     due: Any
     """(n,) positions that are computed in steps which are over, as soon as a request has so many it gives blocks up"""
+    links: Any
+    """(n + GPUs · block_size,) `LINK`s of requests, and of each GPU's phases behind them: see `engines.vllm.phases`"""
+    offsets: Any
+    """in how many steps from taking a block a steady request takes one or gives some up, each once: 0, and what follows
+    from windows"""
+    next: Any
+    """(offsets,) of the step in hand, who is next of each of its phases"""
+    walked: Any
+    """(GPUs,) the last step of which `next` was"""
+    ranks: Any
+    """(GPUs,) admissions so far"""
     junctions: Any
     """(n,) blocks of a prefix that some groups have, and others are to keep, when the request computes it"""
     told: int
@@ -260,8 +275,8 @@ class Engines(NamedTuple):
     due: Any
     """(GPUs, max_num_seqs) the step in which each must be looked at"""
     crossing: Any
-    """(GPUs, block_size) steady requests by phase: those of phase p need a block in step p, p + block_size, …; none
-    where there are groups"""
+    """(GPUs, block_size) steady requests by phase: those of phase p need a block of each table in step p, p +
+    block_size, …"""
     looked_at: Any
     """(max_num_seqs,) room for rows of it"""
     steps: Any

@@ -17,6 +17,7 @@ from prebleexp.engines.vllm.records import (
     GROUP,
     HOLD,
     JOB,
+    LINK,
     NEVER,
     RUN,
     STEP,
@@ -90,12 +91,21 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
     alike.first = np.cumsum(alike["size"]) - alike["size"]
     tables = records(n * len(made), TABLE).reshape(n, len(made))
     tables.holds = tables.answer = NONE
+    links = records(n + setup.gpus * size, LINK)
+    begin_links(links, slice(n, None))
+    ahead = 1 if settings.async_scheduling else 0  # positions that are in flight when a step is scheduled
+    offsets = {0} | {(one.window + ahead - (one.kind == SLIDING)) % size for one in of.groups if one.kind != FULL}
     return Groups(
         all=made,
         alike=alike,
         members=np.array([number for those in members for number in those], np.int64),
         tables=tables,
         due=np.full(n, NEVER, np.int64),
+        links=links,
+        offsets=np.array(sorted(offsets), np.int64),
+        next=np.empty(len(offsets), np.int64),
+        walked=np.full(setup.gpus, NONE, np.int64),
+        ranks=np.zeros(setup.gpus, np.int64),
         junctions=np.zeros(n, np.int64),
         told=told,
         held=np.zeros(setup.gpus, np.int64),
@@ -109,6 +119,20 @@ def begin_gpus(gpus: Any, settings: Settings) -> None:
     """Let zeroed records be GPUs that nobody has used."""
     gpus.free = gpus.unkeyed = settings.blocks
     gpus.first = gpus.last = gpus.queue = gpus.moving = NONE
+
+
+def begin_groups(mine: Engines, g: int) -> None:
+    """Let a GPU be one that nobody has used."""
+    groups, size = mine.groups, mine.settings.block_size
+    first = len(mine.jobs) + g * size
+    begin_links(groups.links, slice(first, first + size))
+    groups.held[g], groups.walked[g] = 0, NONE
+
+
+def begin_links(links: Any, phases: slice) -> None:
+    """Let nobody be in some phases."""
+    links.rank[phases] = NONE
+    links.before[phases] = links.behind[phases] = np.arange(len(links))[phases]
 
 
 def begin_jobs(jobs: Any, prompt_tokens: Any, last_tokens: Any, answer_segment: Any) -> None:

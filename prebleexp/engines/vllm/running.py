@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.blocks import take
 from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose, not_chosen
 from prebleexp.engines.vllm.looking import look_at
 from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.steady import begin_steady, computed_of, last_is_due
-from prebleexp.engines.vllm.tables import lengthen, move_on, remember, wants
+from prebleexp.engines.vllm.tables import cross, lengthen, move_on, remember, wants
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 
@@ -24,7 +23,7 @@ def plan(mine: Engines, g: int, cap: int) -> int:
     may not suffice for all."""
     gpu, running, due = mine.gpus[g], mine.running[g], mine.due[g]
     budget = mine.settings.max_num_batched_tokens - gpu.steady
-    free = int(gpu.free - mine.crossing[g, gpu.scheduled % mine.settings.block_size])
+    free = int(gpu.free - mine.settings.tables * mine.crossing[g, gpu.scheduled % mine.settings.block_size])
     clock, found = gpu.scheduled, 0
     if budget < 0 or mine.settings.tiered:  # which blocks are full is looked at after every step
         return -1
@@ -89,6 +88,7 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
         row = int(mine.looked_at[at])
         request = int(mine.running[g, row])
         job = mine.jobs[request]
+        cross(mine, world, g, request)
         if job.steady_from == NONE:
             new = _wanted(job, cap, budget)
             if new == 0:
@@ -101,13 +101,13 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
                 remember(mine, world, g, request, int(job.computed + new))
                 choose(mine, g, clock, request, new, NONE)
                 continue
-            begin_steady(mine, g, request)
+            begin_steady(mine, world, g, request)
         elif computed_of(job, clock) + 1 >= job.limit:
             budget += 1
         look_at(mine, world, g, row)
     step.steady = gpu.steady
     gpu.context += gpu.steady
-    step.evicted += take(mine, world, g, int(mine.crossing[g, gpu.scheduled % mine.settings.block_size]))
+    cross(mine, world, g, NONE)
     return budget
 
 

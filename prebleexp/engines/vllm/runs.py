@@ -12,18 +12,6 @@ from prebleexp.sim.records import NONE
 
 
 @compiled
-def grow(mine: Engines, holder: Any, low: int, high: int) -> bool:
-    """Let the run of a request's answer have the blocks low … high − 1 as well, if nobody else has or had it."""
-    last, record = mine.blocks.holds[holder.holds], mine.blocks.runs[holder.answer]
-    alone = last.run == holder.answer and record.newer == holder.answer and record.holders == 1
-    if not alone or record.high != low:
-        return False
-    last.blocks += high - low
-    record.high = high
-    return True
-
-
-@compiled
 def add_run(mine: Engines, g: int, request: int, holder: Any, key: int, low: int, high: int, nobodys: bool) -> None:
     runs = mine.blocks.runs
     first = NONE if nobodys else child_of(mine.blocks, g, key)
@@ -36,8 +24,9 @@ def add_run(mine: Engines, g: int, request: int, holder: Any, key: int, low: int
         record.older = record.newer = run
         set_child(mine.blocks, g, key, run)
         mine.blocks.control.keys += 1
-    else:
-        _put_before(runs, run, first)  # in a ring, that is behind the newest
+    else:  # behind the newest
+        record.older, record.newer = runs[first].older, first
+        runs[runs[first].older].newer = runs[first].older = run
     add_hold(mine, holder, run, high - low)
 
 
@@ -50,9 +39,8 @@ def cut(mine: Engines, g: int, run: int, at: int) -> int:
     upper.key, upper.owner, upper.holders, upper.above = lower.key, lower.owner, lower.holders, lower.above
     upper.low, upper.high = lower.low, at
     lower.low, lower.above = at, upper_index
-    _put_before(runs, upper_index, run)
-    if child_of(mine.blocks, g, int(lower.key)) == run:
-        set_child(mine.blocks, g, int(lower.key), upper_index)
+    upper.older, upper.newer = run, lower.newer  # as old as the rest: it may as well come behind it
+    runs[upper.newer].older = lower.newer = upper_index
     if lower.holders == 0:  # the later positions are evicted first
         upper.before, upper.behind = run, lower.behind
         if lower.behind == NONE:
@@ -61,14 +49,6 @@ def cut(mine: Engines, g: int, run: int, at: int) -> int:
             runs[lower.behind].before = upper_index
         lower.behind = upper_index
     return upper_index
-
-
-@compiled
-def _put_before(runs: Any, run: int, other: int) -> None:
-    """In the ring of its key."""
-    older = int(runs[other].older)
-    runs[run].older, runs[run].newer = older, other
-    runs[older].newer = runs[other].older = run
 
 
 @compiled

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prebleexp.engines.vllm.phases import link, unlink
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
@@ -36,25 +37,26 @@ def last_is_due(job: Any) -> bool:
 
 @compiled
 def is_whole(mine: Engines, job: Any) -> bool:
-    """Whether no block is to be taken for a request by phase: it has them for all that it will ever compute, or takes
-    them where it is looked at."""
-    return mine.settings.grouped or bool(job.blocks * mine.settings.block_size + 1 >= job.limit)
+    """Whether no block is to be taken for a request any more: it has them for all that it will ever compute."""
+    return bool(job.blocks * mine.settings.block_size + 1 >= job.limit)
 
 
 @compiled
-def begin_steady(mine: Engines, g: int, request: int) -> None:
+def begin_steady(mine: Engines, world: World, g: int, request: int) -> None:
     """From the step on that is being scheduled."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     job.steady_from = gpu.scheduled
     gpu.steady += 1
     gpu.context += job.computed
     mine.crossing[g, (gpu.scheduled - job.computed) % mine.settings.block_size] += int(not is_whole(mine, job))
+    link(mine, world, g, request)
 
 
 @compiled
 def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     """Write down what it has before the step that is being scheduled. Returns how many of its steps are not over."""
     gpu, job = mine.gpus[g], mine.jobs[request]
+    unlink(mine, world, g, request)
     computed, known = computed_of(job, gpu.scheduled), known_of(job, gpu.over)
     pending = (computed - int(job.computed)) - (known - int(job.known))
     if known > job.known:

@@ -7,8 +7,9 @@ from typing import Any
 
 from prebleexp.engines.vllm import blocks, group_tables
 from prebleexp.engines.vllm.choosing import blocks_of
-from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
-from prebleexp.engines.vllm.steady import computed_of, is_whole
+from prebleexp.engines.vllm.phases import nothing
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.steady import is_whole
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.records import NONE, World
 
@@ -38,12 +39,7 @@ lengthen = chosen_by("groups", _lengthen, group_tables.lengthen)
 """so many blocks more for each table of a request; how many of those taken were cached until now"""
 
 
-@compiled
-def _stay(mine: Engines, world: World, g: int, request: int) -> None:
-    """One that looks back to all gives nothing up."""
-
-
-move_on = chosen_by("groups", _stay, group_tables.give_up)
+move_on = chosen_by("groups", nothing, group_tables.give_up)
 """blocks that are behind the windows of a request are given up before others are taken for it"""
 
 remember = chosen_by("groups", blocks.remember, group_tables.remember)
@@ -52,42 +48,29 @@ release = chosen_by("groups", blocks.release, group_tables.release)
 
 # ---------------------------------------------------------------- while it decodes steadily
 @compiled
-def _wants(mine: Engines, job: Any, computed: int, new: int) -> int:
+def wants(mine: Engines, job: Any, computed: int, new: int) -> int:
+    """Blocks that a request which is looked at needs beside those of `Engines.crossing`."""
     if job.steady_from == NONE:
-        return max(0, blocks_of(mine, computed + new) - job.blocks)
-    return -int(new == 0 and computed % mine.settings.block_size == 0 and not is_whole(mine, job))
+        return mine.settings.tables * max(0, blocks_of(mine, computed + new) - job.blocks)
+    last = new == 0 and computed % mine.settings.block_size == 0 and not is_whole(mine, job)
+    return -mine.settings.tables * int(last)
 
 
 @compiled
-def _wants_of_groups(mine: Engines, job: Any, computed: int, new: int) -> int:
-    if computed + new <= job.blocks * mine.settings.block_size:
-        return 0
-    return mine.settings.tables * (blocks_of(mine, computed + new) - job.blocks)
+def _cross(mine: Engines, world: World, g: int, until: int) -> None:
+    gpu = mine.gpus[g]
+    if until == NONE:
+        step, size = mine.steps[g, gpu.scheduled % STEPS], mine.settings.block_size
+        step.evicted += blocks.take(mine, world, g, int(mine.crossing[g, gpu.scheduled % size]))
 
 
-wants = chosen_by("groups", _wants, _wants_of_groups)
-"""blocks that a request which is looked at needs beside those of `Engines.crossing`"""
+cross = chosen_by("groups", _cross, group_tables.cross)
+"""let steady requests whose phase it is take what they must for a token: of one table all together, of several one by
+one, those that were admitted before another (-1: all the others)"""
 
-
-@compiled
-def _go_on(mine: Engines, world: World, g: int, request: int) -> int:
-    return NEVER
-
-
-@compiled
-def _go_on_in_groups(mine: Engines, world: World, g: int, request: int) -> int:
-    gpu, job = mine.gpus[g], mine.jobs[request]
-    computed = computed_of(job, gpu.scheduled)
-    group_tables.give_up(mine, world, g, request)
-    more = int(computed == job.blocks * mine.settings.block_size)
-    mine.steps[g, gpu.scheduled % STEPS].evicted += group_tables.lengthen(mine, world, g, request, more)
-    ahead = 1 if mine.settings.async_scheduling else 0
-    crosses = int(job.blocks) * mine.settings.block_size - computed
-    return int(min(crosses, max(1, mine.groups.due[request] + ahead - computed)))
-
-
-go_steadily = chosen_by("groups", _go_on, _go_on_in_groups)
-"""let a steady request give up and take what it must for a token; steps until it must again"""
+go_steadily = chosen_by("groups", nothing, group_tables.go_steadily)
+"""the same of one that is looked at; steps until it must be again: what lies behind a window when it begins to be
+steady may have to wait for the step under way"""
 
 
 # ---------------------------------------------------------------- in tokens

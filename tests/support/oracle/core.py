@@ -150,7 +150,7 @@ class Job:
         segment, self.max_new = int(workload.answer_segment[i]), int(workload.max_new_tokens[i])
         self.index, self.number, self.due_s = i, -1, math.nan  # its number in order of arrival
         self.after = [int(j) for j in workload.after_ids[workload.after_offsets[i] : workload.after_offsets[i + 1]]]
-        self.after += [STAGE] if workload.stage[i] > workload.stage[0] else []
+        self.after += [STAGE] if workload.stage[i] > workload.stage[0] and not workload.overlaps[i] else []
         self.behind = list[Job]()
         self.delay_s, self.goes_on = float(workload.delay_s[i]), bool(workload.goes_on[i])
         self.patience_s = float(workload.patience_s[i])
@@ -458,7 +458,7 @@ class Oracle:
         self.decisions = list[Decision]()
         heapq.heapify(self.heap)
         self.linked = len(workload.after_ids) > 0 or workload.staged
-        self.stages, self.over = workload.stage.tolist(), set[int]()
+        self.stages, self.over = (workload.stage * (1 - workload.overlaps)).tolist(), set[int]()
         self.stage = min(self.stages, default=0)
         last_start_s = of.duration_s if len(workload.after_ids) else math.inf
         for job in self.jobs:

@@ -1,0 +1,53 @@
+"""How many GPUs so many replicas take. A replica is what serves one copy of the model: one GPU, or several with tensor
+parallelism. What is counted, priced and compared is GPUs; what is simulated, and routed to, is replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prebleexp.checks import integer
+from prebleexp.errors import InvalidInput
+
+MOST_GPUS = 4096
+
+
+@dataclass(frozen=True)
+class Size:
+    """GPUs of one kind, in replicas of `each`."""
+
+    gpus: int
+    replicas: int
+
+    @property
+    def each(self) -> int:
+        return self.gpus // self.replicas
+
+    @property
+    def split(self) -> str:
+        """ "2 replicas of 4", "1 replica of 8" """
+        return f"{self.replicas:,} replica{'' if self.replicas == 1 else 's'} of {self.each}"
+
+
+def size_of(gpus: object, replicas: object, each: int, *, by: str, where: str = "") -> Size:
+    """What `gpus`, `replicas` or both say, None where one is not given. `by` says what makes a replica of `each` GPUs,
+    such as "hardware.tensor_parallel=2"; no matter where that is 1. Raises InvalidInput for what is not valid, and what
+    does not divide."""
+    if replicas is None:
+        total = integer(f"{where}gpus", gpus, 1, MOST_GPUS)
+        if total % each:
+            raise InvalidInput(f"{where}gpus={total} is not valid with {by}; it must be {_near(total, each)}")
+        return Size(total, total // each)
+    count = integer(f"{where}replicas", replicas, 1, MOST_GPUS // each)
+    if gpus is not None and gpus != count * each:
+        said = f"replicas={count}" + (f" and {by}" if each > 1 else "")
+        raise InvalidInput(
+            f"{where}gpus={gpus} is not valid with {said}: these are {count * each}; give one of the two"
+        )
+    return Size(count * each, count)
+
+
+def _near(total: int, each: int) -> str:
+    """Which numbers divide, next to one that does not."""
+    below = total - total % each
+    near = [str(one) for one in (below, below + each) if 0 < one <= MOST_GPUS]
+    return f"a multiple of {each}, such as {' or '.join(near)}"

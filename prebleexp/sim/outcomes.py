@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.sim.arrays import Floats, Ints, Longs
+from prebleexp.sim.history import NOTHING, History
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,12 @@ class Outcome:
     """seconds of it that are paid for: not while it was down, or drained and empty; while it was started, too"""
     end_s: float
     """when the run ended, in seconds from its start"""
+    history: History = NOTHING
+    """what became of its GPUs over time, and what its autoscaler decided"""
 
     def __len__(self) -> int:
         return len(self.gpu)
 
 
-OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_")))
+OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_", "history")))
 """the columns of an outcome with an element a request"""

@@ -15,6 +15,7 @@ from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
+from prebleexp.sim.history import History
 from prebleexp.sim.migration import Migration, Pairs
 from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
@@ -124,8 +125,10 @@ def simulate(
     loop_of_its_own = engine.own_loop()
     if loop_of_its_own is not None:
         return loop_of_its_own(given, on_pause, on_event)
-    ended = _Run(given, PAUSE if on_event is None else 1).advance(on_pause, on_event)
-    return outcome.outcome(ended)
+    run = _Run(given, PAUSE if on_event is None else 1)
+    ended, history = run.advance(on_pause, on_event), run.history()
+    del run  # its memory goes before what is left is copied
+    return outcome.outcome(ended, history)
 
 
 class _Kind:
@@ -288,6 +291,11 @@ class _Run:
             elif status == router.BAD_ROUTE:
                 routing, view = self._asked(request)
                 raise PrebleexpError(routing.bad_answer(view, request, now, control.answer))
+
+    def history(self) -> History:
+        """What became of the GPUs, once the run is over."""
+        decisions = () if self.scaling is None else tuple(self.scaling.decisions)
+        return History(self.changes.gpu_states(), decisions)
 
     def _known(self) -> dict[str, Any]:
         """Columns of the outcome that the gateway knows."""

@@ -37,6 +37,8 @@ LEVELS = {
     "faults": 3,
     "gateway": 3,
     "recovery": 3,
+    "history_tables": 3,
+    "scaling_metrics": 3,
     "averages": 3,
     "told": 3,
     "service": 3,

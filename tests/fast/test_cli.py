@@ -51,7 +51,7 @@ BAD = {
     "policy=LOR": "Did you mean 'lor'?",
     "hardware=h100": "Did you mean 'h100_tp2_llama3_70b'?",
     "hardware=h200": "unknown hardware 'h200'; valid: a100_mistral_7b",
-    "gpu=4": "unknown key 'gpu'; valid: arrivals, autoscaler, backend, cache_dir, check, ci, ci_metric, cluster, duration_s,",
+    "gpu=4": "unknown key 'gpu'; valid: arrivals, autoscaler, backend, cache_dir, check, ci, ci_metric, cluster",
     "+foo=1": "unknown key 'foo'; valid:",
     "~seed": "seed has no value",
     "gpus=0": "gpus=0 is not valid",

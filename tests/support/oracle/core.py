@@ -516,8 +516,9 @@ class Oracle:
 
     def _cancel_behind(self, job: Job, now: float) -> None:
         for one in job.behind:
-            one.state = State.CANCELLED
-            self._cancel_behind(one, now)
+            if one.state != State.CANCELLED:  # by another that it waited for
+                one.state = State.CANCELLED
+                self._cancel_behind(one, now)
         self._is_over(job, now)
 
     def _expire(self, job: Job, now: float) -> None:

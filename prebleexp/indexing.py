@@ -14,6 +14,7 @@ from prebleexp.errors import PrebleexpError
 from prebleexp.experiment import history
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.history import Experiment
+from prebleexp.history_tables import Kept
 
 Row = Mapping[str, Any]
 
@@ -43,6 +44,7 @@ def bring_up(
         {**(request_files or {}), **found.request_files},
         [*failures, *found.failures],
         list(by_id.values()),
+        histories=found.histories | _histories(cache, rows),
     )
     history.settle(cache, by_id.values())
 
@@ -81,7 +83,7 @@ def rebuild(cache: Cache, found: Found) -> int:
     def kept() -> set[str]:  # a run is in the cache before it is in the database
         return keys_of(cache) | set(cache.failed_keys())
 
-    store.load(cache.database, found.rows, found.request_files, found.failures, experiments, kept)
+    store.load(cache.database, found.rows, found.request_files, found.failures, experiments, kept, found.histories)
     history.settle(cache, experiments)
     return len(keys_of(cache) & _listed(cache).keys())
 
@@ -94,6 +96,12 @@ def keys_of(cache: Cache) -> set[str]:
             names = (file.name for file in os.scandir(folder))
             found.update(name[:64] for name in names if len(name) == 69 and name.endswith(".json"))
     return found
+
+
+def _histories(cache: Cache, rows: Iterable[Row]) -> dict[str, Kept]:
+    """What became of the GPUs of runs at hand, of those that have a metric of that."""
+    keys = [str(row["key"]) for row in rows if row.get("most_replicas") is not None]
+    return {key: entry.history for key in keys if (entry := cache.get(key)) is not None}
 
 
 def _listed(cache: Cache) -> dict[str, bool]:
@@ -115,6 +123,7 @@ class Found:
         self.rows: list[Row] = []
         self.failures: list[Row] = []
         self.request_files: dict[str, Path] = {}
+        self.histories: dict[str, Kept] = {}
         keys = list(keys)
         if not keys:
             return
@@ -129,6 +138,8 @@ class Found:
             run = cache.get(key) or cache.failure(key)
             if isinstance(run, Entry):
                 self.rows.append(stored_entry(run, options))
+                if run.history:
+                    self.histories[key] = run.history
                 if run.requests_sha256 is not None:
                     self.request_files[key] = cache.requests_path(key)
             elif run is not None:

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import itl
+from prebleexp import itl, scaling_metrics
 from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
 from prebleexp.service import in_system
@@ -127,9 +127,8 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _count(state: State, better: str, meaning: str) -> Metric:
-    name = state.name.lower()
-    words = f"{name.replace('_', ' ')} requests"
-    return Metric(f"n_{name}", words, lambda run: run.states[state], "requests", better, meaning)
+    words = f"{state.name.lower().replace('_', ' ')} requests"
+    return Metric(f"n_{state.name.lower()}", words, lambda run: run.states[state], "requests", better, meaning)
 
 
 def _found(name: str, words: str, where: str, *parts: str) -> Metric:
@@ -210,9 +209,8 @@ _METRICS = (
     _count(State.EXPIRED, LOWER, "Requests that waited too long in the gateway's queue (gateway.ttl_queue_s)."),
     Metric("retries", "retries", lambda run: int(run.made.retries.sum()), "times", LOWER,
            "Attempts after requests' first that the gateway allowed (gateway.retries)."),
-    Metric("refused_admission", "requests not admitted",
-           lambda run: int(np.isin(run.made.refused_by, (1, 3, 4, 5)).sum()), "requests", LOWER,
-           "Of the refused requests those that the gateway did not let in, but for a full queue."),
+    Metric("refused_admission", "requests not admitted", lambda run: int(np.isin(run.made.refused_by, (1, 3, 4, 5))
+           .sum()), "requests", LOWER, "Refused requests that the gateway did not let in, but for a full queue."),
     Metric("refused_full", "requests that found the queue full", lambda run: int((run.made.refused_by == 2).sum()),
            "requests", LOWER, "Refused requests that found the gateway's queue full (gateway.queue_limit)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
@@ -277,6 +275,7 @@ _METRICS = (
            f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "
            "seconds. If it does not come back, the time until the last request was due. It cannot tell less than a "
            "window from nothing, and a router that was bad before has little to recover."),
+    *(Metric(*one) for one in scaling_metrics.METRICS),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
     Metric("prompt_tokens_max", "longest prompt",

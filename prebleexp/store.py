@@ -1,6 +1,6 @@
 """The results as DuckDB tables (docs/tables.md): `runs`, a row per cell and seed; `requests`, a row per kept request;
-`failures`, a row per run that failed; `experiments` and `experiment_runs`, which sweeps there were, and of which runs;
-and the view `results` of them all.
+`gpu_states` and `autoscaler_decisions`; `failures`, a row per run that failed; `experiments` and `experiment_runs`,
+which sweeps there were, and of which runs; and the view `results` of them all.
 
 The cache's files are the truth and the database is an index of them: a damaged one is set aside and started anew.
 DuckDB admits one writing process, so only the parent writes, in one short transaction.
@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from prebleexp import views
+from prebleexp import history_tables, views
 from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.cell import CHOSEN
 from prebleexp.experiment.history import Experiment
+from prebleexp.history_tables import Kept
 from prebleexp.results_view import quoted
 
 if TYPE_CHECKING:
@@ -47,9 +49,11 @@ def load(
     failures: Sequence[Row] = (),
     experiments: Sequence[Experiment] = (),
     kept: Callable[[], Collection[str]] | None = None,
+    histories: Mapping[str, Kept] = MappingProxyType({}),
 ) -> None:
     """Bring `runs` and `failures` up to these rows, told apart by "key", `requests` up to these Parquet files, by key,
-    and `experiments` up to these, by "id"; in one transaction.
+    `gpu_states` and `autoscaler_decisions` up to these histories, by key, and `experiments` up to these, by "id"; in
+    one transaction.
 
     What is there already is left alone; a column that is new gets NULL in the older rows. With `kept`, which is asked
     once nobody else can write, what is of other keys goes. Raises Held if another process holds the database for long,
@@ -64,6 +68,7 @@ def load(
                 _keep_only(connection, kept())
             _bring_up(connection, "runs", "key", rows)
             _load_requests(connection, request_files)
+            history_tables.bring_up(connection.execute, histories)
             if _columns(connection, "failures"):
                 _delete(connection, "failures", "key", [row["key"] for row in rows])
             _bring_up(connection, "failures", "key", failures)
@@ -228,7 +233,7 @@ def _delete(connection: duckdb.DuckDBPyConnection, table: str, by: str, values: 
 
 
 def _keep_only(connection: duckdb.DuckDBPyConnection, keys: Collection[str]) -> None:
-    for table in ("runs", "requests", "failures"):
+    for table in ("runs", "requests", "failures", *history_tables.TYPES):
         if _columns(connection, table):
             query = f"DELETE FROM {table} WHERE key NOT IN (SELECT unnest(?::VARCHAR[]))"  # noqa: S608 -- our own names
             connection.execute(query, [list(keys)])

@@ -17,6 +17,7 @@ from prebleexp.hardware.bench_results import Result
 from prebleexp.sim.types import Ints, Workload
 from prebleexp.workloads.bench_log import STARTS
 from prebleexp.workloads.blocks import private
+from prebleexp.workloads.bursty import ENDLESS, arrivals_s
 from prebleexp.workloads.sessions import Sessions
 
 ARRIVALS, LENGTHS = range(40, 42)
@@ -37,7 +38,7 @@ def rung(one: Result) -> Rung:
             "at a lower rate"
         )
     users, rate = bench_results.clients(result), bench_results.rate(result)
-    if rate is None and users is None and result.get("request_rate") not in ("inf", "Infinity", math.inf):
+    if rate is None and users is None and result.get("request_rate") not in ENDLESS:
         raise InvalidInput(
             f"{at}: it has neither request_rate nor max_concurrency; add the request_rate that was asked for"
         )
@@ -88,8 +89,7 @@ def stream(one: Result, seed: int) -> Workload:
         arrivals = np.zeros(n)
     else:
         shape = bench_results.number(at, {"burstiness": shape}, "burstiness")
-        gaps = np.random.default_rng([seed, ARRIVALS]).standard_gamma(shape, n) / (shape * rate)
-        arrivals = np.cumsum(gaps) - gaps[0]
+        arrivals = arrivals_s(np.random.default_rng([seed, ARRIVALS]), n, rate, shape)
     prompts = private(prompt.astype(np.int64))
     return Workload(
         arrival_s=arrivals,

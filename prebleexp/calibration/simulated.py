@@ -88,4 +88,4 @@ class Simulated:
             sizes = np.maximum(sizes, [metrics[name] or 0 for name in names])
         running, context, prompt = sizes.astype(int).tolist()
         rates = [rung.rate for rung in self.arm.rungs if math.isfinite(rung.rate)]
-        return Domain(running, context, prompt, max(rates, default=0.0) / self.arm.plays[0].cell.gpus)
+        return Domain(running, context, prompt, max(rates, default=0.0) / self.arm.plays[0].cell.replicas)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from prebleexp import losses
 from prebleexp.commands.arguments import Command, Commands, Given, choice
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import durable, runs
+from prebleexp.experiment import counting, durable, runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configs, configure, overrides
 from prebleexp.launch.loads import files_of
@@ -70,9 +70,8 @@ def simulate(serves: Sequence[str], load: Mapping[str, Any], wanted: Wanted, dat
 
 
 def _served_by(cell: Cell) -> str:
-    gpus = "1 GPU" if cell.gpus == 1 else f"{cell.gpus} GPUs"
     seed = f", seed {cell.seed}" if cell.draws else ""
-    called = f"{gpus}, policy={cell.called('policy')}, engine={cell.called('engine')}{seed}"
+    called = f"{counting.words(cell)}, policy={cell.called('policy')}, engine={cell.called('engine')}{seed}"
     return f"{called}; {_hardware(cell)}: {cell.hardware.support}" if cell.hardware.support else called
 
 

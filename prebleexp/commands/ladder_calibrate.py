@@ -40,8 +40,8 @@ def calibrated(given: Given, named: Sequence[str]) -> tuple[Composed, Support] |
         found = fit(simulated)
     hardware = simulated.hardware
     cell = chosen.plays[0].cell
-    gpus = "1 replica" if cell.gpus == 1 else f"{cell.gpus} replicas behind {cell.names['policy']}"
-    print(f"{len(chosen.rungs)} stages of {chosen.name}: {hardware.title} on {gpus}")
+    behind = "1 replica" if cell.replicas == 1 else f"{cell.replicas} replicas behind {cell.names['policy']}"
+    print(f"{len(chosen.rungs)} stages of {chosen.name}: {hardware.title} on {behind}")
     print(f"what ships: {hardware.support}\n")
     _show_parameters(found, hardware)
     _show_stages(simulated, found.before, found.left_out, "by a fit to the other stages")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp import losses
+from prebleexp import losses, scaling_metrics
 from prebleexp.commands.arguments import Command, Commands, Given
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import counting, durable, runs
@@ -61,8 +61,9 @@ def _trace(given: Given) -> int:
         print(path, folder / TRACE, sep="\n")
     print(f"{run.metrics['n_requests']:,} requests, {count:,} events", file=sys.stderr)
     horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
-    for sentence in said:
-        print(f"prebleexp: {sentence}", file=sys.stderr)
+    for sentence in (*said, scaling_metrics.sentence(run.outcome.history, cell.replicas)):
+        if sentence:
+            print(f"prebleexp: {sentence}", file=sys.stderr)
     for sentence in losses.sentences([("", [run.metrics | horizon])]):
         print(f"prebleexp: {sentence}", file=sys.stderr)
     return 0

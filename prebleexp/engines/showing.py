@@ -24,7 +24,7 @@ def show(mine: Batching, world: World, g: int, now: float) -> None:
             request = int(mine.batches.order[row])
             if request != NONE:
                 token(world, request, first)
-                add(world.gaps, request, seconds, gpu.steps - 1)
+                add(world.gaps, request_of(world, request), seconds, int(gpu.steps - 1))
                 world.gaps.requests[request_of(world, request)].last_s = now
         return
     while request != NONE:

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import durable
 from prebleexp.experiment.key import FORMAT
 from prebleexp.experiment.sealed import Damaged, seal, unseal
+from prebleexp.history_tables import Kept
 
 LAYOUT = 1
 FORMATS = (LAYOUT, FORMAT)
@@ -48,6 +49,8 @@ class Entry:
     """how it came about: seconds, versions, host"""
     requests_sha256: str | None = None
     """of the Parquet file; None if requests were not kept"""
+    history: Kept = field(default_factory=dict)
+    """what became of its GPUs; where nothing did, its file has no such field"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Cache:
             self.path(entry.key).parent.mkdir(exist_ok=True)
             if requests is not None:
                 durable.write(self.requests_path(entry.key), requests)
-            durable.write(self.path(entry.key), seal(vars(entry)))
+            durable.write(self.path(entry.key), seal(_without_empty(entry)))
             self.failure_path(entry.key).unlink(missing_ok=True)
         except OSError as error:
             raise self._refused(error) from error
@@ -232,10 +235,15 @@ class Cache:
                     path.unlink()
 
 
+def _without_empty(entry: Entry) -> Mapping[str, Any]:
+    return {name: value for name, value in vars(entry).items() if name != "history" or value}
+
+
 def parse(data: bytes, key: str, kind: type[Kind]) -> Kind:
     """An entry or a failure from its file's bytes. Raises Damaged."""
     content = unseal(data)
-    if content.keys() != {field.name for field in fields(kind)}:
+    names = {one.name: one.default_factory is MISSING for one in fields(kind)}
+    if content.keys() - names.keys() or {name for name, always in names.items() if always} - content.keys():
         raise Damaged("its fields are not those of an entry")
     found = kind(**content)
     if found.key != key:

@@ -21,14 +21,15 @@ from prebleexp.workloads.sessions import Sessions
 def simulated(
     cell: Cell, loops: ClosedLoops, p: Mapping[str, Array], sizes: Sizes, seed: int = 0
 ) -> tuple[Array, Array]:
-    """(Mean TPOT, mean TTFT) in seconds of each benchmark, under its parameters, on one GPU (or group) as the cell has
+    """(Mean TPOT, mean TTFT) in seconds of each benchmark, under its parameters, on one replica as the cell has
     it. Raises InvalidInput for one whose hardware cannot be composed."""
     tpot, ttft = np.empty(len(loops)), np.empty(len(loops))
     for row in range(len(loops)):
         one = {name: float(values[row]) for name, values in p.items()}
         clients, prompt = int(loops.clients[row]), float(loops.prompt[row])
         drawn = draw(clients, prompt, float(loops.output[row]), float(loops.shortest[row]), seed)
-        served = simulate_cell(replace(cell, hardware=hardware(loops, row, sizes, one)), drawn)
+        made = hardware(loops, row, sizes, one)
+        served = simulate_cell(replace(cell, hardware=made, gpus=made.tensor_parallel), drawn)
         tpot[row] = np.mean((served.latency_s - served.ttft_s) / (drawn.output_tokens - 1))
         ttft[row] = np.mean(served.ttft_s) + held_up_s(one, clients, prompt) / PER_CLIENT
     return tpot, ttft

@@ -29,9 +29,9 @@ def provenance(*cells: Cell) -> dict[str, Any]:
     return found
 
 
-def now() -> str:
+def now(timespec: str = "seconds") -> str:
     """UTC, as in ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
+    return datetime.now(UTC).isoformat(timespec=timespec).removesuffix("+00:00") + "Z"
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.autoscalers.base import Rule
-from prebleexp.experiment import counting
+from prebleexp.experiment import counting, limits
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.load import retimed
 from prebleexp.sim.types import COLUMNS, OF_REQUESTS, OPTIONAL, Outcome, Workload
@@ -34,6 +34,7 @@ class Run:
 
 def draw(cell: Cell) -> Workload:
     """The cell's request stream."""
+    limits.return_freed_memory()
     drawn = cell.workload.draw(
         rps=cell.rps, duration_s=cell.duration_s, seed=cell.seed, output_length=cell.output_length
     )

@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from prebleexp.experiment.key import contents, differences, digest
 from prebleexp.experiment.limits import TimeLimitExceeded, limited, memory_note
 from prebleexp.experiment.provenance import provenance
 from prebleexp.experiment.runs import NOTHING, Run, draw, requests_parquet, run, simulate_cell
+from prebleexp.history_tables import Kept, kept
 from prebleexp.policies.base import Policy
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Workload
@@ -53,6 +54,8 @@ class Attempt:
     provenance: Mapping[str, Any]
     requests: bytes | None = None
     """as Parquet, if they are yet to be kept"""
+    history: Kept = field(default_factory=dict)
+    """what became of its GPUs, if it is yet to be kept"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
             attempt = Attempt(task.key, None, _failure(error, orders), provenance(task.cell))
         else:
             about = {"seconds": finished.seconds} | provenance(task.cell)
-            attempt = Attempt(task.key, finished.metrics, None, about, requests)
+            history = kept(finished.outcome.history, [(one.replicas, one.role) for one in task.cell.cluster.groups])
+            attempt = Attempt(task.key, finished.metrics, None, about, requests, history)
         if orders.cache is not None:
             attempt = keep(attempt, task, orders.cache)
         attempts.append(attempt)
@@ -138,7 +142,8 @@ def keep(attempt: Attempt, task: Task, cache: Cache) -> Attempt:
     assert attempt.metrics is not None
     requests = attempt.requests
     sha256 = None if requests is None else hashlib.sha256(requests).hexdigest()
-    cache.put(Entry(task.key, task.content, attempt.metrics, attempt.provenance, sha256), requests)
+    entry = Entry(task.key, task.content, attempt.metrics, attempt.provenance, sha256, attempt.history)
+    cache.put(entry, requests)
     if requests is not None:
         remeasured.note(cache, task.cell, task.key, task.content)
     return Attempt(task.key, attempt.metrics, None, attempt.provenance)

@@ -47,7 +47,7 @@ class Session:
         self.places: list[Place] = []
         """for every job where it belongs, in a sweep of several parts"""
         self.seconds = 0.0
-        self.started = now()
+        self.started = now("milliseconds")  # of two short sweeps it is known which was later
         self.one_run = False
         """whether several seeds were asked for where nothing is drawn"""
         self.imprecise = 0

@@ -1,7 +1,7 @@
 """A run as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing, in the JSON form of the Trace Event Format.
 
 Each GPU is a process: its batch steps are slices, its queue, batch and KV are counters, its requests are asynchronous
-slices, with waiting and prefill, then decoding.
+slices, with waiting and prefill, then decoding. Where GPUs come and go, their states are slices, too.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def events(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> Iterator[Even
     yield from _steps(steps, kv_tokens)
     yield from _queues(steps)
     yield from _requests(run)
+    yield from of_history(run)
 
 
 def _steps(steps: Steps, kv_tokens: Longs) -> Iterator[Event]:
@@ -66,6 +67,20 @@ def _steps(steps: Steps, kv_tokens: Longs) -> Iterator[Event]:
             "prefix cache alone": row["evictable"],
         }
         yield {"ph": "C", **of_gpu, "ts": start, "name": "KV tokens", "args": used}
+
+
+def of_history(run: Run) -> Iterator[Event]:
+    """The states of GPUs as slices beside their steps, and what an autoscaler saw and wanted as a counter."""
+    history, end_s = run.outcome.history, float(run.outcome.end_s)
+    for g in sorted({one.gpu for one in history.gpu_states}):
+        rows = [one for one in history.gpu_states if one.gpu == g]
+        for one, until_s in zip(rows, [*(row.at_s for row in rows[1:]), end_s], strict=True):
+            start, end = _us(one.at_s), _us(until_s)
+            of_gpu = {"pid": g + 1, "tid": 2, "ts": start, "dur": max(0.0, end - start)}
+            yield {"ph": "X", **of_gpu, "name": one.state.name.lower(), "args": {}}
+    for look in history.decisions:
+        seen = {"wanted": look.wanted, "ready": look.ready, "starting": look.starting, "draining": look.draining}
+        yield {"ph": "C", "pid": 0, "ts": _us(look.at_s), "name": "autoscaler", "args": seen}
 
 
 def _queues(steps: Steps) -> Iterator[Event]:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import losses
+from prebleexp import losses, scaling_metrics
 from prebleexp.experiment.runs import Run, requests_columns
 from prebleexp.report import frame
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.meanings import meanings
 from prebleexp.report.timelines import assignment, edges, quantiles, timelines
 from prebleexp.report.wording import number, percent
+from prebleexp.sim.history import GpuState
 from prebleexp.sim.steps import Steps
 from prebleexp.sim.types import Longs
 from prebleexp.stages import Stage, of_requests
@@ -63,6 +64,7 @@ def render(
         facts=_facts(run),
         losses=losses.as_text([*said, *losses.sentences([("", [{**run.metrics, **configuration}])])]),
         note=_note(steps, host_s),
+        scaled=losses.as_text([one] if (one := scaling_metrics.sentence(run.outcome.history, gpus)) else []),
         metrics=Table(
             (Column("metric", False), Column("value", True), Column("meaning", False)),
             tuple((name, _exact(run.metrics[name]), text) for name, text in meanings().items() if name in run.metrics),
@@ -158,9 +160,28 @@ def _data(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> dict[str, Any]
             {"label": label, "values": _short(quantiles(values)), "n": int((~np.isnan(values)).sum())}
             for label, values in (("time to first token", run.outcome.ttft_s), ("latency", run.outcome.latency_s))
         ],
+        "scale": _scale(run),
         "groups": names,
         "assignment": counts.tolist(),
     }
+
+
+def _scale(run: Run) -> list[dict[str, Any]]:
+    """How many GPUs were ready, starting and draining from a time on, and wanted at a look; to the end of the run."""
+    history, end_s = run.outcome.history, run.outcome.end_s
+    counts = list(scaling_metrics.over_time(history))
+    found = {
+        "ready": [(one.at_s, one.ready) for one in counts],
+        "starting": [(one.at_s, one.of[GpuState.STARTING]) for one in counts],
+        "draining": [(one.at_s, one.of[GpuState.DRAINING]) for one in counts],
+        "wanted": [(one.at_s, one.wanted) for one in history.decisions],
+    }
+    return [
+        {"what": what, "t": float(f"{at_s:.7g}"), "gpus": count}
+        for what, steps in found.items()
+        if any(count for _, count in steps)
+        for at_s, count in [*steps, (max(end_s, steps[-1][0]), steps[-1][1])]
+    ]
 
 
 def _short(values: npt.NDArray[np.float64]) -> Any:

@@ -84,7 +84,11 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     if len(firsts):
         control.time, control.key = workload.arrival_s[firsts[0]] + rules.submit_s, SUBMIT << KIND_BITS | int(firsts[0])
     patience_s = workload.patience_s if np.isfinite(workload.patience_s).any() else np.zeros(0)
-    waits = links + (stage > 0).astype(np.int32) + capped.astype(np.int32)
+    waits = links  # zeros, of which no memory is touched, where nobody waits
+    if len(of_stages):
+        waits = waits + (stage > 0)
+    if capped.any():
+        waits = waits + capped
     room = int((waits > 0).sum()) + len(patience_s) + len(rows) * rules.timers
     return Sessions(
         control=control,

@@ -31,6 +31,7 @@ from prebleexp.sim.breaking import break_off, unread
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.hearing import is_lost
+from prebleexp.sim.history import Change, GpuState, changes_of
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.states import State
 from prebleexp.sim.tiers import is_loading
@@ -83,6 +84,7 @@ class Changes:
         self._at_s = {READY: np.full(gpus, np.nan), LIMIT: np.full(gpus, np.nan)}
         self._lost_with: dict[int, list[int]] = {}
         """by GPU, requests that were lost elsewhere, for their KV was computed there, and routers do not know yet"""
+        self._noted: list[Change] = []
 
     def happen(self, block: Any, engines: Emptied) -> None:
         """Let the event in hand happen."""
@@ -105,6 +107,24 @@ class Changes:
         elif self._at_s[int(one.event)][g] == now:
             self._at_s[int(one.event)][g] = np.nan
             (self._ready if one.event == READY else self._reach_limit)(world, g, now, engines)
+        self.note(world, g, now)
+
+    def note(self, world: of.World, g: int, now: float) -> None:
+        """Write down what has become of a GPU."""
+        server = world.servers[g]
+        if not np.isnan(self._at_s[READY][g]):
+            state = GpuState.STARTING
+        elif server.stage == of.DOWN:
+            state = GpuState.OFF if np.isnan(self._down_s[g]) else GpuState.FAILED
+        elif not np.isnan(self._drained_s[g]):
+            state = GpuState.DRAINING
+        else:
+            state = GpuState.READY if server.speed == 1.0 else GpuState.SLOW
+        self._noted.append(Change(now, g, state))
+
+    def gpu_states(self) -> tuple[Change, ...]:
+        """What was written down (see `History`)."""
+        return changes_of(len(self.candidate), self._noted)
 
     def end(self, world: of.World) -> None:
         """The run is over: whoever is down was so until now, and whoever is on."""
@@ -237,6 +257,10 @@ class Changes:
         """Who was drained and has nothing any more."""
         return np.flatnonzero(~np.isnan(self._drained_s) & (world.seen.sent.outstanding == 0)).tolist()
 
+    def draining(self) -> int:
+        """How many are drained and not off yet."""
+        return int((~np.isnan(self._drained_s)).sum())
+
     def switch_off(self, world: of.World, g: int, now: float) -> None:
         """One that nobody uses, and no router may send to."""
         self._at_s[LIMIT][g] = np.nan
@@ -258,6 +282,7 @@ class Changes:
             return
         if not np.isnan(self._drained_s[g]) and _is_empty(world, g):
             now = min(now, max(float(self._drained_s[g]), float(world.servers[g].ends_s)))
+            self._noted.append(Change(now, g, GpuState.OFF))
         world.totals[g].on_s += now - self._on_s[g]
         self._on_s[g] = self._drained_s[g] = np.nan
 

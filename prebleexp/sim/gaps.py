@@ -121,33 +121,29 @@ def add(gaps: Counts, request: int, gap_s: float, count: int) -> None:
     row = (int(np.float64(gap_s).view(np.int64)) >> SHIFT) - ZERO
     one.bins[min(max(row, 0), BINS - 1)] += count
     one.max_s = max(one.max_s, gap_s)
-    if request != NONE and len(gaps.longest) > 0:
-        for _ in range(count):
-            _keep(gaps, request, gap_s)
-
-
-@compiled
-def _keep(gaps: Counts, request: int, gap_s: float) -> None:
-    """The gap, if it is one of the longest of its request."""
-    mine = gaps.requests[request]
-    longest, at = gaps.longest[mine.first : mine.first + mine.rows], int(mine.seen)
-    mine.seen += 1
-    if at < len(longest):
-        while at > 0 and longest[(at - 1) >> 1] > gap_s:
-            longest[at] = longest[(at - 1) >> 1]
-            at = (at - 1) >> 1
-    elif gap_s <= longest[0]:
+    if request == NONE or len(gaps.longest) == 0:
         return
-    else:
-        at, child = 0, 1
-        while child < len(longest):
-            if child + 1 < len(longest) and longest[child + 1] < longest[child]:
-                child += 1
-            if longest[child] >= gap_s:
-                break
-            longest[at] = longest[child]
-            at, child = child, 2 * child + 1
-    longest[at] = gap_s
+    mine = gaps.requests[request]
+    longest = gaps.longest[mine.first : mine.first + mine.rows]
+    for _ in range(count):
+        at = int(mine.seen)
+        mine.seen += 1
+        if at < len(longest):
+            while at > 0 and longest[(at - 1) >> 1] > gap_s:
+                longest[at] = longest[(at - 1) >> 1]
+                at = (at - 1) >> 1
+        elif gap_s <= longest[0]:
+            continue
+        else:
+            at, child = 0, 1
+            while child < len(longest):
+                if child + 1 < len(longest) and longest[child + 1] < longest[child]:
+                    child += 1
+                if longest[child] >= gap_s:
+                    break
+                longest[at] = longest[child]
+                at, child = child, 2 * child + 1
+        longest[at] = gap_s
 
 
 @compiled

@@ -9,12 +9,18 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 
 from prebleexp.sim.histogram import BINS
+from prebleexp.sim.history import NOTHING as NO_HISTORY
+from prebleexp.sim.history import History
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import NAMES
 from prebleexp.sim.types import Outcome, State
 
-KINDS = {name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Outcome).items() if hint is not float}
+KINDS = {
+    name: get_args(get_args(hint)[1])[0]
+    for name, hint in get_type_hints(Outcome).items()
+    if hint not in (float, History)
+}
 """of each column's elements"""
 
 
@@ -67,7 +73,7 @@ def _of_moves(world: World) -> dict[str, Any]:
     return {"moves": moved.moves, "moves_aborted": moved.aborted, "stopped_s": moved.stopped_s}
 
 
-def outcome(left: Ended) -> Outcome:
+def outcome(left: Ended, history: History = NO_HISTORY) -> Outcome:
     """Copies, by name: `gpu_…` are fields of `totals`, the others of `jobs`, unless `known`."""
     requests, jobs, totals, sent, end_s, linked, known = left
     due = requests.arrival_s <= end_s
@@ -92,7 +98,8 @@ def outcome(left: Ended) -> Outcome:
     }
     for name in KINDS.keys() - made.keys():
         made[name] = totals[name.removeprefix("gpu_")] if name.startswith("gpu_") else jobs[name]
-    return Outcome(**{name: np.array(column, KINDS[name]) for name, column in made.items()}, end_s=end_s)
+    columns = {name: np.array(column, KINDS[name]) for name, column in made.items()}
+    return Outcome(**columns, end_s=end_s, history=history)
 
 
 def _joined(world: World) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from prebleexp.sim.arrays import Floats, Ints, Longs
 from prebleexp.sim.histogram import BINS
+from prebleexp.sim.history import NOTHING, History
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,13 @@ class Outcome:
     """(classes,) what they add up to: the time from first tokens to last ones"""
     gaps_max_s: Floats = field(default_factory=lambda: np.zeros(0))
     """(classes,) the longest of them, exactly; 0 where there is none"""
+    history: History = NOTHING
+    """what became of its GPUs over time, and what its autoscaler decided"""
 
     def __len__(self) -> int:
         return len(self.gpu)
 
 
-OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_", "gaps_")))
+OF_RUN = ("gpu_", "end_", "gaps_", "history")
+OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(OF_RUN))
 """the columns of an outcome with an element a request"""

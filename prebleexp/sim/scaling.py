@@ -11,6 +11,7 @@ from prebleexp.sim.changes import Changes
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, REPORT, key, kind_of, with_event
 from prebleexp.sim.fleet import Fleet, seen
+from prebleexp.sim.history import Decision
 
 
 class Wanting(Protocol):
@@ -36,6 +37,7 @@ class Scaling:
         self._still_s = np.nan
         """since when nothing but looks was to happen, and none changed anything"""
         self._started_s = np.zeros(setup.gpus)
+        self.decisions: list[Decision] = []
 
     def begin(self, block: Any) -> None:
         """At 0 the first GPUs are up, and the others off."""
@@ -43,6 +45,7 @@ class Scaling:
         for g in range(self._rule.first, len(world.servers)):
             self._changes.candidate[g] = False
             self._changes.switch_off(world, g, 0.0)
+            self._changes.note(world, g, 0.0)
         self._plan(block, self._rule.interval_s)
 
     def look(self, block: Any, engines: Emptied, now: float) -> None:
@@ -56,7 +59,7 @@ class Scaling:
             changes.switch_off(world, g, now)
             engines.lose(g, np.zeros(0, np.int64))
         there = np.flatnonzero(changes.candidate)
-        starting, off = changes.starting(), changes.off(world)
+        starting, off, draining = changes.starting(), changes.off(world), changes.draining()
         n = len(there) + len(starting)
         wanted = self._rule.desired(self._mine, seen(world, there, n), now)
         wanted = max(self._rule.least, min(wanted, len(changes.candidate)))
@@ -67,9 +70,13 @@ class Scaling:
         leave = [*self._last_first(starting), *self._last_first(there.tolist())][: max(0, n - wanted)]
         for g in leave:
             changes.drain(block, g, now, engines)
+        for g in (*empty, *begin, *leave):
+            changes.note(world, g, now)
         still = still and not (empty or begin or leave)
         if not still:  # to look at what is over is not to go on
             world.control.clock = now
+            seen_then = (wanted, len(there), len(starting), draining)
+            self.decisions.append(Decision(now, *seen_then, len(begin), len(leave)))
         self._still_s = np.nan if not still else now if np.isnan(self._still_s) else self._still_s
         if not still or (n + len(off) > 0 and now - self._still_s <= self._remembers_s(world)):
             self._plan(block, now + self._rule.interval_s)

@@ -15,6 +15,7 @@ from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
+from prebleexp.sim.history import History
 from prebleexp.sim.migration import Migration, Pairs
 from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
@@ -90,9 +91,9 @@ def simulate(
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
     the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
     `migration`, when requests are moved from one GPU to another; `gaps_of_each`, whether the longest gaps between its
-    tokens are kept of each request. `seed` is that of policies, lengths and faults; the
-    workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is called at least
-    once a second, and when Python is needed; it may end the run by raising. `on_event` is called after every event.
+    tokens are kept of each request. `seed` is that of policies, lengths and faults; the workload has its own. `check`:
+    plugs that are not the package's look at every index. `on_pause` is called at least once a second, and when Python
+    is needed; it may end the run by raising. `on_event` is called after every event.
 
     Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with what else is asked for,
     and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
@@ -125,15 +126,12 @@ def simulate(
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
-    if loop_of_its_own is not None and gaps_of_each:
-        raise InvalidInput(
-            f"engine {type(engine).__name__} does not count gaps between tokens, and slo limits them; it must have no "
-            "slo.gap_p99_s and slo.gap_top10_s, or the engine be one without a loop of its own"
-        )
     if loop_of_its_own is not None:
         return loop_of_its_own(given, on_pause, on_event)
-    ended = _Run(given, PAUSE if on_event is None else 1).advance(on_pause, on_event)
-    return outcome.outcome(ended)
+    run = _Run(given, PAUSE if on_event is None else 1)
+    ended, history = run.advance(on_pause, on_event), run.history()
+    del run  # its memory goes before what is left is copied
+    return outcome.outcome(ended, history)
 
 
 class _Kind:
@@ -297,6 +295,11 @@ class _Run:
             elif status == router.BAD_ROUTE:
                 routing, view = self._asked(request)
                 raise PrebleexpError(routing.bad_answer(view, request, now, control.answer))
+
+    def history(self) -> History:
+        """What became of the GPUs, once the run is over."""
+        decisions = () if self.scaling is None else tuple(self.scaling.decisions)
+        return History(self.changes.gpu_states(), decisions)
 
     def _known(self) -> dict[str, Any]:
         """Columns of the outcome that the gateway knows, and of gaps between tokens."""

@@ -220,8 +220,9 @@ class Workload:
             wrong = (steps < 0) | (steps > 1)
             wrong[:1] = ~np.isin(self.stage[:1], (-1, 0))
             _refuse("stage", self.stage, wrong, "that of the request before it or one more, and 0 or -1 for the first")
-        wrong = (self.after_ends < 0) | (self.after_ends > np.arange(len(self)))
-        _refuse("after_ends", self.after_ends, wrong, "from 0 to the number of requests before it")
+        if self.is_capped:
+            wrong = (self.after_ends < 0) | (self.after_ends > np.arange(len(self)))
+            _refuse("after_ends", self.after_ends, wrong, "from 0 to the number of requests before it")
         offsets = self.after_offsets
         _refuse("after_offsets", offsets[1:], self.waits < 0, "at least the offset before it")
         if offsets[0] != 0 or offsets[-1] != len(self.after_ids):

@@ -16,6 +16,7 @@ import numpy as np
 from prebleexp.checks import is_number, require
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Longs, Workload
 from prebleexp.sources import Part
+from prebleexp.workloads import bursty
 
 ARRIVALS = 50
 """random stream"""
@@ -66,41 +67,41 @@ class Constant(Arrivals):
 
 
 @dataclass(frozen=True)
-class Gamma(Arrivals):
+class _OfCv(Arrivals, ABC):
+    called: ClassVar[str]
+    """the distribution"""
+
+    cv: float = 2.0
+    """coefficient of variation of gaps: above 1 requests come in bursts, below it more evenly; 1: Poisson"""
+
+    def __post_init__(self) -> None:
+        valid = is_number(self.cv) and LEAST_CV <= self.cv <= MOST_CV
+        require(valid, "arrivals.cv", self.cv, f"a number from {LEAST_CV:g} to {MOST_CV:g}")
+
+    @property
+    def words(self) -> str:
+        return f"{self.called} gaps of CV {self.cv:g}"
+
+
+@dataclass(frozen=True)
+class Gamma(_OfCv):
     """Gaps are gamma distributed, of shape 1 / cv². Raises InvalidInput for another `cv` than from 0.01 to 100.
 
     vLLM's and SGLang's --burstiness is the shape: cv = 1 / √burstiness.
     """
 
-    cv: float = 2.0
-    """coefficient of variation of gaps: above 1 requests come in bursts, below it more evenly; 1: Poisson"""
-
-    def __post_init__(self) -> None:
-        _check_cv(self.cv)
-
-    @property
-    def words(self) -> str:
-        return f"gamma gaps of CV {self.cv:g}"
+    called: ClassVar[str] = "gamma"
 
     def gaps(self, rng: np.random.Generator, n: int) -> Floats:
-        shape = self.cv**-2
-        return rng.standard_gamma(shape, n) / shape
+        return bursty.gaps(rng, n, self.cv**-2)
 
 
 @dataclass(frozen=True)
-class Weibull(Arrivals):
+class Weibull(_OfCv):
     """Gaps are Weibull distributed, of the shape that has this coefficient of variation. Raises InvalidInput for
     another `cv` than from 0.01 to 100."""
 
-    cv: float = 2.0
-    """coefficient of variation of gaps: above 1 requests come in bursts, below it more evenly; 1: Poisson"""
-
-    def __post_init__(self) -> None:
-        _check_cv(self.cv)
-
-    @property
-    def words(self) -> str:
-        return f"Weibull gaps of CV {self.cv:g}"
+    called: ClassVar[str] = "Weibull"
 
     def gaps(self, rng: np.random.Generator, n: int) -> Floats:
         shape = _weibull_shape(self.cv)
@@ -108,11 +109,6 @@ class Weibull(Arrivals):
 
 
 POISSON = Poisson()
-
-
-def _check_cv(cv: object) -> None:
-    valid = is_number(cv) and LEAST_CV <= cv <= MOST_CV
-    require(valid, "arrivals.cv", cv, f"a number from {LEAST_CV:g} to {MOST_CV:g}")
 
 
 def _weibull_shape(cv: float) -> float:

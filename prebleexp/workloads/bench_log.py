@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,6 +13,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats
 from prebleexp.workloads import files
 from prebleexp.workloads.blocks import private
+from prebleexp.workloads.bursty import ENDLESS, arrivals_s
 from prebleexp.workloads.clock import clock, unit_of
 from prebleexp.workloads.few_shot import ARRIVALS, random
 from prebleexp.workloads.replayed import Replayed
@@ -119,7 +119,7 @@ class BenchLog(Replayed):
 
     def _unrecorded(self, log: dict[str, Any], n: int) -> _Times:
         rate, shape, most = log.get("request_rate"), log.get("burstiness", 1.0), log.get("max_concurrency")
-        endless = rate in ("inf", "Infinity", math.inf)
+        endless = rate in ENDLESS
         if most is not None and not is_integer(most, 1):
             raise InvalidInput(
                 f"{self.path}: max_concurrency={most!r} is not valid; it must be an integer > 0, or null"
@@ -138,8 +138,8 @@ class BenchLog(Replayed):
                     f"{self.path}: {name}={value!r} is not valid; it must be a number > 0, as there are no starts "
                     f"({', '.join(STARTS)})"
                 )
-        gaps = random(0, ARRIVALS).standard_gamma(shape, n) / (shape * rate)
-        found: Floats = np.cumsum(gaps) - gaps[0]
+        assert rate is not None
+        found = arrivals_s(random(0, ARRIVALS), n, rate, shape)
         return _Times(found, f"drawn at request_rate={rate}, burstiness={shape} (there are no starts)")
 
 

@@ -14,12 +14,11 @@ from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Workload
 from prebleexp.workloads import azure_lengths, files
 from prebleexp.workloads.base import WorkloadSource
-from prebleexp.workloads.bursty import gaps
+from prebleexp.workloads.bursty import ENDLESS, gaps
 from prebleexp.workloads.few_shot import ARRIVALS, LONGEST, MOST_REQUESTS, random
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.vllm_datasets import DATASETS, FROM_FILES, Requests, ratios, requests
 
-ENDLESS = ("inf", "Infinity", math.inf)
 STRATEGIES = ("linear", "exponential")
 FROM_0 = ("random_prefix_len", "prefix_repetition_prefix_len", "num_warmups", "gsp_system_prompt_len")
 LENGTHS = (

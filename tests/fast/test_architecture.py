@@ -38,6 +38,8 @@ LEVELS = {
     "gateway": 3,
     "recovery": 3,
     "itl": 3,
+    "history_tables": 3,
+    "scaling_metrics": 3,
     "averages": 3,
     "told": 3,
     "service": 3,

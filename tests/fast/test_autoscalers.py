@@ -243,7 +243,7 @@ def test_options_are_served(option: str) -> None:
         (["autoscaler=hpa", "autoscaler.least=0"], "autoscaler.least=0 is not valid; it must be an integer from 1"),
         (["autoscaler=hpa", "autoscaler.load=cpu"], "must be one of in_flight, queued, kv_use"),
         (["autoscaler=hpa", "autoscaler.load=kv_use"], "autoscaler.target=16.0 is not valid; it must be at most 1"),
-        (["autoscaler=hpa", "autoscaler.initial=9"], "autoscaler wants 9 GPUs at the beginning, and gpus=8"),
+        (["autoscaler=hpa", "autoscaler.initial=9"], "autoscaler wants 9 replicas at the beginning"),
         (["autoscaler=hpa", "engine=released", "hardware=a6000_mistral_7b"], "engine=released takes no autoscaler"),
         (["autoscaler=knative", "autoscaler.utilisation=2"], "autoscaler.utilisation=2 is not valid; it must be a sh"),
         (["autoscaler=none", "autoscaler.least=2"], "autoscaler.least"),

@@ -14,6 +14,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.lengths.known import Max
@@ -62,6 +63,24 @@ def test_the_histogram_is_that_of_all_tokens_listed(name: str, seed: int) -> Non
     if not made.gpu_retracted.any() or slack == 0:  # else tokens come again
         assert made.gaps_counts.sum() == (made.output_seen - 1).clip(0).sum()
     assert streams.gaps().sum() == pytest.approx(np.nansum(made.latency_s - made.ttft_s))
+
+
+@pytest.mark.parametrize("of_each", [False, True])
+@pytest.mark.parametrize("name", ENGINES)
+def test_answers_of_a_token_or_two_are_counted_and_kept_nowhere(name: str, of_each: bool) -> None:
+    """More of them than may run, of half of which engines know when they end; at first no step decodes."""
+    engine, slack = ENGINES[name]
+    if isinstance(engine, SGLang):
+        engine = dataclasses.replace(engine, max_running_requests=4)
+    rng = np.random.default_rng(5)
+    outputs = np.where(np.arange(48) < 24, 1, rng.integers(1, 5, 48))
+    workload = workload_of([[0]] * 48, np.cumsum(rng.exponential(0.004, 48)).tolist(), outputs.tolist(), 9)
+    known = np.where(rng.random(48) < 0.5, outputs, 9).astype(workload.max_new_tokens.dtype)
+    workload = dataclasses.replace(workload, max_new_tokens=known)
+    _, made, streams = listed(workload, engine, gaps_of_each=of_each, **cluster())
+    check(made, streams.gaps(), slack)
+    assert made.gaps_counts.sum() == (outputs - 1).sum()
+    assert made.gaps_sum_s.sum() == pytest.approx(streams.gaps().sum())
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -121,5 +140,7 @@ def test_mooncake_limits_the_longest_gaps_and_engines_without_them_are_refused()
     kept = (made.outcome.ttft_s <= 30) & ~(made.outcome.gap_top10_s > 0.1)
     assert made.metrics["slo_attainment"] == kept.mean()
     assert made.metrics["itl_max_s"] >= made.metrics["itl_p99_s"] >= made.metrics["itl_p50_s"] > 0
-    cell = configure.cells(["gpus=2", "rps=2", "duration_s=2", "engine=released", "policy=e2_released"])[0]
-    assert runs.run(cell).metrics["itl_p99_s"] is None
+    released = ["gpus=2", "rps=2", "duration_s=2", "engine=released", "policy=e2_released"]
+    assert runs.run(configure.cells(released)[0]).metrics["itl_p99_s"] is None
+    with pytest.raises(InvalidInput, match="does not count gaps between tokens"):
+        runs.run(configure.cells([*released, "slo=mooncake_100"])[0])

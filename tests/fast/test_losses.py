@@ -248,12 +248,22 @@ def test_every_way_of_not_being_served_has_a_sentence() -> None:
 
 def test_kept_requests_have_what_was_declared() -> None:
     found = prebleexp.run(gpus=2, rps=4, duration_s=5, cache_dir=None).requests
-    assert [*found.columns][:17] == [
+    assert [*found.columns][:18] == [
         *("arrival_s", "prompt_tokens", "output_tokens", "max_new_tokens", "prefix_group"),
-        *("session", "turn", "priority", "slo_ttft_s", "slo_tpot_s", "delay_s", "parent_session", "patience_s"),
+        *(
+            "session",
+            "turn",
+            "priority",
+            "slo_ttft_s",
+            "slo_tpot_s",
+            "after_ends",
+            "delay_s",
+            "parent_session",
+            "patience_s",
+        ),
         *("client", "goes_on", "stage", "overlaps"),
     ]
-    assert [*found.columns][17:] == [
+    assert [*found.columns][18:] == [
         *("gpu", "decode_gpu", "state", "due_s", "told_output", "overhead_s", "router_wait_s", "ttft_s"),
         *(
             "latency_s",

@@ -20,7 +20,7 @@ from tests.support.oracle import core as oracle
 from tests.support.oracle.compared import agree, causal
 from tests.support.policies.watcher import FIRST_TOKEN, KEPT, KIND, REQUEST, ROUTE, SEEN, SENT, PlainWatcher, Watcher
 from tests.support.sampled import examples
-from tests.support.sessions import capped, impatient, in_order, linked, staged
+from tests.support.sessions import after_those, capped, impatient, in_order, linked, staged
 from tests.support.strategies.clusters import CLUSTERS
 from tests.support.strategies.conversations import conversations, workload_of, workloads
 
@@ -75,6 +75,16 @@ def test_the_core_gives_the_bytes_of_the_oracle_after_so_many_ends(workload: Wor
         assert (ends <= made.due_s[i]).sum() >= workload.after_ends[i] - failed
         if workload.arrives[i]:
             assert made.due_s[i] >= workload.arrival_s[i]
+
+
+def test_who_waited_for_two_that_are_refused_ends_once() -> None:
+    ends = np.array([0, 0, 0, 2, 4], np.int32)
+    plain = workload_of([[i] for i in range(5)], [99, 99, 1, 1, 1], [0.0] * 5, [1] * 5, [1] * 5, [-1] * 5)
+    behind_two = after_those(plain, [[], [], [0, 1], [], []], after_ends=ends, session=np.zeros(5, np.int32))
+    made = agree(behind_two, cluster_of(context_length=50))
+    assert made.state.tolist() == [State.REFUSED, State.REFUSED, State.CANCELLED, State.FINISHED, State.FINISHED]
+    assert made.due_s[3] == 0.0, "after the first refusal and who waited for it"
+    assert made.due_s[4] == made.finish_s[3] > 0.0, "after three that failed and one that finished"
 
 
 @pytest.mark.nightly

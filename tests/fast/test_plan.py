@@ -288,7 +288,7 @@ def test_a_plan_of_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert len(lines) == 3
     assert lines[0].split()[:2] == ["policy", "requests/s"]
     assert {lines[1].split()[0], lines[2].split()[0]} == {"lor", "round_robin"}
-    assert err.splitlines()[-1].startswith("To keep 90 % of requests within ttft 0.3 s, 2 GPUs bear ")
+    assert err.splitlines()[-1].startswith("To keep 90 % of requests within ttft 0.3 s, 2 A6000 bear ")
     page = next((here / "reports").glob("plan-gpus-2-*/index.html")).read_text(encoding="utf-8")
     assert err.splitlines()[-1].partition(";")[0] in page
     assert 'id="explorer"' in page

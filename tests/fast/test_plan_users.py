@@ -82,9 +82,9 @@ def test_a_plan_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     out, err = capsys.readouterr()
     assert out.split()[:2] == ["policy", "users"]
     assert "GPU-hours" not in out
-    assert f"1 GPU bears {users} (" in err
+    assert f"1 A6000 bears {users} (" in err
     page = next((tmp_path / "reports").glob("plan-*/index.html")).read_text()
-    assert "How many users does 1 GPU bear?" in page
+    assert "How many users does 1 A6000 bear?" in page
 
 
 @pytest.mark.slow

@@ -56,8 +56,8 @@ def asked(folder: Path, about: str) -> pd.DataFrame:
     return sql.answer(folder / DATABASE, query).to_pandas()
 
 
-def test_there_are_eleven_queries() -> None:
-    assert len(QUERIES) == 11
+def test_there_are_twelve_queries() -> None:
+    assert len(QUERIES) == 12
 
 
 def intervals(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -167,10 +167,10 @@ def documented(table: str) -> list[str]:
     section = DOCUMENT.split(f"\n## {table}")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
-    return [re.sub(r"^experiment(s|_runs)\.", "", name) for name in names]
+    return [re.sub(r"^(experiments|experiment_runs|gpu_states|autoscaler_decisions)\.", "", name) for name in names]
 
 
-@pytest.mark.parametrize("table", ["results", "runs", "requests", "experiments", "failures"])
+@pytest.mark.parametrize("table", ["results", "runs", "requests", "gpu_states", "experiments", "failures"])
 def test_every_column_is_documented_and_none_that_is_not_there(folder: Path, table: str) -> None:
     if table == "failures":
         failed = Result(configure.cells([])[0], "ab" * 32, error=Failure("Error", "no reason"))
@@ -179,6 +179,8 @@ def test_every_column_is_documented_and_none_that_is_not_there(folder: Path, tab
         query = "select column_name from duckdb_columns() where table_name = ?"
         with closing(duckdb.connect(folder / DATABASE, read_only=True)) as connection:
             columns = {name for (name,) in connection.execute(query, [table]).fetchall()}
+            if table == "gpu_states":
+                columns |= {name for (name,) in connection.execute(query, ["autoscaler_decisions"]).fetchall()}
             if table == "experiments":
                 columns |= {name for (name,) in connection.execute(query, ["experiment_runs"]).fetchall()}
                 columns |= {field.name for field in dataclasses.fields(Place)}

@@ -72,7 +72,7 @@ def by_hydra(arguments: Sequence[str], folder: Path) -> Jobs:
 
     def task(cfg: DictConfig) -> None:
         rps = RPS if cfg.rps is None else cfg.rps
-        seen.append((cfg.gpus, rps, cfg.seed, cfg.policy._target_, cfg.replications))
+        seen.append((cfg.gpus or 8, rps, cfg.seed, cfg.policy._target_, cfg.replications))
 
     try:
         returned = hydra.multirun("config", task, [*arguments, *basic], with_log_configuration=False)

@@ -10,7 +10,7 @@ from prebleexp.engines.sglang import queue
 from prebleexp.engines.sglang.contexts import drop
 from prebleexp.engines.sglang.receiving import append
 from prebleexp.engines.sglang.records import LEAVING, RETRACT_DECODE_STEPS, RETRACTED, RUNNING, STEPS, WAITING, Engines
-from prebleexp.engines.sglang.running import generated_of, last_due, not_fresh, put_behind, set_last_due, stop, uncount
+from prebleexp.engines.sglang.running import generated_of, last_due, put_behind, set_last_due, stop, uncount
 from prebleexp.engines.sglang.sorting import put_in_order
 from prebleexp.engines.sglang.tree import make_room
 from prebleexp.sim.compiled import compiled
@@ -62,7 +62,7 @@ def _leave(mine: Engines, g: int) -> int:
         job = jobs[request]
         if job.stage == RUNNING and job.target == job.max_new:
             stop(mine, g, request, LEAVING)
-            gpu.leaving += 1
+            gpu.leaving += int(job.joined < gpu.decodes)  # else no decode is of it
             left += 1
         if request == last:
             return left
@@ -95,7 +95,6 @@ def _retract(mine: Engines, world: World, g: int, step: Any) -> None:
 def _send_back(mine: Engines, world: World, g: int, step: Any, request: int) -> None:
     gpu, job, made, total = mine.gpus[g], mine.jobs[request], world.jobs[request], world.totals[g]
     drop(mine, g, request)
-    not_fresh(mine, g, request)
     total.retracted += 1
     generated = generated_of(gpu, job)
     if generated > job.generated:

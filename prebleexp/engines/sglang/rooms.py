@@ -33,7 +33,7 @@ def engines(setup: Setup, settings: Settings) -> Engines:
     state, jobs = records(gpus, GPU), records(len(workload), JOB)
     state.free = state.room = settings.kv_tokens
     state.ratio = settings.ratio
-    for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running"):
+    for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running", "fresh"):
         state[name] = NONE
     jobs.prompt, jobs.target, jobs.max_new = workload.prompt_tokens, target, workload.max_new_tokens
     lists = records(2 * gpus, LIST).reshape(gpus, 2)
@@ -51,7 +51,6 @@ def engines(setup: Setup, settings: Settings) -> Engines:
         steps=records(gpus * STEPS, STEP).reshape(gpus, STEPS),
         chosen=unset(shape, CHOICE),  # from here to keys: written before it is read
         retracted=np.empty(shape, np.int32),
-        fresh=np.zeros((gpus, 2, 1 + most), np.int32),
         whole=unset(shape, CHOICE),
         ordered=np.empty((2, listed), np.int32),
         keys=np.empty((2, listed), np.int64),

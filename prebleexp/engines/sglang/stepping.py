@@ -69,7 +69,7 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     if mine.steps[g, slot].prefill != 0:
         _prefilled(mine, world, g, slot, now)
     else:
-        if mine.fresh[g, gpu.decodes_over & 1, 0] > 0 or world.gaps.each:
+        if gpu.fresh != NONE or world.gaps.each:
             show(mine, world, g, now)
         else:  # here, since a call that is handed all of the world takes a tenth of a step
             add(world.gaps, NONE, now - gpu.decoded_s, int(gpu.running - gpu.late + gpu.leaving))

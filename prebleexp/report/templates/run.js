@@ -50,6 +50,18 @@
     select.addEventListener("change", drawTime);
     window.prebleexpRedraw(holder("time"), drawTime);
 
+    if (data.scale.length) {
+      const names = [...new Set(data.scale.map((one) => one.what))], looks = { ready: ["--blue", [1, 0]], starting: ["--vermilion", [5, 3]], draining: ["--muted", [1, 2]], wanted: ["--ink", [7, 2, 1, 2]] };
+      window.prebleexpRedraw(holder("scale"), () => window.prebleexpChart(holder("scale"), {
+        data: { values: data.scale }, width: Math.min(900, holder("scale").clientWidth - 70), height: 220,
+        description: `Replicas over time: ${names.join(", ")}`, mark: { type: "line", interpolate: "step-after", strokeWidth: 1.8 },
+        encoding: { x: over(data), y: { field: "gpus", type: "quantitative", title: "replicas", axis: { tickMinStep: 1 } },
+          color: { field: "what", type: "nominal", title: null, scale: { domain: names, range: names.map((name) => ink(looks[name][0])) }, legend: { orient: "top", columns: 4 } },
+          strokeDash: { field: "what", type: "nominal", title: null, scale: { domain: names, range: names.map((name) => looks[name][1]) } },
+          tooltip: [{ field: "what", title: "what" }, { field: "t", title: "from (s)", format: ",.4~r" }, { field: "gpus", title: "replicas" }] },
+      }));
+    }
+
     const points = data.distributions.flatMap((one) => one.values.map((value, i) => ({ what: one.label, value, share: (i + 1) / one.values.length })));
     const logarithmic = points.every((point) => point.value > 0);
     window.prebleexpRedraw(holder("distributions"), () => window.prebleexpChart(holder("distributions"), {

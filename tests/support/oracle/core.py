@@ -21,6 +21,7 @@ from prebleexp.faults.base import Faults
 from prebleexp.hardware.preble import PrebleFit
 from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
 from prebleexp.sim.changes import DOWN, DRAIN, LIMIT, NOTICED, READY, SLOW, UP
+from prebleexp.sim.history import Change, Decision, GpuState, History
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.touching import uncounted
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
@@ -458,6 +459,8 @@ class Oracle:
         self.start_s = [self.faults.start_s(kind) for kind in hardware]
         self.on_since_s, self.drained_s = dict.fromkeys(range(of.gpus), 0.0), dict[int, float]()
         self.on_s = [0.0] * of.gpus
+        self.states: list[dict[float, GpuState]] = [{0.0: GpuState.READY} for _ in range(of.gpus)]
+        self.decisions = list[Decision]()
         heapq.heapify(self.heap)
         self.linked = not workload.is_open
         self.stages, self.over = (workload.stage * (1 - workload.overlaps)).tolist(), set[int]()
@@ -513,8 +516,9 @@ class Oracle:
 
     def _cancel_behind(self, job: Job, now: float) -> None:
         for one in job.behind:
-            one.state = State.CANCELLED
-            self._cancel_behind(one, now)
+            if one.state != State.CANCELLED:  # by another that it waited for
+                one.state = State.CANCELLED
+                self._cancel_behind(one, now)
         self._is_over(job, now)
 
     def _expire(self, job: Job, now: float) -> None:
@@ -550,6 +554,7 @@ class Oracle:
     def _happens(self, kind: int, subject: int, now: float) -> None:
         if kind == CHANGE:
             self._change(*self.timeline[subject][1:], now)
+            self._note(now)
         elif kind == END:
             gpu = self.gpus[subject]
             if not (gpu.stepping and gpu.ends_s == now) and not self.tell_at_start:
@@ -747,6 +752,31 @@ class Oracle:
         self.news += [("changed", -1, g, 0)] if candidates != before else []
         return candidates
 
+    def _note(self, now: float) -> None:
+        """What every GPU is from now on."""
+        for g, gpu in enumerate(self.gpus):
+            if (g, READY) in self.planned:
+                is_now = GpuState.STARTING
+            elif g in self.drained_s and gpu.up:
+                is_now = GpuState.DRAINING
+            elif gpu.up:
+                is_now = GpuState.SLOW if gpu.speed != 1.0 else GpuState.READY
+            else:
+                is_now = GpuState.OFF if math.isnan(gpu.down_since_s) else GpuState.FAILED
+            if is_now != self.states[g][max(self.states[g])]:  # it may be drained and, as is found out later, off
+                self.states[g][now] = is_now
+
+    def _history(self) -> History:
+        """Only what differs from before; nothing where all were ready all the time."""
+        rows = []
+        for g, states in enumerate(self.states):
+            before = None
+            for at_s in sorted(states):
+                rows += [Change(at_s, g, states[at_s])] if states[at_s] != before else []
+                before = states[at_s]
+        changed = any(row.state != GpuState.READY for row in rows)
+        return History(tuple(sorted(rows)) if changed else (), tuple(self.decisions))
+
     def _plan(self, g: int, event: int, at_s: float) -> None:
         """What was planned of it before is void."""
         self.planned[g, event] = at_s
@@ -818,6 +848,7 @@ class Oracle:
         drained_s, ends_s = self.drained_s.pop(g, None), self.gpus[g].ends_s
         if drained_s is not None and self._is_empty(g):
             now = min(now, drained_s if math.isnan(ends_s) else max(drained_s, ends_s))
+            self.states[g][now] = GpuState.OFF
         self.on_s[g] += now - self.on_since_s.pop(g)
 
     def _room(self, up: set[int]) -> Any:
@@ -905,7 +936,7 @@ class Oracle:
         ):
             columns[name] = np.zeros(len(self.jobs), np.int32)
         columns["told_output"] = np.array([job.max_new if job.gpu >= 0 else math.nan for job in self.jobs], np.float64)
-        return Outcome(end_s=end_s, **columns)
+        return Outcome(end_s=end_s, history=self._history(), **columns)
 
 
 def _view(workload: Workload, gpus: list[Gpu]) -> View:

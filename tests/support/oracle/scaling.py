@@ -13,6 +13,7 @@ import numpy as np
 
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.sim.changes import DRAIN, LIMIT, LOOK, READY, UP
+from prebleexp.sim.history import Decision
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle.core import CHANGE, REPORT, Oracle
 from tests.support.oracle.faults import FaultyOracle
@@ -85,6 +86,7 @@ class ScaledOracle(Oracle):
         for g in range(self.rule.first, of.gpus):
             self._switch_off(g, 0.0)
         self._let_be(set(range(self.rule.first)))
+        self._note(0.0)
         self._look_at(self.rule.interval_s)
 
     def _look_at(self, at_s: float) -> None:
@@ -132,7 +134,7 @@ class ScaledOracle(Oracle):
         candidates, starting = self._candidates(), sorted(g for g, event in self.planned if event == READY)
         off = [gpu.number for gpu in self.gpus if not gpu.up and math.isnan(gpu.down_since_s)]
         off = [g for g in off if g not in starting]
-        n, there = len(candidates) + len(starting), sorted(candidates)
+        n, there, draining = len(candidates) + len(starting), sorted(candidates), len(self.drained_s)
         self.past.append(self._fleet(there, n, present, now))
         wanted = max(self.rule.least, min(RULES[type(self.rule).__name__](self.rule, self.past), len(self.gpus)))
         begin = off[: max(0, wanted - n)]
@@ -148,6 +150,9 @@ class ScaledOracle(Oracle):
             self.view.gpus[g] = self.view.gpus[g] if self.reports_s else self.gpus[g].seen
         self._tell(0, now)
         self.still = self.still and not (empty or begin or leave)
+        if not self.still:
+            done = (len(begin), len(leave))
+            self.decisions.append(Decision(now, wanted, len(there), len(starting), draining, *done))
         self.still_s = math.nan if not self.still else now if math.isnan(self.still_s) else self.still_s
         remembers_s = self.rule.memory_s + self.reports_s + self.rule.interval_s
         if not self.still or (n + len(off) > 0 and now - self.still_s <= remembers_s):

@@ -265,7 +265,7 @@ def _settle(mine: Batching, world: World, g: int, request: int) -> None:
     if gpu.report_step > job.joined_step:
         made.latency_s = gpu.report_clock - world.seen.requests[request].arrival_s
         made.output_seen = 1 + gpu.report_step - job.joined_step
-        world.gaps.requests[request_of(world, request)].last_s = gpu.report_clock
+        world.gaps.last_s[request_of(world, request)] = gpu.report_clock
 
 
 @compiled

@@ -9,7 +9,7 @@ from prebleexp.sim.caches import evict, insert_first
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import token
 from prebleexp.sim.news import tell
-from prebleexp.sim.pools import prefills, request_of
+from prebleexp.sim.pools import prefills
 from prebleexp.sim.records import EVICTED, FINISHED, FIRST_TOKEN, STORED, World
 from prebleexp.sim.types import State
 
@@ -39,8 +39,6 @@ def finished(world: World, g: int, request: int, output: int, now: float) -> Non
     job.state, job.finish_s, job.output_seen = DONE, now, output
     job.latency_s = now - seen.arrival_s
     seen.latency_s, seen.output_seen = job.latency_s, output
-    if not prefills(world, g):
-        world.gaps.requests[request_of(world, request)].last_s = now
     tell(world, FINISHED, request, g, 0)
 
 

@@ -25,7 +25,7 @@ def show(mine: Batching, world: World, g: int, now: float) -> None:
             if request != NONE:
                 token(world, request, first)
                 add(world.gaps, request_of(world, request), seconds, int(gpu.steps - 1))
-                world.gaps.requests[request_of(world, request)].last_s = now
+                world.gaps.last_s[request_of(world, request)] = now
         return
     while request != NONE:
         token(world, request, first)

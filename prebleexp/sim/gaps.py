@@ -3,8 +3,8 @@
 A gap is the time from a token of a request to its next one, wherever they were made: what preemptions, prefills of
 others, moves, transfers and losses take of it shows in it. An engine says either that a request has a token (`token`),
 or, of requests that decode together and had one at the same time before, how many have one after what gap (`add`).
-It writes down when the last token of the latter came (`Counts.last_s`) where they cease to decode together, or somebody
-looks.
+It writes down when the last token of the latter came (`Counts.last_s`) where they cease to decode together before they
+are finished.
 """
 
 from __future__ import annotations
@@ -28,60 +28,59 @@ LONGEST = 10
 
 REQUEST = np.dtype(
     [
-        ("last_s", np.float64),  # when its last token came; NaN: none did. Not up to date while it decodes with others
         ("of", np.int64),  # its class
         ("first", np.int64),  # of its rows of `Counts.longest`, …
         ("rows", np.int64),  # … and how many; none where they are not asked for
         ("seen", np.int64),  # gaps that it had, where they are asked for
     ]
 )
-CLASS = np.dtype(
-    [
-        ("max_s", np.float64),
-        ("first_s", np.float64),  # the sum of when requests had their first tokens
-        ("bins", np.int64, (BINS,)),
-    ]
-)
+CLASS = np.dtype([("max_s", np.float64), ("sum_s", np.float64), ("bins", np.int64, (BINS,))])
 
 
 class Counts(NamedTuple):
-    """What is counted, and what that needs. All of the world is handed from function to function, so it is in few
-    arrays."""
+    """What is counted, and what that needs."""
 
     each: bool
     """whether engines say `token` of every token: requests have several classes, or the gaps of each are asked for"""
-    requests: Any
-    """(n,) `REQUEST`s"""
+    last_s: Any
+    """(n,) when the last token of each request came; NaN: none did. Not up to date while it decodes with others, and
+    when it is finished"""
     classes: Any
     """`CLASS`es"""
+    requests: Any
+    """(n,) `REQUEST`s, if `each`; else none"""
     longest: Any
-    """the longest gaps of each request, a heap with the least of them on top"""
+    """the longest gaps of each request, a heap with the least of them on top, where they are asked for"""
 
 
-def nothing(requests: int, rows: int = 1) -> Counts:
-    """Of requests of which none is asked for."""
-    of_each = records(requests, REQUEST)
-    of_each.last_s = np.nan
-    return Counts(rows > 1, of_each, records(rows, CLASS), np.zeros(0))
+def nothing(requests: int) -> Counts:
+    """Of requests of one class, of which none is asked for."""
+    return Counts(False, np.full(requests, np.nan), records(1, CLASS), records(0, REQUEST), np.zeros(0))
 
 
 def counts(workload: Workload, of_each: bool) -> Counts:
     """For the requests of a workload, without legs. Those of a warm-up (`stage` −1) are a class behind the others.
     `of_each`: the longest gaps of each request are asked for."""
-    priorities, warm = _priorities(workload), workload.stage < 0
-    classes, rows = np.searchsorted(priorities, workload.priority), len(priorities)
-    made = nothing(len(workload), rows + int(warm.any()))
-    made.requests.of = np.where(warm, rows, classes if rows > 1 else 0)
-    if not of_each:
+    made, priorities, warm = nothing(len(workload)), _priorities(workload), workload.stage < 0
+    rows = len(priorities) + int(warm.any())
+    if rows == 1 and not of_each:
         return made
-    made.requests.rows = np.maximum(-(-(_target(workload) - 1) // LONGEST), 2)  # a percentile may be between two
-    ends = np.cumsum(made.requests.rows)
-    made.requests.first = ends - made.requests.rows
-    return made._replace(each=True, longest=np.zeros(int(ends[-1])))
+    requests = records(len(workload), REQUEST)
+    if len(priorities) > 1:
+        requests.of = np.searchsorted(priorities, workload.priority)
+    requests.of[warm] = len(priorities)
+    if of_each:
+        requests.rows = np.maximum(-(-(_target(workload) - 1) // LONGEST), 2)  # a percentile may be between two
+        requests.first = np.cumsum(requests.rows) - requests.rows
+    longest = np.zeros(int(requests.rows.sum()))
+    return made._replace(each=True, classes=records(rows, CLASS), requests=requests, longest=longest)
 
 
 def _priorities(workload: Workload) -> Ints:
     """What tells classes apart; of more than `MOST_CLASSES` the first."""
+    one = workload.priority[:1]
+    if (workload.priority == one).all():  # as nearly always: to sort takes longer
+        return one
     known = np.unique(workload.priority)
     return known[:1] if len(known) > MOST_CLASSES else known
 
@@ -95,6 +94,11 @@ def columns(workload: Workload, made: Counts) -> dict[str, Any]:
     """What came of them, as columns of `Outcome`. Of a request that began anew no more gaps are taken than its answer
     has, the longest."""
     priorities = _priorities(workload)
+    classes = made.classes[: len(priorities)]  # a warm-up is behind
+    of_run = {"gaps_counts": classes.bins, "gaps_sum_s": classes.sum_s, "gaps_max_s": classes.max_s}
+    of_run["gaps_priority"] = priorities
+    if len(made.longest) == 0:
+        return of_run
     p99_s, top10_s = np.full(len(workload), np.nan), np.full(len(workload), np.nan)
     target, of_each = _target(workload), made.requests
     for request in np.flatnonzero(of_each.seen):
@@ -105,23 +109,21 @@ def columns(workload: Workload, made: Counts) -> dict[str, Any]:
         beyond = 0.01 * (seen - 1)  # so many are longer than the percentile
         above, below = longest[int(beyond)], longest[min(math.ceil(beyond), len(longest) - 1)]
         p99_s[request] = above + (below - above) * (beyond - int(beyond))
-    has, rows, classes = ~np.isnan(of_each.last_s), slice(len(priorities)), made.classes  # a warm-up is behind
-    sum_s = np.bincount(of_each.of[has], of_each.last_s[has], len(classes)) - classes.first_s
-    of_run = {"gaps_counts": classes.bins[rows], "gaps_sum_s": sum_s[rows], "gaps_max_s": classes.max_s[rows]}
-    return of_run | {"gaps_priority": priorities, "gap_p99_s": p99_s, "gap_top10_s": top10_s}
+    return of_run | {"gap_p99_s": p99_s, "gap_top10_s": top10_s}
 
 
 # ---------------------------------------------------------------- what engines call
 @compiled
 def add(gaps: Counts, request: int, gap_s: float, count: int) -> None:
-    """So many gaps of one length: of a request, or, of -1, of several if all are of one class and not kept."""
+    """So many gaps of one length: of a request, or of any if engines need not say `token` of every token."""
     if count <= 0:
         return
-    one = gaps.classes[0 if request == NONE else gaps.requests[request].of]
+    one = gaps.classes[gaps.requests[request].of if gaps.each else 0]
     row = (int(np.float64(gap_s).view(np.int64)) >> SHIFT) - ZERO
     one.bins[min(max(row, 0), BINS - 1)] += count
+    one.sum_s += count * gap_s
     one.max_s = max(one.max_s, gap_s)
-    if request == NONE or len(gaps.longest) == 0:
+    if len(gaps.longest) == 0:
         return
     mine = gaps.requests[request]
     longest = gaps.longest[mine.first : mine.first + mine.rows]
@@ -149,10 +151,7 @@ def add(gaps: Counts, request: int, gap_s: float, count: int) -> None:
 @compiled
 def token(world: World, row: int, now: float) -> None:
     """A request, or a leg of it, has a token that is shown now."""
-    request = request_of(world, row)
-    mine = world.gaps.requests[request]
-    if np.isnan(mine.last_s):
-        world.gaps.classes[mine.of].first_s += now
-    else:
-        add(world.gaps, request, now - mine.last_s, 1)
-    mine.last_s = now
+    request, last_s = request_of(world, row), world.gaps.last_s
+    if not np.isnan(last_s[request]):
+        add(world.gaps, request, now - last_s[request], 1)
+    last_s[request] = now

@@ -99,7 +99,7 @@ def _send_back(mine: Engines, world: World, g: int, step: Any, request: int) -> 
     generated = generated_of(gpu, job)
     if generated > job.generated:
         made.latency_s = gpu.decoded_s - world.seen.requests[request].arrival_s
-        world.gaps.requests[request_of(world, request)].last_s = gpu.decoded_s
+        world.gaps.last_s[request_of(world, request)] = gpu.decoded_s
     made.state = QUEUED
     uncount(mine, g, request, WAITING)
     job.generated = generated

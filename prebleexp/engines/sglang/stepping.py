@@ -15,7 +15,7 @@ from prebleexp.engines.sglang.scheduling import schedule
 from prebleexp.engines.sglang.tree import unlock
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import add, token
-from prebleexp.sim.pools import decodes, prefills, request_of
+from prebleexp.sim.pools import decodes, prefills
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
@@ -118,7 +118,6 @@ def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> 
         made.output_seen = output
         if output > job.generated:  # its last token is of the last decode
             made.latency_s = gpu.decoded_s - seen.arrival_s
-            world.gaps.requests[request_of(world, request)].last_s = gpu.decoded_s
 
 
 @compiled

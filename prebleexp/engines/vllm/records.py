@@ -106,7 +106,7 @@ STEP = np.dtype(
         ("admitted", np.int64),  # … the last ones of them just admitted
         ("preempted", np.int64),
         ("finished", np.int64),
-        ("fresh", np.int64),  # steady requests that are so from this step on
+        ("fresh", np.int64),  # steady from this step on, without a token of the one before
         ("computed", np.int64),  # tokens, …
         ("prefilled", np.int64),  # … of them, of prompts
         ("hits", np.int64),  # prompt tokens found in the cache

@@ -47,8 +47,9 @@ def is_whole(mine: Engines, job: Any) -> bool:
 def begin_steady(mine: Engines, world: World, g: int, request: int) -> None:
     """From the step on that is being scheduled."""
     gpu, job, slot = mine.gpus[g], mine.jobs[request], mine.gpus[g].scheduled % STEPS
-    mine.fresh[g, slot, mine.steps[g, slot].fresh] = request
-    mine.steps[g, slot].fresh += 1
+    if job.expected == 0 and world.gaps.last_s[request_of(world, request)] != gpu.step_ended_s:
+        mine.fresh[g, slot, mine.steps[g, slot].fresh] = request
+        mine.steps[g, slot].fresh += 1
     job.steady_from = gpu.scheduled
     gpu.steady += 1
     gpu.context += job.computed
@@ -65,7 +66,7 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     pending = (computed - int(job.computed)) - (known - int(job.known))
     if known > job.known:
         world.jobs[request].latency_s = gpu.step_ended_s - world.seen.requests[request].arrival_s
-        world.gaps.requests[request_of(world, request)].last_s = gpu.step_ended_s
+        world.gaps.last_s[request_of(world, request)] = gpu.step_ended_s
     whole = is_whole(mine, job)
     mine.crossing[g, (gpu.scheduled - computed) % mine.settings.block_size] -= int(not whole)
     gpu.steady -= 1
@@ -81,8 +82,8 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
 
 @compiled
 def show(mine: Engines, world: World, g: int, slot: int, now: float) -> None:
-    """A step is over: all that decode steadily in it have a token. Who did so in the one before, too, had one when that
-    was over."""
+    """A step is over: all that decode steadily in it have a token, and had one when the one before was over, but for
+    those that are fresh."""
     gpu, step, others = mine.gpus[g], mine.steps[g, slot], int(mine.steps[g, slot].steady)
     if world.gaps.each:
         for row in range(gpu.running):

@@ -27,7 +27,7 @@ from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import add, token
 from prebleexp.sim.plug import call_none
-from prebleexp.sim.pools import PUSH_AT_END, decodes, leg_of, prefills, request_of
+from prebleexp.sim.pools import PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
 
 AT_ONCE = 3
@@ -189,7 +189,6 @@ def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> 
         made.output_seen = output
         if output > job.known - seen.prompt_tokens:  # its last token is of the last step
             made.latency_s = gpu.step_ended_s - seen.arrival_s
-            world.gaps.requests[request_of(world, request)].last_s = gpu.step_ended_s
 
 
 @compiled

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import scaling_metrics
+from prebleexp import scaling_metrics, slo_metrics
 from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
 from prebleexp.service import in_system
@@ -138,8 +138,8 @@ def _found(name: str, words: str, where: str, *parts: str) -> Metric:
     return Metric(name, words, lambda run: _ratio(run.total(*of), run.total(*whole)), "share", HIGHER, meaning)
 
 
-def _of_limits(name: str, words: str, unit: str, meaning: str) -> Metric:
-    return Metric(name, words, lambda run: run.attained.of_limits[name], unit, HIGHER, meaning, of_all=True)
+def _of_limits(name: str, words: str, unit: str, meaning: str, better: str = HIGHER) -> Metric:
+    return Metric(name, words, lambda run: run.attained.of_limits[name], unit, better, meaning, of_all=True)
 
 
 def _slowdown(of: str, i: int, name: str) -> Metric:
@@ -302,20 +302,7 @@ _METRICS = (
            "Nothing where unfinished_growth is nothing."),
     Metric("due_requests", "requests that count", lambda run: run.attained.count, "requests", NEITHER,
            "Requests that were due, after slo.warmup_s: those that attainment is of."),
-    _of_limits("slo_attainment", "attainment", "share",
-               "The share of the requests that were due which were good: finished, within all limits of the service "
-               "level (slo). Of the unfinished only those count as good that can break no limit any more, of the "
-               "refused none. Nothing where nothing was promised."),
-    _of_limits("slo_margin", "margin to the promised share", "share",
-               "By how much the share of the requests within a limit exceeds the share that was promised it (0.99, of "
-               "a limit for p99); of several the one that is nearest to being broken, or broken worst. Nothing where "
-               "all limits are for each request."),
-    _of_limits("goodput_per_s", "goodput", "requests/s",
-               "Good requests over the length of the run, from slo.warmup_s on."),
-    _of_limits("goodput_per_gpu_s", "goodput of a GPU", "requests/s", "The same over the GPUs."),
-    _of_limits("session_attainment", "attainment of sessions", "share",
-               "The share of sessions of which every request was good, of those that began after slo.warmup_s; one "
-               "that did not come to its end was not."),
+    *(_of_limits(*one) for one in slo_metrics.METRICS),
     *(_session_time(i, name) for i, name in enumerate(STATISTICS)),
     *(_slowdown(of, i, name) for of in ("ttft", "latency") for i, name in enumerate(STATISTICS) if name != "mean"),
     Metric("end_s", "end of the run", lambda run: run.made.end_s, "s", LOWER,

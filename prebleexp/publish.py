@@ -163,6 +163,8 @@ def _asks(made: Planner) -> str:
 
     first = made.found[0].contender
     do = "does" if first.cell.gpus == 1 else "do"
+    if first.is_recorded:
+        return "How many GPUs does this recording take?"
     if first.searched == "gpus":
         return f"How many GPUs do {condition(first.load_key, first.load)} take?"
     if first.searched != "rps":

@@ -17,6 +17,7 @@ from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, look_up
 from prebleexp.experiment.work import Task
+from prebleexp.launch import idle
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.multirun import Multirun
 from prebleexp.launch.parts import key_of
@@ -39,6 +40,12 @@ USUAL_RUNS = 60
 POPULATION = "workload.load=population"
 """the load is users then, and not a rate"""
 
+_NOT_ONE = (
+    "gpus and {load}: {said} given; plan gpus=8 finds the greatest load, {many} the fewest GPUs, and a recording"
+    " (workload.load=recorded) needs neither"
+)
+_MANY = {RPS: "plan rps=64", USERS: "workload.lanes=200"}
+
 REFUSED = {
     **dict.fromkeys(
         ("replications", "ci", "ci_metric", "max_replications"), "a plan adds seeds itself: seeds=, most_seeds="
@@ -55,6 +62,8 @@ class Asked:
     """What a plan asks for, besides its contenders."""
 
     searched: str
+    load_given: bool
+    """whether one of the two was said: of a recording neither is"""
     tolerance: float
     seeds: int
     most_seeds: int
@@ -66,7 +75,7 @@ class Asked:
 
 
 def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
-    """What overrides and a plan's own settings ask for. Raises InvalidInput unless one of gpus (or replicas) and rps is
+    """What overrides and a plan's own settings ask for. Raises InvalidInput if both of gpus (or replicas) and rps are
     given."""
     keys = {GPUS if key_of(line) == "replicas" else key_of(line) for line in overrides}
     for key in keys:
@@ -76,15 +85,12 @@ def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
     if load == USERS and RPS in keys:
         raise InvalidInput(f"rps: the load of {POPULATION} is users: {USERS}")
     free = [key for key in (load, GPUS) if key not in keys]
-    if len(free) != 1:
-        said = "both" if not free else "neither"
-        many = "plan rps=64" if load == RPS else "workload.lanes=200"
-        raise InvalidInput(
-            f"gpus and {load}: {said} given; plan gpus=8 finds the greatest load, {many} the fewest GPUs"
-        )
+    if not free:
+        raise InvalidInput(_NOT_ONE.format(load=load, said="both", many=_MANY[load]))
     price = values["price_per_gpu_hour"]
     return Asked(
-        searched=free[0],
+        searched=free[-1],
+        load_given=len(free) == 1,
         tolerance=values["tol"],
         seeds=values["seeds"],
         most_seeds=values["most_seeds"],
@@ -96,7 +102,7 @@ def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
 
 
 def asked_by(multirun: Multirun, overrides: Sequence[str]) -> Asked:
-    """What a sweep of plans asks for. Raises InvalidInput where it gives both of gpus and rps, or neither."""
+    """What a sweep of plans asks for. Raises InvalidInput where it gives both of gpus and rps."""
     settings = multirun.settings
     assert settings.plans is not None
     keys = [{key_of(line) for line in (*overrides, *part.overrides, *part.params)} for part in settings.parts]
@@ -155,7 +161,7 @@ class Planner(Session):
         self._of: dict[str, list[Result]] = {}
         """by contender, its runs"""
         self._looked: set[str] = set()
-        """keys of first looks, which are at no size that is searched"""
+        """keys of first looks, but for those at a size that was asked for, too"""
         self._doing = ""
 
     @property
@@ -170,6 +176,7 @@ class Planner(Session):
         self.axes += [axis for axis in axes if axis not in self.axes]
         given = [Contender(job.cells[0], self.asked.searched) for job in jobs]
         for i, one in enumerate(given):
+            self._check_load(one)
             self._check_length(one, self._lasting(i))
             if self.asked.prices is not None:
                 self.asked.prices.an_hour(one.cell)  # whether all its kinds have one
@@ -181,7 +188,18 @@ class Planner(Session):
         self.seconds += time.perf_counter() - start
         return [self._of[name] for name in contenders]
 
+    def _check_load(self, one: Contender) -> None:
+        if not one.is_recorded and not self.asked.load_given:
+            load = one.load_key
+            raise InvalidInput(_NOT_ONE.format(load=load, said="neither", many=_MANY[load]))
+        if one.is_recorded and self.asked.load_given:
+            raise InvalidInput(f"rps does nothing here: {idle.why(RPS, one.cell)}")
+
     def _check_length(self, one: Contender, lasting: bool) -> None:
+        if one.is_recorded:
+            if lasting and one.cell.horizon == "drain" and one.cell.profile.changes_nothing:
+                raise InvalidInput(f"duration_s does nothing here: {idle.why('duration_s', one.cell)}")
+            return
         if one.is_nested and not lasting:
             name = one.cell.names["workload"]
             raise InvalidInput(f"workload={name}: how long are its runs? Set duration_s=1800, say; seeds draw them")
@@ -231,10 +249,9 @@ class Planner(Session):
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         self._doing = f"{self.asked.searched}={', '.join(named[:MOST_NAMED])}{rest}"
         cells = [(name, contenders[name].cell_of(trial)) for name, trial in batch]
-        return [
-            contenders[name].sample(result.metrics or {})
-            for (name, _), result in zip(batch, self._computed(cells), strict=True)
-        ]
+        found = self._computed(cells)
+        self._looked -= {result.key for result in found}
+        return [contenders[name].sample(result.metrics or {}) for (name, _), result in zip(batch, found, strict=True)]
 
     def _computed(self, cells: Sequence[tuple[str, Cell]]) -> list[Result]:
         found = self._results([cell for _, cell in cells], self.settings.keep_requests)

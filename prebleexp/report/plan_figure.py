@@ -14,6 +14,7 @@ from prebleexp.report.canvas import POINTS
 from prebleexp.report.draw import Across, Line, Scales, Span, labels_fit
 from prebleexp.report.figures import Column, Data, Entry, Figure, Panel, Table
 from prebleexp.report.palette import styles
+from prebleexp.report.recorded_plan import HEADS
 from prebleexp.report.wording import axis_label
 
 NAME = "attainment"
@@ -28,6 +29,11 @@ MEANINGS = {
     "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
     "on average": "The fewest of which the mean share over seeds meets it.",
     "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
+    "for others": "The fewest of which the interval of the share reaches the target, to the fewest of which all of it "
+    "does: for other streams like the recording.",
+    "kept": "The share that was kept of the recording with so many GPUs.",
+    "of others": "The 95 % interval of that share, by contiguous batches of the recording's requests: of other streams "
+    "like it, if it is stationary.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
     "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
@@ -49,10 +55,14 @@ def figure(found: Sequence[Planned]) -> Figure:
         for one in order
     ]
     labelled = labels_fit([line.name for line in lines])
-    spans = tuple(
-        Span(looks[one.name], one.answer.low, one.answer.high)
-        for one in order
-        if one.answer.low is not None and one.answer.high is not None
+    spans = (
+        ()
+        if first.searched == GPUS
+        else tuple(
+            Span(looks[one.name], one.answer.low, one.answer.high)
+            for one in order
+            if one.answer.low is not None and one.answer.high is not None
+        )
     )
     sentence = planned.sentence(found)
     svg = draw.panel(
@@ -107,6 +117,11 @@ def _ticks(limits: tuple[float, float]) -> tuple[float, ...]:
 def _caption(order: Sequence[Planned], target: float) -> str:
     seeds = sorted({spot.seeds for one in order for spot in one.answer.curve})
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    if order[0].contender.is_recorded:
+        return (
+            f"Points are the recording itself. The dashed line is the target, {target:g}. What lies far below it is "
+            "not drawn; the file has all."
+        )
     spans = "" if order[0].contender.searched == GPUS else ", with the intervals of the answers on it"
     return (
         f"Points are means over {count} seeds, bands their 95 % confidence intervals. The dashed line is the target, "
@@ -116,7 +131,7 @@ def _caption(order: Sequence[Planned], target: float) -> str:
 
 def _table(found: Sequence[Planned]) -> Table:
     heads = planned.heads(found)
-    text = {*(name for one in found for name in one.at), "verdict", "95 % interval"}
+    text = {*(name for one in found for name in one.at), "verdict", "95 % interval", *HEADS}
     columns = tuple(Column(head, head not in text, MEANINGS.get(head, "")) for head in heads)
     return Table(columns, tuple(map(tuple, planned.lines(found))))
 

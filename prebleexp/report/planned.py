@@ -9,6 +9,7 @@ from prebleexp.experiment import counting
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
+from prebleexp.report import recorded_plan as recorded
 from prebleexp.report.wording import NOTHING, condition, number, percent
 
 MOST_NAMED = 3
@@ -22,7 +23,9 @@ def sentence(found: Sequence[Planned]) -> str:
     many = first.searched == GPUS
     bear = "bears" if first.cell.gpus == 1 else "bear"
     subject = f"{condition(first.load_key, first.load)} need" if many else f"{cluster(found)} {bear}"
-    if many and len({one.contender.load for one in found}) > 1:
+    if first.is_recorded:
+        subject = f"{recorded.stream(order)} needs"
+    elif many and len({one.contender.load for one in found}) > 1:
         subject = "The load needs"
     if all(one.answer.verdict is Verdict.NEVER for one in found):
         return f"Not even idle GPUs keep {promised(first)}: the limits are too tight."
@@ -71,8 +74,12 @@ def _clause(one: Planned) -> str:
     if answer.verdict is Verdict.NEVER:
         return f"no number with {one.name}: the limits are too tight even for idle GPUs"
     if one.contender.searched == GPUS:
+        if one.contender.is_recorded and one.contender.cell.cluster.groups:
+            return recorded.of_groups(one)
         if answer.verdict is Verdict.AT_LEAST:
             return f"more than {counting.named(one.at_size(answer.likely))} with {one.name}"
+        if one.contender.is_recorded:
+            return f"{counting.named(one.cell)} with {one.name}{recorded.others(answer)}"
         likely = answer.likely != answer.size
         average = f" ({int(answer.likely or 0)} on average over request streams)" if likely else ""
         return f"{counting.named(one.cell)} with {one.name}{average}"
@@ -104,7 +111,7 @@ def times(one: Ratio) -> str:
 
 def warnings(found: Sequence[Planned]) -> list[str]:
     """What a reader must know of these answers."""
-    said = []
+    said = recorded.warnings(found) if found[0].contender.is_recorded else []
     for one in found:
         answer = one.answer
         if not answer.precise:
@@ -131,6 +138,8 @@ def heads(found: Sequence[Planned]) -> list[str]:
     """Of the columns of `lines`."""
     axes = list(dict.fromkeys(name for one in found for name in one.at))
     first = found[0].contender
+    if first.is_recorded:
+        return [*axes, *_counts(found), *recorded.HEADS, *costs(found), "runs", "of requests", "verdict"]
     sizes = ["GPUs", "on average"] if first.searched == GPUS else [unit(first), "95 % interval"]
     sizes = [*_counts(found), *sizes[first.searched == GPUS :]]
     return [*axes, *sizes, "of the first", *costs(found), "seeds", "runs", "of requests", "verdict"]
@@ -166,6 +175,12 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
     made = []
     for one in best_first(found):
         answer, row = one.answer, one.row()
+        at = [str(one.at.get(axis, "")) for axis in axes]
+        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_million")][: len(said)]
+        if one.contender.is_recorded:
+            numbers = [f"{answer.runs:,}", f"{answer.counted:,}"]
+            made.append([*at, *_counted(one, counts), *recorded.cells(one), *cost, *numbers, recorded.verdict(one)])
+            continue
         if one.contender.searched == GPUS:
             sizes = [NOTHING if answer.likely is None else f"{answer.likely:g}"]
         else:
@@ -173,10 +188,9 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
             sizes = [number(answer.size), f"{number(answer.low)} to {number(answer.high)}" if ends else NOTHING]
         ratio = of_first.get(one.name)
         relative = NOTHING if ratio is None else times(Ratio(ratio.other, ratio.one, *_inverse(ratio)))
-        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_million")][: len(said)]
         made.append(
             [
-                *(str(one.at.get(axis, "")) for axis in axes),
+                *at,
                 *_counted(one, counts),
                 *sizes,
                 relative,

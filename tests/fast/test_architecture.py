@@ -39,6 +39,7 @@ LEVELS = {
     "recovery": 3,
     "history_tables": 3,
     "scaling_metrics": 3,
+    "slo_metrics": 0,
     "averages": 3,
     "told": 3,
     "service": 3,

@@ -19,6 +19,7 @@ from prebleexp.report.wording import axis_label
 
 NAME = "attainment"
 AGAINST = {"rps": "request rate", "workload.lanes": "users", "gpus": "GPUs"}
+MOST_TICKS = 10
 DEEP = 5.0
 """times as far below the target as all is above it, y goes"""
 MEANINGS = {
@@ -67,7 +68,7 @@ def figure(found: Sequence[Planned]) -> Figure:
     sentence = planned.sentence(found)
     svg = draw.panel(
         lines,
-        _scales(lines, target, to_keep.strictest),
+        _scales(lines, target, to_keep.strictest, whole=first.searched == GPUS),
         name=NAME,
         title=f"{to_keep.label}, and the target",
         description=sentence,
@@ -94,13 +95,23 @@ def figure(found: Sequence[Planned]) -> Figure:
     )
 
 
-def _scales(lines: Sequence[Line], target: float, strictest: float) -> Scales:
-    """Of y, where it matters: around the target."""
+def _scales(lines: Sequence[Line], target: float, strictest: float, *, whole: bool) -> Scales:
+    """Of y, where it matters: around the target. Of `whole` GPUs x has ticks at numbers that were tried."""
     usual = Scales.of(lines)
     above = max([1 - strictest, *(mean - target for line in lines for _, mean, _ in line.points if mean is not None)])
-    return Scales(
-        _ticks(usual.x_limits), usual.x_log2, usual.x_limits, False, (target - DEEP * above, target + 1.15 * above)
-    )
+    tried = sorted({size for line in lines for size, *_ in line.points})
+    ticks = _apart(tried, usual.x_limits) if whole else _ticks(usual.x_limits)
+    return Scales(ticks, usual.x_log2, usual.x_limits, False, (target - DEEP * above, target + 1.15 * above))
+
+
+def _apart(tried: Sequence[float], limits: tuple[float, float]) -> tuple[float, ...]:
+    """Those whose numbers have room beside each other on a logarithmic axis."""
+    room = math.log(limits[1] / max(limits[0], 1e-9)) / MOST_TICKS
+    found: list[float] = []
+    for size in tried:
+        if not found or math.log(size / found[-1]) >= room:
+            found.append(size)
+    return tuple(found)
 
 
 def _ticks(limits: tuple[float, float]) -> tuple[float, ...]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from prebleexp import scaling_metrics, slo_metrics
 from prebleexp.averages import CALLED, STATISTICS, statistics
-from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
+from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, attainment_after_loss, recovery_s
 from prebleexp.service import in_system
 from prebleexp.service.attainment import Attained, Unloaded
 from prebleexp.service.level import NONE, ServiceLevel
@@ -269,6 +269,10 @@ _METRICS = (
            lambda run: statistics(after_loss(run.made))[-1], "s", LOWER,
            f"99th percentile, in seconds, of the time to first token of the requests that were due in the "
            f"{MINUTE_S:g} s after the first GPU was lost (faults) and have one; nothing where none was lost."),
+    Metric("after_loss_attainment", "attainment after a loss",
+           lambda run: attainment_after_loss(run.made, run.attained.good), "share", HIGHER,
+           f"The share of the requests due in the {MINUTE_S:g} s after the first GPU was lost which were good; nothing "
+           "where none was lost, or nothing was promised.", of_all=True),
     Metric("recovery_s", "time to recover", lambda run: recovery_s(run.made), "s", LOWER,
            f"From when the first GPU was lost until the average time to first token of the requests due in the last "
            f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "

@@ -23,8 +23,8 @@ from prebleexp.launch.loads import files_of
 from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row, stored
-from prebleexp.launch.units import doubts
 from prebleexp.precision import Precision
+from prebleexp.service.doubtful import doubts
 from prebleexp.stages import NEEDS, Stage, of_requests
 
 

@@ -1,4 +1,4 @@
-"""Times as people write them: `500ms`, `2min`; and limits that look like milliseconds where seconds are meant."""
+"""Times as people write them: `500ms`, `2min`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from prebleexp.errors import InvalidInput
-from prebleexp.service.level import TIMES, ServiceLevel
 
 SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ]+)\s*")
 OF_KEYS = {"_s": 1.0, "_ms": 1e-3}
 """how a key ends that has a time, and the seconds of its unit"""
-LONGEST = {"ttft_s": 60.0, "tpot_s": 2.0, "latency_s": 3600.0}
-"""limits that nobody promises: above them milliseconds are likelier"""
-CALLED = {"ttft_s": "to a first token", "tpot_s": "per output token", "latency_s": "to a last token"}
 
 
 def in_seconds(values: Any, key: str = "") -> Any:
@@ -36,17 +32,3 @@ def in_seconds(values: Any, key: str = "") -> Any:
 def _key(above: str, name: str) -> str:
     """A share of a limit, as p95 in {p95: 500ms}, is in the limit's unit."""
     return above if re.fullmatch(r"p\d.*", name) else name
-
-
-def doubts(level: ServiceLevel) -> list[str]:
-    """What of its limits is improbable, with the way out."""
-    said = []
-    for name in TIMES:
-        limit = getattr(level, name)
-        for most in [limit] if isinstance(limit, float) else [one for _, one in limit or ()]:
-            if most > LONGEST[name]:
-                said.append(
-                    f"slo.{name}={most:g} is {most:g} seconds {CALLED[name]}; if milliseconds are meant, say "
-                    f"slo.{name}={most:g}ms"
-                )
-    return said

@@ -144,22 +144,26 @@ class Contender:
             )
         self.to_keep.kept(look)  # whether anything is promised
         if self.searched == USERS:
-            guess = float(LOOK_USERS * self.cell.replicas)
-            return load.largest(replace(question, whole=True), guess, guess)  # one is idle
+            return self.search_from(question, float(LOOK_USERS * self.cell.replicas))
         if self.searched == RPS:
-            return load.largest(question, BELOW * rate, SESSIONS_IDLE if self.is_nested else load.IDLE)
+            return self.search_from(question, BELOW * rate)
         if self.is_recorded:
-            return self._of_recording(question, look)
+            short = self.to_keep.kept(look) < question.target and look["offered_per_s"]
+            return self.search_from(question, LOOK_REPLICAS * (look["offered_per_s"] / (BELOW * rate) if short else 1))
         of_one = BELOW * rate / LOOK_REPLICAS if self.load_key == RPS else LOOK_USERS
         assert self.load is not None
-        return gpus.fewest(question, math.ceil(self.load / of_one), MOST_GPUS // self.each, self.each)
+        return self.search_from(question, self.load / of_one)
 
-    def _of_recording(self, question: Question, look: Mapping[str, Any]) -> Search:
-        if self.cell.cluster.groups:
+    def search_from(self, question: Question, guess: float) -> Search:
+        """`guess` is a load, or a number of replicas."""
+        if self.searched == USERS:
+            return load.largest(replace(question, whole=True), guess, guess)  # one is idle
+        if self.searched == RPS:
+            return load.largest(question, guess, SESSIONS_IDLE if self.is_nested else load.IDLE)
+        if self.is_recorded and self.cell.cluster.groups:
             return recorded.given(question, self.cell.gpus)
-        short = self.to_keep.kept(look) < question.target and look["offered_per_s"]
-        guess = LOOK_REPLICAS * (look["offered_per_s"] / (BELOW * look["requests_per_s"]) if short else 1)
-        return recorded.fewest(question, math.ceil(guess), MOST_GPUS // self.each, self.each)
+        find = recorded.fewest if self.is_recorded else gpus.fewest
+        return find(question, math.ceil(guess), MOST_GPUS // self.each, self.each)
 
     def cell_of(self, trial: Trial) -> Cell:
         """Its stream has so many requests, and at every load and number of replicas the same ones. Of sessions, it is

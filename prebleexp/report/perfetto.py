@@ -1,7 +1,8 @@
 """A run as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing, in the JSON form of the Trace Event Format.
 
-Each GPU, or replica of several, is a process: its batch steps are slices, its queue, batch and KV are counters, its requests are asynchronous
-slices, with waiting and prefill, then decoding. Where GPUs come and go, their states are slices, too.
+Each GPU, or replica of several, is a process: its batch steps are slices, its queue, batch and KV are counters, its
+requests are asynchronous slices, with waiting and prefill, then decoding. Where GPUs come and go, their states are
+slices, too.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from prebleexp.report import draw, planned
 from prebleexp.report.answer import Answer
 from prebleexp.report.canvas import POINTS
 from prebleexp.report.draw import Across, Line, Scales, Span, labels_fit
-from prebleexp.report.figures import Column, Data, Entry, Figure, Panel, Table
+from prebleexp.report.figures import Data, Entry, Figure, Panel
 from prebleexp.report.palette import styles
-from prebleexp.report.recorded_plan import HEADS
+from prebleexp.report.plan_table import table
 from prebleexp.report.wording import axis_label
 
 NAME = "attainment"
@@ -22,27 +22,6 @@ AGAINST = {"rps": "request rate", "workload.lanes": "users", "gpus": "GPUs"}
 MOST_TICKS = 10
 DEEP = 5.0
 """times as far below the target as all is above it, y goes"""
-MEANINGS = {
-    "requests/s": "The greatest load that keeps the promise on average over request streams.",
-    "95 % interval": "Of the load, over seeds: Student's t at the estimate, through the slope of the share in the "
-    "logarithm of the load.",
-    "users": "The most who keep the promise on average over request streams, each playing one session after the other.",
-    "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
-    "on average": "The fewest of which the mean share over seeds meets it.",
-    "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
-    "for others": "The fewest of which the interval of the share reaches the target, to the fewest of which all of it "
-    "does: for other streams like the recording.",
-    "kept": "The share that was kept of the recording with so many GPUs.",
-    "of others": "The 95 % interval of that share, by contiguous batches of the recording's requests: of other streams "
-    "like it, if it is stationary.",
-    "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
-    "interval.",
-    "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
-    "cost of 1M": "For a million requests, by price_per_gpu_hour: the price of one GPU.",
-    "seeds": "Request streams at the ends of the bracket.",
-    "of requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
-    "recording, the same window with more or fewer sessions.",
-}
 
 
 def figure(found: Sequence[Planned]) -> Figure:
@@ -83,14 +62,14 @@ def figure(found: Sequence[Planned]) -> Figure:
         command="",
         x=x,
         y=to_keep.label,
-        answer=Answer(sentence),
+        answer=Answer("What was kept of all that was tried, on the way to the answer."),
         losses="",
         panels=(Panel("", svg, draw.WIDTH_IN * POINTS, draw.HEIGHT_IN * POINTS),),
         paired=False,
         left_out=0,
         legend=() if labelled else tuple(Entry(name, look) for name, look in looks.items()),
         caption=_caption(order, target),
-        table=_table(found),
+        table=table(found),
         data=_data(order),
     )
 
@@ -138,13 +117,6 @@ def _caption(order: Sequence[Planned], target: float) -> str:
         f"Points are means over {count} seeds, bands their 95 % confidence intervals. The dashed line is the target, "
         f"{target:g}{spans}. What lies far below it is not drawn; the file has all."
     )
-
-
-def _table(found: Sequence[Planned]) -> Table:
-    heads = planned.heads(found)
-    text = {*(name for one in found for name in one.at), "verdict", "95 % interval", *HEADS}
-    columns = tuple(Column(head, head not in text, MEANINGS.get(head, "")) for head in heads)
-    return Table(columns, tuple(map(tuple, planned.lines(found))))
 
 
 def _data(order: Sequence[Planned]) -> Data:

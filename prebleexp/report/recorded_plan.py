@@ -41,8 +41,8 @@ def _ends(answer: Answer) -> str:
 
 def of_groups(one: Planned) -> str:
     """Whether what there is of them does."""
-    enough = "is enough" if one.answer.verdict is Verdict.FOUND else "is not enough"
-    return f"{counting.named(one.cell)} with {one.name} {enough}"
+    enough = "" if one.answer.verdict is Verdict.FOUND else "more than "
+    return f"{enough}{counting.named(one.cell)}"
 
 
 def verdict(one: Planned) -> str:

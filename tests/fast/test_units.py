@@ -10,7 +10,8 @@ import prebleexp
 from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 from prebleexp.launch import configure
-from prebleexp.launch.units import doubts, in_seconds
+from prebleexp.launch.units import in_seconds
+from prebleexp.service.doubtful import doubts
 from prebleexp.service.level import ServiceLevel
 from tests.support.places import ROOT
 
@@ -59,7 +60,7 @@ def test_python_reads_it_too() -> None:
 @pytest.mark.parametrize(
     ("level", "said"),
     [
-        ({"ttft_s": 500.0}, "slo.ttft_s=500 is 500 seconds to a first token; if milliseconds are meant, say slo.ttft_s=500ms"),
+        ({"ttft_s": 500.0}, "500 seconds to a first token; if milliseconds are meant, say slo.ttft_s=500ms"),
         ({"tpot_s": {"p95": 50.0}}, "slo.tpot_s=50 is 50 seconds per output token"),
         ({"latency_s": 30_000.0}, "say slo.latency_s=30000ms"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -179,7 +180,7 @@ def test_ticks_are_numbers_that_were_tried_with_room_between_them() -> None:
     ticks = _apart(list(range(80, 100)), (40.0, 100.0))
     assert len(ticks) <= 10
     assert set(ticks) <= set(range(80, 100))
-    assert all(b / a > 1.09 for a, b in zip(ticks, ticks[1:], strict=False))
+    assert all(b / a > 1.09 for a, b in pairwise(ticks))
 
 
 # ---------------------------------------------------------------- the command and its page
@@ -220,8 +221,8 @@ def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: 
     """One replica has none to lose; and nobody says how far a table of one measured GPU is off."""
     monkeypatch.chdir(tmp_path)
     old = ("engine=sglang_2024", "hardware=a6000_mistral_7b")
-    made = prebleexp.plan(gpus=1, policy="lor", requests=300, seeds=2, most_seeds=2, tol=0.3, **dict([("slo.ttft_s", 1)]),
-                          **dict([("slo.target", 0.9)]), **dict(one.split("=") for one in old))  # fmt: skip
+    limits = ["slo.ttft_s=1", "slo.target=0.9"]
+    made = prebleexp.plan("gpus=1", "policy=lor", *old, *limits, requests=300, seeds=2, most_seeds=2, tol=0.3)
     of = made.beside
     assert of is not None
     assert (of.off, of.slower, of.lost) == (None, None, None)

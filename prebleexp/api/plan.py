@@ -37,6 +37,11 @@ class Plan:
         return planned.sentence(self._made.found)
 
     @property
+    def caveats(self) -> Sequence[str]:
+        """What a reader must know of the answers, each once."""
+        return tuple(planned.warnings(self._made.found))
+
+    @property
     def beside(self) -> Beside | None:
         """Of the best: what will be seen, the answers if steps are slower or faster, the greatest load, what is kept of
         a greater load and after the loss of a replica; None where there is no answer."""
@@ -63,7 +68,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         found = self._made.found
-        return html.paragraph(self.sentence) + html.table(planned.heads(found), planned.lines(found))
+        caveats = "".join(html.paragraph(f"{one[0].upper()}{one[1:]}.") for one in self.caveats)
+        return html.paragraph(self.sentence) + html.table(planned.heads(found), planned.lines(found)) + caveats
 
 
 def plan(

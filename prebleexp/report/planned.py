@@ -42,15 +42,13 @@ def sentence(found: Sequence[Planned]) -> str:
 
 
 def _comparisons(found: Sequence[Planned]) -> list[str]:
-    """Of the first with others, over the same streams; not of loads that differ, nor of as many GPUs."""
-    many = found[0].contender.searched == GPUS
-    if many and len({one.contender.load for one in found}) > 1:
+    """Of the first with others, over the same streams; numbers of GPUs, which are whole, say that themselves."""
+    if found[0].contender.searched == GPUS:
         return []
-    gpus = {one.name: one.gpus for one in found}
-    shown = [one for one in ratios(found) if not many or gpus[one.one] != gpus[one.other]]
-    same = [one.other for one in shown if not one.is_sure][: MOST_NAMED - 1]
-    said = [_compared(one, many) for one in shown if one.is_sure][: MOST_NAMED - 1]
-    return [*said, *([f"{listed([shown[0].one, *same])} cannot be told apart"] if same else [])]
+    of = ratios(found)
+    same = [one.other for one in of if not one.is_sure][: MOST_NAMED - 1]
+    said = [f"{one.one} bears {times(one)} times as much as {one.other}" for one in of if one.is_sure]
+    return [*said[: MOST_NAMED - 1], *([f"{listed([of[0].one, *same])} cannot be told apart"] if same else [])]
 
 
 def _average(of: Sequence[Planned]) -> str:
@@ -123,12 +121,6 @@ def level(answer: Answer) -> str:
     if answer.low is None or answer.high is None or answer.size is None:
         return number(answer.size)
     return f"{number(answer.size)} ({number(answer.low)} to {number(answer.high)})"
-
-
-def _compared(one: Ratio, many: bool) -> str:
-    what = "as many GPUs" if many else "as much"
-    verb = "takes" if many else "bears"
-    return f"{one.one} {verb} {times(one)} times {what} as {one.other}"
 
 
 def times(one: Ratio) -> str:

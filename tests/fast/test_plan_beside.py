@@ -230,3 +230,4 @@ def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: 
     assert "there is one replica, and nothing is left without it" in said
     assert "nobody says how far they may be" in said
     assert of.spare is not None
+    assert all(one[1:] in made._repr_html_() for one in made.caveats)

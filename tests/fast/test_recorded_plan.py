@@ -162,7 +162,7 @@ def trace(path: Path, arrivals_s: list[float], prompt: int = 2000, output: int =
 def planned(capsys: pytest.CaptureFixture[str], *lines: str) -> tuple[list[dict[str, object]], str]:
     assert main(["plan", "workload=mooncake", "report=none", "output=json", *HERE, *lines]) == 0
     out, err = capsys.readouterr()
-    return json.loads(out), err.splitlines()[-1]
+    return json.loads(out), err
 
 
 def test_three_at_a_time_need_three_gpus(

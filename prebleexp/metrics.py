@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import scaling_metrics, slo_metrics
+from prebleexp import itl, scaling_metrics, slo_metrics
 from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, attainment_after_loss, recovery_s
 from prebleexp.service import in_system
@@ -214,6 +214,7 @@ _METRICS = (
     Metric("refused_full", "requests that found the queue full", lambda run: int((run.made.refused_by == 2).sum()),
            "requests", LOWER, "Refused requests that found the gateway's queue full (gateway.queue_limit)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
+    *(Metric(*one) for one in itl.METRICS),
     Metric("prefill_end_mean_s", "average end of the prompt's computation",
            lambda run: statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
            "Mean time from when a request was due until its prompt was computed, in seconds: where one GPU does all of "

@@ -28,9 +28,8 @@ METRICS: tuple[tuple[str, ...], ...] = (
      "Of all misses in these batches the share in the first one: near 1 where caches were cold and nothing else went "
      "wrong. slo.warmup_s leaves that out.", "neither"),
     ("goodput_per_s", "goodput", "requests/s",
-     "Good requests over the length of the run, from slo.warmup_s on."),
+     "Good requests over the run's length, from slo.warmup_s on."),
     ("goodput_per_gpu_s", "goodput of a GPU", "requests/s", "The same over the GPUs."),
     ("session_attainment", "attainment of sessions", "share",
-     "The share of sessions of which every request was good, of those that began after slo.warmup_s; one "
-     "that did not come to its end was not."),
+     "Of the sessions that began after slo.warmup_s, the share that ended with every request good."),
 )  # fmt: skip

@@ -42,6 +42,7 @@ def _trace(given: Given) -> int:
         run,
         steps,
         gpus=cell.replicas,
+        unit=counting.unit(cell),
         kv_tokens=kv_tokens,
         title=_title(cell),
         command=given.line,
@@ -52,7 +53,9 @@ def _trace(given: Given) -> int:
         said=said,
     )
     with frame.into(folder), durable.writing(folder / TRACE) as file:
-        count = perfetto.write(file, run, steps, cell.replicas, kv_tokens, {"key": key} | configuration)
+        count = perfetto.write(
+            file, run, steps, cell.replicas, kv_tokens, {"key": key} | configuration, counting.unit(cell)
+        )
     path = frame.write(folder / "index.html", page)
     listing.add(folder, listing.About(_title(cell), "trace of one run", given.line))
     if job.settings.output == "json":

@@ -21,6 +21,7 @@ from prebleexp.launch.loads import asked_of
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 from prebleexp.launch.plans import Plans, plans_of
+from prebleexp.launch.units import in_seconds
 from prebleexp.metrics import METRICS
 from prebleexp.precision import Precision
 
@@ -133,7 +134,7 @@ def job(overrides: Sequence[str], loader: ConfigLoaderImpl | None = None) -> Job
 
 
 def job_of(composition: Composition) -> Job:
-    values, choices = composition.values, composition.choices
+    values, choices = in_seconds(composition.values), composition.choices
     if "sweeps" in values:
         raise InvalidInput("a file of sweeps/ is not valid without its first line, which must be '# @package _global_'")
     for key in values:

@@ -40,6 +40,7 @@ LEVELS = {
     "itl": 3,
     "history_tables": 3,
     "scaling_metrics": 3,
+    "slo_metrics": 0,
     "averages": 3,
     "told": 3,
     "service": 3,

@@ -23,9 +23,14 @@ LISTS = (
     "entries",
     "observations",
     "spans",
+    "events",
+    "hits",
 )
 """in which a document has its rows"""
-INNER = ("request", "response", "body", "usage", "metadata", "usage_metadata", "attributes", "metrics")
+INNER = (
+    *("request", "response", "body", "usage", "metadata", "usage_metadata", "usage_details", "meta", "attributes"),
+    *("metrics", "log", "message", "payload", "event", "result", "details"),
+)
 """objects that exports write as text"""
 ATTRIBUTES = "attributes"
 
@@ -82,7 +87,10 @@ def _inner_of(path: str, record: Mapping[str, Any]) -> list[Any] | None:
     if isinstance(runs := record.get("benchmarks"), list):  # guidellm
         return [one for number, run in enumerate(runs, start=1) for one in _requests(path, run, number < len(runs))]
     for name in LISTS:
-        if isinstance(rows := record.get(name), list) and rows and all(isinstance(one, dict) for one in rows):
+        rows = record.get(name)
+        if isinstance(rows, dict):  # as hits.hits of Elasticsearch, or data.result
+            rows = next((rows[one] for one in LISTS if isinstance(rows.get(one), list)), None)
+        if isinstance(rows, list) and rows and all(isinstance(one, dict) for one in rows):
             return rows
     return None
 

@@ -46,6 +46,8 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
             return _of_hydra(loader, given)
         master = loader.load_configuration(loader.primary, lines, RunMode.MULTIRUN)
     sweep = Multirun(loader, master) if master.hydra.mode == RunMode.MULTIRUN else None
+    if sweep is not None and sweep.settings.output == "vllm_bench":
+        raise InvalidInput("output=vllm_bench is not valid for a sweep; it is the result of one run: leave -m out")
     if sweep is not None and sweep.settings.plans is not None:
         from prebleexp.commands import plan
 
@@ -88,6 +90,10 @@ def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
     from prebleexp.launch.session import Session
 
     one = job(overrides, loader)
+    if one.settings.output == "vllm_bench":
+        from prebleexp.commands import as_vllm_bench
+
+        return as_vllm_bench.show(one)
     session = Session(one.settings)
     session.run([one])
     if one.settings.output == "table":

@@ -45,7 +45,7 @@ NUMBERS = (
 CHOICES = {
     "keep_requests": ("first", "all", "none"),
     "retry": RETRIES,
-    "output": ("table", "json", "csv"),
+    "output": ("table", "json", "csv", "vllm_bench"),
 }
 FINDINGS = ("claims", "clusters", "hardware", "ladders", "sessions", "survival")
 KEYS = (

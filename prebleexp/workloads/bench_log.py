@@ -42,7 +42,8 @@ class _Times(NamedTuple):
 @dataclass(frozen=True)
 class BenchLog(Replayed):
     """The result of `vllm bench serve --save-detailed` or of SGLang's `bench_serving --output-details`: input_lens,
-    output_lens, and starts and errors where they are there; of several runs in a file (a line each) the last, or that of `benchmark`.
+    output_lens, and starts and errors where they are there; of several runs in a file (a line each) the last, or that
+    of `benchmark`.
 
     Requests with an error, or without output, are left out. Prompts share nothing, since nothing is known of them. If
     the starts were not written down: with max_concurrency, and a request_rate of inf or one that was not reached, so

@@ -176,8 +176,8 @@ def test_warm_ups_are_short_and_leave_no_trace_if_caches_are_emptied() -> None:
 @pytest.mark.parametrize("name", ["chat", "clients", "gsp", "poisson", "twice", "vllm", "warm"])
 def test_of_what_the_tool_saw_the_numbers_are_what_it_wrote(name: str) -> None:
     """Its file does not say when requests were sent: the peaks, which follow, are not compared. Nor does it say when
-    their answers were over, which is some tenths of a millisecond after the last token. (With its backend `sglang` lengths in details are the
-    server's, and sums are not.)"""
+    their answers were over, which is some tenths of a millisecond after the last token. (With its backend `sglang`
+    lengths in details are the server's, and sums are not.)"""
     found = real(name)
     gaps = [np.array(one) for one in found["itls"]]
     ttft = np.array(found["ttfts"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from prebleexp.metrics import METRICS, NEITHER
+from prebleexp.metrics import DECLARED, NEITHER
 from prebleexp.report import many
 from prebleexp.report.figures import figure
 from prebleexp.report.measures import drawing
@@ -91,7 +91,7 @@ def test_more_is_better_where_it_is_and_one_seed_is_said() -> None:
 
 
 def test_of_a_metric_of_which_neither_is_better_it_is_described() -> None:
-    name = next(name for name, metric in METRICS.items() if metric.better == NEITHER)
+    name = next(name for name, metric in DECLARED.items() if metric.better == NEITHER)
     rows = [row | {name: row[METRIC]} for row in swept(lambda weight, rate: weight)]
     where, measure = layout(rows, ("policy.weight", "rps")), drawing(name).measure
     assert " best" not in sentence(points(rows, where, name), where, measure)

@@ -119,7 +119,7 @@ def _sweep(sweep: Multirun, command: str) -> int:
     _launch(sweep, session)
     if settings.output == "table":
         page = settings.reports_dir / settings.sweep / "index.html" if settings.report != "none" else None
-        tables.summary(session.axes, session.results, session.places, page)
+        tables.summary(session.axes, session.results, session.places, page, settings.metrics or ())
     else:
         tables.write_rows(session.rows, settings.output)
     code = _finish(session)

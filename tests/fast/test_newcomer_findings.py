@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from prebleexp.__main__ import main
+from prebleexp.api.picture import Picture
+from prebleexp.errors import InvalidInput
 from prebleexp.experiment import backends
+from prebleexp.metrics import METRICS
+from prebleexp.paper import quality
+from prebleexp.report.answer import Tone
+from prebleexp.report.figures import figure
+from prebleexp.report.summary import Point, Row
 from tests.support.places import ROOT
 
 TINY = ("gpus=2", "rps=4", "duration_s=2", "report=none")
@@ -56,6 +64,44 @@ def test_runs_are_found_by_the_option_that_was_chosen(here: Path, capsys: pytest
     assert "sglang_cache_aware" in said
     assert main(["cache", "export", "it.tar", "sweep=third"]) == 2
     assert "unknown sweep 'third'; valid: first, second" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- 9: headlines
+def rows_of(values: Mapping[str, Sequence[float]], metric: str) -> list[Row]:
+    """Of each router its values at 8 and 16 requests/s, of three seeds that hardly differ."""
+    return [
+        {"policy": name, "rps": rate, "gpus": 2, "seed": seed, metric: value + 1e-4 * seed, "n_finished": 1}
+        for name, of in values.items()
+        for rate, value in zip((8.0, 16.0), of, strict=True)
+        for seed in range(3)
+    ]
+
+
+def test_what_is_above_and_below_zero_is_compared_in_its_own_unit() -> None:
+    name = next(one for one in METRICS if "margin" in one)
+    rows = rows_of({"lor": (0.039, -0.12), "vllm_cache_aware": (0.026, -0.004)}, name)
+    said = figure(name, rows, ("policy", "rps")).headline
+    assert "%" not in said
+    assert said.startswith("vllm_cache_aware's ")
+    assert "higher than lor's" in said
+    assert "−0.013 to 0.12 higher" in said.replace("0.116", "0.12")
+
+
+def test_where_nothing_was_lost_that_is_said() -> None:
+    rows = [row | {"n_lost": 0} for row in rows_of({"lor": (1, 1), "e2": (1, 1)}, "n_requests")]
+    said = figure("n_lost", rows, ("policy", "rps")).headline
+    assert said.startswith("lor and e2 are equal: ")
+    assert "is 0 everywhere" in said
+
+
+def test_what_is_not_known_is_not_as_good() -> None:
+    def point(changes: Sequence[float]) -> Point:
+        rows = tuple({"seed": seed, "regret": change} for seed, change in enumerate(changes))
+        return Point({"load": "all"}, rows, "regret")
+
+    assert quality._word(point([-20.0, 20.0, 1.0])) == "undecided"
+    assert quality._word(point([0.1, -0.1, 0.0])) == "as good"
+    assert quality._cell([point([-20.0, 20.0, 1.0])]).tone is Tone.NONE
 
 
 # ---------------------------------------------------------------- 12: what was promised is in the table
@@ -117,3 +163,16 @@ def test_a_message_says_what_was_typed_and_the_way_out(
 ) -> None:
     assert main([line]) == 2
     assert capsys.readouterr().err.startswith(f"prebleexp: {said}")
+
+
+def test_a_drawing_has_the_width_of_a_column(tmp_path: Path) -> None:
+    picture = Picture(figure("ttft_p99_s", rows_of({"lor": (1, 2), "e2": (1, 1.5)}, "ttft_p99_s"), ("policy", "rps")))
+    text = picture.save(tmp_path / "it.svg", width=3.3).read_text()
+    size = re.search(r'width="([\d.]+)" height="([\d.]+)" viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    assert size is not None
+    width, height, wide, high = map(float, size.groups())
+    assert width == pytest.approx(3.3 * 72)
+    assert height / width == pytest.approx(high / wide, rel=1e-4)
+    assert picture.save(tmp_path / "it.pdf", width=3.3).read_bytes()[:4] == b"%PDF"
+    with pytest.raises(InvalidInput, match="width=-1 is not valid"):
+        picture.save(tmp_path / "it.pdf", width=-1)

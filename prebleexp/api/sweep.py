@@ -161,7 +161,9 @@ class Sweep:
         lines = [session.tally(), *session.known(), *session.losses()]
         if session.failed:
             lines.append("what failed, and why, is in .failures")
-        heads, shown = tables.summarised(session.axes, session.results, session.places, session.settings.metrics or ())
+        heads, shown = tables.summarised(
+            session.axes, session.results, session.places, session.settings.metrics, session.settings.prices
+        )
         return "".join(map(html.paragraph, lines)) + html.table(heads, shown, ' in .frame(by="cell")')
 
     def _runs(self) -> Iterator[tuple[Row, Result]]:

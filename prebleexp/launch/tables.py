@@ -15,10 +15,12 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
 from prebleexp.hardware.domain import farthest
 from prebleexp.launch.parts import Place
+from prebleexp.launch.priced import COST, costs
 from prebleexp.launch.rows import failure, means
 from prebleexp.losses import requests as asked_for
 from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
+from prebleexp.planning.prices import Prices
 from prebleexp.stages import Stage
 
 if TYPE_CHECKING:
@@ -114,9 +116,10 @@ def summary(
     places: Sequence[Place] = (),
     page: Path | None = None,
     metrics: Sequence[str] = (),
+    prices: Prices | None = None,
 ) -> None:
     """A line per configuration of a sweep. A terminal gets the first `SHOWN` lines; all are on `page`."""
-    heads, lines = summarised(axes, jobs, places, metrics)
+    heads, lines = summarised(axes, jobs, places, metrics, prices)
     if sys.stdout.isatty():
         show_first(heads, lines, page)
     else:
@@ -133,7 +136,11 @@ def show_first(heads: Sequence[str], lines: Sequence[Sequence[str]], page: Path 
 
 
 def summarised(
-    axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = (), metrics: Sequence[str] = ()
+    axes: Sequence[str],
+    jobs: Sequence[Sequence[Result]],
+    places: Sequence[Place] = (),
+    metrics: Sequence[str] = (),
+    prices: Prices | None = None,
 ) -> tuple[list[str], list[list[str]]]:
     """Heads, and a line per configuration with its place on the axes; in a sweep of several parts, with what each job
     is called there. What was promised, and the `metrics` that are asked for, come first. Who was refused,
@@ -147,7 +154,7 @@ def summarised(
     measured = [result.metrics for results in jobs for result in results if result.metrics is not None]
     promised = [ATTAINMENT] if any(one.get(ATTAINMENT) is not None for one in measured) else []
     asked = [name for name in dict.fromkeys((*metrics, *promised)) if name in DECLARED and name not in USUAL]
-    heads = [*axes, *asked, *USUAL, "finished"]
+    heads = [*axes, *asked, *USUAL, *([COST] if prices is not None else []), "finished"]
     lines: list[list[str]] = []
     others = []
     seen = set()
@@ -164,6 +171,7 @@ def summarised(
         tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))
         shown = [_interval(of.get(metric)) for metric in (*asked, "norm_latency_mean_s")]
         shown += [number(tail), number(ratio, 3)]
+        shown += [_interval(costs(prices, results))] if prices is not None else []
         shown.append(f"{finished:,}/{requests:,}" if rows else NOTHING)
         lines.append([*(number(at.get(axis)) for axis in axes), *shown])
         others.append(unserved(rows))

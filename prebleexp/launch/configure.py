@@ -23,6 +23,7 @@ from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 from prebleexp.launch.plans import Plans, plans_of
 from prebleexp.launch.units import in_seconds
 from prebleexp.metrics import METRICS
+from prebleexp.planning.prices import Prices
 from prebleexp.precision import Precision
 
 GROUPS = (
@@ -46,7 +47,7 @@ NUMBERS = (
 CHOICES = {
     "keep_requests": ("first", "all", "none"),
     "retry": RETRIES,
-    "output": ("table", "json", "csv"),
+    "output": ("table", "json", "csv", "vllm_bench"),
 }
 FINDINGS = ("claims", "clusters", "hardware", "ladders", "sessions", "survival")
 KEYS = (
@@ -60,6 +61,7 @@ KEYS = (
     "reports_dir",
     *CHOICES,
     "report",
+    "price_per_gpu_hour",
     "objective",
     "job_dirs",
     "sweep",
@@ -89,6 +91,8 @@ class Settings:
     metrics: tuple[str, ...]
     """that the report draws in place of its own figures"""
     output: str
+    prices: Prices | None
+    """of an hour of a GPU"""
     objective: str | tuple[str, ...] | None
     """the metric, or metrics, that a sweeper gets of a job; None: all by name"""
     job_dirs: bool
@@ -224,6 +228,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         report=report,
         metrics=metrics,
         output=values["output"],
+        prices=None if (price := values["price_per_gpu_hour"]) is None else Prices(price),
         objective=_objective(values["objective"]),
         job_dirs=flag("job_dirs", values["job_dirs"]),
         sweep=_folder_name(sweep.get("name", "sweep")),

@@ -54,6 +54,7 @@ LEVELS = {
     "experiment": 5,
     "calibration": 6,
     "vllm_bench": 6,
+    "sglang_bench": 7,
     "planning": 6,
     "launch": 7,
     "views": 6,

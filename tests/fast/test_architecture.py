@@ -155,8 +155,8 @@ OF_THE_GENERAL_LOOP = {
     *(f"prebleexp.engines.{name}" for name in ("rooms", "serving")),
 }
 LEAVES = {
-    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "given", "handles")),
-    *("prebleexp.sim.outcome", "prebleexp.sim.signatures"),
+    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "entry", "given")),
+    *("prebleexp.sim.handles", "prebleexp.sim.outcome", "prebleexp.sim.signatures"),
     *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
     *(f"prebleexp.engines.{name}" for name in ("base", "batch", "largest")),
     *("prebleexp.checks", "prebleexp.errors", "prebleexp.sim"),

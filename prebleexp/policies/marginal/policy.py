@@ -44,7 +44,7 @@ class MarginalDelay(Policy):
     others_decode_weight: float = 6.0
     """the same of a second by which others decode longer. It is above that of waiting, since a batch that has grown
     ends later and so meets more others"""
-    copy_weight: float = 1.5
+    copy_weight: float = 3.0
     """what a second costs in which is computed what another GPU has, besides the delay: a copy takes the place of
     others' prefixes, and a session that moves for little moves again"""
     explain: bool = False

@@ -45,7 +45,7 @@ class Weights:
     latency_weight: float = 0.1
     others_weight: float = 3.0
     others_decode_weight: float = 6.0
-    copy_weight: float = 1.5
+    copy_weight: float = 3.0
 
 
 class Model:

@@ -30,9 +30,9 @@ DOUBLINGS = Measure(
     "doublings",
     "A line's average normalised latency, time to first token, p99 time to first token and p99 latency over that of "
     "the line which is best in the same cell and metric, over the same requests: of all these ratios the median, what "
-    "90 % are below, and the worst, as the binary logarithm: 1 is twice the best, 10 a thousand times. In front of a name: "
-    "its rank by the second. Lines of one rank cannot be told apart from the first of them (Student's t of the paired "
-    "differences over seeds, 95 % for all comparisons with it at once).",
+    "90 % are below, and the worst, as the binary logarithm: 1 is twice the best, 10 a thousand times. In front of a "
+    "name: its rank by the second. Lines of one rank cannot be told apart from the first of them (Student's t of the "
+    "paired differences over seeds, 95 % for all comparisons with it at once).",
     against="share of cells and metrics",
 )
 

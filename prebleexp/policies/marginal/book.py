@@ -42,9 +42,12 @@ REQUEST = np.dtype(
 )
 AWAY, WAITS, RUNS = range(3)
 TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory")
-"""of a price (see `marginal.price.Price`)"""
+"""of a price (see `marginal.price.Price`), …"""
+OWN = ("own_wait", "own_decode", "memory")
+"""… and those that are the request's own delay"""
 DECISION = np.dtype(
     [
+        ("asked", np.int64),  # how often: what follows is of the last time
         ("at_s", np.float64),
         ("gpu", np.int64),
         ("next_gpu", np.int64),  # the best of the others; -1: there was no other

@@ -14,6 +14,7 @@ from prebleexp.sim.records import NONE, View
 def note(mine: Book, view: View, request: int, asked: Asked, best: int, now: float) -> None:
     """Keep what was compared. A request that is routed again is kept as it was last."""
     row = mine.decisions[request]
+    row.asked += 1
     row.at_s, row.gpu, row.next_gpu = now, best, NONE
     _keep(row.chosen, price_of(mine, view, asked, best, now))
     least = 0.0

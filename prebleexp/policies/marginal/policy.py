@@ -7,7 +7,8 @@ from typing import Any
 
 from prebleexp.checks import flag, is_number, require
 from prebleexp.policies.base import Policy
-from prebleexp.policies.marginal.book import Book, arrival_rate, begin, book, leave, most_held, send
+from prebleexp.policies.decisions import Decisions
+from prebleexp.policies.marginal.book import OWN, TERMS, Book, arrival_rate, begin, book, leave, most_held, send
 from prebleexp.policies.marginal.explained import note
 from prebleexp.policies.marginal.price import Asked, price_of, total
 from prebleexp.policies.prefix_index import forget, forget_all, insert, matches, store
@@ -83,6 +84,9 @@ class MarginalDelay(Policy):
         send(mine, view, request, best, least.new, least.ms, output, weight)
         insert(mine.held, view, request, best)
         return best
+
+    def explained(self, mine: Any) -> Decisions | None:
+        return Decisions(TERMS, OWN, mine.decisions) if self.explain else None
 
     def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
         begin(mine, view, request)

@@ -1,7 +1,7 @@
 """What the router knows of each GPU: the requests that it sent there, those that wait and those that decode.
 
 It is the router's own book, moved by its decisions and by what it hears of first tokens and ends, so that it is never
-old, however rarely GPUs report. Expected outputs are what the router is told of lengths when it decides.
+old, however rarely GPUs report.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ GPU = np.dtype(
         ("waiting_weight", np.float64),  # … and the weights of a second of their latency
         ("running", np.int64),  # requests with one, …
         ("context", np.int64),  # … their prompt tokens, …
-        ("output", np.float64),  # … the tokens that they are expected to generate, …
         ("running_weight", np.float64),  # … and the weights of a second of their latency
         ("until_s", np.float64),  # when all that wait are to have their first tokens
     ],
@@ -35,7 +34,6 @@ REQUEST = np.dtype(
         ("state", np.int64),  # AWAY, WAITS or RUNS
         ("new", np.int64),
         ("ms", np.float64),
-        ("output", np.float64),
         ("weight", np.float64),  # of a second of its latency
     ],
     align=True,
@@ -43,7 +41,7 @@ REQUEST = np.dtype(
 AWAY, WAITS, RUNS = range(3)
 TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory")
 """of a price (see `marginal.price.Price`), …"""
-OWN = ("own_wait", "own_decode", "memory")
+OWN = ("own_wait", "own_decode")
 """… and those that are the request's own delay"""
 DECISION = np.dtype(
     [
@@ -104,10 +102,10 @@ def most_held(mine: Book, candidates: Any) -> int:
 
 
 @compiled
-def send(mine: Book, view: View, request: int, gpu: int, new: int, ms: float, output: float, weight: float) -> None:
+def send(mine: Book, view: View, request: int, gpu: int, new: int, ms: float, weight: float) -> None:
     """The request waits there, with so many tokens to compute."""
     at, row = mine.gpus[gpu], mine.requests[request]
-    row.state, row.new, row.ms, row.output, row.weight = WAITS, new, ms, output, weight
+    row.state, row.new, row.ms, row.weight = WAITS, new, ms, weight
     at.waiting += 1
     at.new += new
     at.length += view.requests[request].prompt_tokens
@@ -126,7 +124,6 @@ def begin(mine: Book, view: View, request: int) -> None:
     row.state = RUNS
     at.running += 1
     at.context += view.requests[request].prompt_tokens
-    at.output += row.output
     at.running_weight += row.weight
 
 
@@ -143,6 +140,5 @@ def leave(mine: Book, view: View, request: int) -> None:
     elif row.state == RUNS:
         at.running -= 1
         at.context -= view.requests[request].prompt_tokens
-        at.output = at.output - row.output if at.running else 0.0
         at.running_weight = at.running_weight - row.weight if at.running else 0.0
     row.state = AWAY

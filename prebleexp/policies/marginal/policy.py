@@ -81,7 +81,7 @@ class MarginalDelay(Policy):
         if self.explain:
             note(mine, view, request, asked, best, now)
         mine.gpus[best].until_s = now + least.wait_s
-        send(mine, view, request, best, least.new, least.ms, output, weight)
+        send(mine, view, request, best, least.new, least.ms, weight)
         insert(mine.held, view, request, best)
         return best
 

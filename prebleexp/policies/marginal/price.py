@@ -7,7 +7,7 @@ chunked prefill; where they do not (SGLang) the same price serves as well (docs/
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from prebleexp.policies.marginal.book import Book
 from prebleexp.sim.compiled import compiled
@@ -56,7 +56,7 @@ class Price(NamedTuple):
     copy: float
     """for what is computed although another GPU has it: it takes memory, and the next who could use either finds one"""
     memory: float
-    """until there is room for it, and for computing anew what it drives out of the cache"""
+    """for what it drives out of the cache, which will be computed anew, as this is, before others as these"""
     wait_s: float
     """seconds until its first token, …"""
     new: int
@@ -101,7 +101,8 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Pric
         wait = min(max(0.0, at.until_s - now), before) + longer
     slower = max(0.0, decode_with - decode) if both > 0 else 0.0
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
-    memory = _memory(at, seen, asked, new, both, longer, decode_with)
+    second = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a prefill, whoever's it is
+    driven_out = max(0, new - max(0, int(seen.kv_free - at.new)))
     return Price(
         asked.first * wait,
         asked.weight * (asked.output - 1.0) * decode_with,
@@ -109,21 +110,8 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Pric
         asked.others_decode_weight * slower * asked.output * (at.waiting_weight + at.running_weight),
         asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
         asked.copy_weight * asked.first * longer * max(0, asked.most - int(mine.hits[gpu])) / new,
-        asked.first * memory,
+        second * longer * driven_out / new,
         wait,
         new,
         ms,
     )
-
-
-@compiled
-def _memory(at: Any, seen: Any, asked: Asked, new: int, both: int, longer: float, decode: float) -> float:
-    """Seconds: to compute anew what its prompt drives out of the cache, and until enough others have ended, where even
-    that is not enough."""
-    free = int(seen.kv_free - at.new)
-    seconds = longer * min(1.0, max(0, new - max(0, free)) / new)
-    lacking = new + int(asked.output) - free - int(seen.evictable)
-    if lacking > 0 and both > 0 and at.running > 0:
-        left = max(0.0, at.output - seen.generated) / at.running
-        seconds += decode * left * min(1.0, lacking / (new + asked.output))
-    return float(seconds)

@@ -88,11 +88,7 @@ class Model:
         of_latency = math.fsum(one.weight for one in (*waiting, *running))
         # memory
         free = int(seen.kv_free) - sum(one.new for one in waiting)
-        driven_out = longer * min(1.0, max(0, new - max(0, free)) / new)
-        lacking, until_ends = new + int(output) - free - int(seen.evictable), 0.0
-        if lacking > 0 and running:
-            left = max(0.0, math.fsum(one.output for one in running) - int(seen.generated)) / len(running)
-            until_ends = decode_with * left * min(1.0, lacking / (new + output))
+        driven_out = max(0, new - max(0, free)) / new
         return [
             first * wait,
             weight * (output - 1) * decode_with,
@@ -100,7 +96,7 @@ class Model:
             w.others_decode_weight * slower * output * of_latency,
             w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
             w.copy_weight * first * longer * max(0, max(hits) - hits[g]) / new,
-            first * (driven_out + until_ends),
+            (first + w.others_weight * until_first) * longer * driven_out,
         ], wait
 
     def arrive(self, prompt: int, output: float, hits: Sequence[int], now: float) -> list[list[float]]:

@@ -218,7 +218,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
     from prebleexp.launch.rows import failure
     from prebleexp.paper import findings, on_hardware
-    from prebleexp.report import clusters, ladders, orders, sessions, survivors
+    from prebleexp.report import clusters, ladders, mistakes, orders, sessions, survivors
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -248,6 +248,8 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         ranked, title, note = ladders.findings(session.ladders), ladders.TITLE, ladders.NOTE
     elif settings.findings == "sessions":
         ranked, note = sessions.findings(rows), sessions.NOTE
+    elif settings.findings == "frontier":
+        ranked, title, note = mistakes.findings(rows), mistakes.TITLE, mistakes.NOTE
     elif settings.findings == "survival":
         ranked, title, note = survivors.findings(rows), survivors.TITLE, survivors.NOTE
     overview = [findings.overview(claims, drawings, before)] if claims else []

@@ -49,7 +49,7 @@ CHOICES = {
     "retry": RETRIES,
     "output": ("table", "json", "csv", "vllm_bench"),
 }
-FINDINGS = ("claims", "clusters", "hardware", "ladders", "sessions", "survival")
+FINDINGS = ("claims", "clusters", "frontier", "hardware", "ladders", "sessions", "survival")
 KEYS = (
     *NUMBERS,
     *GROUPS,
@@ -105,7 +105,8 @@ class Settings:
     findings: str | None
     """claims: the report says what became of the paper's; clusters: who is first in each kind of cluster; hardware:
     both, of the claims those that every kind of cluster can say something of; sessions: clusters, and what their ids
-    are worth; survival: who takes the loss of a GPU best, and who is back soonest"""
+    are worth; frontier: how far each is from the best everywhere, and where the first one loses; survival: who takes
+    the loss of a GPU best, and who is back soonest"""
     plans: Plans | None
     """how loads are searched for, where the parts of a sweep are plans"""
 

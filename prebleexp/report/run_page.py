@@ -47,6 +47,7 @@ def render(
     key: str,
     configuration: Mapping[str, str],
     files: Mapping[str, str],
+    decisions: Table | None = None,
     host_s: float = 0.0,
     said: Sequence[str] = (),
 ) -> str:
@@ -73,6 +74,7 @@ def render(
         per_gpu=_per_gpu(run, steps, gpus, kv_tokens, unit),
         unit=unit,
         stages=_stages(run),
+        decisions=decisions,
         data=frame.packed(_data(run, steps, gpus, kv_tokens, unit)),
     )
 

@@ -87,7 +87,8 @@ class Scaling:
     def _goes_on(self, world: of.World) -> bool:
         """Whether anything is to happen besides reports and looks."""
         kinds = [kind_of(int(one)) for one in world.events.keys[: world.control.events]]
-        return any(kind != REPORT for kind in kinds) or bool(world.sessions.control.time < np.inf)
+        comes_s = min(world.sessions.control.time, world.links.control.time)
+        return any(kind != REPORT for kind in kinds) or bool(comes_s < np.inf)
 
     def _remembers_s(self, world: of.World) -> float:
         """How long something may make a difference that was seen before: then all GPUs have reported what they are,

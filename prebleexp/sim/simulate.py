@@ -11,6 +11,7 @@ import numpy as np
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.sim import addresses, deciding, hearing, links, loop, outcome, records, router, sending, world
 from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
+from prebleexp.sim.compatibility import FEATURES
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
@@ -208,7 +209,7 @@ class _Run:
             split = (given.workload, self._pools(given.pools, n, counts), under_way)
         if given.tiers is not None:
             size, blocks = engine.blocks(given.setup(0))
-            held, again = sum(one // size for one in kv_tokens), len(given.timeline) > 0
+            held, again = sum(one // size for one in kv_tokens), FEATURES["faults"](given)
             tiers = given.tiers.tiers(given.gpus, size, blocks, held, again)
             behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
         moving = None

@@ -136,10 +136,8 @@ REFUSED = (
     Refusal(("replicas",), ("serial",), "router", "decisions take time", "the router has replicas"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
-    Refusal(("migration",), ("tiers", "peers"), "transfers", "there are tiers", "requests are moved"),
     Refusal(("migration",), ("gateway",), "transfers", "requests pass a gateway", "requests are moved"),
     Refusal(("migration",), ("replicas",), "router", "the router has replicas", "requests are moved"),
-    Refusal(("migration",), ("autoscaler",), "transfers", "there is an autoscaler", "requests are moved"),
 )
 
 

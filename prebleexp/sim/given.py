@@ -74,6 +74,11 @@ class Given:
         """Whether requests may give up."""
         return bool(np.isfinite(self.workload.patience_s).any())
 
+    @property
+    def wanders(self) -> bool:
+        """Whether a request may come to one GPU after another."""
+        return FEATURES["faults"](self) or self.migration is not None
+
     @cached_property
     def rows(self) -> Workload:
         """What routers are asked about."""

@@ -99,9 +99,9 @@ class Disaggregation:
 NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
 
 
-def nothing(requests: int) -> tuple[Pools, links.UnderWay]:
+def nothing(requests: int) -> Pools:
     """What a run without pools has, and writes nothing to."""
-    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1, ALWAYS, 0, records(1, addresses.DECIDER)[0]), UNUSED
+    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1, ALWAYS, 0, records(1, addresses.DECIDER)[0])
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:

@@ -11,7 +11,6 @@ import numpy as np
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.sim import addresses, deciding, hearing, links, loop, outcome, records, router, sending, world
 from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
-from prebleexp.sim.compatibility import FEATURES
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
@@ -202,20 +201,23 @@ class _Run:
         own_cache = None if None in caches else max(size for size in caches if size is not None)
         plugs = (self.routers[0].record, self.routers[-1].record, engines, costs)
         kv_tokens = [kind.setup.kv_tokens for kind in self.kind_of]
-        split = behind = None
+        split = tiers = moves = under_way = None
+        owners: dict[int, links.Links] = {}
         if given.pools is not None:
             n, counts = len(given.workload), [kind.count for kind in self.kinds]
-            under_way = self._under_way(given.pools.links(n, given.gpus))
-            split = (given.workload, self._pools(given.pools, n, counts), under_way)
+            owners[links.HANDOFF] = given.pools.links(n, given.gpus)
+            split = (given.workload, self._pools(given.pools, n, counts))
         if given.tiers is not None:
             size, blocks = engine.blocks(given.setup(0))
-            held, again = sum(one // size for one in kv_tokens), FEATURES["faults"](given)
-            tiers = given.tiers.tiers(given.gpus, size, blocks, held, again)
-            behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
-        moving = None
+            held = sum(one // size for one in kv_tokens)
+            tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders)
+            owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))
         if given.migration is not None:
             self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])
-            moving = (self.pairs.moves, self._under_way(given.migration.links(given.gpus)))
+            moves = self.pairs.moves
+            owners[links.MIGRATION] = given.migration.links(given.gpus)
+        if owners:
+            under_way = self._under_way(owners)
         self.entrance, gateway = given.gateway, None
         if self.entrance is not None:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
@@ -224,7 +226,7 @@ class _Run:
         terms = given.terms
         spare = not terms.changes_nothing or given.autoscaler is not None
         timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
-        seams = (timeline, split, gateway, behind, moving)
+        seams = (timeline, split, gateway, tiers, moves, under_way)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
@@ -243,10 +245,11 @@ class _Run:
         self.decider = Plug(None, deciding, None, addresses.DECIDER, DECIDER)
         return made._replace(decides=self.decider.record)
 
-    def _under_way(self, made: links.Links) -> links.UnderWay:
+    def _under_way(self, owners: dict[int, links.Links]) -> links.UnderWay:
+        made, first, places = links.joined(owners)
         parts = made.sendings is not None
         self.links = Plug(None, sending if parts else links, made, addresses.LINK, SENDING if parts else LINK)
-        return links.UnderWay(made.control, self.links.record)
+        return links.UnderWay(made.control, self.links.record, first, places)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
         while True:

@@ -67,11 +67,6 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["engine=sglang"], "engine=sglang cannot move requests; take engine=vllm, or a cluster without migration"),
         (["engine=released"], "engine=released cannot move requests; take engine=vllm, or a cluster without migration"),
         (
-            ["autoscaler=hpa"],
-            "there is an autoscaler, and requests are moved; only one of the two is modelled at once: take a cluster "
-            "without migration, or autoscaler=none",
-        ),
-        (
             ["gateway.limit=3"],
             "requests pass a gateway, and requests are moved; only one of the two is modelled at once: take a cluster "
             "without migration, or gateway=open",
@@ -97,7 +92,6 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             ["cluster.groups=[{gpus: 1}, {gpus: 1}]"],
             "GPUs are of several kinds, and requests are moved; only one of the two is modelled at once",
         ),
-        (["+cluster.host={_target_: prebleexp.cluster.tiers.HostTier, gb: 3}"], "there are tiers, and requests are mo"),
     ],
 )
 def test_a_migration_that_cannot_be_is_one_line(

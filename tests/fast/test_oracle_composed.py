@@ -14,9 +14,11 @@ from prebleexp.sim.types import Workload
 from tests.support.accounted import accounted
 from tests.support.oracle import composed
 from tests.support.oracle.compared import same
+from tests.support.policies.looker import Lopsided
 from tests.support.sampled import examples
 from tests.support.strategies.autoscalers import autoscalers
 from tests.support.strategies.few import few
+from tests.support.strategies.migrations import MIGRATIONS, long_ones
 from tests.support.strategies.tiers import CLUSTERS, PEERS, impatient, tiering
 from tests.support.strategies.timelines import timelines
 from tests.support.strategies.vllms import COST, streams
@@ -26,7 +28,9 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> None:
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
     given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0, "faults": cluster["faults"]}
-    given |= {"tiers": tiering(cluster), "autoscaler": cluster.get("autoscaler")}
+    has_tiers = any(cluster[name] is not None for name in ("host", "disk", "shared", "peers"))
+    given |= {"tiers": tiering(cluster) if has_tiers else None}
+    given |= {name: cluster.get(name) for name in ("autoscaler", "migration")}
     workload = impatient(workload, cluster)
     accounted(workload, same(workload, given, composed.simulate), requeues=True)
 
@@ -61,9 +65,34 @@ def test_gpus_with_tiers_may_be_as_many_as_an_autoscaler_wants(workload: Workloa
     agree(workload, cluster)
 
 
+@st.composite
+def moving(draw: st.DrawFn) -> dict[str, Any]:
+    """Requests move, and often, with tiers or an autoscaler or both."""
+    gpus, migration = draw(st.integers(2, 4)), draw(MIGRATIONS)
+    often = replace(
+        migration,
+        interval_s=draw(st.sampled_from([0.005, 0.02])),
+        below_freeness=draw(st.sampled_from([20.0, 60.0, 200.0])),
+    )
+    cluster = draw(CLUSTERS) | {"gpus": gpus, "migration": often, "faults": draw(st.none() | timelines(gpus))}
+    lends = st.builds(replace, PEERS, choose=st.just(ALWAYS))
+    cluster |= {"peers": draw(st.none() | lends), "policy": draw(st.just(cluster["policy"]) | st.just(Lopsided()))}
+    cluster |= {"kv": draw(st.sampled_from([300, 600, 1200]))}
+    scaler = draw(st.none() | autoscalers(cluster["gpus"]))
+    none = dict.fromkeys(("host", "disk", "shared", "peers")) if scaler is not None and draw(st.booleans()) else {}
+    return cluster | none | {"autoscaler": scaler}
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(200, found=True), deadline=None)
+@given(long_ones() | few(120) | few(120), moving())
+def test_requests_move_between_gpus_with_tiers_or_an_autoscaler(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
-@given(few() | streams(), lossy() | scaled())
+@given(few() | streams(), lossy() | scaled() | moving())
 def test_features_at_once_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)

@@ -163,9 +163,11 @@ class Fetcher(Puller):
             headroom = self.kept_free if self.running else 0
             if there:
                 request = there[0]
-                if headroom > len(self.pool.free):
+                more = max(0, -(-request.tokens // self.block) - len(request.blocks[0]))
+                if more + headroom > len(self.pool.free):
                     break
                 self.skipped.remove(request)
+                request.blocks[0] += self.pool.take(more)
                 new = min(request.tokens - request.computed, cap or budget, budget)
                 self._remember(request, request.computed + new)
                 admitted[request] = -1
@@ -311,16 +313,21 @@ class TieredGpu(FaultyGpu):
     def _may_wait(self) -> bool:
         return True
 
+    def with_blocks(self) -> set[Request]:
+        """Those that wait and have all that they need, for they have been moved."""
+        return set()
+
     def publish(self) -> None:
         super().publish()
         if not self.up:
             return
         loads = getattr(self.of, "loads", {})
-        self.seen.waiting_tokens += sum(r.tokens - loads[r][-1][1] * self.block for r in self.of.skipped)
+        waits = [r for r in self.of.skipped if r not in self.with_blocks()]
+        self.seen.waiting_tokens += sum(r.tokens - loads[r][-1][1] * self.block for r in waits)
 
     def begin(self, now: float) -> float | None:
         for request in self.fresh:
-            if request.running or request.done:
+            if (request.running or request.done) and self.requests.get(request.index) is request:  # it was not moved
                 computed = min(request.computed - request.under_way, request.tokens)
                 for tier in range(PEERS):
                     self._store(tier, request, (request.tokens - 1 if request.done else computed) // self.block, now)
@@ -490,7 +497,7 @@ def _pin(place: Place, keys: list[Any]) -> None:
 
 
 class TiersOracle(oracle.Oracle):
-    def __init__(self, workload: Workload, of: Any) -> None:
+    def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
         tiering: Tiering = of.tiers
         self.rows, self.tiers = workload, tiering.each()
         self.block_bytes = tiering.kv_bytes * of.engine.block_size

@@ -9,9 +9,9 @@ from prebleexp.sim.types import Workload
 from tests.support.by_hand.streams import stream
 
 
-def few() -> st.SearchStrategy[Workload]:
-    """As a whole or their first part, more of them than a GPU's cache has."""
-    one = st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from([0, 1, 20, 60]), st.integers(1, 30))
+def few(outputs: int = 30) -> st.SearchStrategy[Workload]:
+    """As a whole or their first part, more of them than a GPU's cache has. `outputs`: tokens of each at most."""
+    one = st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from([0, 1, 20, 60]), st.integers(1, outputs))
     return st.lists(one, min_size=6, max_size=40).map(_of_few)
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, deciding, hearing, links, loop, outcome, records, router, sending, world
+from prebleexp.sim import addresses, deciding, gaps, hearing, links, loop, outcome, records, router, sending, world
 from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.history import History
+from prebleexp.sim.kind import Kind
 from prebleexp.sim.migration import Migration, Pairs
 from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
@@ -35,17 +36,10 @@ from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.scaling import Scaling, Wanting
 from prebleexp.sim.signatures import (
-    CANCELLING,
-    COST,
     DECIDER,
-    DECIDING,
-    ENGINE,
     GATEWAY,
     LINK,
-    MIGRATING,
-    MOVING,
     SENDING,
-    TIERING,
     WORLD,
 )
 from prebleexp.sim.tiering import Tiering
@@ -77,6 +71,7 @@ def simulate(
     replicas: Replication | None = None,
     autoscaler: Wanting | None = None,
     migration: Migration | None = None,
+    gaps_of_each: bool = False,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -89,9 +84,10 @@ def simulate(
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
     the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
-    `migration`, when requests are moved from one GPU to another. `seed` is that of policies, lengths and faults; the
-    workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is called at least
-    once a second, and when Python is needed; it may end the run by raising. `on_event` is called after every event.
+    `migration`, when requests are moved from one GPU to another; `gaps_of_each`, whether the longest gaps between its
+    tokens are kept of each request. `seed` is that of policies, lengths and faults; the workload has its own. `check`:
+    plugs that are not the package's look at every index. `on_pause` is called at least once a second, and when Python
+    is needed; it may end the run by raising. `on_event` is called after every event.
 
     Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with what else is asked for,
     and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
@@ -120,6 +116,7 @@ def simulate(
         replicas=replicas,
         autoscaler=autoscaler,
         migration=migration,
+        gaps_of_each=gaps_of_each,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -129,27 +126,6 @@ def simulate(
     ended, history = run.advance(on_pause, on_event), run.history()
     del run  # its memory goes before what is left is copied
     return outcome.outcome(ended, history)
-
-
-class _Kind:
-    """GPUs of one kind in a run: their engine and what it costs, both told of this kind alone."""
-
-    def __init__(self, given: Given, kind: int) -> None:
-        (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
-        kept = engine.start(self.setup)
-        functions = dict(ENGINE)
-        if given.pools is not None:
-            functions |= MOVING[given.pools.protocol]
-            functions |= DECIDING if given.pools.decider != ALWAYS else {}
-        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
-            functions |= some if there else {}
-        self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
-        self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
-        self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
-
-    def records(self) -> tuple[Any, Any]:
-        """Of each of its GPUs: its engine's, and its cost's."""
-        return self.engine.repeated(self.count), self.cost.repeated(self.count)
 
 
 class _Run:
@@ -191,11 +167,11 @@ class _Run:
         self.routers: list[Routing | Replicated] = [
             self.replicated or Routing(one, given.setup(), given.check) for one in policies
         ]
-        self.kinds = [_Kind(given, kind) for kind in range(len(given.kinds))]
+        self.kinds = [Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
         if given.impatient and not self.kinds[0].engine.record.cancel:
             raise InvalidInput(f"engine {type(engine).__name__} has no cancel, and requests have patience_s")
-        engines, costs = map(joined, zip(*map(_Kind.records, self.kinds), strict=True))
+        engines, costs = map(joined, zip(*map(Kind.records, self.kinds), strict=True))
         refused = np.any([given.refused(i, kind.setup) for i, kind in enumerate(self.kinds)], axis=0)
         caches = [engine.own_cache(kind.setup) for kind in self.kinds]
         own_cache = None if None in caches else max(size for size in caches if size is not None)
@@ -226,7 +202,9 @@ class _Run:
         terms = given.terms
         spare = not terms.changes_nothing or given.autoscaler is not None
         timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
-        seams = (timeline, split, gateway, tiers, moves, under_way)
+        self.workload = given.workload
+        counted = gaps.counts(given.workload, given.gaps_of_each)
+        seams = (timeline, split, gateway, tiers, moves, under_way, counted)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
@@ -302,8 +280,9 @@ class _Run:
         return History(self.changes.gpu_states(), decisions)
 
     def _known(self) -> dict[str, Any]:
-        """Columns of the outcome that the gateway knows."""
-        return {} if self.entrance is None else self.entrance.known(self.gateway.mine)
+        """Columns of the outcome that the gateway knows, and of gaps between tokens."""
+        known = {} if self.entrance is None else self.entrance.known(self.gateway.mine)
+        return {**known, **gaps.columns(self.workload, self.world.value.gaps)}
 
     def _find_candidates(self, state: World) -> None:
         """Who is up, as far as routers know, and has room."""

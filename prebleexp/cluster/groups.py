@@ -13,13 +13,12 @@ from prebleexp.cluster.tiers import DiskTier, HostTier, Peers, SharedTier
 from prebleexp.errors import InvalidInput
 from prebleexp.hardware.base import Hardware
 from prebleexp.policies.base import Policy
+from prebleexp.sim.compatibility import PROTOCOLS
 from prebleexp.sources import Part
 
 MOST_TOKENS = 2**24
 ROLES = ("prefill", "decode", "both")
 """in the order of `prebleexp.sim.pools`"""
-PROTOCOLS = ("pull", "reserve_first", "push_at_end")
-"""likewise"""
 DECIDERS = ("always", "never", "uncached_tokens", "predicted")
 """likewise"""
 TIERS = ("host", "disk", "shared", "peers")
@@ -100,36 +99,17 @@ class Cluster(Part):
             one_of("cluster.protocol", self.protocol, PROTOCOLS)
         one_of("cluster.decider", self.decider, DECIDERS)
         integer("cluster.decider_tokens", self.decider_tokens, 0, MOST_TOKENS)
-        if self.migrates:
-            self._check_migration()
-        if self.peers.there and len(self.groups) > 1:
-            several = "cluster.groups are several, and KV comes from other GPUs (cluster.peers)"
-            raise InvalidInput(f"{several}; only one of the two is modelled at once")
         if not self.has_roles:
             if self.decode_policy is not None:
                 raise InvalidInput("cluster.decode_policy has nothing to route: no group of cluster.groups has a role")
             return
         if None in roles:
             raise InvalidInput(f"cluster.groups[{roles.index(None)}] has no role; it must be one of {', '.join(ROLES)}")
-        if self.has_tiers:
-            raise InvalidInput(
-                "cluster.groups have roles, and there are tiers; only one of the two is modelled at once"
-            )
         if self.decider != "always" and "both" in roles:
             raise InvalidInput(f"cluster.decider={self.decider} is not valid beside groups with role both; take always")
         for role, does in (("prefill", "computes prompts"), ("decode", "makes outputs")):
             if role not in roles:
                 raise InvalidInput(f"no group of cluster.groups {does}; one must have role: {role}")
-
-    def _check_migration(self) -> None:
-        others = {
-            "cluster.groups have roles": self.has_roles,
-            "there are tiers": self.has_tiers,
-            "cluster.groups are several": len(self.groups) > 1,
-        }
-        for other, there in others.items():
-            if there:
-                raise InvalidInput(f"{other}, and requests are moved; only one of the two is modelled at once")
 
     @property
     def gpus(self) -> int:

@@ -15,7 +15,7 @@ from prebleexp.cluster.groups import ONE_KIND, Cluster, Group
 from prebleexp.cluster.replicas import MOST_GPUS, Size
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import clustered, counting, drawn, load, roles
+from prebleexp.experiment import clustered, counting, drawn, load, roles, together
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.hardware.base import Hardware
@@ -106,7 +106,6 @@ class Cell:
         if self.cluster.has_roles:
             engine = self.names.get("engine", type(self.engine).__name__)
             object.__setattr__(self, "cluster", roles.completed(self.cluster, self.engine, engine))
-            roles.check_faults(self.faults, self.cluster)
             self._check_kv_bytes("where groups have roles")
         if self.cluster.has_tiers:
             self._check_tiers()
@@ -123,6 +122,7 @@ class Cell:
             raise InvalidInput(f"faults.on_loss=resume is not valid with engine={name}; take retry or fail")
         if not self.gateway.changes_nothing:
             self._check_gateway()
+        together.check(self)
         for group, usual in self.engine.brings.items():
             given, engine = self.names.get(group, usual), self.names.get("engine", type(self.engine).__name__)
             require(given == usual, group, given, f"{usual} with engine={engine}, which has its own")
@@ -144,18 +144,11 @@ class Cell:
         engine = self.names.get("engine", type(self.engine).__name__)
         if not self.engine.loses:
             raise InvalidInput(f"engine={engine} takes no autoscaler; take another engine, or autoscaler=none")
-        if self.cluster.has_roles or self.cluster.has_tiers:
-            raise InvalidInput("autoscaler= is not valid where GPUs have roles or tiers; take autoscaler=none")
 
     def _check_gateway(self) -> None:
         if self.engine.own_loop() is not None:
             name = self.names.get("engine", type(self.engine).__name__)
             raise InvalidInput(f"engine={name} takes no gateway; take another engine, or gateway=open")
-        if self.cluster.has_roles:
-            roles.check_gateway(self.gateway, self.cluster, self.faults)
-        if self.overhead.mode == "serial" and self.gateway.replicas > 1:
-            valid = "1 with overhead=serial; or take overhead=recorded or none"
-            require(False, "gateway.replicas", self.gateway.replicas, valid)
 
     def _check_groups(self) -> None:
         if any(group.hardware.draws_costs for group in self.cluster.groups):
@@ -171,8 +164,6 @@ class Cell:
         if not self.engine.fetches:
             raise InvalidInput(f"engine={engine} takes no tiers; take engine=vllm, or a cluster without tiers")
         self.engine.check_tiers()
-        if self.cluster.peers.there and not self.faults.changes_nothing:
-            raise InvalidInput("faults= is not valid with cluster.peers; take faults=none, or cluster.peers.gb_s=0")
         self._check_kv_bytes("where there are tiers")
 
     def _check_migration(self) -> None:
@@ -182,10 +173,6 @@ class Cell:
                 f"engine={engine} cannot move requests; take engine=vllm, or a cluster without migration"
             )
         self.engine.check_moves()
-        if not self.gateway.changes_nothing:
-            raise InvalidInput("gateway= is not valid where requests are moved; take gateway=open")
-        if not self.autoscaler.changes_nothing:
-            raise InvalidInput("autoscaler= is not valid where requests are moved; take autoscaler=none")
         self._check_kv_bytes("where requests are moved")
 
     def _check_kv_bytes(self, where: str) -> None:

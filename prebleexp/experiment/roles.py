@@ -8,8 +8,6 @@ from prebleexp.checks import require
 from prebleexp.cluster.groups import Cluster
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
-from prebleexp.faults.base import Faults
-from prebleexp.gateway.base import Gateway
 
 
 def completed(cluster: Cluster, engine: Engine, name: str) -> Cluster:
@@ -30,25 +28,3 @@ def completed(cluster: Cluster, engine: Engine, name: str) -> Cluster:
         require(send == "end", "cluster.link.send", send, valid)
     engine.check_roles()
     return replace(cluster, protocol=protocol, link=replace(cluster.link, send=send))
-
-
-def check_faults(faults: Faults, cluster: Cluster) -> None:
-    if faults.changes_nothing:
-        return
-    if cluster.protocol == "reserve_first":
-        raise InvalidInput("faults= is not valid where cluster.protocol=reserve_first; take faults=none")
-    if faults.resumes:
-        raise InvalidInput("faults.on_loss=resume is not valid where cluster.groups have roles; take retry or fail")
-    if faults.requeues:
-        raise InvalidInput("faults.drain=requeue is not valid where cluster.groups have roles; take finish")
-
-
-def check_gateway(gateway: Gateway, cluster: Cluster, faults: Faults) -> None:
-    require(gateway.replicas == 1, "gateway.replicas", gateway.replicas, "1 where cluster.groups have roles")
-    for name, usual in (("protocol", "pull"), ("decider", "always")):
-        given = getattr(cluster, name)
-        if given != usual:
-            raise InvalidInput(f"gateway= is not valid where cluster.{name}={given}; take {usual}, or gateway=open")
-    if not faults.changes_nothing:
-        others = "take gateway=open or faults=none"
-        raise InvalidInput(f"gateway= and faults= are not valid at once where cluster.groups have roles; {others}")

@@ -34,7 +34,7 @@ from prebleexp.sim.hearing import is_lost
 from prebleexp.sim.history import Change, GpuState, changes_of
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.states import State
-from prebleexp.sim.tiers import is_loading
+from prebleexp.sim.tiers import is_lending, is_loading
 from prebleexp.sim.types import Longs, records
 
 DOWN, NOTICED, UP, SLOW, DRAIN, READY, LIMIT, LOOK = range(8)
@@ -225,7 +225,8 @@ class Changes:
         server, live = world.servers[g], world.live[g]
         if not np.isnan(self._drained_s[g]) and _is_empty(world, g):
             self._is_off(world, g, now)
-        awaits = len(unread(world, g)) > 0 or is_loading(world, g) or live.queued > 0  # blocks that are being stored
+        moves = len(unread(world, g)) > 0 or is_loading(world, g) or is_lending(world, g)
+        awaits = moves or live.queued > 0  # for blocks that are being stored
         empty = server.stage == of.DOWN or (server.stage == of.IDLE and not awaits)
         self._on_s[g] = now if np.isnan(self._on_s[g]) else self._on_s[g]
         self._drained_s[g] = np.nan

@@ -10,13 +10,15 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.pools import ALWAYS, PROTOCOLS
 
 if TYPE_CHECKING:
     from prebleexp.sim.given import Given
 
-PULL, RESERVE_FIRST, PUSH_AT_END = PROTOCOLS
-"""of roles; a run has one of them at most"""
+PULL, RESERVE_FIRST, PUSH_AT_END = PROTOCOLS = ("pull", "reserve_first", "push_at_end")
+"""of roles, how KV goes from one GPU to another (spec: clusters.md, section 1.1); a run has one of them at most. pull:
+who makes the output is chosen when the prompt is computed, and reads it. reserve_first: both are chosen at arrival, and
+the prompt is computed, and sent, when there is room for it where the output is made. push_at_end: both are chosen at
+arrival, and it is sent when it is computed"""
 ROLES = (*PROTOCOLS, "decider")
 CAUSES = {
     "transfers": "KV that moves has one owner a run",
@@ -45,9 +47,13 @@ class Refusal(NamedTuple):
 
     def is_of(self, there: Iterable[str]) -> bool:
         """Whether it refuses a run with these features."""
+        return all(self.between(there))
+
+    def between(self, there: Iterable[str]) -> list[str]:
+        """Of each side the first feature that is there; "" where there is none."""
         has = {*there}
         sides = (self.one, self.other, self.third) if self.third else (self.one, self.other)
-        return all(has & {*side} for side in sides)
+        return [next((name for name in side if name in has), "") for side in sides]
 
 
 WORDS = {
@@ -75,11 +81,17 @@ def _protocol(given: Given) -> str | None:
     return None if given.pools is None else PROTOCOLS[given.pools.protocol]
 
 
+def _decides(given: Given) -> bool:
+    from prebleexp.sim.pools import ALWAYS  # numba: whoever checks a configuration needs none
+
+    return given.pools is not None and given.pools.decider != ALWAYS
+
+
 FEATURES: Mapping[str, Callable[[Given], bool]] = {
     PULL: lambda given: _protocol(given) == PULL,
     RESERVE_FIRST: lambda given: _protocol(given) == RESERVE_FIRST,
     PUSH_AT_END: lambda given: _protocol(given) == PUSH_AT_END,
-    "decider": lambda given: given.pools is not None and given.pools.decider != ALWAYS,
+    "decider": _decides,
     "tiers": lambda given: given.tiers is not None,
     "peers": lambda given: given.tiers is not None and given.tiers.peers is not None,
     "migration": lambda given: given.migration is not None,
@@ -117,19 +129,15 @@ REFUSED = (
         "requests have patience_s",
         "room is reserved before prompts are computed",
     ),
-    Refusal(("tiers", "peers"), ("autoscaler",), "transfers", _SCALED, "there are tiers"),
     Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
     Refusal(("peers",), ("kinds",), "transfers", "GPUs are of several kinds", "KV comes from other GPUs"),
-    Refusal(("peers",), ("faults", "resume", "requeue"), "transfers", _FAULTS, "KV comes from other GPUs"),
     Refusal(("replicas",), ROLES, "router", _SPLIT, "the router has replicas"),
     Refusal(("replicas",), ("gateway",), "router", "requests pass a gateway", "the router has replicas"),
     Refusal(("replicas",), ("serial",), "router", "decisions take time", "the router has replicas"),
-    Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
-    Refusal(("migration",), ("tiers", "peers"), "transfers", "there are tiers", "requests are moved"),
+    Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
     Refusal(("migration",), ("gateway",), "transfers", "requests pass a gateway", "requests are moved"),
     Refusal(("migration",), ("replicas",), "router", "the router has replicas", "requests are moved"),
-    Refusal(("migration",), ("autoscaler",), "transfers", "there is an autoscaler", "requests are moved"),
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
+from prebleexp.sim.links import HANDOFF
 from prebleexp.sim.plug import call_float, call_int
 from prebleexp.sim.pools import NEVER, UNCACHED, prefills
 from prebleexp.sim.records import World
@@ -30,10 +31,10 @@ def goes(self: None, mine: None, world: World, request: int, now: float) -> int:
 def _elsewhere(world: World, target: int, prompt: int, found: int, now: float) -> float:
     """Seconds until a prompt is computed on the GPU that is soonest to do so, with nothing cached, and is here."""
     soonest, link = float("inf"), world.links.calls
-    size = (prompt - found) * world.pools.kv_bytes
+    size, place = (prompt - found) * world.pools.kv_bytes, int(world.links.places[HANDOFF])
     for g in world.seen.candidates:
         if prefills(world, g):
-            moves = call_float(link.takes, link.own, g, target, size, now)
+            moves = call_float(link.takes, link.own, place + g, place + target, size, now)
             soonest = min(soonest, _waits(world, g, prompt) + _prefill_s(world, g, prompt, prompt) + moves)
     return soonest
 

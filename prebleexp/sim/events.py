@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | CHANGE | row of the timeline | a GPU goes down, comes up, slows … (see `prebleexp.sim.changes`) |
 | END | GPU | the step in hand is over: its tokens exist, its requests finish, and now everybody hears of it |
-| ARRIVED | request, or GPU | KV has come over a link, or begins to (see `prebleexp.sim.links`) |
+| ARRIVED | transfer, by owner | KV has come over a link, or begins to (see `prebleexp.sim.links`) |
 | REPORT | – | what routers see of the GPUs is refreshed |
 | PAIR | – | GPUs are paired, of which one is to have a request of the other |
 | SUBMIT | request | it reaches the router |

@@ -11,15 +11,9 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.changes import Terms
-from prebleexp.sim.compatibility import FEATURES, refuse
+from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, refuse
 from prebleexp.sim.migration import Migration
-from prebleexp.sim.pools import (
-    DECODE,
-    PREFILL,
-    PROTOCOLS,
-    Disaggregation,
-    with_legs,
-)
+from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Wanting
@@ -80,6 +74,11 @@ class Given:
     def impatient(self) -> bool:
         """Whether requests may give up."""
         return bool(np.isfinite(self.workload.patience_s).any())
+
+    @property
+    def wanders(self) -> bool:
+        """Whether a request may come to one GPU after another."""
+        return FEATURES["faults"](self) or self.migration is not None
 
     @cached_property
     def rows(self) -> Workload:

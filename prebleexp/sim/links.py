@@ -18,6 +18,7 @@ Transfers have an agenda of their own, as sessions have: with FAIR an end is kno
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ from prebleexp.sim.records import Events
 from prebleexp.sim.types import records
 
 INFINITE, FIFO, FAIR = range(3)
+
+OFFLOAD, MIGRATION, HANDOFF = range(3)
+"""whose a transfer is: of tiers and of what GPUs lend, of requests that are moved, of prompts computed elsewhere"""
 
 LINKS = np.dtype(
     [
@@ -75,6 +79,10 @@ class UnderWay(NamedTuple):
     """`LINKS`"""
     calls: Any
     """`prebleexp.sim.addresses.LINK`: `ask` and `happens`"""
+    first: Any
+    """(3,) by owner, the first subject that is its: they have theirs in this order"""
+    places: Any
+    """(3,) likewise of places"""
 
 
 class Links(NamedTuple):
@@ -112,11 +120,24 @@ def made_links(transfers: int, places: int, sharing: int, rate: float, latency_s
     )
 
 
+def joined(owners: Mapping[int, Links]) -> tuple[Links, Any, Any]:
+    """The links of several owners as one, and where each of them begins: its first transfer, and its first place."""
+    parts = [owners.get(owner) or made_links(0, 0, FIFO, np.inf, 0.0) for owner in (OFFLOAD, MIGRATION, HANDOFF)]
+    sizes = [(len(one.transfers), len(one.ports) // 2) for one in parts]
+    transfers, places = np.cumsum([(0, 0), *sizes], axis=0).T
+    made = made_links(int(transfers[-1]), int(places[-1]), FIFO, np.inf, 0.0)
+    for one, first, (_, size) in zip(parts, places, sizes, strict=False):
+        for side in range(2):
+            made.ports[side * places[-1] + first :][:size] = one.ports[side * size :][:size]
+    sendings = [one.sendings for one in parts if one.sendings is not None]
+    return made._replace(sendings=sendings[0] if sendings else None), transfers[:-1].copy(), places[:-1].copy()
+
+
 def nothing() -> UnderWay:
     """No links."""
     control = records(1, LINKS)[0]
     control.time = np.inf
-    return UnderWay(control, records(1, addresses.LINK)[0])
+    return UnderWay(control, records(1, addresses.LINK)[0], np.zeros(3, np.int64), np.zeros(3, np.int64))
 
 
 @compiled

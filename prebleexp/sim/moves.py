@@ -19,6 +19,7 @@ import numpy as np
 from prebleexp.sim import addresses
 from prebleexp.sim.book import enter, strike
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.links import MIGRATION
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.records import LEFT, NONE, ROUTED, World
@@ -99,7 +100,8 @@ def ask_for(world: World, g: int, blocks: int, now: float) -> None:
     one.stages += 1
     one.copied += blocks
     size = blocks * world.moves.rules[0].kv_bytes
-    call_none(link.ask, link.own, g, g, int(one.target), size, now)
+    subject, place = int(world.links.first[MIGRATION]) + g, int(world.links.places[MIGRATION])
+    call_none(link.ask, link.own, subject, place + g, place + int(one.target), size, now)
 
 
 @compiled

@@ -20,11 +20,7 @@ from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload, recor
 
 PREFILL, DECODE, BOTH = range(3)
 PULL, RESERVE_FIRST, PUSH_AT_END = range(3)
-PROTOCOLS = ("pull", "reserve_first", "push_at_end")
-"""how KV goes from one to the other (spec: clusters.md, section 1.1). PULL: who makes the output is chosen when the
-prompt is computed, and reads it. RESERVE_FIRST: both are chosen at arrival, and the prompt is computed, and sent, when
-there is room for it where the output is made. PUSH_AT_END: both are chosen at arrival, and it is sent when it is
-computed"""
+"""by the numbers of `prebleexp.sim.compatibility.PROTOCOLS`"""
 END, LAYERS, CHUNKS = range(3)
 """when a prompt's KV is sent (spec: clusters.md, section 2): when all of it is computed; each layer as soon as that is;
 each chunk"""
@@ -103,9 +99,9 @@ class Disaggregation:
 NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
 
 
-def nothing(requests: int) -> tuple[Pools, links.UnderWay]:
+def nothing(requests: int) -> Pools:
     """What a run without pools has, and writes nothing to."""
-    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1, ALWAYS, 0, records(1, addresses.DECIDER)[0]), UNUSED
+    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1, ALWAYS, 0, records(1, addresses.DECIDER)[0])
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, comes_first, key, push, subject_of
+from prebleexp.sim.links import HANDOFF, MIGRATION
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import CHUNKS, END, LAYERS, leg_of, request_of
 from prebleexp.sim.records import NONE, World
@@ -23,8 +24,9 @@ def read(world: World, request: int, tokens: int) -> None:
     job, requests = world.jobs[request], world.seen.requests
     job.state, job.transferred_tokens = RESERVED, tokens
     source, target = int(requests[leg_of(world, request)].gpu), int(requests[request].gpu)
-    link, size = world.links.calls, tokens * world.pools.kv_bytes
-    call_none(link.ask, link.own, request, source, target, size, world.control.now)
+    link, size, place = world.links.calls, tokens * world.pools.kv_bytes, int(world.links.places[HANDOFF])
+    subject = int(world.links.first[HANDOFF]) + request
+    call_none(link.ask, link.own, subject, place + source, place + target, size, world.control.now)
 
 
 @compiled
@@ -33,7 +35,8 @@ def reserve(world: World, request: int) -> None:
     leg, link = leg_of(world, request), world.links.calls
     world.jobs[request].state = RESERVED
     source, target = int(world.seen.requests[leg].gpu), int(world.seen.requests[request].gpu)
-    call_none(link.open_for, link.own, request, source, target, world.control.now)
+    place, subject = int(world.links.places[HANDOFF]), int(world.links.first[HANDOFF]) + request
+    call_none(link.open_for, link.own, subject, place + source, place + target, world.control.now)
     if world.jobs[leg].reached != 0:
         push(world.events, world.control, world.control.now, key(REACHED, leg))
 
@@ -60,24 +63,26 @@ def _send(world: World, leg: int, tokens: int, parts: int, seconds: float) -> No
     size = (tokens - world.jobs[request].transferred_tokens) * world.pools.kv_bytes
     world.jobs[request].transferred_tokens = tokens
     last = int(tokens == world.seen.requests[leg].prompt_tokens)
-    call_none(link.more, link.own, request, size, parts, seconds, last, world.control.now)
+    subject = int(world.links.first[HANDOFF]) + request
+    call_none(link.more, link.own, subject, size, parts, seconds, last, world.control.now)
 
 
 @compiled
-def arrived(world: World, request: int) -> None:
-    """The event of a transfer: if all of it is there, both GPUs may go on."""
-    control, link = world.control, world.links.calls
-    while call_int(link.happens, link.own, request, control.now) == 0:
+def arrived(world: World, subject: int) -> None:
+    """The event of a transfer: if all of it is there, whoever asked for it goes on."""
+    control, link, first = world.control, world.links.calls, world.links.first
+    while call_int(link.happens, link.own, subject, control.now) == 0:
         if not _is_next(world):
             return
         control.now = control.clock = world.links.control.time
-        request = subject_of(world.links.control.key)
-    if len(world.tiers.tiers) > 0:
-        _landed(world, request)
+        subject = subject_of(world.links.control.key)
+    if subject < first[MIGRATION]:
+        _landed(world, subject)
         return
-    if len(world.moves.gpus) > 0:
-        _copied(world, request)
+    if subject < first[HANDOFF]:
+        _copied(world, int(subject - first[MIGRATION]))
         return
+    request = int(subject - first[HANDOFF])  # its prompt's KV is there: both GPUs may go on
     g = int(world.seen.requests[request].gpu)
     engine = world.engines[g]
     call_none(engine.arrive, engine.own, world, request, control.now)
@@ -122,7 +127,7 @@ def leave_kv(world: World, request: int) -> None:
     g = int(world.seen.requests[request].gpu)
     if world.jobs[request].state == RESERVED:
         link = world.links.calls
-        call_none(link.drop, link.own, request, world.control.now)
+        call_none(link.drop, link.own, int(world.links.first[HANDOFF]) + request, world.control.now)
     if g != NONE:
         wake(world, g)
     if world.jobs[leg_of(world, request)].reached != 0:

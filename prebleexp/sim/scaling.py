@@ -9,7 +9,7 @@ import numpy as np
 from prebleexp.sim import records as of
 from prebleexp.sim.changes import Changes
 from prebleexp.sim.emptied import Emptied
-from prebleexp.sim.events import CHANGE, REPORT, key, kind_of, with_event
+from prebleexp.sim.events import CHANGE, PAIR, REPORT, key, kind_of, with_event
 from prebleexp.sim.fleet import Fleet, seen
 from prebleexp.sim.history import Decision
 
@@ -57,6 +57,7 @@ class Scaling:
         empty = changes.emptied(world)
         for g in empty:
             changes.switch_off(world, g, now)
+            engines.abandon(g)
             engines.lose(g, np.zeros(0, np.int64))
         there = np.flatnonzero(changes.candidate)
         starting, off, draining = changes.starting(), changes.off(world), changes.draining()
@@ -85,9 +86,10 @@ class Scaling:
         return sorted(gpus, key=lambda g: (-self._started_s[g], -g))
 
     def _goes_on(self, world: of.World) -> bool:
-        """Whether anything is to happen besides reports and looks."""
+        """Whether anything is to happen besides what comes again and again."""
         kinds = [kind_of(int(one)) for one in world.events.keys[: world.control.events]]
-        return any(kind != REPORT for kind in kinds) or bool(world.sessions.control.time < np.inf)
+        comes_s = min(world.sessions.control.time, world.links.control.time)
+        return any(kind not in (REPORT, PAIR) for kind in kinds) or bool(comes_s < np.inf)
 
     def _remembers_s(self, world: of.World) -> float:
         """How long something may make a difference that was seen before: then all GPUs have reported what they are,

@@ -16,6 +16,7 @@ from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.history import History
+from prebleexp.sim.kind import Kind
 from prebleexp.sim.migration import Migration, Pairs
 from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
@@ -35,17 +36,10 @@ from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.scaling import Scaling, Wanting
 from prebleexp.sim.signatures import (
-    CANCELLING,
-    COST,
     DECIDER,
-    DECIDING,
-    ENGINE,
     GATEWAY,
     LINK,
-    MIGRATING,
-    MOVING,
     SENDING,
-    TIERING,
     WORLD,
 )
 from prebleexp.sim.tiering import Tiering
@@ -134,27 +128,6 @@ def simulate(
     return outcome.outcome(ended, history)
 
 
-class _Kind:
-    """GPUs of one kind in a run: their engine and what it costs, both told of this kind alone."""
-
-    def __init__(self, given: Given, kind: int) -> None:
-        (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
-        kept = engine.start(self.setup)
-        functions = dict(ENGINE)
-        if given.pools is not None:
-            functions |= MOVING[given.pools.protocol]
-            functions |= DECIDING if given.pools.decider != ALWAYS else {}
-        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
-            functions |= some if there else {}
-        self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
-        self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
-        self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
-
-    def records(self) -> tuple[Any, Any]:
-        """Of each of its GPUs: its engine's, and its cost's."""
-        return self.engine.repeated(self.count), self.cost.repeated(self.count)
-
-
 class _Run:
     """Owns everything that compiled code is given the address of."""
 
@@ -194,30 +167,33 @@ class _Run:
         self.routers: list[Routing | Replicated] = [
             self.replicated or Routing(one, given.setup(), given.check) for one in policies
         ]
-        self.kinds = [_Kind(given, kind) for kind in range(len(given.kinds))]
+        self.kinds = [Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
         if given.impatient and not self.kinds[0].engine.record.cancel:
             raise InvalidInput(f"engine {type(engine).__name__} has no cancel, and requests have patience_s")
-        engines, costs = map(joined, zip(*map(_Kind.records, self.kinds), strict=True))
+        engines, costs = map(joined, zip(*map(Kind.records, self.kinds), strict=True))
         refused = np.any([given.refused(i, kind.setup) for i, kind in enumerate(self.kinds)], axis=0)
         caches = [engine.own_cache(kind.setup) for kind in self.kinds]
         own_cache = None if None in caches else max(size for size in caches if size is not None)
         plugs = (self.routers[0].record, self.routers[-1].record, engines, costs)
         kv_tokens = [kind.setup.kv_tokens for kind in self.kind_of]
-        split = behind = None
+        split = tiers = moves = under_way = None
+        owners: dict[int, links.Links] = {}
         if given.pools is not None:
             n, counts = len(given.workload), [kind.count for kind in self.kinds]
-            under_way = self._under_way(given.pools.links(n, given.gpus))
-            split = (given.workload, self._pools(given.pools, n, counts), under_way)
+            owners[links.HANDOFF] = given.pools.links(n, given.gpus)
+            split = (given.workload, self._pools(given.pools, n, counts))
         if given.tiers is not None:
             size, blocks = engine.blocks(given.setup(0))
-            held, again = sum(one // size for one in kv_tokens), len(given.timeline) > 0
-            tiers = given.tiers.tiers(given.gpus, size, blocks, held, again)
-            behind = (tiers, self._under_way(given.tiers.links(given.gpus, len(blocks), len(tiers.stores))))
-        moving = None
+            held = sum(one // size for one in kv_tokens)
+            tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders)
+            owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))
         if given.migration is not None:
             self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])
-            moving = (self.pairs.moves, self._under_way(given.migration.links(given.gpus)))
+            moves = self.pairs.moves
+            owners[links.MIGRATION] = given.migration.links(given.gpus)
+        if owners:
+            under_way = self._under_way(owners)
         self.entrance, gateway = given.gateway, None
         if self.entrance is not None:
             books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
@@ -227,7 +203,8 @@ class _Run:
         spare = not terms.changes_nothing or given.autoscaler is not None
         timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
         self.workload = given.workload
-        seams = (timeline, split, gateway, behind, moving, gaps.counts(given.workload, given.gaps_of_each))
+        counted = gaps.counts(given.workload, given.gaps_of_each)
+        seams = (timeline, split, gateway, tiers, moves, under_way, counted)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
@@ -246,10 +223,11 @@ class _Run:
         self.decider = Plug(None, deciding, None, addresses.DECIDER, DECIDER)
         return made._replace(decides=self.decider.record)
 
-    def _under_way(self, made: links.Links) -> links.UnderWay:
+    def _under_way(self, owners: dict[int, links.Links]) -> links.UnderWay:
+        made, first, places = links.joined(owners)
         parts = made.sendings is not None
         self.links = Plug(None, sending if parts else links, made, addresses.LINK, SENDING if parts else LINK)
-        return links.UnderWay(made.control, self.links.record)
+        return links.UnderWay(made.control, self.links.record, first, places)
 
     def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
         while True:

@@ -167,6 +167,12 @@ def is_loading(world: World, g: int) -> bool:
     return len(world.tiers.loading) > 0 and bool(world.tiers.loading[g] != NONE)
 
 
+def is_lending(world: World, g: int) -> bool:
+    """Whether KV is under way from a GPU's cache, or its host, to other GPUs."""
+    fetches = world.tiers.fetches
+    return bool(((fetches.coming & 1 << PEERS != 0) & (fetches.peer == g)).any())
+
+
 @compiled
 def place_of(tiers: Tiers, tier: int, g: int) -> int:
     return len(tiers.places) - 1 if tier == SHARED else tier * (len(tiers.places) // 2) + g

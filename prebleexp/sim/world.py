@@ -20,7 +20,7 @@ from prebleexp.sim.handles import Block
 from prebleexp.sim.links import UnderWay
 from prebleexp.sim.moves import Moves
 from prebleexp.sim.moves import nothing as no_moves
-from prebleexp.sim.pools import DECODE, Pools, nothing
+from prebleexp.sim.pools import DECODE, UNUSED, Pools, nothing
 from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, View, World
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.tiers import Tiers
@@ -39,23 +39,22 @@ def allocate(
     plugs: tuple[Any, Any, Any, Any],
     own_cache: int | None = None,
     timeline: Any = NOTHING,
-    split: tuple[Workload, Pools, UnderWay] | None = None,
+    split: tuple[Workload, Pools] | None = None,
     gateway: Any = None,
-    behind: tuple[Tiers, UnderWay] | None = None,
-    moving: tuple[Moves, UnderWay] | None = None,
+    tiers: Tiers | None = None,
+    moves: Moves | None = None,
+    links: UnderWay | None = None,
     gaps: Any = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
     `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both
     routers, which are one without pools, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
     contexts in the tree, what it may tell of its own at once; `timeline`: what happens to GPUs; `split`: if the setup
-    has legs, the requests without them, who does what, and the links between; `gateway`: its record, if there is
-    one; `behind`: tiers, and links to them; `moving`: requests that are moved, and the links between; `gaps`: what
-    counts those between tokens."""
+    has legs, the requests without them, and who does what; `gateway`: its record, if there is one; `tiers`: of KV;
+    `moves`: requests that are moved; `links`: over which KV moves; `gaps`: what counts those between tokens."""
     workload, gpus = setup.workload, setup.gpus
-    requests, pools, links = split or (workload, *nothing(len(workload)))
-    tiers, links = behind or (no_tiers(), links)
-    moves, links = moving or (no_moves(), links)
+    requests, pools = split or (workload, nothing(len(workload)))
+    tiers, moves = no_tiers() if tiers is None else tiers, no_moves() if moves is None else moves
     n = len(workload)
     sessions = made_sessions(requests, rules)
     control = records(1, of.CONTROL)[0]
@@ -87,7 +86,7 @@ def allocate(
     for row, (time, a_key) in enumerate(sorted(due)):
         events.times[row], events.keys[row] = time, a_key
     seen = made_view(cache.requests, cache.prompts, live if rules.reports_s == 0 else live.copy(), costs)
-    if split is None and behind is None and moving is None:
+    if links is None:
         seen.touched.times[0] = 1 + len(seen.touched.gpus)  # nobody has looked at any
     return World(
         control=control,
@@ -108,7 +107,7 @@ def allocate(
         left=np.zeros((0, 0)) if refined is None else np.ascontiguousarray(refined[1]),
         news=made_news(cache, (own_cache or 0) + len(tiers.copies)),
         pools=pools,
-        links=links,
+        links=UNUSED if links is None else links,
         gateway=records(1, addresses.GATEWAY)[0] if gateway is None else gateway,
         tiers=tiers,
         moves=moves,

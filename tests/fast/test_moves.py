@@ -19,12 +19,13 @@ from prebleexp.gateway.base import Gateway
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
+from prebleexp.sim.history import GpuState
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.simulate import simulate
-from prebleexp.sim.tiering import Tiering
+from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
 from tests.support.accounted import accounted
 from tests.support.by_hand.pools import split
@@ -345,6 +346,69 @@ def test_over_a_free_link_all_sharing_is_the_same_and_nobody_is_away(
             np.testing.assert_array_equal(getattr(made[0], name), getattr(other, name), err_msg=name)
 
 
+# ---------------------------------------------------------------- tiers, and as many GPUs as an autoscaler wants
+def test_the_host_where_it_goes_stores_all_of_it() -> None:
+    """As in the first example: GPU 0's host has the 257 full blocks of 4,117 tokens, GPU 1's the 275 of 4,403."""
+    used: list[int] = []
+    link = Tier(bytes=BLOCK * 1000.0, load_rate=1e30, store_rate=1e30, latency_s=0.0)
+    tiers = Tiering(BLOCK / 16, host=link)
+    made = serve(LONG, moving(), tiers=tiers, on_event=lambda world: used.__setitem__(slice(0, 9), _used(world)))
+    assert made.moves.tolist() == [1]
+    assert made.stopped_s.tolist() == [2 * MS]
+    assert used == [257, 275]
+
+
+def _used(world: Any) -> list[int]:
+    return [int(place.used) for place in world.tiers.places[:2]]
+
+
+def test_what_was_moved_is_loaded_there_when_it_comes_again() -> None:
+    """In 300 blocks a GPU another prompt, of 288, has pushed out all but 12 of the 256 that can be found."""
+    again = stream([own(0, 4104), own(1, 4600), own(0, 4104)], [TICK_S - 20 * MS, 20.0, 25.0], [300, 1, 1])
+    link = Tier(bytes=BLOCK * 1000.0, load_rate=1e30, store_rate=1e30, latency_s=0.0)
+    hardware = replace(COST, kv_tokens=16 * 301)
+    for second, found in ((None, 0), (Tiering(BLOCK / 16, host=link), 244 * 16)):
+        made = serve(again, moving(below_freeness=200.0), tiers=second, policy=ToSecond(), hardware=hardware)
+        assert made.gpu.tolist() == [1, 1, 1]
+        assert made.moves.tolist() == [1, 0, 0]
+        assert made.hit_tokens.tolist() == [0, 0, 12 * 16]
+        assert made.host_tokens.tolist() == [0, 0, found]
+
+
+@dataclass(frozen=True)
+class ToSecond(First):
+    """All but the first request to the second GPU."""
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return int(request > 0)
+
+
+@dataclass(frozen=True)
+class Shrinks:
+    """An autoscaler that wants two GPUs, and one from 11 s on."""
+
+    interval_s, least, first, memory_s = 1.0, 1, 2, 0.0
+
+    def start(self, setup: Any) -> None: ...
+
+    def desired(self, mine: None, fleet: Any, now: float) -> int:
+        return 1 if now >= 11 else 2
+
+
+def test_a_gpu_that_is_switched_off_gets_nobody() -> None:
+    """The first stage takes until 15.12 s; GPU 1, which has no request, is drained at 11 s and off at 12. The request
+    stays, and nothing of it is lost. Over a fast link it is there before, and ends there: GPU 1 is off at 17."""
+    made = serve(LONG, moving(0.05), autoscaler=Shrinks())
+    assert made.gpu.tolist() == [0]
+    assert [made.moves.tolist(), made.moves_aborted.tolist()] == [[0], [1]]
+    assert made.latency_s.tolist() == [300 * 20 * MS]
+    assert [one.at_s for one in made.history.gpu_states if one.state == GpuState.OFF] == [11.0]
+    made = serve(LONG, moving(), autoscaler=Shrinks())
+    assert made.gpu.tolist() == [1]
+    assert made.moves.tolist() == [1]
+    assert made.latency_s.tolist() == [(300 * 20 + 2) * MS]
+
+
 # ---------------------------------------------------------------- what is not modelled
 def test_what_does_not_go_with_moves_is_one_line() -> None:
     with pytest.raises(InvalidInput, match="engine Continuous has no move, copied, stop and abandon, and requests are"):
@@ -355,8 +419,6 @@ def test_what_does_not_go_with_moves_is_one_line() -> None:
         serve(LONG, moving(), kinds=[(1, COST), (1, COST)])
     with pytest.raises(InvalidInput, match="GPUs have roles, and requests are moved; only one of the two"):
         serve(LONG, replace(moving(), chooses=RUNNING), kinds=[(2, COST)], pools=split((0,)))
-    with pytest.raises(InvalidInput, match="there are tiers, and requests are moved; only one of the two"):
-        serve(LONG, moving(), tiers=Tiering(1.0))
     with pytest.raises(
         InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where re"
     ):

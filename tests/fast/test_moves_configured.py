@@ -66,8 +66,11 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["engine=sglang"], "engine=sglang cannot move requests; take engine=vllm, or a cluster without migration"),
         (["engine=released"], "engine=released cannot move requests; take engine=vllm, or a cluster without migration"),
-        (["autoscaler=hpa"], "autoscaler= is not valid where requests are moved; take autoscaler=none"),
-        (["gateway.limit=3"], "gateway= is not valid where requests are moved; take gateway=open"),
+        (
+            ["gateway.limit=3"],
+            "requests pass a gateway, and requests are moved; only one of the two is modelled at once: take a cluster "
+            "without migration, or gateway=open",
+        ),
         (["hardware=a6000_mistral_7b"], "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent"),
         (["cluster.migration.interval_ms=0"], "cluster.migration.interval_ms=0 is not valid; it must be null or a num"),
         (["cluster.migration.below_freeness=x"], "cluster.migration.below_freeness=x is not valid; it must be a numbe"),
@@ -83,13 +86,12 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ),
         (
             ["cluster.groups=[{gpus: 1, role: prefill}, {gpus: 1, role: decode}]"],
-            "cluster.groups have roles, and requests are moved; only one of the two is modelled at once",
+            "GPUs have roles, and requests are moved; only one of the two is modelled at once",
         ),
         (
             ["cluster.groups=[{gpus: 1}, {gpus: 1}]"],
-            "cluster.groups are several, and requests are moved; only one of the two is modelled at once",
+            "GPUs are of several kinds, and requests are moved; only one of the two is modelled at once",
         ),
-        (["+cluster.host={_target_: prebleexp.cluster.tiers.HostTier, gb: 3}"], "there are tiers, and requests are mo"),
     ],
 )
 def test_a_migration_that_cannot_be_is_one_line(

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.errors import InvalidInput
+from prebleexp.faults.base import Event
+from prebleexp.faults.timeline import Timeline
 from prebleexp.policies.research.mooncake import Mooncake
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
@@ -125,6 +127,46 @@ def test_mooncake_sends_it_where_it_is_fetched_in_time(threshold: float | None, 
     hardware, tiers = replace(MS, kv_tokens=16 * 200), Tiering(KV_BYTES, peers=peers(10))
     made = serve(three, tiers, gpus=2, policy=Mooncake(balancing_threshold=threshold), hardware=hardware)
     assert tokens_ms(three, made) == ms
+
+
+# ---------------------------------------------------------------- GPUs that are lost
+def lost(g: int, at_s: float) -> Timeline:
+    return Timeline(detect_ms=0.0, happen=(Event(at_s, g, "down", 1.0), Event(at_s + 0.01, g, "up", 1.0)))
+
+
+@pytest.mark.parametrize(("down_s", "found", "ms"), [(0.35, 0, 450), (0.4, 992, 499.2)])
+def test_what_a_lost_gpu_lends_is_computed_instead(down_s: float, found: int, ms: float) -> None:
+    """GPU 1 fetches X from GPU 0 from 300 to 399.2 ms; GPU 0 is lost at 350, and GPU 1 computes X until 450."""
+    two = stream([own(0, 1000)] * 2, [0.0, 0.3], [1, 1])
+    made = fetch(two, faults=lost(0, down_s))
+    assert tokens_ms(two, made) == [100, ms]
+    assert made.losses.tolist() == [0, 0]
+    assert made.peer_tokens.tolist() == [0, found]
+    assert made.prefilled_tokens.tolist() == [1000, 1000 - found]
+    assert made.gpu_peer_tokens.tolist() == [0, found]
+
+
+def test_the_part_before_it_is_used() -> None:
+    """70 blocks: of the first 496 tokens GPU 1 has 112 in its cache and 384 in its host, which come until 638.4 ms.
+    The others were to come from GPU 0, which is lost at 610: GPU 1 computes them from 638.4 on."""
+    short, whole, small = [(0, 496)], [(0, 496), (1, 504)], own(2, 20)
+    prompts = [whole, short, small, own(3, 1000), small, whole]
+    six = stream(prompts, [0.0, 0.0, 0.0, 0.2, 0.2, 0.6], [1] * 6)
+    given = {"tiers": replace(host(500), peers=peers()), "hardware": replace(STEP, kv_tokens=16 * 71)}
+    made = fetch(six, faults=lost(0, 0.61), **given)
+    assert made.gpu.tolist() == [0, 1, 0, 1, 0, 1]
+    assert [made.hit_tokens[-1], made.host_tokens[-1], made.peer_tokens[-1]] == [112, 384, 0]
+    assert made.prefilled_tokens[-1] == 504
+    assert tokens_ms(six, made)[-1] == pytest.approx(738.4)
+
+
+def test_a_lost_gpu_gives_back_what_was_lent_to_it() -> None:
+    """As above X is lent from 110 ms to 209.2, and Y has no room at GPU 0; at 150 GPU 1 is lost, and Y begins."""
+    three = stream([own(0, 1000), own(0, 1000), own(1, 1000)], [0.0, 0.11, 0.12], [1] * 3)
+    hardware = replace(STEP, kv_tokens=16 * 71)
+    made = fetch(three, hardware=hardware, faults=replace(lost(1, 0.15), on_loss="fail"))
+    assert made.state.tolist() == [State.FINISHED, State.LOST, State.FINISHED]
+    assert tokens_ms(three, made)[2] == 250
 
 
 # ---------------------------------------------------------------- laws

@@ -112,22 +112,31 @@ def test_two_policies_are_those_that_were_set() -> None:
         (["engine=sglang", "cluster.link.send=tokens"], "cluster.link.send=tokens is not valid; it must be one of end"),
         (
             ["faults=rates", "faults.on_loss=resume"],
-            "faults.on_loss=resume is not valid where cluster.groups have roles; take retry or fail",
+            "requests that are lost go on behind what was shown, and GPUs have roles; only one of the two is modelled "
+            "at once: take groups without roles, or faults.on_loss=retry or fail",
         ),
-        (["faults=rates", "faults.drain=requeue"], "faults.drain=requeue is not valid where cluster.groups have roles"),
+        (
+            ["faults=rates", "faults.drain=requeue"],
+            "GPUs that are drained give back what waits, and GPUs have roles; onl",
+        ),
         (
             ["faults=rates", "engine=sglang"],
-            "faults= is not valid where cluster.protocol=reserve_first; take faults=none",
+            "engine=sglang takes no faults; take another engine, or faults=none",
         ),
         (
             ["gateway.limit=9", "cluster.protocol=push_at_end"],
-            "gateway= is not valid where cluster.protocol=push_at_end; take pull, or gateway=open",
+            "both GPUs are chosen at arrival, and GPUs have roles and requests pass a gateway; only one of the two is "
+            "modelled at once: take gateway=open, or cluster.protocol=pull",
         ),
         (
             ["gateway.limit=9", "cluster.decider=never"],
-            "gateway= is not valid where cluster.decider=never; take always, or gateway=open",
+            "both GPUs are chosen at arrival, and GPUs have roles and requests pass a gateway; only one of the two is "
+            "modelled at once: take gateway=open, or cluster.decider=always",
         ),
-        (["gateway.limit=9", "faults=rates"], "gateway= and faults= are not valid at once where cluster.groups have"),
+        (
+            ["gateway.limit=9", "faults=rates"],
+            "GPUs have faults, and GPUs have roles and requests pass a gateway; only",
+        ),
         (
             ["hardware=a6000_mistral_7b"],
             "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",

@@ -271,13 +271,13 @@ def test_a_wrong_answer_is_named() -> None:
         ),
         (
             "gateway.replicas=2 overhead=serial",
-            "gateway.replicas=2 is not valid; it must be 1 with overhead=serial; or take overhead=recorded or none",
+            "only one of the two is modelled at once: take gateway.replicas=1, or overhead=recorded or none",
         ),
         (
             "gateway.replicas=2 engine=released hardware=a6000_mistral_7b",
             "engine=released takes no gateway; take another engine, or gateway=open",
         ),
-        ("gateway.replicas=2 cluster=disaggregated", "it must be 1 where cluster.groups have roles"),
+        ("gateway.replicas=2 cluster=disaggregated", "GPUs have roles, and the router has replicas; only one"),
     ],
 )
 def test_what_is_not_valid_is_said_in_a_line(override: str, said: str) -> None:

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prebleexp.autoscalers.hpa import HPA
 from prebleexp.engines.continuous import Continuous
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import Event
 from prebleexp.faults.timeline import Timeline
+from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.records import NONE
 from prebleexp.sim.tiering import Tier, Tiering
@@ -356,13 +358,28 @@ def test_a_load_ends_with_its_gpu_and_is_asked_for_anew() -> None:
     assert tokens_ms(four, made)[3] == 760
 
 
+# ---------------------------------------------------------------- as many GPUs as an autoscaler wants
+def test_a_gpu_that_is_started_finds_what_one_that_was_switched_off_has_stored() -> None:
+    """X and Y come at 0, to a GPU each. One request in flight a GPU is wanted, and looked at every 250 ms: none is at
+    250, so GPU 1 is drained, and off at 500, with its host. X and Z come at 700, so that it is started at 750; Y, at
+    760, goes there, and is in the store for all: it is loaded until 859.2 ms."""
+    five = stream([own(i, 1000) for i in (0, 1, 0, 2, 1)], [0.0, 0.0, 0.7, 0.7, 0.76], [1, 1, 3, 3, 1])
+    rule = HPA(interval_s=0.25, load="in_flight", target=1.0, least=1, initial=2, window_s=0.0)
+    more = {"gpus": 2, "policy": LeastOutstanding(), "autoscaler": rule, "hardware": replace(STEP, kv_tokens=4800)}
+    for tiers, found in ((Tiering(KV_BYTES, shared=tier(500)), 992), (host(500), 0)):
+        made = serve(five, tiers, **more)
+        assert made.gpu.tolist() == [0, 1, 0, 0, 1]
+        assert (made.shared_tokens + made.host_tokens).tolist() == [0, 0, 0, 0, found]
+        assert tokens_ms(five, made)[4] == pytest.approx(860 + found / 10)
+        of_one = [(one.at_s, one.state.name) for one in made.history.gpu_states if one.gpu == 1]
+        assert of_one[:4] == [(0.0, "READY"), (0.25, "OFF"), (0.75, "READY")]
+
+
 # ---------------------------------------------------------------- what is not modelled
 def test_what_does_not_go_with_tiers_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
     with pytest.raises(InvalidInput, match="engine Continuous has no fetch, offload and landed, and there are tiers"):
         serve(one, host(10), engine=Continuous())
-    with pytest.raises(InvalidInput, match="GPUs have faults, and KV comes from other GPUs; only one of the two"):
-        serve(one, replace(host(10), peers=tier(0)), faults=lost(0.5, 1.0))
     with pytest.raises(InvalidInput, match="GPUs have roles, and there are tiers; only one of the two"):
         serve(one, host(10), gpus=2, kinds=[(1, STEP), (1, STEP)], pools=split())
     with pytest.raises(InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where"):

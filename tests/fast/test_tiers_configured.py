@@ -78,6 +78,10 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert many["peer_hit_ratio"] > 0
     parts = (many[f"{where}hit_ratio"] for where in ("", "host_", "disk_", "shared_", "peer_"))
     assert many["found_ratio"] == pytest.approx(sum(parts))
+    lost = run(cell(*TIGHT, "cluster.peers.gb_s=100", "faults=rates", "faults.mtbf_s=20", "autoscaler=hpa")).metrics
+    assert lost["n_finished"] == lost["n_requests"] == numbers["n_requests"]
+    assert lost["scale_changes"] > 0
+    assert lost["peer_hit_ratio"] > 0
     none = run(cell(*TIGHT, "cluster.host.gb=0"))
     assert none.metrics["host_hit_ratio"] == none.metrics["shared_hit_ratio"] == 0
     assert none.metrics["found_ratio"] == none.metrics["hit_ratio"] < numbers["found_ratio"]
@@ -88,7 +92,6 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["engine=sglang"], "engine=sglang takes no tiers; take engine=vllm, or a cluster without tiers"),
         (["engine=released"], "engine=released takes no tiers; take engine=vllm, or a cluster without tiers"),
-        (["faults=rates", "cluster.peers.gb_s=36"], "faults= is not valid with cluster.peers; take faults=none, or"),
         (["hardware=a6000_mistral_7b"], "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent"),
         (["cluster.host.gb=-1"], "cluster.host.gb=-1 is not valid; it must be a number of GB >= 0"),
         (["cluster.host.load_gb_s=0"], "cluster.host.load_gb_s=0 is not valid; it must be a number of GB/s > 0"),
@@ -113,7 +116,7 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["cluster.peers.least_tokens=-1"], "cluster.peers.least_tokens=-1 is not valid; it must be an integer >= 0"),
         (
             ["cluster.peers.gb_s=36", "cluster.groups=[{gpus: 1}, {gpus: 1}]"],
-            "cluster.groups are several, and KV comes from other GPUs (cluster.peers); only one of the two is modelled",
+            "GPUs are of several kinds, and KV comes from other GPUs; only one of the two is modelled at once: take",
         ),
         (
             ["engine=sglang", "cluster.host.gb=0", "cluster.peers.gb_s=36"],
@@ -127,7 +130,7 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["engine.enable_prefix_caching=false"], "engine.enable_prefix_caching=False is not valid; it must be true"),
         (
             ["cluster.groups=[{gpus: 1, role: prefill}, {gpus: 1, role: decode}]"],
-            "cluster.groups have roles, and there are tiers; only one of the two is modelled at once",
+            "GPUs have roles, and there are tiers; only one of the two is modelled at once",
         ),
         (
             ["cluster.groups=[{gpus: 1}, {gpus: 1, hardware.kv_precision: bf16}]"],

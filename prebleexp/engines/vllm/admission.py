@@ -60,7 +60,7 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
 @compiled
 def _fetched(mine: Engines, world: World, g: int, request: int, now: float) -> int:
     """Whether KV of a waiting request comes from tiers first, where there are any."""
-    if not mine.settings.tiered or mine.jobs[request].filling == LOADED:
+    if not mine.settings.tiered or mine.jobs[request].filling >= PULLED:
         return GO_ON
     engine = world.engines[g]
     return call_int(engine.fetch, engine.own, world, request, now)

@@ -180,8 +180,14 @@ def _load(mine: Engines, world: World, tier: int, request: int, now: float) -> N
 # ---------------------------------------------------------------- what has come
 @compiled
 def loaded(mine: Engines, world: World, tier: int, request: int) -> None:
-    tiers, g = world.tiers, int(world.seen.requests[request].gpu)
     _end_load(mine, world, tier, request)
+    _is_there(mine, world, int(world.seen.requests[request].gpu), request)
+
+
+@compiled
+def _is_there(mine: Engines, world: World, g: int, request: int) -> None:
+    """A part is no more under way: if that was the last one, the request waits to be admitted."""
+    tiers = world.tiers
     if tiers.fetches[request].coming != 0:
         return
     _not_loading(world, g, request)
@@ -221,13 +227,51 @@ def _not_loading(world: World, g: int, request: int) -> None:
 @compiled
 def break_off_loads(mine: Engines, world: World, g: int) -> None:
     """A GPU is emptied: none to it is over ever."""
-    tiers, link, n = world.tiers, world.links.calls, len(world.jobs)
+    tiers = world.tiers
     while tiers.loading[g] != NONE:
         request = int(tiers.loading[g])
-        for tier in range(PEERS):
+        for tier in range(TIERS):
             if tiers.fetches[request].coming & 1 << tier:
-                call_none(link.drop, link.own, tier * n + request, world.control.now)
-                _end_load(mine, world, tier, request)
+                _drop_load(mine, world, tier, request)
         if mine.jobs[request].finished != 0:  # it gave up, and is in nobody's hands
             release(mine, g, request)
         tiers.loading[g] = tiers.fetches[request].next
+
+
+@compiled
+def _drop_load(mine: Engines, world: World, tier: int, request: int) -> None:
+    link = world.links.calls
+    call_none(link.drop, link.own, tier * len(world.jobs) + request, world.control.now)
+    _end_load(mine, world, tier, request)
+
+
+@compiled
+def break_off_loans(mine: Engines, world: World, g: int) -> None:
+    """A GPU is emptied: what it lends comes to nobody."""
+    for other in range(len(world.tiers.loading)):
+        request = int(world.tiers.loading[other])
+        while request != NONE:
+            one, behind = world.tiers.fetches[request], int(world.tiers.fetches[request].next)
+            if one.coming & 1 << PEERS and one.peer == g:
+                _drop_load(mine, world, PEERS, request)
+                _compute_instead(mine, world, request)
+            request = behind
+
+
+@compiled
+def _compute_instead(mine: Engines, world: World, request: int) -> None:
+    """What was to come from another GPU does not: a request keeps its blocks, and computes the rest itself, as with
+    vLLM's `kv_load_failure_policy=recompute`."""
+    tiers, g, size = world.tiers, int(world.seen.requests[request].gpu), mine.settings.block_size
+    low, high = _part(tiers, PEERS, request)
+    tiers.ends[PEERS, request] = low
+    prompt = int(world.seen.requests[request].prompt_tokens)
+    lacks = min(prompt, high * size) - min(prompt, low * size)
+    tiers.totals[PEERS, g] -= lacks
+    if mine.jobs[request].finished == 0:
+        mine.gpus[g].waiting_tokens += (high - low) * size
+    if mine.preemptions[request] == 0:
+        tiers.tokens[PEERS, request] = 0
+        world.jobs[request].prefilled_tokens += lacks
+    publish(mine, world, g)
+    _is_there(mine, world, g, request)

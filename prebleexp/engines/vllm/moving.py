@@ -47,7 +47,7 @@ def _first_waiting(mine: Engines, g: int) -> int:
     gpu = mine.gpus[g]
     while gpu.queue != NONE and mine.jobs[gpu.queue].finished != 0:
         queue.pop(mine, g)
-    if gpu.queue == NONE or mine.jobs[gpu.queue].stale > 0 or mine.jobs[gpu.queue].filling == PULLED:
+    if gpu.queue == NONE or mine.jobs[gpu.queue].stale > 0 or mine.jobs[gpu.queue].filling >= PULLED:
         return NONE
     return int(gpu.queue)
 
@@ -63,10 +63,18 @@ def _move_waiting(mine: Engines, world: World, request: int, source: int, target
     mine.gpus[source].waiting_tokens -= known
     mine.gpus[target].waiting_tokens += known
     queue.join(mine, world, target, request)
-    hand_over(world, request, source, target)
+    _hand_over(mine, world, request, source, target)
     for g in (source, target):
         publish(mine, world, g)
         wake(world, g)
+
+
+@compiled
+def _hand_over(mine: Engines, world: World, request: int, source: int, target: int) -> None:
+    """To a GPU whose tiers have nothing of it yet, as far as it knows."""
+    hand_over(world, request, source, target)
+    if mine.settings.tiered:
+        world.tiers.tried[:, request] = 0
 
 
 # ---------------------------------------------------------------- one that runs
@@ -166,7 +174,7 @@ def _commit(mine: Engines, world: World, g: int, now: float) -> None:
     mine.gpus[g].held -= 1
     mine.gpus[target].held -= 1
     moved.stopped_s += now - one.stopped_s
-    hand_over(world, request, g, target)
+    _hand_over(mine, world, request, g, target)
     job.blocks = one.taken
     remember(mine, world, target, request, int(job.known) - 1)
     _wait_with_blocks(mine, world, target, request)

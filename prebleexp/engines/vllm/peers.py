@@ -11,7 +11,7 @@ from prebleexp.engines.vllm.copies import copy_of_gpu
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NONE, World
+from prebleexp.sim.records import DOWN, NONE, World
 from prebleexp.sim.tiers import HOST, pin, unpin, use
 from prebleexp.sim.waking import wake
 
@@ -48,15 +48,16 @@ def lend(mine: Engines, world: World, request: int, low: int, high: int) -> None
 
 @compiled
 def take_back(mine: Engines, world: World, request: int, low: int, high: int) -> None:
-    """They have arrived."""
+    """They have arrived, or will not."""
     one = world.tiers.fetches[request]
     if one.copied != 0:
         for block in range(low, high):
             unpin(world.tiers, copy_of_gpu(mine, world, HOST, int(one.peer), request, block))
         return
     give_back(mine, int(one.peer), one)
-    publish(mine, world, int(one.peer))
-    wake(world, int(one.peer))
+    if world.servers[one.peer].stage != DOWN:
+        publish(mine, world, int(one.peer))
+        wake(world, int(one.peer))
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
-from prebleexp.sim.tiers import TIERS
+from prebleexp.sim.tiers import PEERS, TIERS
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
 
 KINDS = (FULL, SLIDING, CHUNKED)
@@ -167,4 +168,6 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray, tables: int) -
         holds += TIERS * setup.gpus * settings.blocks + int(of_contexts.sum())
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
     keys = tables * (4 * a_step + len(tokens))
+    if math.isfinite(setup.loads_s[PEERS][1]):  # with a GPU that lends, many requests get what they have at once
+        keys = max(keys, setup.gpus * min(settings.blocks, settings.segment_ids + len(tokens)))
     return Blocks(control, unset(runs, RUN), unset(holds, HOLD), *slots(keys))

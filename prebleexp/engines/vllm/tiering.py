@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.loading import break_off_loads, loaded
+from prebleexp.engines.vllm.loading import break_off_loads, break_off_loans, loaded
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.storing import break_off_stores, stored
 from prebleexp.sim.compiled import compiled
@@ -30,6 +30,8 @@ def break_off(mine: Engines, world: World, g: int) -> None:
     """A GPU is emptied: what is under way to it or from it ends here, and its host has nothing. Its disk keeps what is
     there, as does the store for all."""
     break_off_loads(mine, world, g)
+    if world.tiers.control[0].peers != 0:
+        break_off_loans(mine, world, g)
     break_off_stores(mine, world, g)
     drop_all(world.tiers, place_of(world.tiers, HOST, g))
     world.tiers.looked[g] = 0

@@ -434,7 +434,7 @@ class Gpu:
 
 
 class Oracle:
-    def __init__(self, workload: Workload, of: Any, tell_at_start: bool) -> None:
+    def __init__(self, workload: Workload, of: Any, tell_at_start: bool = False) -> None:
         self.policy, self.overhead, self.reports_s = of.policy, of.overhead, of.reports_ms / 1e3
         self.duration_s, self.tell_at_start = of.duration_s if of.horizon == "stop" else math.inf, tell_at_start
         self.prediction_s = of.overhead.prediction_s if of.overhead.mode == "serial" else 0.0
@@ -802,6 +802,9 @@ class Oracle:
 
     def _break_off(self, job: Job, g: int, now: float) -> None:
         """It will not, for GPU g is down."""
+
+    def _leaves(self, g: int, now: float) -> None:
+        """A GPU is switched off: nothing that it had a part in goes on."""
 
     def _is_empty(self, g: int) -> bool:
         return bool(self.view.sent[g].outstanding == 0) and not self._unread(g)

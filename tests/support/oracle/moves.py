@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,8 @@ from prebleexp.sim.moves import RUNNING, WAITING
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle.core import ARRIVED, PAIR, START, Job
-from tests.support.oracle.pools import Linked, Puller, VllmGpu
+from tests.support.oracle.faults import FaultyGpu
+from tests.support.oracle.pools import Linked, Puller
 from tests.support.reference.vllm import Request
 
 
@@ -47,40 +47,31 @@ class Mover(Puller):
         return bool(self.skipped) or super().busy()
 
 
-class MovesGpu(VllmGpu):
+class MovesGpu(FaultyGpu):
     def __init__(self, number: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
         self.leaves: Request | None = None  # is to stop
         self.stopped: Request | None = None
         self.outside = 0  # moves that have blocks of it, of no request that is here or has stopped
-        self.config: dict[str, Any] = {}
         super().__init__(number, BOTH, engine, hardware, rows, world)
 
-    def _scheduler(self, config: dict[str, Any]) -> Mover:
-        self.config = config
+    def _scheduler(self, config: dict[str, Any]) -> Puller:
         return Mover(config, BOTH)
 
-    def publish(self) -> None:
-        if self.up:
-            super().publish()
-
     def lose(self) -> list[Job]:
-        there = [*self.of.waiting, *self.of.running, *self.of.skipped, *([self.stopped] if self.stopped else [])]
-        self.of, self.leaves, self.stopped, self.outside = Mover(self.config, BOTH), None, None, 0
-        self.flight, self.step, self.awake, self.stepping = deque(), None, False, False
-        return [self.world.jobs[request.index] for request in there]
+        stopped = [self.world.jobs[self.stopped.index]] if self.stopped else []
+        self.leaves, self.stopped, self.outside = None, None, 0
+        return [*super().lose(), *stopped]
 
-    def give_back(self) -> list[Job]:
-        jobs = self.world.jobs
-        given = [r for r in self.of.waiting if not r.under_way and math.isnan(jobs[r.index].attempt_s)]
-        self.of.waiting = deque(r for r in self.of.waiting if r not in given)
-        return [jobs[r.index] for r in given]
+    def with_blocks(self) -> set[Request]:
+        """Those that have been moved, and wait."""
+        return set(self.of.skipped)
 
     def _may_wait(self) -> bool:
         return self.outside > 0 or self.stopped is not None
 
     def _schedule(self, now: float) -> tuple[Any, float]:
         self.world.stop(self, now)
-        moved = set(self.of.skipped)
+        moved = self.with_blocks()
         self.of.arrived = moved  # they have been admitted before
         made = super()._schedule(now)
         self.of.arrived = set()
@@ -105,9 +96,9 @@ class MovesGpu(VllmGpu):
 
 
 class MovesOracle(Linked):
-    def __init__(self, workload: Workload, of: Any) -> None:
+    def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
         self.rows, self.migration = workload, of.migration
-        super().__init__(workload, of, False)
+        super().__init__(workload, of, *given)
         given: Migration = of.migration
         self.link(given)
         heapq.heappush(self.heap, (given.interval_s, PAIR, 0))
@@ -140,7 +131,7 @@ class MovesOracle(Linked):
 
     def _move(self, source: Any, target: Any, now: float) -> None:
         chooses, waiting = self.migration.chooses, source.of.waiting
-        first = waiting[0] if waiting and not waiting[0].stale and not source.of.skipped else None
+        first = waiting[0] if waiting and not waiting[0].stale and not self._ready(source) else None
         if chooses != RUNNING and first is not None:
             self._move_waiting(first, source, target, now)
         elif chooses != WAITING:
@@ -152,6 +143,10 @@ class MovesOracle(Linked):
                     request=request, mark=mark, target=target.number, stages=0, copied=0, taken=[], since_s=math.nan
                 )
                 self._next_stage(source, now)
+
+    def _ready(self, gpu: Any) -> bool:
+        """Whether any wait with blocks."""
+        return bool(gpu.of.skipped)
 
     def _move_waiting(self, request: Request, source: Any, target: Any, now: float) -> None:
         kept = target.of.kept_free if target.of.running else 0
@@ -300,7 +295,8 @@ class MovesOracle(Linked):
             self._pair(now)
             self._tell(0, now)
             self._again(now + self.migration.interval_s, PAIR)
-        elif kind == ARRIVED:
+        elif kind == ARRIVED and self._is_move(subject):
+            subject = self._is_of(subject)
             if self._arrives(subject, now):
                 self._copied(self.gpus[subject], now)
                 self._tell(subject, now)
@@ -309,6 +305,17 @@ class MovesOracle(Linked):
             idle = kind == START and not self.gpus[subject].stepping
             if idle and self.gpus[subject].up and self.gpus[subject]._may_wait():
                 self._tell(subject, now)
+
+    def _is_move(self, subject: int) -> bool:
+        """Whether what has come is of a move."""
+        return True
+
+    def _is_of(self, subject: int) -> int:
+        """The GPU that it leaves."""
+        return subject
+
+    def _leaves(self, g: int, now: float) -> None:
+        self._abandon(g, now)
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
         self.now = now
@@ -349,7 +356,9 @@ class MovesOracle(Linked):
             else:
                 self.news.append(one)
                 policy = self.policy
-                self.policy = policy if hears or kind not in ("first_token", "finished", "lost") else object()
+                self.policy = (
+                    policy if hears or kind not in ("first_token", "finished", "cancelled", "lost") else object()
+                )
                 super()._tell(g, now)
                 self.policy = policy
         super()._tell(g, now)

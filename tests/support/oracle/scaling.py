@@ -15,7 +15,7 @@ from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.sim.changes import DRAIN, LIMIT, LOOK, READY, UP
 from prebleexp.sim.history import Decision
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.support.oracle.core import CHANGE, REPORT, Oracle
+from tests.support.oracle.core import CHANGE, PAIR, REPORT, Oracle
 from tests.support.oracle.faults import FaultyOracle
 from tests.support.oracle.gateway import GatewayOracle
 
@@ -100,8 +100,9 @@ class ScaledOracle(Oracle):
     def _switch_off(self, g: int, now: float) -> None:
         self.planned.pop((g, LIMIT), None)
         self._is_off(g, now)
-        self.gpus[g].lose()
         self.gpus[g].up, self.gpus[g].gone = False, True
+        self._leaves(g, now)
+        self.gpus[g].lose()
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
         gpu = self.gpus[g]
@@ -125,7 +126,7 @@ class ScaledOracle(Oracle):
             [kind for _, kind, _ in self.heap],
         )
         present = sum(job.number >= 0 and (job.state not in (*over, State.LOST) or job.unnoticed) for job in self.jobs)
-        self.still = all(kind == REPORT for kind in kinds)
+        self.still = all(kind in (REPORT, PAIR) for kind in kinds)
         if self.still and not present:
             return
         empty = [g for g in sorted(self.drained_s) if self.view.sent[g].outstanding == 0]

@@ -163,9 +163,11 @@ class Fetcher(Puller):
             headroom = self.kept_free if self.running else 0
             if there:
                 request = there[0]
-                if headroom > len(self.pool.free):
+                more = max(0, -(-request.tokens // self.block) - len(request.blocks[0]))
+                if more + headroom > len(self.pool.free):
                     break
                 self.skipped.remove(request)
+                request.blocks[0] += self.pool.take(more)
                 new = min(request.tokens - request.computed, cap or budget, budget)
                 self._remember(request, request.computed + new)
                 admitted[request] = -1
@@ -305,22 +307,27 @@ class TieredGpu(FaultyGpu):
                 lender.place(HOST).copies[key].pins -= 1
         else:
             lender.of.pool.release(blocks)
-            self.world.show(lender)
+            self.world.show(lender)  # unless it is down
             self.world._wake(lender, self.world.now)
 
     def _may_wait(self) -> bool:
         return True
+
+    def with_blocks(self) -> set[Request]:
+        """Those that wait and have all that they need, for they have been moved."""
+        return set()
 
     def publish(self) -> None:
         super().publish()
         if not self.up:
             return
         loads = getattr(self.of, "loads", {})
-        self.seen.waiting_tokens += sum(r.tokens - loads[r][-1][1] * self.block for r in self.of.skipped)
+        waits = [r for r in self.of.skipped if r not in self.with_blocks()]
+        self.seen.waiting_tokens += sum(r.tokens - loads[r][-1][1] * self.block for r in waits)
 
     def begin(self, now: float) -> float | None:
         for request in self.fresh:
-            if request.running or request.done:
+            if (request.running or request.done) and self.requests.get(request.index) is request:  # it was not moved
                 computed = min(request.computed - request.under_way, request.tokens)
                 for tier in range(PEERS):
                     self._store(tier, request, (request.tokens - 1 if request.done else computed) // self.block, now)
@@ -345,11 +352,17 @@ class TieredGpu(FaultyGpu):
     def lose(self) -> list[oracle.Job]:
         world, n = self.world, len(self.world.jobs)
         for request in reversed(self.of.coming):
-            for tier, (low, high) in enumerate(self.of.loads[request][:PEERS]):
+            for tier in range(4):
                 if tier * n + request.index in world.ways.asked:
                     world.ways.drop(tier * n + request.index, world.now)
-                    for end in range(low + 1, high + 1):
-                        self.place(tier).copies[request.key(end * self.block)].pins -= 1
+                    self.end_load(tier, request)
+        for borrower in world.gpus:
+            for request in reversed(list(borrower.of.coming)):
+                subject = PEERS * n + request.index
+                if subject in world.ways.asked and world.lent[request.index][0] is self:
+                    world.ways.drop(subject, world.now)
+                    borrower.end_load(PEERS, request)
+                    borrower.does_without(request)
         for number, (gpu, tier, keys, *_) in sorted(world.stores.items()):
             if gpu is self and 4 * n + number in world.ways.asked:
                 world.ways.drop(4 * n + number, world.now)
@@ -389,16 +402,38 @@ class TieredGpu(FaultyGpu):
                 subject = tier * len(world.jobs) + request.index
                 world.ways.ask(subject, self.ports(tier, request), (high - low) * world.block_bytes, world.now)
 
-    def loaded(self, tier: int, request: Request) -> None:
-        of = self.of
-        low, high = of.loads[request][tier]
+    def does_without(self, request: Request) -> None:
+        """Its lender is lost: it computes what was to come from there."""
+        world, size, job = self.world, self.block, self.world.jobs[request.index]
+        low, high = self.of.loads[request][PEERS]
+        self.of.loads[request][PEERS] = (low, low)
+        lacks = min(request.prompt, high * size) - min(request.prompt, low * size)
+        self.totals["peer"] -= lacks
+        if not request.preemptions:
+            job.prefilled_tokens += lacks
+            world.loaded[request.index] = (*world.loaded[request.index][:PEERS], 0)
+        self.is_there(request)
+        if not self.of.coming.get(request):
+            world._wake(self, world.now)
+        world.show(self)
+
+    def end_load(self, tier: int, request: Request) -> None:
+        low, high = self.of.loads[request][tier]
         keys = [request.key(end * self.block) for end in range(low + 1, high + 1)]
         if tier == PEERS:
             self.take_back(request, keys)
         else:
             for key in keys:
                 self.place(tier).copies[key].pins -= 1
-        of.coming[request] -= 1
+        self.of.coming[request] -= 1
+
+    def loaded(self, tier: int, request: Request) -> None:
+        self.end_load(tier, request)
+        self.is_there(request)
+
+    def is_there(self, request: Request) -> None:
+        """If nothing of it is under way any more."""
+        of = self.of
         if not of.coming[request]:
             del of.coming[request]
             if request.done:
@@ -462,7 +497,7 @@ def _pin(place: Place, keys: list[Any]) -> None:
 
 
 class TiersOracle(oracle.Oracle):
-    def __init__(self, workload: Workload, of: Any) -> None:
+    def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
         tiering: Tiering = of.tiers
         self.rows, self.tiers = workload, tiering.each()
         self.block_bytes = tiering.kv_bytes * of.engine.block_size
@@ -530,7 +565,9 @@ class TiersOracle(oracle.Oracle):
                 self._wake(other, self.now)
 
     def _awaits(self, gpu: Any) -> bool:
-        return bool(gpu.of.coming or gpu.of.waiting or gpu.of.skipped)
+        n = len(self.jobs)
+        lends = any(PEERS * n + i in self.ways.asked for i, (lender, _) in self.lent.items() if lender is gpu)
+        return bool(gpu.of.coming or gpu.of.waiting or gpu.of.skipped or lends)
 
     def _outcome(self, end_s: float) -> Outcome:
         made = super()._outcome(end_s)

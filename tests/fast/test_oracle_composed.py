@@ -1,0 +1,98 @@
+"""Features at once against the layers of `tests.support.oracle.composed`: the same bytes on random clusters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.sim.tiers import ALWAYS
+from prebleexp.sim.types import Workload
+from tests.support.accounted import accounted
+from tests.support.oracle import composed
+from tests.support.oracle.compared import same
+from tests.support.policies.looker import Lopsided
+from tests.support.sampled import examples
+from tests.support.strategies.autoscalers import autoscalers
+from tests.support.strategies.few import few
+from tests.support.strategies.migrations import MIGRATIONS, long_ones
+from tests.support.strategies.tiers import CLUSTERS, PEERS, impatient, tiering
+from tests.support.strategies.timelines import timelines
+from tests.support.strategies.vllms import COST, streams
+
+
+def agree(workload: Workload, cluster: dict[str, Any]) -> None:
+    hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
+    given = {name: cluster[name] for name in ("engine", "policy", "gpus", "horizon", "overhead", "reports_ms")}
+    given |= {"hardware": hardware, "duration_s": 2.5, "seed": 0, "faults": cluster["faults"]}
+    has_tiers = any(cluster[name] is not None for name in ("host", "disk", "shared", "peers"))
+    given |= {"tiers": tiering(cluster) if has_tiers else None}
+    given |= {name: cluster.get(name) for name in ("autoscaler", "migration")}
+    workload = impatient(workload, cluster)
+    accounted(workload, same(workload, given, composed.simulate), requeues=True)
+
+
+@st.composite
+def lossy(draw: st.DrawFn) -> dict[str, Any]:
+    """Much is lent, and slowly: some of it is under way when a GPU is lost."""
+    cluster, rate = draw(CLUSTERS), draw(st.sampled_from([1e5, 3e5, 1e6]))
+    slow = replace(draw(PEERS), load_rate=rate, store_rate=rate, choose=ALWAYS)
+    cluster |= {"gpus": draw(st.integers(2, 4)), "peers": slow}
+    return cluster | {"faults": draw(timelines(cluster["gpus"], resumes=True))}
+
+
+@st.composite
+def scaled(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(CLUSTERS)
+    drawn = {"faults": draw(st.none() | timelines(cluster["gpus"], resumes=True))}
+    return cluster | drawn | {"autoscaler": draw(autoscalers(cluster["gpus"]))}
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(150, found=True), deadline=None)
+@given(few() | streams(), lossy())
+def test_gpus_that_lend_may_be_lost(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(150, found=True), deadline=None)
+@given(few() | streams(), scaled())
+def test_gpus_with_tiers_may_be_as_many_as_an_autoscaler_wants(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@st.composite
+def moving(draw: st.DrawFn) -> dict[str, Any]:
+    """Requests move, and often, with tiers or an autoscaler or both."""
+    gpus, migration = draw(st.integers(2, 4)), draw(MIGRATIONS)
+    often = replace(
+        migration,
+        interval_s=draw(st.sampled_from([0.005, 0.02])),
+        below_freeness=draw(st.sampled_from([20.0, 60.0, 200.0])),
+    )
+    cluster = draw(CLUSTERS) | {"gpus": gpus, "migration": often, "faults": draw(st.none() | timelines(gpus))}
+    lends = st.builds(replace, PEERS, choose=st.just(ALWAYS))
+    cluster |= {"peers": draw(st.none() | lends), "policy": draw(st.just(cluster["policy"]) | st.just(Lopsided()))}
+    cluster |= {"kv": draw(st.sampled_from([300, 600, 1200]))}
+    scaler = draw(st.none() | autoscalers(cluster["gpus"]))
+    none = dict.fromkeys(("host", "disk", "shared", "peers")) if scaler is not None and draw(st.booleans()) else {}
+    return cluster | none | {"autoscaler": scaler}
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(200, found=True), deadline=None)
+@given(long_ones() | few(120) | few(120), moving())
+def test_requests_move_between_gpus_with_tiers_or_an_autoscaler(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@settings(max_examples=2000, deadline=None)
+@given(few() | streams(), lossy() | scaled() | moving())
+def test_features_at_once_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+    agree(workload, cluster)

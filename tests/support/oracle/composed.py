@@ -1,0 +1,92 @@
+"""The second simulator of several features at once: their layers, one above the other, and what they share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from prebleexp.sim.types import Outcome, Workload
+from tests.support.oracle.core import Oracle
+from tests.support.oracle.faults import FaultyOracle
+from tests.support.oracle.moves import MovesGpu, MovesOracle
+from tests.support.oracle.pools import Puller
+from tests.support.oracle.scaling import ScaledOracle
+from tests.support.oracle.tiers import Fetcher, TieredGpu, TiersOracle
+from tests.support.reference.vllm import Request
+
+USUAL = {"reports_ms": 0.0, "kinds": (), "faults": None, "pools": None}
+FEATURES = ("tiers", "autoscaler", "migration")
+MOVES = 1 << 30
+"""what is under way of moves comes after all that is of tiers"""
+
+
+class MovingGpu(MovesGpu, TieredGpu):
+    """With tiers. Whoever was moved and whoever has loaded its KV wait in the order in which they took blocks."""
+
+    def _scheduler(self, config: dict[str, Any]) -> Puller:
+        self.fresh, self.moved = [], set[Request]()
+        return Fetcher(config, self)
+
+    def with_blocks(self) -> set[Request]:
+        self.moved &= set(self.of.skipped)
+        return set(self.moved)
+
+    def _may_wait(self) -> bool:
+        return True
+
+
+class MovingTiers(MovesOracle, TiersOracle):
+    """Requests that are moved, and tiers, over links that are one."""
+
+    def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
+        return MovingGpu(g, engine, hardware, self.rows, self)
+
+    def _happens(self, kind: int, subject: int, now: float) -> None:
+        self.now = now
+        super()._happens(kind, subject, now)
+
+    def _wake(self, gpu: Any, now: float) -> None:
+        TiersOracle._wake(self, gpu, now)
+
+    def link(self, of: Any) -> None:
+        rates = dict.fromkeys(("load_rate", "store_rate", "total_rate"), of.rate)
+        self.tiers.append(SimpleNamespace(sharing=of.sharing, latency_s=of.latency_s, **rates))  # type: ignore[arg-type]
+
+    def send(self, subject: int, source: int, target: int, size: float, now: float) -> None:
+        of = len(self.tiers) - 1
+        self.ways.ask(MOVES + subject, [(0, of, 0, source), (1, of, 0, target)], size, now)
+
+    def _is_move(self, subject: int) -> bool:
+        return subject >= MOVES
+
+    def _is_of(self, subject: int) -> int:
+        return subject - MOVES
+
+    def _arrives(self, index: int, now: float) -> bool:
+        return self.ways.arrives(MOVES + index, now)
+
+    def _ready(self, gpu: Any) -> bool:
+        return any(request not in gpu.of.coming for request in gpu.of.skipped)
+
+    def _waits_with_blocks(self, request: Request, gpu: Any) -> None:
+        gpu.moved.add(request)
+        super()._waits_with_blocks(request, gpu)
+
+    def _hand_to(self, request: Request, source: Any, target: Any, now: float) -> None:
+        for tried in self.tried:
+            tried.pop(request.index, None)
+        super()._hand_to(request, source, target, now)
+
+
+def layers(of: Any) -> list[type[Oracle]]:
+    """Those that a run has, the highest first: the last says what GPUs are."""
+    above: list[type[Oracle]] = [ScaledOracle] if of.autoscaler is not None else []
+    if of.migration is not None:
+        return [*above, MovesOracle if of.tiers is None else MovingTiers]
+    return [*above, FaultyOracle if of.tiers is None else TiersOracle]
+
+
+def simulate(workload: Workload, **given: Any) -> Outcome:
+    """As `prebleexp.sim.simulate.simulate` with `engine=vllm`, of lengths Max."""
+    of = SimpleNamespace(**{**USUAL, **dict.fromkeys(FEATURES), **given})
+    return type("Composed", tuple(layers(of)), {})(workload, of).run()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from prebleexp import machine_code
 from prebleexp.hardware.preble import PrebleFit
 from prebleexp.sim import addresses, elf, objects
 from prebleexp.sim.entry import compiled_for
@@ -21,12 +20,6 @@ from prebleexp.sim.world import EXAMPLE
 from tests.support.routers import cost_of_a_token
 
 pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
-
-
-@pytest.fixture
-def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine_code, "_base", lambda: tmp_path)
-    return tmp_path
 
 
 def wanted(fit: PrebleFit) -> tuple[Wanted, ...]:
@@ -44,11 +37,10 @@ def called(fit: PrebleFit, address: int, *arguments: int) -> float:
     return result.value
 
 
-def test_what_is_loaded_answers_what_was_compiled(base: Path) -> None:
+def test_what_is_loaded_answers_what_was_compiled(tmp_path: Path) -> None:
     fit = cost_of_a_token()
-    ours = wanted(fit)
-    place = objects._place(ours)
-    assert place is not None
+    ours, place = wanted(fit), tmp_path / "some.plug"
+    assert objects._place(ours) is not None
     assert objects._loaded(place) is None
     (made,) = objects._compiled(ours, True, place)
     (loaded,) = objects._loaded(place) or (0,)
@@ -57,9 +49,9 @@ def test_what_is_loaded_answers_what_was_compiled(base: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "no header", "needs what is not there"])
-def test_a_file_that_is_not_whole_is_not_used(damage: str, base: Path) -> None:
+def test_a_file_that_is_not_whole_is_not_used(damage: str, tmp_path: Path) -> None:
     ours = wanted(cost_of_a_token())
-    place = base / "some.plug"
+    place = tmp_path / "some.plug"
     objects._compiled(ours, True, None)
     objects._keep(place, ["one"], [b"\x7fELF" + bytes(60)])
     whole = place.read_bytes()
@@ -75,7 +67,7 @@ def test_a_file_that_is_not_whole_is_not_used(damage: str, base: Path) -> None:
     assert objects._loaded(place) is None
 
 
-def test_a_file_is_for_its_kinds_its_source_and_its_machine(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_for_its_kinds_its_source_and_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     (one,) = wanted(cost_of_a_token())
     place = objects._place((one,))
     others = [one._replace(arguments=one.arguments[:-1]), one._replace(returns=INT), one._replace(qualified="b")]
@@ -85,7 +77,7 @@ def test_a_file_is_for_its_kinds_its_source_and_its_machine(base: Path, monkeypa
     assert objects._place((one._replace(function=lambda: None),)) is None  # its source does not say all that it does
 
 
-def test_what_objects_need_of_others_is_read_in_them(base: Path) -> None:
+def test_what_objects_need_of_others_is_read_in_them() -> None:
     from llvmlite import binding
 
     binding.initialize_native_target()

@@ -47,7 +47,7 @@ CHOICES = {
     "retry": RETRIES,
     "output": ("table", "json", "csv"),
 }
-FINDINGS = ("claims", "clusters", "hardware", "ladders", "sessions", "survival")
+FINDINGS = ("cases", "claims", "clusters", "hardware", "ladders", "sessions", "survival")
 KEYS = (
     *NUMBERS,
     *GROUPS,

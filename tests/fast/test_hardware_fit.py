@@ -309,6 +309,23 @@ def test_calibrated_runs_are_an_option_of_hardware(
     assert "exists" in capsys.readouterr().err
 
 
+def test_what_was_calibrated_is_a_document_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my_runs.csv", own_rows())
+    assert main(["calibrate", "hardware", "data=my_runs.csv", "output=json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert found["of"] == "8 runs of llama-3.1-70b in fp8 on 2 h200"
+    assert found["file"] == "conf/hardware/h200_llama_3_1_70b_fp8_tp2_vllm.yaml"
+    assert [one["name"] for one in found["stages"]] == [f"run {i}" for i in range(1, 9)]
+    assert all(one["after"] < one["before"] for one in found["stages"])
+    assert "the largest error is" in printed.err
+    assert "none of 8 is farther off than before" in printed.err
+    assert "TPOT by what ships" in printed.err
+
+
 def test_results_of_bench_serving_are_the_same_runs(tmp_path: Path) -> None:
     known = {"gpu": "h200", "engine": "vllm", "model": "llama-3.1-70b", "weights": "fp8", "tp": "2"}
     results = [

@@ -108,6 +108,9 @@ MEASURED = Design(
         *_effects((), **SPREAD),
         *_effects(("engine", "release"), t_req=VERSIONS["t_req"]),
         *_effects(ENGINE, **{name: 0.5 * value for name, value in SPREAD.items()}, e_kv=0.02, e_p=0.2),
+        *_effects(
+            ("model",), a0=1.0
+        ),  # so that the only model with first tokens on a GPU and engine is not taken for all
         *_effects(CONFIGURATION, f=0.3, v=0.2, a0=1.0, a1=1.0, a2=1.0),
         *_effects(VERSION, **{name: spread for name, spread in VERSIONS.items() if name != "t_req"}, a2=0.5),
         *_effects(GROUP, f=0.1, v=0.1),

@@ -17,7 +17,7 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.histogram import BINS, SHIFT, ZERO
 from prebleexp.sim.pools import request_of
-from prebleexp.sim.records import NONE, World
+from prebleexp.sim.records import World
 from prebleexp.sim.types import Ints, Longs, Workload, records
 
 MOST_CLASSES = 16

@@ -133,6 +133,15 @@ def test_first_tokens_that_are_like_no_other_models_are_not_fitted_for_those() -
     assert fitting.fit(few, dataclasses.replace(POOLED, apart=())).at().a0 > 1.2 * same.a0
 
 
+def test_late_first_tokens_of_one_model_are_not_those_of_its_gpu_and_engine() -> None:
+    """Of SGLang on an H200 only DeepSeek-R1's first tokens are known; of Llama-3.1-8B there, TPOT alone."""
+    deepseek, llama = (shipped()["h200", "sglang", *of]["any", "any"] for of in _SGLANG)
+    assert llama.a0 < 0.045 < 3 * llama.a0 < deepseek.a0
+
+
+_SGLANG = (("deepseek-r1", "fp8"), ("llama-3.1-8b", "fp8"))
+
+
 def test_what_was_never_measured_has_its_engines_experts_and_all_else_as_any() -> None:
     pooled = values(shipped()[ANY]["any", "any"])
     for engine in ("sglang", "trtllm", "vllm"):

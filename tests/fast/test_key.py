@@ -41,7 +41,7 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "d975abbb2b4a1ee3901b3d88e8c72925a12918fb896f2783b47cbe6cc3d7b62d"),
+        ((), "5a07809746f2de531c01e70193168d39ae104b3fd983d9a243e247c35a0ce4d2"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
             "2e1de8445ecca28e0a00fed6ccd69f5bbad85c717915113ca028053a0a770bbd",

@@ -218,7 +218,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
     from prebleexp.launch.rows import failure
     from prebleexp.paper import findings, on_hardware
-    from prebleexp.report import clusters, ladders, mistakes, orders, sessions, survivors
+    from prebleexp.report import cases, clusters, ladders, mistakes, orders, sessions, survivors
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -246,6 +246,8 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         before = orders.sentence(ranked[0]) if ranked and ranked[0].name == orders.NAME else ""
     elif settings.findings == "ladders":
         ranked, title, note = ladders.findings(session.ladders), ladders.TITLE, ladders.NOTE
+    elif settings.findings == "cases":
+        ranked, title, note = cases.findings(session.by_line), cases.TITLE, cases.NOTE
     elif settings.findings == "sessions":
         ranked, note = sessions.findings(rows), sessions.NOTE
     elif settings.findings == "frontier":

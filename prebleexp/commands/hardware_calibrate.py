@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.commands import ladder_arms
+from prebleexp.commands import calibrated, ladder_arms
 from prebleexp.commands.arguments import Command, Given, Setting, choice, integer, number, path
+from prebleexp.commands.calibrated import Found, Stage
 from prebleexp.commands.hardware_check import sizes
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import durable
@@ -29,30 +30,35 @@ SIMULATED = ("vllm", "sglang")
 
 def _calibrate(given: Given) -> int:
     """Raises InvalidInput for what is not valid."""
+    with calibrated.printed(given["output"]) as found:
+        return _fit(given, found)
+
+
+def _fit(given: Given, found: Found) -> int:
     if given["data"] is None:
         raise InvalidInput(
             "data= is missing; give a CSV of your runs, results of bench_serving as JSON, or what `hardware measure` "
             "wrote"
         )
     if ladder_arms.takes(given["data"]):
-        return _ladder(given)
+        return _ladder(given, found)
     _refuse_others(given)
     if steps.are_steps(given["data"]):
         own = steps.read(given["data"], sizes()).of_engine(given["engine"] or "any")
-        return _keep(given, STEPS, own, own_runs.calibrate_steps(own))
+        return _keep(given, STEPS, own, own_runs.calibrate_steps(own), found)
     known = {column: given[name] for column, name in SETTINGS.items() if given[name] is not None}
     loops = measurements.loops_of(own_runs.read(given["data"], known), sizes())
-    return _keep(given, RUNS, loops, own_runs.calibrate(loops))
+    return _keep(given, RUNS, loops, own_runs.calibrate(loops), found)
 
 
-def _ladder(given: Given) -> int:
+def _ladder(given: Given, found: Found) -> int:
     """Likewise of a benchmark at several rates."""
     from prebleexp.commands import ladder_calibrate  # numba: closed loops and steps need none
 
-    found = ladder_calibrate.calibrated(given, _named(given))
-    if found is None:
+    fitted = ladder_calibrate.calibrated(given, _named(given), found)
+    if fitted is None:
         return 0
-    hardware, support = found
+    hardware, support = fitted
     labels = {
         "gpu": hardware.gpu.name,
         "engine": str(hardware.engine),
@@ -63,7 +69,7 @@ def _ladder(given: Given) -> int:
         "utilisation": f"{hardware.utilisation:g}",
     }
     assert isinstance(hardware.parameters, Parameters)
-    _write(_file(given, labels), labels, hardware.parameters, support, "stage")
+    found.file = _write(_file(given, labels), labels, hardware.parameters, support, "stage")
     return 0
 
 
@@ -108,22 +114,30 @@ RUNS = Kind("runs", "run", "TPOT", "measured", "benchmarks of one's own")
 STEPS = Kind("whole steps", "step", "step times", "steps measured", "steps of one's own")
 
 
-def _keep(given: Given, kind: Kind, rows: Labelled, found: Calibrated) -> int:
+def _keep(given: Given, kind: Kind, rows: Labelled, made: Calibrated, found: Found) -> int:
     """Say how good it is, and write it."""
     labels = dict(zip(own_runs.ONE, rows.keys(own_runs.ONE)[0], strict=True))
     file = _file(given, labels)
-    print(f"{len(rows)} {kind.many} of {labels['model']} in {labels['precision']} on {labels['tp']} {labels['gpu']}")
-    print(f"{kind.metric} by what ships: {_said(found.before)}")
-    print(f"{kind.metric} of each {kind.one} by a fit to the others: {_said(found.left_out)}")
-    if np.isfinite(found.ttft_left_out).any():
-        print(f"TTFT likewise: {_said(found.ttft_left_out)}")
-    print(verdict.said(found.score))
-    if found.score < verdict.SURE and given["write"] != "always":
+    found.of = (
+        f"{len(rows)} {kind.many} of {labels['model']} in {labels['precision']} on {labels['tp']} {labels['gpu']}"
+    )
+    print(found.of)
+    print(f"{kind.metric} by what ships: {_said(made.before)}")
+    print(f"{kind.metric} of each {kind.one} by a fit to the others: {_said(made.left_out)}")
+    if np.isfinite(made.ttft_left_out).any():
+        print(f"TTFT likewise: {_said(made.ttft_left_out)}")
+    found.stages = [
+        Stage("", f"{kind.one} {i}", kind.metric, None, float(before), float(after))
+        for i, (before, after) in enumerate(zip(made.before, made.left_out, strict=True), 1)
+    ]
+    print(calibrated.worst(found.stages))
+    found.judge(made.score)
+    if made.score < verdict.SURE and given["write"] != "always":
         print("nothing is written; write=always writes the fit nevertheless")
         return 0
-    median, p90 = float(np.median(found.left_out)), float(np.quantile(found.left_out, 0.9))
-    support = Support(kind.level, kind.against, len(found.before), median, p90, rows.domain())
-    _write(file, labels, found.parameters, support, kind.one)
+    median, p90 = float(np.median(made.left_out)), float(np.quantile(made.left_out, 0.9))
+    support = Support(kind.level, kind.against, len(made.before), median, p90, rows.domain())
+    found.file = _write(file, labels, made.parameters, support, kind.one)
     return 0
 
 
@@ -136,7 +150,7 @@ def _file(given: Given, labels: Mapping[str, str]) -> Path:
     return file
 
 
-def _write(file: Path, labels: Mapping[str, str], parameters: Parameters, support: Support, one: str) -> None:
+def _write(file: Path, labels: Mapping[str, str], parameters: Parameters, support: Support, one: str) -> str:
     """And say where, and how to use it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     durable.write(file, _yaml(labels, parameters, support, one).encode())
@@ -144,6 +158,7 @@ def _write(file: Path, labels: Mapping[str, str], parameters: Parameters, suppor
     if file.parent == Path("conf/hardware"):
         served = labels["engine"] if labels["engine"] in SIMULATED else SIMULATED[0]
         print(f"use it: python -m prebleexp hardware={file.stem} engine={served}", file=sys.stderr)
+    return str(file)
 
 
 def _said(errors: Array) -> str:
@@ -221,6 +236,9 @@ CALIBRATE = Command(
         number("counted", "the share of the output tokens that the ladder's client counts", 1.0),
         integer("replications", "streams of requests that a ladder is simulated with", 3, 1, 100),
         choice("write", "when to write the fit: if what is left out is predicted better by it", "if_better", "always"),
+        choice(
+            "output", "how to print; json: all of it as a document, and the text on standard error", "table", "json"
+        ),
         path("to", "the file to write; without it: conf/hardware/, by the configuration"),
     ),
 )

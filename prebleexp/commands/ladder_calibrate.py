@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from prebleexp.calibration.ladder import METRICS, TOKENS, Arm
 from prebleexp.calibration.simulated import Simulated
 from prebleexp.commands import ladder_arms
 from prebleexp.commands.arguments import Given
+from prebleexp.commands.calibrated import Found, Stage, worst
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware import verdict
 from prebleexp.hardware.composed import Composed
@@ -30,8 +33,9 @@ JUDGED = ("tpot_mean_s", "latency_mean_s", TOKENS)
 """whose error is that of step times, the first that was measured"""
 
 
-def calibrated(given: Given, named: Sequence[str]) -> tuple[Composed, Support] | None:
-    """Print it all. None: it is not better, and nothing is to be written; else what was fitted, and how good it is."""
+def calibrated(given: Given, named: Sequence[str], into: Found) -> tuple[Composed, Support] | None:
+    """Print it all, and fill `into`. None: it is not better, and nothing is to be written; else what was fitted, and
+    how good it is."""
     arms = {one.name: one for one in ladder_arms.read(given, named)}
     chosen = _chosen(given["fit"], arms)
     ladder.check(chosen)
@@ -41,17 +45,20 @@ def calibrated(given: Given, named: Sequence[str]) -> tuple[Composed, Support] |
     hardware = simulated.hardware
     cell = chosen.plays[0].cell
     behind = "1 replica" if cell.replicas == 1 else f"{cell.replicas} replicas behind {cell.names['policy']}"
-    print(f"{len(chosen.rungs)} stages of {chosen.name}: {hardware.title} on {behind}")
-    print(f"what ships: {hardware.support}\n")
+    into.of = f"{len(chosen.rungs)} stages of {chosen.name}: {hardware.title} on {behind}"
+    into.support = hardware.support
+    print(f"{into.of}\nwhat ships: {into.support}\n")
+    into.factors = _factors(found, hardware)
     _show_parameters(found, hardware)
-    _show_stages(simulated, found.before, found.left_out, "by a fit to the other stages")
+    into.stages = _show_stages(simulated, found.before, found.left_out, "by a fit to the other stages")
     others = [Simulated(one, given["replications"]) for name, one in arms.items() if name != chosen.name]
     for one in others:
         with waiting(f"serving {one.arm.name}, to which nothing is fitted"):
             made = [one(np.zeros(len(FACTORS))), one(found.logs)]
         print(f"\n{one.arm.name}, to which nothing was fitted")
-        _show_stages(one, made[0], made[1], f"by the fit to {chosen.name}")
-        _show_gain(one, made, simulated, [found.before, found.after])
+        shown = _show_stages(one, made[0], made[1], f"by the fit to {chosen.name}")
+        into.stages += [replace(stage, fitted=False) for stage in shown]
+        into.gains += _show_gain(one, made, simulated, [found.before, found.after])
     if given["counted"] != 1:
         print(f"\ntokens/s are all that engines made: the client counted {given['counted']:g} of them")
     runs = sum(one.runs for one in (simulated, *others))
@@ -59,7 +66,8 @@ def calibrated(given: Given, named: Sequence[str]) -> tuple[Composed, Support] |
     if not found.told.any():
         print("\nthe ladder tells nothing that is not known: what ships stays as it is")
         return None
-    print(f"\n{verdict.said(found.score)}")
+    print()
+    into.judge(found.score)
     if found.score < verdict.SURE and given["write"] != "always":
         print("nothing is written; write=always writes the fit nevertheless")
         return None
@@ -74,6 +82,20 @@ def _chosen(name: str | None, arms: dict[str, Arm]) -> Arm:
     if name is not None and name not in arms:
         raise unknown("fit", name, list(arms))
     return arms[name] if name is not None else next(iter(arms.values()))
+
+
+def _factors(found: Fitted, hardware: Composed) -> list[dict[str, Any]]:
+    """Likewise, for programs; intervals are of 95 %."""
+    before, after = hardware.parameters, factors.parameters(hardware, found.logs)
+    rows = []
+    for i, factor in enumerate(FACTORS):
+        log, sd = (float(found.logs[i]), float(found.spread[i])) if found.told[i] else (0.0, float(found.prior[i]))
+        names = factor.times + factor.shares
+        moved = {name: [getattr(before, name), getattr(after, name)] for name in names}
+        low, high = (float(np.exp(log + sign * WIDE * sd)) for sign in (-1, 1))
+        row = {"name": factor.name, "told": bool(found.told[i]), "factor": float(np.exp(log))}
+        rows.append({**row, "low": low, "high": high, "parameters": moved})
+    return rows
 
 
 def _show_parameters(found: Fitted, hardware: Composed) -> None:
@@ -97,8 +119,8 @@ def _interval(log: float, sd: float) -> str:
     return f"{np.exp(log - WIDE * sd):.2f} to {np.exp(log + WIDE * sd):.2f}"
 
 
-def _show_stages(of: Simulated, before: Array, after: Array, how: str) -> None:
-    """What was measured, and how far off it is, before and after."""
+def _show_stages(of: Simulated, before: Array, after: Array, how: str) -> list[Stage]:
+    """What was measured, and how far off it is, before and after, the largest by name."""
     names = [name for name in METRICS if any(name in rung.seen for rung in of.arm.rungs)]
     at = {one: column for column, one in enumerate(of.seen)}
     off = [shares(one, of.measured) for one in (before, after)]
@@ -119,11 +141,19 @@ def _show_stages(of: Simulated, before: Array, after: Array, how: str) -> None:
         medians.append(" → ".join(f"{100 * np.median(np.abs(one[columns])):.1f}" for one in off) + " %")
     print(f"\nmeasured: error by what ships → {how}")
     tables.show(["stage", *(SHOWN[name] for name in names)], [*lines, medians])
+    stages = []
+    for i, name in of.seen:
+        rung, column = of.arm.rungs[i], at[i, name]
+        shown = float(off[0][column]), float(off[1][column])
+        stages.append(Stage(of.arm.name, rung.name, SHOWN[name], rung.seen[name], shown[0], shown[1]))
+    print(worst(stages))
+    return stages
 
 
-def _show_gain(arm: Simulated, made: Sequence[Array], base: Simulated, based: Sequence[Array]) -> None:
+def _show_gain(arm: Simulated, made: Sequence[Array], base: Simulated, based: Sequence[Array]) -> list[dict[str, Any]]:
     """Of an arm over the one that was fitted: how many times the tokens/s, and how many times shorter the TTFT."""
     rates = [rung.rate for rung in arm.arm.rungs]
+    rows = list[dict[str, Any]]()
     least = ladder.upper([rung for rung in base.arm.rungs if rung.rate in rates])
     for name, words in (
         (TOKENS, "{} times the tokens/s of {}"),
@@ -138,11 +168,16 @@ def _show_gain(arm: Simulated, made: Sequence[Array], base: Simulated, based: Se
         truth = float((arm.measured[these] / base.measured[those]).mean())
         if name != TOKENS:  # the less the better
             found, truth = [1 / one for one in found], 1 / truth
+        row = {"arm": arm.arm.name, "over": base.arm.name, "metric": SHOWN[name], "from_rate": float(least)}
+        rows.append(
+            {**row, "measured": truth} | dict(zip(("before", "after"), (float(x.mean()) for x in found), strict=True))
+        )
         before, after = (f"{one.mean():.3g}{_half(one)}" for one in found)
         print(
             f"from {least:g}/s on {arm.arm.name} has {words.format(f'{truth:.3g}', base.arm.name)}; simulated by what "
             f"ships {before}, by the fit {after}"
         )
+    return rows
 
 
 def _half(values: Array) -> str:

@@ -11,10 +11,13 @@ from prebleexp.commands.arguments import CACHE_DIR, Command, Commands, Given, ch
 from prebleexp.errors import PrebleexpError
 
 if TYPE_CHECKING:
+    from prebleexp.launch.session import Session
     from prebleexp.published.ladders import Error, Measured, Simulated
 
 SWEEP = "published_llmd"
-ALL, LADDERS, CLOSED_LOOPS, SPLITWISE, DISTSERVE = "all", "ladders", "closed_loops", "splitwise", "distserve"
+MEASURED_CASES = "measured_cases"
+ALL, LADDERS, CASES, CLOSED_LOOPS = "all", "ladders", "cases", "closed_loops"
+SPLITWISE, DISTSERVE = "splitwise", "distserve"
 
 
 def _published(given: Given) -> int:
@@ -28,6 +31,8 @@ def _published(given: Given) -> int:
     rows: list[Error] = []
     if which in (ALL, LADDERS):
         rows += of_ladders(measured, given["replications"], given["cache_dir"])
+    if which == CASES or (which == ALL and data is None):
+        rows += of_cases(given["cache_dir"])
     if which == CLOSED_LOOPS or (which == ALL and data is None):
         rows += of_closed_loops()
     for one in (SPLITWISE, DISTSERVE):
@@ -59,18 +64,31 @@ def of_ladders(measured: Measured, replications: int, cache_dir: Path) -> list[E
 
 def simulated_ladders(replications: int, cache_dir: Path) -> dict[tuple[str, str], Simulated]:
     """By experiment and line."""
-    from prebleexp.launch.multirun import Multirun
-    from prebleexp.launch.session import Session
     from prebleexp.report import ladders
 
-    overrides = [f"+sweeps={SWEEP}", f"replications={replications}", f"cache_dir='{cache_dir}'", "report=none"]
-    multirun = Multirun.of(overrides)
+    return ladders.simulated(session_of(SWEEP, cache_dir, f"replications={replications}").ladders)
+
+
+def of_cases(cache_dir: Path) -> list[Error]:
+    """Single runs: for each part of the sweep and metric, how far its lines are off."""
+    from prebleexp.published import cases
+    from prebleexp.report import cases as page
+
+    return cases.errors(page.compared(session_of(MEASURED_CASES, cache_dir).by_line))
+
+
+def session_of(sweep: str, cache_dir: Path, *given: str) -> Session:
+    """Of a sweep that is done. Raises PrebleexpError if a run failed."""
+    from prebleexp.launch.multirun import Multirun
+    from prebleexp.launch.session import Session
+
+    multirun = Multirun.of([f"+sweeps={sweep}", *given, f"cache_dir='{cache_dir}'", "report=none"])
     session = Session(multirun.settings)
     multirun.launch(session)
     for failed in session.failed:
         assert failed.error is not None
-        raise PrebleexpError(f"a run of {SWEEP} failed: {failed.error.message}")
-    return ladders.simulated(session.ladders)
+        raise PrebleexpError(f"a run of {sweep} failed: {failed.error.message}")
+    return session
 
 
 def of_carried(experiment: str, cache_dir: Path) -> list[Error]:
@@ -106,8 +124,9 @@ def of_closed_loops() -> list[Error]:
 COMMANDS: Commands = {
     "": Command(
         "hold the shipped model against experiments that others published: routing ladders of llm-d's guides, served "
-        "stage by stage as sweeps/published_llmd.yaml says, closed loops, what Splitwise's and DistServe's clusters "
-        "carry; median and 90th percentile of |simulated / published − 1|, as shares (0.04 is 4 %), of a mean over "
+        "stage by stage as sweeps/published_llmd.yaml says, single runs as sweeps/measured_cases.yaml says, closed "
+        "loops, what Splitwise's and DistServe's clusters carry; median and "
+        "90th percentile of |simulated / published − 1|, as shares (0.04 is 4 %), of a mean over "
         "streams of requests. Nothing is fitted to any of it, but to closed loops, which are predicted by a fit that "
         "left them out. An arm `optimized` is held against both profiles that it may be. Five minutes; half a minute "
         "for ladders alone",
@@ -119,7 +138,7 @@ COMMANDS: Commands = {
                 "a folder with routing_ladders.csv, of the columns that prebleexp/published/README.md lists; only that "
                 "is compared; without it: what ships",
             ),
-            choice("of", "what is compared", ALL, LADDERS, CLOSED_LOOPS, SPLITWISE, DISTSERVE),
+            choice("of", "what is compared", ALL, LADDERS, CASES, CLOSED_LOOPS, SPLITWISE, DISTSERVE),
             integer("replications", "streams of requests", 3, 1, 1000),
             CACHE_DIR,
             choice("output", "how to print", "table", "json", "csv"),

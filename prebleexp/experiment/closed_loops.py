@@ -31,7 +31,7 @@ def simulated(
         made = hardware(loops, row, sizes, one)
         served = simulate_cell(replace(cell, hardware=made, gpus=made.tensor_parallel), drawn)
         tpot[row] = np.mean((served.latency_s - served.ttft_s) / (drawn.output_tokens - 1))
-        ttft[row] = np.mean(served.ttft_s) + held_up_s(one, clients, prompt) / PER_CLIENT
+        ttft[row] = np.mean(served.ttft_s) + held_up_s(one, clients, prompt) / PER_CLIENT + loops.held[row] * tpot[row]
     return tpot, ttft
 
 

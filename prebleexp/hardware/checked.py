@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from prebleexp.hardware import fitting, kernels, measurements, parameters
 from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.domain import Domain
-from prebleexp.hardware.equations import Array, closed_loop_s
+from prebleexp.hardware.equations import Array
 from prebleexp.hardware.fitting import CONFIGURATION, ENGINE, MEASURED, POOLED
 from prebleexp.hardware.kernels import Calls
 from prebleexp.hardware.measurements import ClosedLoops, Sizes
@@ -53,8 +53,7 @@ class Predicted:
     @cached_property
     def times(self) -> tuple[Array, Array]:
         """(TPOT, TTFT) in seconds, by the formula."""
-        of = self.loops
-        return closed_loop_s(of.of, self.p, of.clients, of.prompt, of.output, of.shortest)
+        return self.loops.predict(self.p)
 
     def errors(self, metric: str) -> Array:
         """Shares; NaN where the measurement is not known."""
@@ -272,23 +271,28 @@ def _rounded(fit: fitting.Fit, labels: Mapping[str, str]) -> list[str]:
 
 def _errors_csv(shipped: ClosedLoops) -> str:
     rows = []
-    for key, (n, median, p90) in errors_of(shipped).items():
+    for key, of in errors_of(shipped).items():
         chosen = [one for one, label in zip(CONFIGURATION, key, strict=True) if label != "any"]
         of_key = shipped.take(_are(shipped, tuple(chosen), key[: len(chosen)]))
         domain, versions = of_key.domain(), " ".join(sorted(set(of_key.labels["version"].tolist()) - {""}))
         sizes = (domain.requests, domain.context_tokens, domain.prompt_tokens, f"{domain.requests_per_s:.4g}")
-        rows.append((*key, n, f"{median:.4f}", f"{p90:.4f}", *sizes, versions))
-    return _csv((*CONFIGURATION, "n", "median", "p90", *(one.name for one in fields(Domain)), "versions"), rows)
+        rows.append((*key, *_errors(of[TPOT]), *_errors(of.get(TTFT)), *sizes, versions))
+    errors = ("n", "median", "p90", "ttft_n", "ttft_median", "ttft_p90")
+    return _csv((*CONFIGURATION, *errors, *(one.name for one in fields(Domain)), "versions"), rows)
 
 
-def errors_of(shipped: ClosedLoops) -> dict[Configuration, tuple[int, float, float]]:
-    """Of TPOT by cross-validation, as `prebleexp.hardware.parameters` keeps them."""
-    found: dict[Configuration, tuple[int, float, float]] = {}
+def _errors(row: Row | None) -> tuple[Any, ...]:
+    return (0, "", "") if row is None else (row["n"], f"{row['median_error']:.4f}", f"{row['p90_error']:.4f}")
+
+
+def errors_of(shipped: ClosedLoops) -> dict[Configuration, dict[str, Row]]:
+    """By cross-validation, as `prebleexp.hardware.parameters` keeps them: of each metric."""
+    found: dict[Configuration, dict[str, Row]] = {}
     for row in table(predict(shipped, shipped), predict_unseen(shipped, shipped)):
         unseen = row["model"] == "unseen" and row["gpu"] != SOME
-        if row["metric"] == TPOT and (unseen or SOME not in (row["gpu"], row["model"])) and row["gpu"] != ALL:
+        if (unseen or SOME not in (row["gpu"], row["model"])) and row["gpu"] != ALL:
             key = (row["gpu"], row["engine"], *(("any", "any") if unseen else (row["model"], row["precision"])))
-            found[key] = row["n"], row["median_error"], row["p90_error"]
+            found.setdefault(key, {})[row["metric"]] = row
     return found
 
 

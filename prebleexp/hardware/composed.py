@@ -312,8 +312,10 @@ def said(support: Support | None) -> str:
     """How well parameters are known, in a line."""
     if support is None:
         return "parameters of your own: nothing says how good they are"
-    errors = f"median {support.median:.1%}, p90 {support.p90:.1%}".replace("%", " %")
-    errors += f"; {support.domain}" if support.domain else ""
+    errors = f"median {support.median:.1%}, p90 {support.p90:.1%}"
+    if not math.isnan(support.ttft_median):
+        errors += f"; TTFT in {support.ttft_n}: median {support.ttft_median:.1%}, p90 {support.ttft_p90:.1%}"
+    errors = errors.replace("%", " %") + (f"; {support.domain}" if support.domain else "")
     known = not math.isnan(support.median)
     if support.level == "measured" and known:
         return f"TPOT measured against {support.n} closed loops ({support.against}): {errors}"

@@ -119,10 +119,17 @@ def step_s(of: Coefficients, p: Mapping[str, Any], new: Any, sequences: Any, con
 
 
 def closed_loop_s(
-    of: Coefficients, p: Mapping[str, Any], clients: Array, prompt: Array, output: Array, shortest: Array
+    of: Coefficients,
+    p: Mapping[str, Any],
+    clients: Array,
+    prompt: Array,
+    output: Array,
+    shortest: Array,
+    held: Array | float = 0.0,
 ) -> tuple[Array, Array]:
     """(TPOT, mean TTFT) in seconds of clients that each send the next request when the last is answered; `prompt` and
-    `output` are mean tokens, of lengths that are uniform from `shortest` of the longest to that.
+    `output` are mean tokens, of lengths that are uniform from `shortest` of the longest to that. `held`: steps that a
+    prompt is kept waiting on purpose, as the engine was set.
 
     A request decodes beside the others that do, and sees a prefill of theirs every so many steps, at most a budget's
     tokens at once; of the first ones, which begin together, and the last, it sees half.
@@ -166,7 +173,7 @@ def closed_loop_s(
     joined = step(1 + others, np.minimum(1 + bunched, np.maximum(1.0, BUDGET / prompt)))
     wait = joined + np.minimum(others, 1.0) * (in_hand + SCHEDULED * mean)
     first = first * (steps + 1) / 2 + held_up_s(p, clients, prompt)
-    ttft = frontend + (1 - 1 / PER_CLIENT) * wait + first / PER_CLIENT
+    ttft = frontend + held * tpot + (1 - 1 / PER_CLIENT) * wait + first / PER_CLIENT
     return tpot, ttft
 
 

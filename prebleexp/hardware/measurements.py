@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware.domain import Domain
-from prebleexp.hardware.equations import Array, Coefficients, coefficients, stack
+from prebleexp.hardware.equations import Array, Coefficients, closed_loop_s, coefficients, stack
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import KV_PRECISIONS, MOST, Model
 
@@ -27,8 +27,11 @@ SPELLED = {"bfloat16": "bf16", "fp16": "bf16", "fp8_block": "fp8", "nvfp4": "fp4
 PRECISIONS = ("bf16", "fp8", "fp4", "int4")
 
 CLOSED_LOOP = ("gpu", "engine", "model", "weights", "tp", "isl", "osl", "concurrency", "tpot_ms")
-"""columns that there must be; the others are ttft_ms, experts, kv, version, range, origin and date"""
-OTHERS = {"version": "", "experts": "", "kv": "", "ep": "1", "range": "1", "origin": "own", "ttft_ms": "", "date": ""}
+"""columns that there must be; the others are ttft_ms, held_steps, experts, kv, version, range, origin and date"""
+OTHERS = {
+    "version": "", "experts": "", "kv": "", "ep": "1", "range": "1", "origin": "own", "ttft_ms": "", "held_steps": "0",
+    "date": "",
+}  # fmt: skip
 UNKNOWN = "aic"
 """origin of benchmarks of which it is not known how they began, and how their lengths were drawn"""
 MOST_TTFT_CLIENTS = 32
@@ -103,6 +106,9 @@ class ClosedLoops:
     tpot_s: Array
     ttft_s: Array
     """NaN where it is not known, or not known how the benchmark began"""
+    held: Array
+    """steps that the engine was set to keep a prompt waiting: to look for new ones only now and then, or to gather
+    them; in `ttft_s`, and no property of engines as they come"""
     configuration: NDArray[np.str_]
     """all that was set, but for versions and dates"""
 
@@ -120,6 +126,10 @@ class ClosedLoops:
         """The labels of each row."""
         columns = [self.labels[name] for name in names]
         return [tuple(str(column[row]) for column in columns) for row in range(len(self))]
+
+    def predict(self, p: Mapping[str, Array]) -> tuple[Array, Array]:
+        """(TPOT, TTFT) of each row by the formula, in seconds. `p`: the fields of `Parameters`, of each row."""
+        return closed_loop_s(self.of, p, self.clients, self.prompt, self.output, self.shortest, self.held)
 
     def domain(self) -> Domain:
         """Of which sizes they are. A client waits for its first token for as long as is known, else not at all."""
@@ -154,15 +164,15 @@ def loops_of(rows: Sequence[tuple[str, Mapping[str, str]]], sizes: Sizes) -> Clo
         ttft = number(at, row, "ttft_ms", 0.0) if row["ttft_ms"] else 0.0
         began = row["origin"] != UNKNOWN and clients <= MOST_TTFT_CLIENTS and ttft > 0
         times = (number(at, row, "tpot_ms") / 1e3, ttft / 1e3 if began else math.nan)
-        numbers.append((clients, isl * length, osl * length, least, *times))
+        numbers.append((clients, isl * length, osl * length, least, *times, number(at, row, "held_steps", 0.0)))
         size = (one.gpu, row["engine"], one.model, one.weights, one.experts)
         texts.append((*size, row["version"], str(one.tp), row["origin"], row["date"], one.kv))
         known.append("|".join(map(str, (*size, one.tp, row["ep"], isl, osl, clients))))
     names = ("gpu", "engine", "model", "precision", "experts", "version", "tp", "origin", "date", "kv")
     labels = {name: np.array([text[i] for text in texts]) for i, name in enumerate(names)}
     labels["release"] = labels["version"]
-    clients_, prompt, output, shortest, tpot, ttft_ = np.array(numbers, dtype=np.float64).T
-    return ClosedLoops(labels, stack(made), clients_, prompt, output, shortest, tpot, ttft_, np.array(known))
+    clients_, prompt, output, shortest, tpot, ttft_, held = np.array(numbers, dtype=np.float64).T
+    return ClosedLoops(labels, stack(made), clients_, prompt, output, shortest, tpot, ttft_, held, np.array(known))
 
 
 class Configured(NamedTuple):

@@ -82,7 +82,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Support:
-    """How far the step times of a configuration can be believed; errors of TPOT as shares, NaN where there are none."""
+    """How far the step times of a configuration can be believed; errors as shares, of TPOT unless they say otherwise;
+    NaN where there are none."""
 
     level: str
     """measured, steps measured, ladder measured, unseen model, kernels only or theory"""
@@ -94,6 +95,10 @@ class Support:
     p90: float
     domain: Domain = UNKNOWN
     """of which sizes they were"""
+    ttft_n: int = 0
+    """measurements of it whose first tokens could be compared, of at most 32 clients"""
+    ttft_median: float = math.nan
+    ttft_p90: float = math.nan
 
 
 def parameters_for(
@@ -162,16 +167,20 @@ def _support(key: Configuration, level: str, against: str) -> Support:
     if level in ("kernels only", "theory"):
         return Support(level, against, 0, math.nan, math.nan)
     of = _known()[key]
-    return Support(level, against, of.n, of.median, of.p90, of.domain)
+    return Support(level, against, *of[:-1])
 
 
 class _Known(NamedTuple):
-    """Of what was measured: how far TPOT was off by cross-validation, of which sizes it was, under which versions."""
+    """Of what was measured: how far TPOT and TTFT were off by cross-validation, of which sizes it was, under which
+    versions."""
 
     n: int
     median: float
     p90: float
     domain: Domain
+    ttft_n: int
+    ttft_median: float
+    ttft_p90: float
     versions: tuple[str, ...]
 
 
@@ -182,8 +191,10 @@ def _known() -> dict[Configuration, _Known]:
     for row in _table("errors.csv"):
         requests, context, prompt = (int(row[name]) for name in ("requests", "context_tokens", "prompt_tokens"))
         domain = Domain(requests, context, prompt, float(row["requests_per_s"]))
-        errors = int(row["n"]), float(row["median"]), float(row["p90"])
-        found[_key(row)] = _Known(*errors, domain, tuple(row["versions"].split()))
+        tpot = int(row["n"]), float(row["median"]), float(row["p90"])
+        median, p90 = (float(row[one]) if row[one] else math.nan for one in ("ttft_median", "ttft_p90"))
+        versions = tuple(row["versions"].split())
+        found[_key(row)] = _Known(*tpot, domain, int(row["ttft_n"]), median, p90, versions)
     return found
 
 

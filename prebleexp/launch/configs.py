@@ -11,9 +11,10 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
+from omegaconf import OmegaConf
 
 from prebleexp.errors import InvalidInput
-from prebleexp.launch.places import CONFIG, HOME, own_groups
+from prebleexp.launch.places import CONFIG, HOME, PACKAGE, own_groups
 
 GIVEN = "command-line"
 """who adds the folder of --config-dir, as Hydra calls it"""
@@ -33,6 +34,7 @@ def loader(more: Path | None = None, primary: str = CONFIG) -> Loader:
     (GlobalHydra) alone. Raises InvalidInput if there is no such folder."""
     version.setbase("1.3")
     setup_globals()  # resolvers: ${now:…} and the like
+    OmegaConf.register_new_resolver("package", lambda path: str(PACKAGE / path), replace=True)
     _register_plugin()
     search_path = create_config_search_path(str(HOME / "conf"))
     if more is not None:

@@ -49,7 +49,7 @@ CHOICES = {
     "retry": RETRIES,
     "output": ("table", "json", "csv", "vllm_bench"),
 }
-FINDINGS = ("claims", "clusters", "frontier", "hardware", "ladders", "sessions", "survival")
+FINDINGS = ("cases", "claims", "clusters", "frontier", "hardware", "ladders", "sessions", "survival")
 KEYS = (
     *NUMBERS,
     *GROUPS,

@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 CONFIG = "config"
-_PACKAGE = Path(__file__).resolve().parent.parent
-HOME = _PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent
+PACKAGE = Path(__file__).resolve().parent.parent
+"""its files are `${package:published/…}` in sweeps"""
+HOME = PACKAGE if (PACKAGE / "conf").is_dir() else PACKAGE.parent
 """The folder that holds conf/ and sweeps/: the package in a wheel, else the checkout."""
 
 

@@ -165,6 +165,14 @@ class Session:
         return next(filter(None, map(self._stages_of, self.runs)), [])
 
     @property
+    def by_line(self) -> dict[tuple[str, str], list[tuple[Cell, Row]]]:
+        """By part and line the runs that succeeded, and their rows."""
+        found: dict[tuple[str, str], list[tuple[Cell, Row]]] = {}
+        for place, results in zip(self.places, self.results, strict=True):
+            found[place.part, place.line] = [(one.cell, row(one)) for one in results if one.error is None]
+        return found
+
+    @property
     def ladders(self) -> dict[tuple[str, str], list[tuple[Cell, list[Stage]]]]:
         """By part and line the runs whose load comes in stages and whose requests are kept."""
         found: dict[tuple[str, str], list[tuple[Cell, list[Stage]]]] = {}

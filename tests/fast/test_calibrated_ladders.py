@@ -22,6 +22,7 @@ from prebleexp.calibration.fit import Fitted, fit
 from prebleexp.calibration.ladder import Arm, Play
 from prebleexp.calibration.simulated import Simulated
 from prebleexp.commands import ladder_arms
+from prebleexp.commands.calibrated import Stage, worst
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
@@ -125,6 +126,40 @@ def test_a_better_fit_is_written_and_can_be_used(
     assert one.support.startswith("measured against 6 stages of a ladder of one's own, TPOT, each by a fit to the")
     ships = cell({}).hardware
     assert one.parameters.f > 1.1 * ships.parameters.f  # type: ignore[attr-defined]
+
+
+def test_what_became_worse_is_said_however_good_the_median_is() -> None:
+    better = [Stage("rr", f"{rate}/s", "TTFT", 1.0, 0.30, 0.02) for rate in (2, 4, 8)]
+    assert worst(better) == (
+        "the largest error is 30.0 % (TTFT of 2/s) by what ships, 2.0 % (TTFT of 2/s) after; none of 3 is farther off "
+        "than before"
+    )
+    one = Stage("rr", "16/s", "tokens/s", 900.0, -0.05, 0.40)
+    assert worst([*better, one]) == (
+        "the largest error is 30.0 % (TTFT of 2/s) by what ships, 40.0 % (tokens/s of 16/s) after; 1 of 4 are farther "
+        "off than before, by most tokens/s of 16/s, -5.0 → +40.0 %"
+    )
+
+
+@pytest.mark.slow
+def test_all_that_a_ladder_tells_is_a_document_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "slow", results(TRUE))
+    assert main(["calibrate", "hardware", "data=slow", *SAID, "output=json", "to=own.yaml"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert "better than what ships by more than noise" in printed.err
+    assert (found["file"], found["verdict"]) == ("own.yaml", verdict.said(found["score"]))
+    assert found["score"] > verdict.SURE
+    assert {row["name"] for row in found["factors"]} == {factor.name for factor in FACTORS}
+    told = [row for row in found["factors"] if row["told"]]
+    assert told
+    assert all(row["low"] < row["factor"] < row["high"] for row in told)
+    assert {one["metric"] for one in found["stages"]} == {"tokens/s", "TTFT", "TPOT"}
+    before, after = ([abs(one[of]) for one in found["stages"]] for of in ("before", "after"))
+    assert np.median(after) < np.median(before)
 
 
 @pytest.mark.slow

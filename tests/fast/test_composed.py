@@ -430,6 +430,9 @@ def test_parameters_of_ones_own_say_so() -> None:
     told = "{level: measured, against: my runs, n: 8, median: 0.02, p90: 0.05}"
     again = hardware("engine=vllm", *given, f"hardware.evidence={told.replace(': ', ':')}")
     assert again.support == "TPOT measured against 8 closed loops (my runs): median 2.0 %, p90 5.0 %"
+    first = f"{told[:-1]}, ttft_n: 6, ttft_median: 0.1, ttft_p90: 0.2}}".replace(": ", ":")
+    again = hardware("engine=vllm", *given, f"hardware.evidence={first}")
+    assert again.support.endswith("median 2.0 %, p90 5.0 %; TTFT in 6: median 10.0 %, p90 20.0 %")
 
 
 def test_one_parameter_of_ones_own_leaves_the_others_as_they_ship() -> None:

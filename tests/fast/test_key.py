@@ -41,10 +41,10 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "70ee8ede3f618be0582fede88084d55d08063593022143852d19b2d9e3628f0a"),
+        ((), "5a07809746f2de531c01e70193168d39ae104b3fd983d9a243e247c35a0ce4d2"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
-            "9a991b0da585966d7defcd20ea790fc5737f80ba8e70ce789e3fd6e78329b300",
+            "2e1de8445ecca28e0a00fed6ccd69f5bbad85c717915113ca028053a0a770bbd",
         ),
     ],
 )

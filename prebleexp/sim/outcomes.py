@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from prebleexp.sim.arrays import Floats, Ints, Longs
 from prebleexp.sim.history import NOTHING, History
+from prebleexp.sim.warmth import Begun
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,14 @@ class Outcome:
     """when the run ended, in seconds from its start"""
     history: History = NOTHING
     """what became of its GPUs over time, and what its autoscaler decided"""
+    begun: Begun | None = None
+    """what was there when it began; None: nothing was"""
 
     def __len__(self) -> int:
         return len(self.gpu)
 
 
-OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_", "history")))
+OF_REQUESTS = tuple(
+    one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_", "history", "begun"))
+)
 """the columns of an outcome with an element a request"""

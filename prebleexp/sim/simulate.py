@@ -16,6 +16,7 @@ from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.handles import Block
 from prebleexp.sim.history import History
+from prebleexp.sim.kinds import Kind
 from prebleexp.sim.migration import Migration, Pairs
 from prebleexp.sim.plug import Plug, joined
 from prebleexp.sim.pools import (
@@ -34,22 +35,10 @@ from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.scaling import Scaling, Wanting
-from prebleexp.sim.signatures import (
-    CANCELLING,
-    COST,
-    DECIDER,
-    DECIDING,
-    ENGINE,
-    GATEWAY,
-    LINK,
-    MIGRATING,
-    MOVING,
-    SENDING,
-    TIERING,
-    WORLD,
-)
+from prebleexp.sim.signatures import DECIDER, GATEWAY, LINK, SENDING, WORLD
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.warming import Before, Warming, joined_with, measured
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
@@ -77,6 +66,7 @@ def simulate(
     replicas: Replication | None = None,
     autoscaler: Wanting | None = None,
     migration: Migration | None = None,
+    before: Before | None = None,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -89,7 +79,8 @@ def simulate(
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
     the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
-    `migration`, when requests are moved from one GPU to another. `seed` is that of policies, lengths and faults; the
+    `migration`, when requests are moved from one GPU to another; `before`, what is served, and ends, before time 0, and
+    is not in what comes out. `seed` is that of policies, lengths and faults; the
     workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is called at least
     once a second, and when Python is needed; it may end the run by raising. `on_event` is called after every event.
 
@@ -100,7 +91,7 @@ def simulate(
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
     given = Given(
-        workload=workload,
+        workload=workload if before is None else joined_with(before.workload, workload),
         gpus=gpus,
         policy=policy,
         kinds=kinds,
@@ -120,6 +111,7 @@ def simulate(
         replicas=replicas,
         autoscaler=autoscaler,
         migration=migration,
+        before=before,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -127,29 +119,10 @@ def simulate(
         return loop_of_its_own(given, on_pause, on_event)
     run = _Run(given, PAUSE if on_event is None else 1)
     ended, history = run.advance(on_pause, on_event), run.history()
+    begun = None if run.warming is None else run.warming.begun
     del run  # its memory goes before what is left is copied
-    return outcome.outcome(ended, history)
-
-
-class _Kind:
-    """GPUs of one kind in a run: their engine and what it costs, both told of this kind alone."""
-
-    def __init__(self, given: Given, kind: int) -> None:
-        (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
-        kept = engine.start(self.setup)
-        functions = dict(ENGINE)
-        if given.pools is not None:
-            functions |= MOVING[given.pools.protocol]
-            functions |= DECIDING if given.pools.decider != ALWAYS else {}
-        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
-            functions |= some if there else {}
-        self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
-        self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
-        self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
-
-    def records(self) -> tuple[Any, Any]:
-        """Of each of its GPUs: its engine's, and its cost's."""
-        return self.engine.repeated(self.count), self.cost.repeated(self.count)
+    made = outcome.outcome(ended, history)
+    return made if begun is None else measured(made, workload, begun)
 
 
 class _Run:
@@ -191,11 +164,11 @@ class _Run:
         self.routers: list[Routing | Replicated] = [
             self.replicated or Routing(one, given.setup(), given.check) for one in policies
         ]
-        self.kinds = [_Kind(given, kind) for kind in range(len(given.kinds))]
+        self.kinds = [Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
         if given.impatient and not self.kinds[0].engine.record.cancel:
             raise InvalidInput(f"engine {type(engine).__name__} has no cancel, and requests have patience_s")
-        engines, costs = map(joined, zip(*map(_Kind.records, self.kinds), strict=True))
+        engines, costs = map(joined, zip(*map(Kind.records, self.kinds), strict=True))
         refused = np.any([given.refused(i, kind.setup) for i, kind in enumerate(self.kinds)], axis=0)
         caches = [engine.own_cache(kind.setup) for kind in self.kinds]
         own_cache = None if None in caches else max(size for size in caches if size is not None)
@@ -234,6 +207,7 @@ class _Run:
             self.scaling = Scaling(given.autoscaler, given.setup(), self.changes)
             self.scaling.begin(self.world)
             self._find_candidates(self.world.value)
+        self.warming = None if given.before is None else Warming(given, self.world, self.changes, self._find_candidates)
 
     def _pools(self, of: Disaggregation, requests: int, counts: list[int]) -> Pools:
         made = of.pools(requests, counts)
@@ -257,7 +231,9 @@ class _Run:
                 raise
             except Exception as error:
                 raise self._explained(error, state) from error
-            if on_event is not None:
+            if status == router.DONE and self.warming is not None and self.warming.goes_on():
+                continue
+            if on_event is not None and (self.warming is None or self.warming.is_over):
                 on_event(state)
             if status == router.DONE:
                 self.changes.end(state)
@@ -294,7 +270,7 @@ class _Run:
 
     def history(self) -> History:
         """What became of the GPUs, once the run is over."""
-        decisions = () if self.scaling is None else tuple(self.scaling.decisions)
+        decisions = () if self.scaling is None else self.changes.since_begun(self.scaling.decisions)
         return History(self.changes.gpu_states(), decisions)
 
     def _known(self) -> dict[str, Any]:

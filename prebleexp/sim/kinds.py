@@ -1,0 +1,32 @@
+"""GPUs of one kind in a run: the engine that they run, and what its steps cost there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.sim import addresses
+from prebleexp.sim.given import Given
+from prebleexp.sim.plug import Plug
+from prebleexp.sim.pools import ALWAYS
+from prebleexp.sim.signatures import CANCELLING, COST, DECIDING, ENGINE, MIGRATING, MOVING, TIERING
+
+
+class Kind:
+    """GPUs of one kind in a run: their engine and what it costs, both told of this kind alone."""
+
+    def __init__(self, given: Given, kind: int) -> None:
+        (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
+        kept = engine.start(self.setup)
+        functions = dict(ENGINE)
+        if given.pools is not None:
+            functions |= MOVING[given.pools.protocol]
+            functions |= DECIDING if given.pools.decider != ALWAYS else {}
+        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
+            functions |= some if there else {}
+        self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
+        self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
+        self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
+
+    def records(self) -> tuple[Any, Any]:
+        """Of each of its GPUs: its engine's, and its cost's."""
+        return self.engine.repeated(self.count), self.cost.repeated(self.count)

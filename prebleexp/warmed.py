@@ -30,10 +30,9 @@ def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
         return []
     where = f" in {sum(map(bool, warm)):,} of {len(cells):,} cells" if len(cells) > 1 else ""
     held = _range([f"{row['warm_kv_share']:.1%}" for row in rows])
-    said = (
-        f"caches were warmed by {_range([format(row['warm_requests'], ',') for row in rows])} requests{where}, which "
-    )
-    said += f"are in no other number: {held} of KV memory was in use at the start"
+    counts = _range([f"{row['warm_requests']:,}" for row in rows])
+    said = f"caches were warmed by {counts} {'request' if counts == '1' else 'requests'}{where}, in no other number: "
+    said += f"{held} of KV memory was in use at the start"
     shares = [f"{row['warm_max_over_mean']:.2f}" for row in rows if row.get("warm_max_over_mean") is not None]
     said += f", and routers had sent the busiest GPU {_range(shares)} times the mean of all" if shares else ""
     unserved = sum(int(row.get("warm_unserved") or 0) for row in rows)

@@ -55,6 +55,7 @@ def simulate(serves: Sequence[str], load: Mapping[str, Any], wanted: Wanted, dat
     assert isinstance(cell.workload, VllmBench)
     steps = Steps()
     run = runs.run(cell, on_event=steps)
+    steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
     seen = served(run, steps)
     says = [f"simulated: {_served_by(cell)}", *files_of(cell)]
     says += losses.sentences([("", [run.metrics | {"horizon": cell.horizon, "duration_s": cell.duration_s}])])

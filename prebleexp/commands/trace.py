@@ -34,6 +34,7 @@ def _trace(given: Given) -> int:
     key = digest(contents([cell])[0])
     steps = Steps()
     run = runs.run(cell, on_event=steps)
+    steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
     folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
     kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.replicas for one in cell.sizes])
     configuration = {name: plain(value) for name, value in cell.columns().items() if value is not None}

@@ -32,9 +32,7 @@ class OfRun(Warm):
 
     def __post_init__(self) -> None:
         if not isinstance(self.run, str) or not self.run:
-            raise InvalidInput(
-                f"warm.run={self.run} is not valid; warm=run needs warm.run=KEY, as output=json and the table runs have it"
-            )
+            raise InvalidInput(f"warm.run={self.run} is not valid; warm=run needs warm.run=KEY, as output=json has it")
 
     def identity(self) -> dict[str, object]:
         """The whole key, which stands for all of the run."""

@@ -33,8 +33,8 @@ def _describe(given: Given) -> int:
     taken, first = cell.workload.understood, before(cell, workload)
     warm = None if first is None else first.workload
     if given["output"] == "json":
-        said = {} if taken is None else {"file": dict(taken.facts) | {"doubts": list(taken.doubts)}}
-        said |= {} if warm is None else {"warm": dict(zip(("requests", "prompt_tokens"), _sizes(warm), strict=True))}
+        said: dict[str, Any] = {} if taken is None else {"file": dict(taken.facts) | {"doubts": list(taken.doubts)}}
+        said |= {} if warm is None else {"warm": {"requests": len(warm), "prompt_tokens": _tokens(warm)}}
         print(json.dumps(_plain(asdict(found) | said)))
     else:
         if taken is not None:
@@ -55,9 +55,8 @@ def _show_file(taken: Understood) -> None:
     print()
 
 
-def _sizes(warm: Workload) -> tuple[int, int]:
-    """Requests, and tokens of their prompts."""
-    return len(warm), int(warm.prompt_tokens.sum())
+def _tokens(warm: Workload) -> int:
+    return int(warm.prompt_tokens.sum())
 
 
 def _show(found: Description, warm: Workload | None) -> None:
@@ -73,8 +72,7 @@ def _show(found: Description, warm: Workload | None) -> None:
         ("… of several turns", f"{found.several:,}"),
     ]
     if warm is not None:
-        requests, tokens = _sizes(warm)
-        rows.append(("warmed before it by", f"{requests:,} requests of {tokens:,} prompt tokens"))
+        rows.append(("warmed before it by", f"{len(warm):,} requests of {_tokens(warm):,} prompt tokens"))
     tables.show(["of the stream", ""], [list(row) for row in rows])
     print()
     heads = ["quantiles", *(f"p{100 * share:g}" for share in SHARES), "mean"]

@@ -13,8 +13,11 @@ from prebleexp.sources import Part
 
 @dataclass(frozen=True)
 class Warm(Part):
-    """Nothing: all of them are empty. Subclass it as a frozen dataclass that gives `before`; conf/warm/<name>.yaml
-    names the class. One that reads files has a method `identity()` too, as a workload has."""
+    """Nothing is served before a run: caches are empty, and routers know of nothing.
+
+    Subclass it as a frozen dataclass that gives `before`; conf/warm/<name>.yaml names the class. One that reads files
+    has a method `identity()` too, as a workload has.
+    """
 
     changes_nothing: ClassVar[bool] = True
 

@@ -46,10 +46,9 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def computed(given: list[str]) -> tuple[Run, Steps]:
+def computed(given: list[str]) -> Run:
     (cell,) = configure.cells(given)
-    steps = Steps()
-    return runs.run(cell, on_event=steps), steps
+    return runs.run(cell)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +63,8 @@ def asked(folder: Path, query: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_tables_have_what_happened(folder: Path, computed: tuple[Run, Steps]) -> None:
-    history = computed[0].outcome.history
+def test_tables_have_what_happened(folder: Path, computed: Run) -> None:
+    history = computed.outcome.history
     states = [(one["at_s"], one["gpu"], one["state"]) for one in asked(folder, "from gpu_states order by at_s, gpu")]
     assert {(one["cluster_group"], one["role"]) for one in asked(folder, "from gpu_states")} == {(None, None)}
     assert states == [(at_s, gpu, state.name.lower()) for at_s, gpu, state in history.gpu_states]
@@ -88,9 +87,9 @@ def test_paid_states_add_up_to_gpu_hours(folder: Path) -> None:
     print(f"gpu_hours {found['said']:.4f}")
 
 
-def test_the_documented_question_counts_gpus(folder: Path, computed: tuple[Run, Steps]) -> None:
+def test_the_documented_question_counts_gpus(folder: Path, computed: Run) -> None:
     found = [(one["at_s"], one["ready"], one["starting"]) for one in asked(folder, QUERY)]
-    assert found == [(one.at_s, one.ready, one.of[STARTING]) for one in over_time(computed[0].outcome.history)]
+    assert found == [(one.at_s, one.ready, one.of[STARTING]) for one in over_time(computed.outcome.history)]
 
 
 def test_metrics_say_how_often_and_how_far(folder: Path) -> None:
@@ -119,12 +118,16 @@ def test_the_index_made_anew_has_the_same(folder: Path, given: list[str]) -> Non
     assert [asked(folder, query) for query in queries] == before
 
 
-def test_the_page_says_it_and_draws_it(computed: tuple[Run, Steps]) -> None:
-    run, steps = computed
+def test_the_page_says_it_and_draws_it() -> None:
+    (cell,) = configure.cells([*D11, "autoscaler.target=1", "rps=4", "duration_s=120"])
+    steps = Steps()
+    run = runs.run(cell, on_event=steps)
     whole = run_page.render(
         run, steps, gpus=10, kv_tokens=np.full(10, 9000), title="", command="", key="", configuration={}, files={}
     )
     row = run.metrics
+    assert row["scale_changes"] > 1
+    assert row["most_replicas"] > row["least_replicas"]
     text = Page(whole).text
     assert f"The autoscaler changed the number of replicas {row['scale_changes']} times" in text
     assert f": most {row['most_replicas']}, least {row['least_replicas']} were ready" in text

@@ -411,3 +411,40 @@ def test_several_cells_are_said_together() -> None:
     ]
     (said,) = sentences([("a", [row(1_200, 0.41)]), ("b", [row(900, 0.5)]), ("c", [{"n_requests": 3}])])
     assert said.startswith("caches were warmed by 900 to 1,200 requests in 2 of 3 cells, in no other number: 41.0% to")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "feature",
+    [
+        ["cluster=disaggregated", "gpus=4"],
+        ["cluster=disaggregated", "cluster.protocol=reserve_first", "gpus=4", "engine=sglang"],
+        ["cluster=tiered", "hardware.kv_tokens=20000"],
+        ["cluster=two_kinds", "gpus=8"],
+        ["cluster=migrating", "hardware.kv_tokens=20000"],
+        ["gateway.max_in_flight=3"],
+        ["gateway.replicas=2"],
+        ["overhead=serial"],
+        ["policy=e2", "reports_ms=100"],
+        ["policy=dynamo_kv"],
+        ["policy=sglang_cache_aware", "engine=sglang"],
+    ],
+    ids=lambda feature: " ".join(feature),
+)
+def test_it_goes_with_every_feature(feature: list[str]) -> None:
+    """As if the same requests had come first; but reports and pairs, which come at intervals, begin anew."""
+    one, cold = (configure.cells([*SMALL, "rps=20", *feature, *more])[0] for more in (["warm=first"], []))
+    rest, before = draw(one), one.warm.before(draw(replace(cold, duration_s=310.0)))
+    made = simulate_cell(one, rest)
+    assert made.begun is not None
+    w, at_s = made.begun.requests, made.begun.at_s
+    assert made.begun.finished == w == len(before.workload)
+    whole = joined_with(before.workload, rest)
+    arrival_s = np.concatenate([before.workload.arrival_s, at_s + rest.arrival_s])
+    plain = simulate_cell(cold, whole.changed(arrival_s=arrival_s))
+    assert (made.state == State.FINISHED).all()
+    assert not made.moves_aborted.any() or "migrating" in feature[0]
+    if "reports_ms=100" not in feature and "cluster=migrating" not in feature:
+        for name in ("gpu", "decode_gpu", "hit_tokens", "host_tokens"):
+            assert (getattr(made, name) == getattr(plain, name)[w:]).all(), name
+        np.testing.assert_allclose(made.ttft_s, plain.ttft_s[w:], 0, 1e-9)

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import scaling_metrics, warmed
+from prebleexp import itl, scaling_metrics, warmed
 from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
 from prebleexp.service import in_system
@@ -214,6 +214,7 @@ _METRICS = (
     Metric("refused_full", "requests that found the queue full", lambda run: int((run.made.refused_by == 2).sum()),
            "requests", LOWER, "Refused requests that found the gateway's queue full (gateway.queue_limit)."),
     *(_statistic(one, i, name) for one in QUANTITIES for i, name in enumerate(STATISTICS)),
+    *(Metric(*one) for one in itl.METRICS),
     Metric("prefill_end_mean_s", "average end of the prompt's computation",
            lambda run: statistics(run.made.prefill_end_s[run.counted])[0], "s", LOWER,
            "Mean time from when a request was due until its prompt was computed, in seconds: where one GPU does all of "
@@ -310,12 +311,10 @@ _METRICS = (
                "By how much the share of the requests within a limit exceeds the share that was promised it (0.99, of "
                "a limit for p99); of several the one that is nearest to being broken, or broken worst. Nothing where "
                "all limits are for each request."),
-    _of_limits("goodput_per_s", "goodput", "requests/s",
-               "Good requests over the length of the run, from slo.warmup_s on."),
+    _of_limits("goodput_per_s", "goodput", "requests/s", "Good requests over the run's length, from slo.warmup_s on."),
     _of_limits("goodput_per_gpu_s", "goodput of a GPU", "requests/s", "The same over the GPUs."),
     _of_limits("session_attainment", "attainment of sessions", "share",
-               "The share of sessions of which every request was good, of those that began after slo.warmup_s; one "
-               "that did not come to its end was not."),
+               "Of the sessions that began after slo.warmup_s, the share that ended with every request good."),
     *(_session_time(i, name) for i, name in enumerate(STATISTICS)),
     *(_slowdown(of, i, name) for of in ("ttft", "latency") for i, name in enumerate(STATISTICS) if name != "mean"),
     Metric("end_s", "end of the run", lambda run: run.made.end_s, "s", LOWER,

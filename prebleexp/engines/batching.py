@@ -11,9 +11,11 @@ from prebleexp.engines.batch import first_finish, in_order, join, leave_first, o
 from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.records import Batching
 from prebleexp.engines.serving import RUNNING, ahead_of, evict_tokens, finished, first_token, keep_context
+from prebleexp.engines.showing import not_fresh, show
 from prebleexp.sim.caches import lock, match, stamp, unlock, unseen_tokens
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
+from prebleexp.sim.pools import request_of
 from prebleexp.sim.records import NONE, World
 
 RATIO_DECAY, RATIO_LEAST = 0.0001, 0.2
@@ -53,6 +55,7 @@ def begin(self: Any, mine: Batching, world: World, g: int, now: float) -> float:
 def end(self: Any, mine: Batching, world: World, g: int, now: float) -> None:
     gpu = mine.gpus[g]
     if gpu.steps > 0:
+        show(mine, world, g, now)
         gpu.decode_steps += gpu.steps
         gpu.context += gpu.steps * gpu.running
         gpu.generated += gpu.steps * gpu.running
@@ -252,6 +255,7 @@ def _start_decoding(mine: Batching, world: World, g: int, request: int) -> None:
     if gpu.kv_free < gpu.slack:
         gpu.kv_free += evict_tokens(world, g, gpu.slack - gpu.kv_free)
     join(mine, world.cache.nodes, world.seen.requests, g, request)
+    job.next, gpu.fresh = gpu.fresh, request
 
 
 @compiled
@@ -261,6 +265,7 @@ def _settle(mine: Batching, world: World, g: int, request: int) -> None:
     if gpu.report_step > job.joined_step:
         made.latency_s = gpu.report_clock - world.seen.requests[request].arrival_s
         made.output_seen = 1 + gpu.report_step - job.joined_step
+        world.gaps.last_s[request_of(world, request)] = gpu.report_clock
 
 
 @compiled
@@ -275,6 +280,7 @@ def _retract(self: Any, mine: Batching, world: World, g: int) -> None:
         request = int(batch[kept])
         job, tokens = mine.jobs[request], world.seen.requests[request].prompt_tokens
         _settle(mine, world, g, request)
+        not_fresh(mine, gpu, request)
         gpu.kv_free += tokens + output_of(gpu, job) - 1 - job.cached
         unlock(world.cache, g, job.node)
         world.totals[g].recomputed_tokens += tokens

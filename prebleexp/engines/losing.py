@@ -30,7 +30,7 @@ def lose(mine: Batching, world: World, g: int) -> None:
     gpu.queued = gpu.least_need = gpu.waiting_tokens = gpu.steps = gpu.running = 0
     gpu.generated = gpu.context = gpu.node_depth = gpu.budget = gpu.batch_rows = 0
     gpu.window_first = gpu.window_rows = gpu.window_hit_tokens = gpu.window_prompt_tokens = 0
-    gpu.working = NONE
+    gpu.working = gpu.fresh = NONE
     mine.turns[g, :] = 0
 
 

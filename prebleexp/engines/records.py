@@ -21,6 +21,7 @@ GPU = np.dtype(
         ("waiting_tokens", np.int64),  # of the queue and of requests part-way, prompt tokens to compute
         # the step in hand
         ("steps", np.int64),  # decode steps
+        ("fresh", np.int64),  # last to have joined the batch since the last step that decoded, linked by `next`
         ("working", np.int64),  # first of the requests part-way through their prefill, linked by `next`
         ("last", np.int64),  # the last of them
         # the running batch (see `prebleexp.engines.batch`)

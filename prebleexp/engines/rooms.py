@@ -22,7 +22,7 @@ def batching(setup: Setup, groups: int) -> Batching:
     n, gpus = len(setup.workload), setup.gpus
     rows = min(max(LEAST, 2 * n // gpus), 2048)
     state, jobs = records(gpus, GPU), records(n, JOB)
-    state.working = NONE
+    state.working = state.fresh = NONE
     state.batch_capacity = state.window_capacity = rows
     state.batch_offset = state.window_offset = np.arange(gpus) * rows
     jobs.next = NONE

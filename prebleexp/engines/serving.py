@@ -7,7 +7,9 @@ import numpy as np
 
 from prebleexp.sim.caches import evict, insert_first
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.gaps import token
 from prebleexp.sim.news import tell
+from prebleexp.sim.pools import prefills
 from prebleexp.sim.records import EVICTED, FINISHED, FIRST_TOKEN, STORED, World
 from prebleexp.sim.types import State
 
@@ -26,6 +28,8 @@ def first_token(world: World, g: int, request: int, now: float) -> None:
         seen.ttft_s, seen.output_seen = job.latency_s, 1
         if world.told.first_token != 0:
             tell(world, FIRST_TOKEN, request, g, 0)
+    if not prefills(world, g):  # else the token is shown by whoever makes the others
+        token(world, request, now)
 
 
 @compiled

@@ -21,14 +21,14 @@ def note(cache: Cache, cell: Cell, key: str, content: Mapping[str, Any]) -> None
     """After the requests of a run were kept: let it be found under other limits. Raises PrebleexpError if the disk
     refuses."""
     plain = without_limits(cell, content)
-    if plain != key:
+    if plain != key and not cell.slo.needs_gaps:  # else its requests have more columns
         cache.note_requests(plain, key)
 
 
 def remeasured(cache: Cache, cell: Cell, key: str, content: Mapping[str, Any]) -> tuple[Entry, bytes] | None:
     """The run as it is under its cell's limits, with its requests; None where requests are not kept under any, or do
     not say that. Raises InvalidInput if the cache cannot be read."""
-    if cell.slo.needs_unloaded:
+    if cell.slo.needs_unloaded or cell.slo.needs_gaps:
         return None
     plain = key if cell.slo.changes_nothing else without_limits(cell, content)
     for other in (plain, cache.noted_requests(plain)):

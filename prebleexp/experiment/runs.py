@@ -90,6 +90,7 @@ def simulate_cell(
         horizon=cell.horizon,
         seed=cell.seed,
         reports_ms=cell.reports_ms or 0.0,
+        gaps_of_each=cell.slo.needs_gaps,
         check=check,
         on_pause=on_pause,
         on_event=on_event,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.service.level import SLOWDOWNS, TIMES, ServiceLevel
+from prebleexp.service.level import GAPS, SLOWDOWNS, TIMES, ServiceLevel
 from prebleexp.sim.types import Floats, Outcome, State, Workload
 
 Flags = npt.NDArray[np.bool_]
@@ -18,6 +18,7 @@ OWN = ("ttft_s", "tpot_s")
 """limits that a workload may give for each request, as slo_ttft_s"""
 NEEDS = (
     *("state", "due_s", "ttft_s", "latency_s", "output_seen", "finish_s", "session"),
+    *GAPS,
     *(f"slo_{name}" for name in OWN),
 )
 
@@ -91,6 +92,7 @@ class Attained:
         latency_s = np.where(self.finished, latency_s, np.nan)
         tpot_s = np.divide(latency_s - ttft_s, tokens - 1, out=np.full(len(tokens), np.nan), where=tokens > 1)
         found: dict[str, Floats] = dict(zip(TIMES, (ttft_s, tpot_s, latency_s), strict=True))
+        found |= {name: np.where(self.finished, self.columns[name], np.nan) for name in GAPS}
         if self.unloaded is not None:
             alone = self.unloaded
             for name, time in zip(SLOWDOWNS, TIMES, strict=True):

@@ -12,7 +12,8 @@ from prebleexp.sources import Part
 
 TIMES = ("ttft_s", "tpot_s", "latency_s")
 SLOWDOWNS = ("ttft_slowdown", "tpot_slowdown", "latency_slowdown")
-LIMITED = (*TIMES, *SLOWDOWNS)
+GAPS = ("gap_p99_s", "gap_top10_s")
+LIMITED = (*TIMES, *GAPS, *SLOWDOWNS)
 """what limits are on"""
 BY_SHARE = re.compile(r"p(\d{1,2}(\.\d+)?)")
 
@@ -46,6 +47,10 @@ class ServiceLevel(Part):
     """time per output token; requests of one token keep any"""
     latency_s: Limit = None
     """from the time a request is due to its last token"""
+    gap_p99_s: Limit = None
+    """99th percentile of the gaps between a request's tokens; requests of one token keep any"""
+    gap_top10_s: Limit = None
+    """mean of the longest tenth of these gaps, as Mooncake's time between tokens; likewise"""
     ttft_slowdown: Limit = None
     """time to first token over that of the same request alone on an idle GPU with an empty prefix cache"""
     tpot_slowdown: Limit = None
@@ -97,6 +102,11 @@ class ServiceLevel(Part):
     def needs_unloaded(self) -> bool:
         """Whether it takes to know how requests do alone."""
         return self.slowdown or any(getattr(self, name) is not None for name in SLOWDOWNS)
+
+    @property
+    def needs_gaps(self) -> bool:
+        """Whether it takes to know the gaps between the tokens of each request."""
+        return any(getattr(self, name) is not None for name in GAPS)
 
     @property
     def without_limits(self) -> ServiceLevel:

@@ -52,6 +52,7 @@ class Given:
     replicas: Replication | None
     autoscaler: Wanting | None
     migration: Migration | None
+    gaps_of_each: bool
     before: Before | None = None
 
     @property
@@ -130,4 +131,9 @@ def check_together(given: Given) -> None:
         if not engine.moves:
             raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")
         engine.check_moves()
+    if given.gaps_of_each and engine.own_loop() is not None:
+        raise InvalidInput(
+            f"engine {name} does not count gaps between tokens, and slo limits them; it must have no slo.gap_p99_s and "
+            "slo.gap_top10_s, or the engine be one without a loop of its own"
+        )
     refuse(given)

@@ -100,30 +100,6 @@ def _end(world: World, g: int) -> None:
 
 
 @compiled
-def _start_again(world: World, g: int) -> None:
-    """After an END of which everybody has heard."""
-    control = world.control
-    if control.unfinished == 0:  # all is over, and nobody is to hear of more
-        return
-    asked = (control.queue_head != NONE or control.offering != 0) and control.deciding == 0
-    if control.lacking == NONE and not asked and _next_time(world) > control.now:
-        control.starting = g  # nothing else happens at this instant
-    else:
-        push(world.events, control, control.now, key(START, g))
-
-
-@compiled
-def _report(world: World) -> None:
-    """Let routers see what the GPUs are; and again in a while, if anything is to happen."""
-    for g in range(len(world.live)):
-        world.seen.gpus[g] = world.live[g]
-    world.seen.reports[0] += 1
-    touch_all(world)
-    if _goes_on(world, len(world.moves.rules)):
-        push(world.events, world.control, world.control.now + world.rules.reports_s, key(REPORT, 0))
-
-
-@compiled
 def _pair(world: World) -> None:
     """Let requests be moved; and again in a while, if anything is to happen."""
     control, moves = world.control, world.moves
@@ -164,7 +140,12 @@ def advance(world: World) -> int:
             tell_policy(world)
         if control.kind == END:
             release(world)
-            _start_again(world, control.subject)
+            if control.unfinished > 0:  # else all is over, and nobody is to hear of more
+                asked = (control.queue_head != NONE or control.offering != 0) and control.deciding == 0
+                if control.lacking == NONE and not asked and _next_time(world) > control.now:
+                    control.starting = control.subject  # nothing else happens at this instant
+                else:
+                    push(world.events, control, control.now, key(START, control.subject))
             control.kind = NONE
         elif control.kind == CHANGE:
             release(world)
@@ -214,5 +195,10 @@ def advance(world: World) -> int:
             return HAS_CHANGED
         elif control.kind == PAIR:
             _pair(world)
-        else:
-            _report(world)
+        else:  # REPORT: routers see what the GPUs are; and again in a while, if anything is to happen
+            for g in range(len(world.live)):
+                world.seen.gpus[g] = world.live[g]
+            world.seen.reports[0] += 1
+            touch_all(world)
+            if _goes_on(world, len(world.moves.rules)):
+                push(world.events, control, control.now + rules.reports_s, key(REPORT, 0))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
+from prebleexp.sim.histogram import BINS
 from prebleexp.sim.history import NOTHING as NO_HISTORY
 from prebleexp.sim.history import History
 from prebleexp.sim.pools import BOTH
@@ -90,6 +91,8 @@ def outcome(left: Ended, history: History = NO_HISTORY) -> Outcome:
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
         **dict.fromkeys(("moves", "moves_aborted", "stopped_s"), np.zeros(len(jobs))),
+        **dict.fromkeys(("gap_p99_s", "gap_top10_s"), np.full(len(jobs), np.nan)),
+        **{name: np.zeros((0, BINS) if name == "gaps_counts" else 0) for name in KINDS if name.startswith("gaps_")},
         **{f"{name}_tokens": np.zeros(len(jobs)) for name in NAMES},
         **{f"gpu_{name}_tokens": np.zeros(len(totals)) for name in NAMES},
         **known,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from prebleexp.sim.arrays import Floats, Ints, Longs
+from prebleexp.sim.histogram import BINS
 from prebleexp.sim.history import NOTHING, History
 from prebleexp.sim.warmth import Begun
 
@@ -43,6 +44,12 @@ class Outcome:
     """output tokens as of the last report"""
     hit_tokens: Ints
     """prompt tokens found in the GPU's prefix cache at its last admission, or its first if the real engine says so"""
+    gap_p99_s: Floats
+    """99th percentile of the gaps between its tokens, as numpy interpolates it; NaN if there is none, or if the service
+    level (slo) has no limit on gaps"""
+    gap_top10_s: Floats
+    """mean of the longest tenth of these gaps, rounded up to whole ones; NaN likewise. Of a request that began anew
+    both are of its longest gaps, as many as its answer has"""
     prefilled_tokens: Ints
     """prompt tokens computed then; 0 if it was never admitted"""
     prefill_end_s: Floats
@@ -105,6 +112,15 @@ class Outcome:
     """seconds of it that are paid for: not while it was down, or drained and empty; while it was started, too"""
     end_s: float
     """when the run ended, in seconds from its start"""
+    gaps_priority: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    """(classes,) the `priority` of each class of requests of which gaps between tokens are counted, ascending; none
+    where the engine does not count them. Where requests have more than 16 priorities, they are of one class"""
+    gaps_counts: Longs = field(default_factory=lambda: np.zeros((0, BINS), np.int64))
+    """(classes, bins) gaps between tokens in each bin of `prebleexp.sim.histogram`, none of a warm-up stage"""
+    gaps_sum_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """(classes,) what they add up to: the time from first tokens to last ones"""
+    gaps_max_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """(classes,) the longest of them, exactly; 0 where there is none"""
     history: History = NOTHING
     """what became of its GPUs over time, and what its autoscaler decided"""
     begun: Begun | None = None
@@ -114,7 +130,6 @@ class Outcome:
         return len(self.gpu)
 
 
-OF_REQUESTS = tuple(
-    one.name for one in fields(Outcome) if not one.name.startswith(("gpu_", "end_", "history", "begun"))
-)
+OF_RUN = ("gpu_", "end_", "gaps_", "history", "begun")
+OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(OF_RUN))
 """the columns of an outcome with an element a request"""

@@ -308,6 +308,8 @@ class World(NamedTuple):
     jobs: Any
     servers: Any
     totals: Any
+    gaps: Any
+    """between tokens: `prebleexp.sim.gaps.Counts`"""
     arrivals: Any
     """(n,) when the router hears of each request; NaN: it waits for others"""
     sessions: Any

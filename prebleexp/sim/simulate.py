@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, deciding, hearing, links, loop, outcome, records, router, sending, world
+from prebleexp.sim import addresses, deciding, gaps, hearing, links, loop, outcome, records, router, sending, world
 from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.emptied import Emptied
@@ -67,6 +67,7 @@ def simulate(
     autoscaler: Wanting | None = None,
     migration: Migration | None = None,
     before: Before | None = None,
+    gaps_of_each: bool = False,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
     on_event: Callable[[World], object] | None = None,
@@ -80,9 +81,10 @@ def simulate(
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
     the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
     `migration`, when requests are moved from one GPU to another; `before`, what is served, and ends, before time 0, and
-    is not in what comes out. `seed` is that of policies, lengths and faults; the
-    workload has its own. `check`: plugs that are not the package's look at every index. `on_pause` is called at least
-    once a second, and when Python is needed; it may end the run by raising. `on_event` is called after every event.
+    is not in what comes out; `gaps_of_each`, whether the longest gaps between its tokens are kept of each request.
+    `seed` is that of policies, lengths and faults; the workload has its own. `check`: plugs that are not the package's
+    look at every index. `on_pause` is called at least once a second, and when Python is needed; it may end the run by
+    raising. `on_event` is called after every event.
 
     Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with what else is asked for,
     and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
@@ -112,6 +114,7 @@ def simulate(
         autoscaler=autoscaler,
         migration=migration,
         before=before,
+        gaps_of_each=gaps_of_each,
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()
@@ -196,7 +199,8 @@ class _Run:
         terms = given.terms
         spare = not terms.changes_nothing or given.autoscaler is not None
         timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
-        seams = (timeline, split, gateway, behind, moving)
+        self.workload = given.workload
+        seams = (timeline, split, gateway, behind, moving, gaps.counts(given.workload, given.gaps_of_each))
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
         if self.replicated is not None:
@@ -274,8 +278,9 @@ class _Run:
         return History(self.changes.gpu_states(), decisions)
 
     def _known(self) -> dict[str, Any]:
-        """Columns of the outcome that the gateway knows."""
-        return {} if self.entrance is None else self.entrance.known(self.gateway.mine)
+        """Columns of the outcome that the gateway knows, and of gaps between tokens."""
+        known = {} if self.entrance is None else self.entrance.known(self.gateway.mine)
+        return {**known, **gaps.columns(self.workload, self.world.value.gaps)}
 
     def _find_candidates(self, state: World) -> None:
         """Who is up, as far as routers know, and has room."""

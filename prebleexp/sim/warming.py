@@ -23,6 +23,8 @@ from prebleexp.sim.types import COLUMNS, OF_REQUESTS, OPTIONAL, Floats, Longs, O
 from prebleexp.sim.warmth import Before as Before
 from prebleexp.sim.warmth import Begun as Begun
 
+OF_GAPS = tuple(one.name for one in fields(Outcome) if one.name.startswith("gaps_"))
+
 
 def joined_with(first: Workload, then: Workload) -> Workload:
     """Both in one, the first requests first. They are of the first stage of the others."""
@@ -143,6 +145,7 @@ class Warming:
         world.timeline.at_s += now
         self._changes.begin(now)
         world.totals[:] = 0
+        world.gaps.classes[:] = np.zeros_like(world.gaps.classes)
         if len(world.tiers.tiers):
             world.tiers.totals[:] = 0
         world.servers.begun_s[:] = world.servers.ends_s[:] = 0.0
@@ -164,5 +167,8 @@ def measured(made: Outcome, workload: Workload, begun: Begun) -> Outcome:
     came: Floats = np.where(workload.dated, workload.arrival_s, of["due_s"] - at_s)
     of |= {"due_s": np.where(np.isnan(of["due_s"]), np.nan, came), "finish_s": of["finish_s"] - at_s}
     of |= {"gpu_requests": made.gpu_requests - begun.gpu_requests, "gpu_lost_s": made.gpu_lost_s - at_s}
+    if len(made.gaps_priority) > 1:  # those that only requests before the run have are none of its classes
+        mine = np.isin(made.gaps_priority, workload.priority)
+        of |= {name: getattr(made, name)[mine] for name in OF_GAPS}
     assert {*of} <= {one.name for one in fields(Outcome)}
     return replace(made, **of, end_s=made.end_s - at_s, begun=begun)

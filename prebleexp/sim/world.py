@@ -14,6 +14,7 @@ from prebleexp.sim.answers import REFUSE
 from prebleexp.sim.changes import NOTHING
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.events import CHANGE, PAIR, REPORT, key
+from prebleexp.sim.gaps import nothing as no_gaps
 from prebleexp.sim.handles import Block
 from prebleexp.sim.links import UnderWay
 from prebleexp.sim.moves import Moves
@@ -41,13 +42,15 @@ def allocate(
     gateway: Any = None,
     behind: tuple[Tiers, UnderWay] | None = None,
     moving: tuple[Moves, UnderWay] | None = None,
+    gaps: Any = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
     `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both
     routers, which are one without pools, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
     contexts in the tree, what it may tell of its own at once; `timeline`: what happens to GPUs; `split`: if the setup
     has legs, the requests without them, who does what, and the links between; `gateway`: its record, if there is
-    one; `behind`: tiers, and links to them; `moving`: requests that are moved, and the links between."""
+    one; `behind`: tiers, and links to them; `moving`: requests that are moved, and the links between; `gaps`: what
+    counts those between tokens."""
     workload, gpus = setup.workload, setup.gpus
     requests, pools, links = split or (workload, *nothing(len(workload)))
     tiers, links = behind or (no_tiers(), links)
@@ -93,6 +96,7 @@ def allocate(
         jobs=jobs,
         servers=servers,
         totals=records(gpus, of.TOTALS),
+        gaps=no_gaps(len(requests)) if gaps is None else gaps,
         arrivals=cache.requests.arrival_s + rules.submit_s,
         sessions=sessions,
         events=events,

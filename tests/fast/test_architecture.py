@@ -38,6 +38,7 @@ LEVELS = {
     "faults": 3,
     "gateway": 3,
     "recovery": 3,
+    "itl": 3,
     "history_tables": 3,
     "scaling_metrics": 3,
     "averages": 3,

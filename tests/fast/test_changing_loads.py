@@ -188,13 +188,13 @@ def test_counts_of_stages_are_poisson() -> None:
     counts = np.array(
         [
             np.bincount(drawn("workload=azure_lengths", *STAGES, f"seed={seed}").stage, minlength=3)
-            for seed in range(400)
+            for seed in range(100)
         ]
     )
     assert (counts.sum(axis=1) == 700).all()
     for column, mean in ((counts[:, 0] - 1, 200), (counts[:, 1], 400)):
-        assert column.mean() == pytest.approx(mean, abs=4 * math.sqrt(mean / 400))
-        assert column.var() / mean == pytest.approx(1, abs=4 * math.sqrt(2 / 400))
+        assert column.mean() == pytest.approx(mean, abs=4 * math.sqrt(mean / 100))
+        assert column.var() / mean == pytest.approx(1, abs=4 * math.sqrt(2 / 100))
 
 
 @pytest.mark.parametrize("name", [*MADE_UP, "request_log"])

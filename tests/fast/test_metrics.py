@@ -155,6 +155,8 @@ def test_what_comes_out_of_a_run_has_the_declared_columns_and_types() -> None:
             continue
         if field.name in OF_REQUESTS:
             assert len(column) == len(made)
+        elif field.name.startswith("gaps_"):
+            assert len(column) == len(made.gaps_priority)
         elif field.name != "end_s":
             assert len(column) == 4
         assert isinstance(column, float) if field.name == "end_s" else f"numpy.{column.dtype}" in str(hints[field.name])

@@ -54,6 +54,8 @@ def attained(level: ServiceLevel, alone: Unloaded | None = None, **columns: Any)
         "output_seen": 1,
         "finish_s": 0.0,
         "session": -1,
+        "gap_p99_s": NAN,
+        "gap_top10_s": NAN,
         "slo_ttft_s": NAN,
         "slo_tpot_s": NAN,
     }

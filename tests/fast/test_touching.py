@@ -65,6 +65,7 @@ def watched(workload: Workload, cluster: dict[str, Any]) -> dict[str, int]:
     return policy.counts
 
 
+@pytest.mark.slow  # compiles as many kinds of clusters as it looks at
 def test_whoever_changed_was_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens to the cluster. More is remembered than there are GPUs, so that more is looked at."""
     monkeypatch.setattr(world, "uncounted", lambda gpus: uncounted(1000))

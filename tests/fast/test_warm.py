@@ -170,6 +170,7 @@ def test_it_is_as_if_the_same_requests_had_come_first_and_drained(
     alone = served(first, **given)
     for name in ("gpu_prefilled_tokens", "gpu_hit_tokens", "gpu_evicted_tokens", "gpu_requests"):
         assert (getattr(made, name) == getattr(plain, name) - getattr(alone, name)).all(), name
+    assert made.gaps_counts.sum() == plain.gaps_counts.sum() - alone.gaps_counts.sum(), "gaps before are not counted"
     assert made.begun.finished == (alone.state == State.FINISHED).sum()
 
 

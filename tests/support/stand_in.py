@@ -36,6 +36,8 @@ def served(workload: Workload, *, gpus: int, seed: int, **rest: Any) -> Outcome:
         moves=zeros,
         moves_aborted=zeros,
         stopped_s=np.zeros(n),
+        gap_p99_s=np.full(n, np.nan),
+        gap_top10_s=np.full(n, np.nan),
         losses=zeros,
         refused_by=zeros,
         retries=zeros,

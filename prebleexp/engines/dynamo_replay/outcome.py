@@ -51,6 +51,8 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         moves=np.zeros(n, np.int32),
         moves_aborted=np.zeros(n, np.int32),
         stopped_s=np.zeros(n),
+        gap_p99_s=np.full(n, np.nan),
+        gap_top10_s=np.full(n, np.nan),
         refused_by=np.zeros(n, np.int32),
         retries=np.zeros(n, np.int32),
         output_seen=requests.generated.astype(np.int32),

@@ -15,7 +15,7 @@ from prebleexp.engines.sglang.sorting import put_in_order
 from prebleexp.engines.sglang.tree import make_room
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s
-from prebleexp.sim.pools import decodes
+from prebleexp.sim.pools import decodes, request_of
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
 
@@ -62,6 +62,7 @@ def _leave(mine: Engines, g: int) -> int:
         job = jobs[request]
         if job.stage == RUNNING and job.target == job.max_new:
             stop(mine, g, request, LEAVING)
+            gpu.leaving += int(job.joined < gpu.decodes)  # else no decode is of it
             left += 1
         if request == last:
             return left
@@ -98,6 +99,7 @@ def _send_back(mine: Engines, world: World, g: int, step: Any, request: int) -> 
     generated = generated_of(gpu, job)
     if generated > job.generated:
         made.latency_s = gpu.decoded_s - world.seen.requests[request].arrival_s
+        world.gaps.last_s[request_of(world, request)] = gpu.decoded_s
     made.state = QUEUED
     uncount(mine, g, request, WAITING)
     job.generated = generated

@@ -33,6 +33,8 @@ GPU = np.dtype(
         ("generated", np.int64),  # … those of them that were generated and are known, …
         ("max_new", np.int64),  # … and the sum of their max_new_tokens
         ("late", np.int64),  # how many of them joined while a decode was under way, of which they are no part
+        ("fresh", np.int64),  # the last to have joined of those that no decode is over of, linked by `next_fresh`
+        ("leaving", np.int64),  # how many have left them since their last token is under way
         ("beyond_clip", np.int64),  # how many of them have more of these than `CLIP_MAX_NEW_TOKENS`
         ("ratio", np.float64),  # of what they may still generate, so much is reserved
         ("coming", np.int64),  # requests for whose prompts room is taken, and whose KV is not all there
@@ -72,6 +74,7 @@ JOB = np.dtype(
         ("joined", np.int32),  # decode steps scheduled before it ran
         ("due", np.int32),  # the decode step that brings its last token; as it joined, if its prefill does
         ("next_due", np.int32),  # another one that is due in the same, in a ring
+        ("next_fresh", np.int32),  # the one before it that no decode is over of
         ("held", np.int32),  # of its tokens, how many are the tree's
         ("lock", np.int32),  # the node where they end
         ("before", np.int32),

@@ -33,7 +33,7 @@ def engines(setup: Setup, settings: Settings) -> Engines:
     state, jobs = records(gpus, GPU), records(len(workload), JOB)
     state.free = state.room = settings.kv_tokens
     state.ratio = settings.ratio
-    for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running"):
+    for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running", "fresh"):
         state[name] = NONE
     jobs.prompt, jobs.target, jobs.max_new = workload.prompt_tokens, target, workload.max_new_tokens
     lists = records(2 * gpus, LIST).reshape(gpus, 2)

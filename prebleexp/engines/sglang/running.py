@@ -11,7 +11,8 @@ from typing import Any
 
 from prebleexp.engines.sglang.records import CLIP_MAX_NEW_TOKENS, LEAVING, RUNNING, Engines
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import NONE
+from prebleexp.sim.gaps import add, token
+from prebleexp.sim.records import NONE, World
 
 
 @compiled
@@ -34,6 +35,7 @@ def run(mine: Engines, g: int, request: int, under_way: int) -> None:
     """A request decodes from now on, with so many tokens under way beside those that it has generated."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     job.stage, job.joined = RUNNING, gpu.decodes
+    job.next_fresh, gpu.fresh = gpu.fresh, request
     job.due = gpu.decodes + job.target - job.generated - under_way
     gpu.late += int(gpu.decodes > gpu.decodes_over)
     gpu.running += 1
@@ -101,6 +103,55 @@ def uncount(mine: Engines, g: int, request: int, stage: int) -> None:
     gpu.beyond_clip -= int(job.max_new > CLIP_MAX_NEW_TOKENS)
     gpu.full = 0
     job.stage = stage
+    if job.joined >= gpu.decodes_over and (stage != LEAVING or job.joined == gpu.decodes):
+        _not_fresh(mine, g, request)
+
+
+@compiled
+def _not_fresh(mine: Engines, g: int, request: int) -> None:
+    """A request that leaves before its first decode step is over is no part of that."""
+    gpu, jobs, behind = mine.gpus[g], mine.jobs, NONE
+    one = int(gpu.fresh)
+    while one != request:
+        behind, one = one, int(jobs[one].next_fresh)
+    if behind == NONE:
+        gpu.fresh = jobs[request].next_fresh
+    else:
+        jobs[behind].next_fresh = jobs[request].next_fresh
+
+
+@compiled
+def show(mine: Engines, world: World, g: int, now: float) -> None:
+    """A decode step is over: all that were in it have a token. Who was in the one before, too, had one when that was
+    over. To be called before it is counted as over."""
+    gpu, jobs, over = mine.gpus[g], mine.jobs, int(mine.gpus[g].decodes_over)
+    others, late, request = int(gpu.running - gpu.late + gpu.leaving), NONE, int(gpu.fresh)
+    while request != NONE and jobs[request].joined > over:
+        late, request = request, int(jobs[request].next_fresh)
+    if late == NONE:
+        gpu.fresh = NONE
+    else:
+        jobs[late].next_fresh = NONE
+    if world.gaps.each:
+        request = int(gpu.first_running)
+        while request != NONE:
+            if jobs[request].joined <= over:
+                token(world, request, now)
+            request = int(jobs[request].behind)
+        request = last = last_due(mine, g, over + 1)
+        while gpu.leaving > 0:
+            if jobs[request].stage == LEAVING:
+                token(world, request, now)
+            request = int(jobs[request].next_due)
+            if request == last:
+                break
+    else:
+        while request != NONE:
+            token(world, request, now)
+            others -= 1
+            request = int(jobs[request].next_fresh)
+        add(world.gaps, NONE, now - gpu.decoded_s, others)
+    gpu.leaving = 0
 
 
 @compiled

@@ -10,10 +10,11 @@ from prebleexp.engines.sglang import giving_up, queue, receiving
 from prebleexp.engines.sglang.contexts import checkpoint, drop, give_up, hold
 from prebleexp.engines.sglang.receiving import reserve as reserve
 from prebleexp.engines.sglang.records import AT_ONCE, DONE, READY, RETRACTED, RUNNING, STEPS, WAITING, Engines
-from prebleexp.engines.sglang.running import generated_of, last_due, set_last_due, stop
+from prebleexp.engines.sglang.running import generated_of, last_due, set_last_due, show, stop
 from prebleexp.engines.sglang.scheduling import schedule
 from prebleexp.engines.sglang.tree import unlock
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.gaps import add, token
 from prebleexp.sim.pools import decodes, prefills
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
@@ -68,6 +69,11 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     if mine.steps[g, slot].prefill != 0:
         _prefilled(mine, world, g, slot, now)
     else:
+        if gpu.fresh != NONE or world.gaps.each:
+            show(mine, world, g, now)
+        else:  # here, since a call that is handed all of the world takes a tenth of a step
+            add(world.gaps, NONE, now - gpu.decoded_s, int(gpu.running - gpu.late + gpu.leaving))
+            gpu.leaving = 0
         gpu.decodes_over += 1
         gpu.decoded_s = now
         gpu.generated += gpu.running - gpu.late
@@ -138,6 +144,8 @@ def _prefilled(mine: Engines, world: World, g: int, slot: int, now: float) -> No
         if job.generated == 1:
             first_token(world, g, request, now)
             world.jobs[request].state = RUNS
+        else:
+            token(world, request, now)
         if job.generated >= job.target:
             _finish(mine, world, g, request, now)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose
+from prebleexp.engines.vllm.choosing import blocks_of, choose
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, Engines
 from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember
 from prebleexp.sim.compiled import compiled
@@ -45,7 +45,7 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
         queue.pop(mine, g)
         gpu.queued -= 1
         step.hits += _start(mine, world, g, request)
-        new = at_most(job.known - job.computed, cap, budget)
+        new = min(job.known - job.computed, budget, cap if cap > 0 else budget)
         need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
         step.evicted += lengthen(mine, world, g, request, need)
         remember(mine, world, g, request, int(job.computed + new))
@@ -81,7 +81,7 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
     rest = known - hits * settings.block_size
     if rest > budget and not settings.enable_chunked_prefill:
         return False
-    reached = known - rest + at_most(rest, cap, budget)
+    reached = known - rest + min(rest, budget, cap if cap > 0 else budget)
     return bool(needed(mine, known, hits, reached) + idle + kept <= gpu.free)
 
 

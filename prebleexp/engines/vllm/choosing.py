@@ -32,11 +32,6 @@ def not_chosen(mine: Engines, g: int, step: Any, request: int) -> int:
 
 
 @compiled
-def at_most(new: int, cap: int, budget: int) -> int:
-    return min(new, cap, budget) if cap > 0 else min(new, budget)
-
-
-@compiled
 def blocks_of(mine: Engines, tokens: int) -> int:
     """that hold so many tokens"""
     return -(-tokens // mine.settings.block_size)

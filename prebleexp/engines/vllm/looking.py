@@ -39,6 +39,7 @@ def unsettle(mine: Engines, world: World, g: int) -> None:
     slot = (gpu.scheduled - 1) % STEPS
     step, chosen = mine.steps[g, slot], mine.chosen[g, slot]
     if gpu.scheduled > gpu.over:
+        step.fresh = 0
         for at in range(step.chosen):
             if chosen[at].tokens == 0:
                 chosen[at].tokens = 1

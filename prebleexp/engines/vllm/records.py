@@ -106,6 +106,7 @@ STEP = np.dtype(
         ("admitted", np.int64),  # … the last ones of them just admitted
         ("preempted", np.int64),
         ("finished", np.int64),
+        ("fresh", np.int64),  # steady from this step on, without a token of the one before
         ("computed", np.int64),  # tokens, …
         ("prefilled", np.int64),  # … of them, of prompts
         ("hits", np.int64),  # prompt tokens found in the cache
@@ -286,6 +287,8 @@ class Engines(NamedTuple):
     preempted: Any
     """(GPUs, `STEPS`, max_num_seqs) requests, in order"""
     finished: Any
+    """(GPUs, `STEPS`, max_num_seqs) likewise"""
+    fresh: Any
     """(GPUs, `STEPS`, max_num_seqs) likewise"""
     whole: Any
     """(GPUs, `STEPS`, max_num_seqs) `CHOSEN` of all requests, if somebody watches"""

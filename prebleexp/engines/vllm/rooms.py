@@ -63,6 +63,7 @@ def engines(
         chosen=unset(shape, CHOSEN),
         preempted=np.empty(shape, np.int32),
         finished=np.empty(shape, np.int32),
+        fresh=np.empty(shape, np.int32),
         whole=unset(shape, CHOSEN),
         recent=np.zeros((gpus, RECENT, 2), np.int64),
         groups=groups,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.choosing import at_most, blocks_of, choose, not_chosen
+from prebleexp.engines.vllm.choosing import blocks_of, choose, not_chosen
 from prebleexp.engines.vllm.looking import look_at
 from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import Engines
@@ -149,4 +149,4 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
 @compiled
 def _wanted(job: Any, cap: int, budget: int) -> int:
     """Tokens that the next step computes of a request that is not steady."""
-    return 0 if last_is_due(job) else at_most(job.known - job.computed + job.expected, cap, budget)
+    return 0 if last_is_due(job) else min(job.known - job.computed + job.expected, budget, cap if cap > 0 else budget)

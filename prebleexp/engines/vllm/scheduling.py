@@ -35,7 +35,7 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
     step = mine.steps[g, gpu.scheduled % STEPS]
     step.scheduled_s = now
     step.requests = step.steady = step.chosen = step.admitted = 0
-    step.preempted = step.finished = step.evicted = 0
+    step.preempted = step.finished = step.fresh = step.evicted = 0
     step.computed = step.prefilled = step.hits = step.recomputed = 0
     cap = mine.settings.long_prefill_token_threshold if gpu.running + gpu.queued > 1 else 0
     gpu.flush = 0

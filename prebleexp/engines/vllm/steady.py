@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.phases import link, unlink
-from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.gaps import add, token
+from prebleexp.sim.pools import request_of
 from prebleexp.sim.records import NONE, World
 
 
@@ -44,7 +46,10 @@ def is_whole(mine: Engines, job: Any) -> bool:
 @compiled
 def begin_steady(mine: Engines, world: World, g: int, request: int) -> None:
     """From the step on that is being scheduled."""
-    gpu, job = mine.gpus[g], mine.jobs[request]
+    gpu, job, slot = mine.gpus[g], mine.jobs[request], mine.gpus[g].scheduled % STEPS
+    if job.expected == 0 and world.gaps.last_s[request_of(world, request)] != gpu.step_ended_s:
+        mine.fresh[g, slot, mine.steps[g, slot].fresh] = request
+        mine.steps[g, slot].fresh += 1
     job.steady_from = gpu.scheduled
     gpu.steady += 1
     gpu.context += job.computed
@@ -61,6 +66,7 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     pending = (computed - int(job.computed)) - (known - int(job.known))
     if known > job.known:
         world.jobs[request].latency_s = gpu.step_ended_s - world.seen.requests[request].arrival_s
+        world.gaps.last_s[request_of(world, request)] = gpu.step_ended_s
     whole = is_whole(mine, job)
     mine.crossing[g, (gpu.scheduled - computed) % mine.settings.block_size] -= int(not whole)
     gpu.steady -= 1
@@ -72,3 +78,26 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
     if mine.settings.async_scheduling:
         job.expected += pending
     return pending
+
+
+@compiled
+def show(mine: Engines, world: World, g: int, slot: int, now: float) -> None:
+    """A step is over: all that decode steadily in it have a token, and had one when the one before was over, but for
+    those that are fresh."""
+    gpu, step, others = mine.gpus[g], mine.steps[g, slot], int(mine.steps[g, slot].steady)
+    if world.gaps.each:
+        for row in range(gpu.running):
+            request = int(mine.running[g, row])
+            if mine.jobs[request].steady_from != NONE and mine.jobs[request].steady_from < gpu.begun:
+                token(world, request, now)
+        for row in range(step.chosen):
+            one = mine.chosen[g, slot, row]
+            if one.tokens == 0 and mine.jobs[one.request].steady_from == NONE and mine.jobs[one.request].finished == 0:
+                token(world, int(one.request), now)
+        return
+    for row in range(step.fresh):
+        request = int(mine.fresh[g, slot, row])
+        if mine.jobs[request].finished == 0:  # it did not give up
+            token(world, request, now)
+            others -= 1
+    add(world.gaps, NONE, now - gpu.step_ended_s, others)

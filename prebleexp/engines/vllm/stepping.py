@@ -20,11 +20,12 @@ from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
 from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
-from prebleexp.engines.vllm.steady import end_steady, known_of
+from prebleexp.engines.vllm.steady import end_steady, known_of, show
 from prebleexp.engines.vllm.storing import offload as offload
 from prebleexp.engines.vllm.tables import cached, release, remember, tokens_of
 from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.gaps import add, token
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
@@ -99,6 +100,10 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     gpu = mine.gpus[g]
     slot = (gpu.begun - 1) % STEPS
     step, chosen = mine.steps[g, slot], mine.chosen[g, slot]
+    if step.fresh > 0 or world.gaps.each:
+        show(mine, world, g, slot, now)
+    elif step.steady > 0:  # here, since a call that is handed all of the world takes a tenth of a step
+        add(world.gaps, NONE, now - gpu.step_ended_s, int(step.steady))
     gpu.over, gpu.step_ended_s = gpu.begun, now
     gpu.generated += step.steady
     for row in range(step.chosen):
@@ -211,6 +216,8 @@ def _serve(mine: Engines, world: World, g: int, request: int, stale: bool, now: 
         world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.known - prompt
         if job.running != 0:
             world.jobs[request].state = RUNNING
+    else:
+        token(world, request, now)
     if not stale and job.expected > 0:
         job.expected -= 1
         if job.running != 0:

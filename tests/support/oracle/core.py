@@ -922,6 +922,7 @@ class Oracle:
         columns["gpu_on_s"] = np.array(self.on_s)
         columns["decode_gpu"], columns["prefill_end_s"] = columns["gpu"], columns["ttft_s"]
         columns["stopped_s"] = np.zeros(len(self.jobs))
+        columns["gap_p99_s"] = columns["gap_top10_s"] = np.full(len(self.jobs), np.nan)
         for name in (
             "moves",
             "moves_aborted",

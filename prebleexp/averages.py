@@ -6,7 +6,13 @@ import numpy as np
 
 from prebleexp.sim.types import Floats
 
-STATISTICS = {"mean": "Mean", "p50": "Median", "p90": "90th percentile", "p99": "99th percentile"}
+STATISTICS = {
+    "mean": "Mean",
+    "p50": "Median",
+    "p90": "90th percentile",
+    "p95": "95th percentile",
+    "p99": "99th percentile",
+}
 CALLED = {"mean": "average", "p50": "median"}
 """the others are called what they are named"""
 
@@ -17,7 +23,7 @@ def statistics(column: Floats) -> tuple[float | None, ...]:
     values = values[: len(values) - int(np.isnan(values).sum())]
     if not len(values):
         return (None,) * len(STATISTICS)
-    positions = np.array([0.5, 0.9, 0.99]) * (len(values) - 1)
+    positions = np.array([0.5, 0.9, 0.95, 0.99]) * (len(values) - 1)
     low = positions.astype(np.int64)
     below, above = values[low], values[np.minimum(low + 1, len(values) - 1)]
     share, step = positions - low, above - below

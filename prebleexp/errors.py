@@ -14,10 +14,17 @@ class InvalidInput(PrebleexpError):
     """Something the user gave is not valid. The command line prints the message alone and exits with 2."""
 
 
+LONG = 120
+"""letters of a list behind which nobody finds a hint"""
+
+
 def unknown(kind: str, name: str, valid: Iterable[str]) -> InvalidInput:
     """An `InvalidInput` for a name that is not one of `valid`; suggests the closest."""
     names = sorted(valid)
     said = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), said, n=1) or [one for one in said if name and name.lower() in one]
+    valid_ones = f"valid: {', '.join(names)}."
+    if close and len(valid_ones) > LONG:
+        return InvalidInput(f"unknown {kind} {name!r}. Did you mean {said[close[0]]!r}? {valid_ones.capitalize()}")
     hint = f" Did you mean {said[close[0]]!r}?" if close else ""
-    return InvalidInput(f"unknown {kind} {name!r}; valid: {', '.join(names)}.{hint}")
+    return InvalidInput(f"unknown {kind} {name!r}; {valid_ones}{hint}")

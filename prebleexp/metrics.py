@@ -16,9 +16,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import itl, scaling_metrics, warmed
+from prebleexp import itl, scaling_metrics, slo_metrics, warmed
 from prebleexp.averages import CALLED, STATISTICS, statistics
-from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, recovery_s
+from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, attainment_after_loss, recovery_s
 from prebleexp.service import in_system
 from prebleexp.service.attainment import Attained, Unloaded
 from prebleexp.service.level import NONE, ServiceLevel
@@ -138,8 +138,8 @@ def _found(name: str, words: str, where: str, *parts: str) -> Metric:
     return Metric(name, words, lambda run: _ratio(run.total(*of), run.total(*whole)), "share", HIGHER, meaning)
 
 
-def _of_limits(name: str, words: str, unit: str, meaning: str) -> Metric:
-    return Metric(name, words, lambda run: run.attained.of_limits[name], unit, HIGHER, meaning, of_all=True)
+def _of_limits(name: str, words: str, unit: str, meaning: str, better: str = HIGHER) -> Metric:
+    return Metric(name, words, lambda run: run.attained.of_limits[name], unit, better, meaning, of_all=True)
 
 
 def _slowdown(of: str, i: int, name: str) -> Metric:
@@ -270,6 +270,10 @@ _METRICS = (
            lambda run: statistics(after_loss(run.made))[-1], "s", LOWER,
            f"99th percentile, in seconds, of the time to first token of the requests that were due in the "
            f"{MINUTE_S:g} s after the first GPU was lost (faults) and have one; nothing where none was lost."),
+    Metric("after_loss_attainment", "attainment after a loss",
+           lambda run: attainment_after_loss(run.made, run.attained.good), "share", HIGHER,
+           f"The share of the requests due in the {MINUTE_S:g} s after the first GPU was lost which were good; nothing "
+           "where none was lost, or nothing was promised.", of_all=True),
     Metric("recovery_s", "time to recover", lambda run: recovery_s(run.made), "s", LOWER,
            f"From when the first GPU was lost until the average time to first token of the requests due in the last "
            f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "
@@ -303,18 +307,7 @@ _METRICS = (
            "Nothing where unfinished_growth is nothing."),
     Metric("due_requests", "requests that count", lambda run: run.attained.count, "requests", NEITHER,
            "Requests that were due, after slo.warmup_s: those that attainment is of."),
-    _of_limits("slo_attainment", "attainment", "share",
-               "The share of the requests that were due which were good: finished, within all limits of the service "
-               "level (slo). Of the unfinished only those count as good that can break no limit any more, of the "
-               "refused none. Nothing where nothing was promised."),
-    _of_limits("slo_margin", "margin to the promised share", "share",
-               "By how much the share of the requests within a limit exceeds the share that was promised it (0.99, of "
-               "a limit for p99); of several the one that is nearest to being broken, or broken worst. Nothing where "
-               "all limits are for each request."),
-    _of_limits("goodput_per_s", "goodput", "requests/s", "Good requests over the run's length, from slo.warmup_s on."),
-    _of_limits("goodput_per_gpu_s", "goodput of a GPU", "requests/s", "The same over the GPUs."),
-    _of_limits("session_attainment", "attainment of sessions", "share",
-               "Of the sessions that began after slo.warmup_s, the share that ended with every request good."),
+    *(_of_limits(*one) for one in slo_metrics.METRICS),
     *(_session_time(i, name) for i, name in enumerate(STATISTICS)),
     *(_slowdown(of, i, name) for of in ("ttft", "latency") for i, name in enumerate(STATISTICS) if name != "mean"),
     Metric("end_s", "end of the run", lambda run: run.made.end_s, "s", LOWER,

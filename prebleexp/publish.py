@@ -100,7 +100,7 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
 def plan(made: Planner, name: str, command: str) -> Path:
     """Write the page of a plan; returns its path. Raises InvalidInput if the folder cannot be written."""
     from prebleexp.launch.session import runs_of
-    from prebleexp.report import frame, listing, page, plan_figure
+    from prebleexp.report import frame, listing, page, plan_bars, plan_figure, plan_page
     from prebleexp.report.page import Report, Sweep
 
     folder = made.settings.reports_dir / name
@@ -110,8 +110,16 @@ def plan(made: Planner, name: str, command: str) -> Path:
     title = made.settings.title or _asks(made)
     about = Sweep(name, title, command, made.configuration, tuple(made.axes), "plan")
     with frame.into(folder), unchanged.after():
-        figure = plan_figure.figure(made.found)
-        report = Report(about, made.tried, [figure], provenance=_provenance(made), measure="slo_attainment")
+        figure, *others = plan_bars.figure(made.found), plan_figure.figure(made.found)
+        asides = plan_page.asides(made.found, made.beside)
+        report = Report(
+            about,
+            made.tried,
+            [figure, *others],
+            provenance=_provenance(made),
+            measure="slo_attainment",
+            asides=asides,
+        )
         written = page.write(folder, report)
         noted, runs = made.experiment(name, title, command)
         of = f"plan of {runs_of(len({run['key'] for run in runs}))}"
@@ -163,6 +171,8 @@ def _asks(made: Planner) -> str:
 
     first = made.found[0].contender
     do = "does" if first.cell.gpus == 1 else "do"
+    if first.is_recorded:
+        return "How many GPUs does this recording take?"
     if first.searched == "gpus":
         return f"How many GPUs do {condition(first.load_key, first.load)} take?"
     if first.searched != "rps":
@@ -208,7 +218,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
     from prebleexp.launch.rows import failure
     from prebleexp.paper import findings, on_hardware
-    from prebleexp.report import clusters, ladders, orders, sessions, survivors
+    from prebleexp.report import clusters, ladders, mistakes, orders, sessions, survivors
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -238,6 +248,8 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         ranked, title, note = ladders.findings(session.ladders), ladders.TITLE, ladders.NOTE
     elif settings.findings == "sessions":
         ranked, note = sessions.findings(rows), sessions.NOTE
+    elif settings.findings == "frontier":
+        ranked, title, note = mistakes.findings(rows), mistakes.TITLE, mistakes.NOTE
     elif settings.findings == "survival":
         ranked, title, note = survivors.findings(rows), survivors.TITLE, survivors.NOTE
     overview = [findings.overview(claims, drawings, before)] if claims else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from prebleexp.sim.types import Floats, Outcome
 
@@ -28,6 +29,16 @@ def after_loss(made: Outcome) -> Floats:
     due = (made.due_s >= lost_s) & (made.due_s < lost_s + MINUTE_S) & np.isfinite(made.ttft_s)
     found: Floats = made.ttft_s[due]
     return found
+
+
+def attainment_after_loss(made: Outcome, good: npt.NDArray[np.bool_] | None) -> float | None:
+    """The share of the requests due in the minute after the first loss that are `good`; None where none was lost, none
+    was due or nothing was promised."""
+    lost_s = first_loss_s(made)
+    if lost_s is None or good is None:
+        return None
+    due = (made.due_s >= lost_s) & (made.due_s < lost_s + MINUTE_S)
+    return float(good[due].mean()) if due.any() else None
 
 
 def recovery_s(made: Outcome) -> float | None:

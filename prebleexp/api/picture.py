@@ -10,11 +10,12 @@ from html import escape
 from pathlib import Path
 
 from prebleexp.api import html
+from prebleexp.checks import is_number, require
 from prebleexp.errors import unknown
 from prebleexp.experiment import durable
 from prebleexp.report import export
 from prebleexp.report.figures import Figure
-from prebleexp.report.sheet import pdf, png, sheet
+from prebleexp.report.sheet import pdf, png, sheet, wide
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -29,14 +30,18 @@ class Picture:
         """A document of its own. The same runs give the same bytes."""
         return sheet(self.figure)
 
-    def save(self, path: str | Path) -> Path:
-        """Write it as the file's name says: .svg, .pdf, .png, or its numbers as .csv or .tex (a table). Raises
-        InvalidInput for another ending, OSError if it cannot be written."""
+    def save(self, path: str | Path, *, width: float | None = None) -> Path:
+        """Write it as the file's name says: .svg, .pdf, .png, or its numbers as .csv or .tex (a table). A drawing is
+        `width` inches wide, or as wide as it is. Raises InvalidInput for another ending or a width that is none,
+        OSError if it cannot be written."""
         path = Path(path).expanduser()
+        valid = width is None or (is_number(width) and width > 0)
+        require(valid, "width", width, "a number of inches > 0")
+        svg = self.svg if width is None else wide(self.svg, width)
         made: dict[str, Callable[[], bytes]] = {
-            ".svg": lambda: self.svg.encode(),
-            ".pdf": lambda: pdf(self.svg),
-            ".png": lambda: png(self.svg),
+            ".svg": lambda: svg.encode(),
+            ".pdf": lambda: pdf(svg),
+            ".png": lambda: png(svg),
             ".csv": lambda: export.comma_separated(self.figure).encode(),
             ".tex": lambda: export.latex(self.figure.table, self.figure.title).encode(),
         }

@@ -10,11 +10,12 @@ from prebleexp import publish
 from prebleexp.api import html
 from prebleexp.api.picture import Picture
 from prebleexp.api.refusals import BY_SWEEP, refuse
-from prebleexp.launch import overrides, planner
+from prebleexp.launch import asked_plan, overrides, planner
 from prebleexp.launch.naming import folder
 from prebleexp.launch.planner import Planner
+from prebleexp.planning.beside import Beside
 from prebleexp.planning.planned import Planned, rows
-from prebleexp.report import plan_figure, planned
+from prebleexp.report import plan_bars, plan_figure, planned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,17 @@ class Plan:
     def sentence(self) -> str:
         return planned.sentence(self._made.found)
 
+    @property
+    def caveats(self) -> Sequence[str]:
+        """What a reader must know of the answers, each once."""
+        return tuple(planned.warnings(self._made.found))
+
+    @property
+    def beside(self) -> Beside | None:
+        """Of the best: what will be seen, the answers if steps are slower or faster, the greatest load, what is kept of
+        a greater load and after the loss of a replica; None where there is no answer."""
+        return self._made.beside
+
     def frame(self) -> pd.DataFrame:
         """One row a contender, the best first: its place on the axes, "rps" with "rps_low" and "rps_high", or "gpus"
         (that surely are enough) and "gpus_likely" (on average), "replicas", "verdict", how it was found, GPU-hours and
@@ -47,12 +59,17 @@ class Plan:
         """What is kept against what was tried."""
         return Picture(plan_figure.figure(self._made.found))
 
+    def bars(self) -> Picture:
+        """The answer of each contender, with its interval."""
+        return Picture(plan_bars.figure(self._made.found))
+
     def __repr__(self) -> str:
         return f"<prebleexp.Plan {self.sentence}>"
 
     def _repr_html_(self) -> str:
         found = self._made.found
-        return html.paragraph(self.sentence) + html.table(planned.heads(found), planned.lines(found))
+        caveats = "".join(html.paragraph(f"{one[0].upper()}{one[1:]}.") for one in self.caveats)
+        return html.paragraph(self.sentence) + html.table(planned.heads(found), planned.lines(found)) + caveats
 
 
 def plan(
@@ -84,7 +101,7 @@ def plan(
         "most_requests": most_requests,
         "price_per_gpu_hour": price_per_gpu_hour,
     }
-    made = planner.plan(lines, planner.asked(lines, own))
+    made = planner.plan(lines, asked_plan.asked(lines, own))
     name = folder("plan", *(line.lstrip("+") for line in lines))
     publish.load(made, name, f"python -m prebleexp plan {shlex.join(lines)}")
     return Plan(made)

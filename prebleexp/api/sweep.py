@@ -23,9 +23,11 @@ from prebleexp.launch.naming import named
 from prebleexp.launch.parts import key_of
 from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session
+from prebleexp.launch.usual import completed
 from prebleexp.metrics import METRICS
 from prebleexp.paper.figures import DRAWINGS
 from prebleexp.report.figures import figure
+from prebleexp.report.wording import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,8 +124,8 @@ class Sweep:
         return Picture(figure(spec.draw, of_parts, how=how, number=spec.number, title=spec.title))
 
     def compare(self, a: str, b: str, metric: str = "norm_latency_mean_s", **where: Any) -> Compared:
-        """B against A, two policies or lines of this sweep: paired by configuration and seed, each difference with its
-        95 % interval.
+        """B against A, two policies or lines of this sweep, or two values of a setting, as "policy.weight=0.1": paired
+        by configuration and seed, each difference with its 95 % interval.
 
         `where` takes the runs that have this value, or one of these: `gpus=8`, `rps=[16, 64]`. Raises InvalidInput for
         names that do not exist, and if nothing is common.
@@ -138,12 +140,18 @@ class Sweep:
         for label, result in runs:
             columns = result.cell.columns() | label
             if all(columns.get(name) in values for name, values in wanted.items()):
-                for side in {columns["policy"], label.get("line", columns["policy"])}:
+                settings = {one for one in (a, b) if _has(columns, one)}
+                for side in {columns["policy"], label.get("line", columns["policy"]), *settings}:
                     sides.setdefault(str(side), []).append(result)
         for side in (a, b):
             if side not in sides:
+                name = side.partition("=")[0]
+                values = dict.fromkeys(plain((result.cell.columns() | label).get(name)) for label, result in runs)
+                if "=" in side and name in known:
+                    raise unknown(name, side.partition("=")[2], values)
                 raise unknown("policy or line", side, sides)
-        return Compared(a, b, compare(measured(sides[a]), measured(sides[b]), metric_of(metric)))
+        ours, theirs = completed(measured(sides[a]), measured(sides[b]))
+        return Compared(a, b, compare(ours, theirs, metric_of(metric)))
 
     def __repr__(self) -> str:
         return f"<prebleexp.Sweep {self._session.settings.sweep}: {self._session.tally()}>"
@@ -153,7 +161,9 @@ class Sweep:
         lines = [session.tally(), *session.known(), *session.losses()]
         if session.failed:
             lines.append("what failed, and why, is in .failures")
-        heads, shown = tables.summarised(session.axes, session.results, session.places)
+        heads, shown = tables.summarised(
+            session.axes, session.results, session.places, session.settings.metrics, session.settings.prices
+        )
         return "".join(map(html.paragraph, lines)) + html.table(heads, shown, ' in .frame(by="cell")')
 
     def _runs(self) -> Iterator[tuple[Row, Result]]:
@@ -233,3 +243,9 @@ def sweep(*given: str | Sequence[str] | Mapping[str, Any], **settings: Any) -> S
 
 _LOADING = threading.Lock()
 """two threads of a process do not write the database at once"""
+
+
+def _has(columns: Mapping[str, Any], setting: str) -> bool:
+    """Whether a run has this value, as "policy.weight=0.1"."""
+    name, equals, value = setting.partition("=")
+    return bool(equals) and name in columns and plain(columns[name]) == value

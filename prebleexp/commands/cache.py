@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from prebleexp import indexing
+from prebleexp.commands import chosen
 from prebleexp.commands.arguments import CACHE_DIR, Command, Commands, Given, Setting, choice, flag, integer, path
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import archive, maintenance
@@ -40,7 +41,6 @@ COLUMNS = (
     "bytes",
     "age_s",
 )
-FILTERS = ("policy", "workload", "gpus", "replicas", "rps", "duration_s", "seed", "state", "code")
 SHORT_KEY = 12
 _DURATIONS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SIZES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -49,14 +49,15 @@ _SIZES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "Mi
 def list_(cache: Cache, given: Given) -> int:
     """A line for each run."""
     output, limit = given["output"], given["limit"]
-    found = _matching(cache, given)
+    found = chosen.matching(cache, given)
     orders: Mapping[str, Callable[[Item], float]] = {
         "age": lambda item: item.written,
         "size": lambda item: -item.bytes,
         "seconds": lambda item: -float(item.run.provenance.get("seconds") or 0.0),
     }
     shown = sorted(found, key=orders[given["sort"]])[: limit if limit is not None else len(found)]
-    rows = [{name: item.columns().get(name) for name in COLUMNS} for item in shown]
+    named = chosen.Named()
+    rows = [{name: named.columns(item).get(name) for name in COLUMNS} for item in shown]
     if output == "table":
         lines = [[_shown(name, row[name]) for name in COLUMNS] for row in rows]
         tables.show(["age" if name == "age_s" else "size" if name == "bytes" else name for name in COLUMNS], lines)
@@ -136,7 +137,7 @@ def export(cache: Cache, given: Given) -> int:
     """Runs to an archive: those of a list of keys, or those that match."""
     keys, path = given["keys"], Path(given.words[0])
     archive.check_place(path)
-    wanted = [item.run for item in _matching(cache, given) if isinstance(item.run, Entry)]
+    wanted = [item.run for item in chosen.matching(cache, given) if isinstance(item.run, Entry)]
     if keys is not None:
         wanted = [entry for entry in wanted if entry.key in _keys(keys)]
     if not wanted:
@@ -175,25 +176,6 @@ def why(cache: Cache, given: Given) -> int:
     lines = [f"{path}: {json.dumps(a)} and {json.dumps(b)}" for path, a, b in differences(first, second)]
     print("\n".join(lines) or "nothing differs")
     return 0
-
-
-def _matching(cache: Cache, given: Given) -> list[Item]:
-    filters = {name: given[name] for name in FILTERS if given[name] is not None}
-    found = []
-    for item in maintenance.items(cache):
-        columns = item.columns()
-        if all(_same(columns.get(name), value) for name, value in filters.items()):
-            found.append(item)
-    return found
-
-
-def _same(value: object, wanted: str) -> bool:
-    if isinstance(value, int | float):
-        try:
-            return value == float(wanted)
-        except ValueError:
-            return False
-    return str(value) == wanted
 
 
 def _files(cache: Cache, run: Entry | FailedRun) -> dict[str, str]:
@@ -268,7 +250,7 @@ def _command(
     return Command(does, partial(_of_cache, function), made, words, takes, (*settings, CACHE_DIR))
 
 
-_FILTERS = tuple(Setting(name, "only runs of this") for name in FILTERS)
+_FILTERS = tuple(Setting(name, "only runs of this") for name in (*chosen.FILTERS, "sweep"))
 COMMANDS: Commands = {
     "ls": _command(
         list_,

@@ -18,6 +18,7 @@ from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.counting import counted
 from prebleexp.launch import tables
 from prebleexp.launch.naming import folder
+from prebleexp.launch.usual import completed
 from prebleexp.losses import lost, sentences
 from prebleexp.report import compare_page, compared, frame, listing
 from prebleexp.report.wording import listed, percent_difference, plain, short
@@ -62,7 +63,7 @@ def _compare(given: Given) -> int:
     found_a, found_b = (_side(name, cache, sweep, labels) for name in sides)
     _refuse_unknown(filters, [*found_a, *found_b], known)
     chosen_a, chosen_b = _chosen(found_a, filters), _chosen(found_b, filters)
-    a, b = ([one.measured for one in side] for side in (chosen_a, chosen_b))
+    a, b = completed([one.measured for one in chosen_a], [one.measured for one in chosen_b])
     found = compare(a, b, metric)
     judged = found if limit is None or limit.metric == metric else compare(a, b, limit.metric)
     broken = _broken(judged, limit)

@@ -7,16 +7,20 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+from prebleexp.commands import benchmarked
 from prebleexp.commands.arguments import Command, Commands, Given, choice
-from prebleexp.commands.bench_serve import simulate
 from prebleexp.launch import tables
 from prebleexp.vllm_bench import compared
+from prebleexp.vllm_bench.result import result
+from prebleexp.workloads.vllm_bench import VllmBench
 
 
 def _compare_bench(given: Given) -> int:
     measured = compared.read(str(Path(given.words[0]).expanduser()))
-    found = simulate(given.others, measured.settings, measured.wanted, datetime.now())
-    rows = compared.rows(measured.fields, found.result.fields)
+    found = benchmarked.of_settings(given.others, "vllm_bench", measured.settings)
+    source = found.cell.workload
+    assert isinstance(source, VllmBench)
+    rows = compared.rows(measured.fields, result(found.seen, source, measured.wanted, datetime.now()).fields)
     says = [*measured.says, *found.says]
     if given["output"] == "json":
         fields = {one.field: {"measured": one.measured, "simulated": one.simulated, "ratio": one.ratio} for one in rows}

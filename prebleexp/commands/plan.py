@@ -20,13 +20,13 @@ def _plan(given: Given) -> int:
     """Print a line for each contender, write the page; 0. Raises InvalidInput for what cannot be planned,
     PrebleexpError if a run fails."""
     from prebleexp import publish
-    from prebleexp.launch import planner, tables
+    from prebleexp.launch import asked_plan, planner, tables
     from prebleexp.launch.naming import folder
     from prebleexp.report import planned
     from prebleexp.waiting import waiting
 
     others = [one for one in given.others if one != DRY]
-    asked = planner.asked(others, given.values)
+    asked = asked_plan.asked(others, given.values)
     if DRY in given.others:
         return _show(planner.outlook(others, asked))
     plan = planner.plan(others, asked)
@@ -39,8 +39,18 @@ def _plan(given: Given) -> int:
         with waiting(f"drawing the page {name}"):
             page = publish.plan(plan, name, given.line)
         print(tables.address(page), file=sys.stderr)
+    for line in _besides(plan):
+        print(f"prebleexp: {line}", file=sys.stderr)
     print(planned.sentence(plan.found), file=sys.stderr)
     return 0
+
+
+def _besides(plan: Planner) -> list[str]:
+    """What there is to say besides the answer, and what a reader must know of it."""
+    from prebleexp.report import beside, planned
+
+    said = [] if plan.beside is None else [line for _, lines in beside.sections(plan.beside) for line in lines]
+    return [*said, *(f"{one[0].upper()}{one[1:]}." for one in planned.warnings(plan.found))]
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
@@ -89,10 +99,12 @@ def _show(outlook: Outlook) -> int:
 def _print(plan: Planner) -> None:
     from prebleexp.launch import tables
     from prebleexp.planning import planned as best
-    from prebleexp.report import planned
+    from prebleexp.report import beside, planned
 
     if plan.settings.output == "table":
         tables.show(planned.heads(plan.found), planned.lines(plan.found))
+        if plan.beside is not None:
+            tables.show(beside.HEADS, beside.seen(plan.beside), title=beside.title(plan.beside))
     else:
         tables.write_rows(best.rows(plan.found), plan.settings.output)
 

@@ -46,6 +46,8 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
             return _of_hydra(loader, given)
         master = loader.load_configuration(loader.primary, lines, RunMode.MULTIRUN)
     sweep = Multirun(loader, master) if master.hydra.mode == RunMode.MULTIRUN else None
+    if sweep is not None and sweep.settings.output == "vllm_bench":
+        raise InvalidInput("output=vllm_bench is not valid for a sweep; it is the result of one run: leave -m out")
     if sweep is not None and sweep.settings.plans is not None:
         from prebleexp.commands import plan
 
@@ -83,18 +85,24 @@ def _of_hydra(loader: Loader, given: Any) -> int:
 
 def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
     """All replications of one configuration."""
-    from prebleexp.launch import idle, tables
+    from prebleexp.launch import idle, priced, tables
     from prebleexp.launch.configure import job
     from prebleexp.launch.session import Session
 
     one = job(overrides, loader)
+    if one.settings.output == "vllm_bench":
+        from prebleexp.commands import as_vllm_bench
+
+        return as_vllm_bench.show(one)
     session = Session(one.settings)
     session.run([one])
     if one.settings.output == "table":
         tables.metrics(session.runs)
+        if one.settings.prices is not None and (said := priced.sentence(one.settings.prices, session.runs)):
+            print(said)
         tables.stages(session.stages)
     else:
-        tables.write_rows(session.rows, one.settings.output)
+        tables.write_rows(priced.rows(one.settings.prices, session.rows, session.runs), one.settings.output)
     code = _finish(session)
     for sentence in idle.sentences(overrides, one.cells[0]):
         print(f"prebleexp: {sentence}", file=sys.stderr)
@@ -104,7 +112,7 @@ def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
 
 def _sweep(sweep: Multirun, command: str) -> int:
     """Every combination of the values, by whichever sweeper is configured."""
-    from prebleexp.launch import tables
+    from prebleexp.launch import priced, tables
     from prebleexp.launch.session import Session
 
     settings = sweep.settings
@@ -113,9 +121,9 @@ def _sweep(sweep: Multirun, command: str) -> int:
     _launch(sweep, session)
     if settings.output == "table":
         page = settings.reports_dir / settings.sweep / "index.html" if settings.report != "none" else None
-        tables.summary(session.axes, session.results, session.places, page)
+        tables.summary(session.axes, session.results, session.places, page, settings.metrics, settings.prices)
     else:
-        tables.write_rows(session.rows, settings.output)
+        tables.write_rows(priced.rows(settings.prices, session.rows, session.runs), settings.output)
     code = _finish(session)
     with waiting("bringing the database up to date"):
         publish.load(session, settings.sweep, command)

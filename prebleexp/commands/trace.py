@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from prebleexp import losses, scaling_metrics
-from prebleexp.commands.arguments import Command, Commands, Given
+from prebleexp.checks import require
+from prebleexp.commands.arguments import Command, Commands, Given, integer
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import counting, durable, runs
 from prebleexp.experiment.cache import Cache
@@ -19,22 +21,30 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
 from prebleexp.launch import configs, configure
 from prebleexp.launch.loads import files_of
-from prebleexp.report import frame, listing, perfetto, run_page
+from prebleexp.policies.decisions import Decision, watched
+from prebleexp.report import frame, listing, perfetto, run_page, why
 from prebleexp.report.wording import plain
 from prebleexp.sim.steps import Steps
 
-TRACE = "trace.json"
+TRACE, DECISIONS = "trace.json", "decisions.json"
 KEY_LETTERS = 12
+EXPLAIN = "policy.explain=true"
 
 
 def _trace(given: Given) -> int:
     """Of several replications the first is traced. Raises InvalidInput for what is not valid."""
-    job = _job(given.words, given.others)
+    asked = given["why"]
+    job = _job(given.words, [*given.others, *([EXPLAIN] if asked is not None else [])])
     cell = job.cells[0]
     key = digest(contents([cell])[0])
     steps = Steps()
-    run = runs.run(cell, on_event=steps)
-    steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
+    policy, decided = watched(cell.policy)
+    run = runs.run(replace(cell, policy=policy), on_event=steps)
+    begun_s, before = (run.outcome.begun.at_s, run.outcome.begun.requests) if run.outcome.begun else (0.0, 0)
+    steps.since(begun_s)
+    asked_then = (one for one in decided() if one.request >= before)
+    decisions = [one._replace(request=one.request - before, at_s=one.at_s - begun_s) for one in asked_then]
+    said_of = None if asked is None else _of(decisions, asked, run.metrics["n_requests"])
     folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
     kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.replicas for one in cell.sizes])
     configuration = {name: plain(value) for name, value in cell.columns().items() if value is not None}
@@ -43,17 +53,23 @@ def _trace(given: Given) -> int:
         run,
         steps,
         gpus=cell.replicas,
+        unit=counting.unit(cell),
         kv_tokens=kv_tokens,
         title=_title(cell),
         command=given.line,
         key=key,
         configuration=configuration,
-        files={"Every step, for ui.perfetto.dev": TRACE},
+        files={"Every step, for ui.perfetto.dev": TRACE} | ({"Why every request": DECISIONS} if decisions else {}),
+        decisions=why.table(decisions),
         host_s=cell.engine.host_step_s,
         said=said,
     )
     with frame.into(folder), durable.writing(folder / TRACE) as file:
-        count = perfetto.write(file, run, steps, cell.replicas, kv_tokens, {"key": key} | configuration)
+        count = perfetto.write(
+            file, run, steps, cell.replicas, kv_tokens, {"key": key} | configuration, counting.unit(cell)
+        )
+    if decisions:
+        durable.write(folder / DECISIONS, json.dumps(why.records(decisions), indent=1).encode())
     path = frame.write(folder / "index.html", page)
     listing.add(folder, listing.About(_title(cell), "trace of one run", given.line))
     if job.settings.output == "json":
@@ -61,6 +77,8 @@ def _trace(given: Given) -> int:
     else:
         print(path, folder / TRACE, sep="\n")
     print(f"{run.metrics['n_requests']:,} requests, {count:,} events", file=sys.stderr)
+    if said_of:
+        print(f"prebleexp: {said_of} (seconds, each as the policy weighs it)", file=sys.stderr)
     horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
     for sentence in (*said, scaling_metrics.sentence(run.outcome.history, cell.replicas)):
         if sentence:
@@ -68,6 +86,13 @@ def _trace(given: Given) -> int:
     for sentence in losses.sentences([("", [run.metrics | horizon])]):
         print(f"prebleexp: {sentence}", file=sys.stderr)
     return 0
+
+
+def _of(decisions: Sequence[Decision], request: int, requests: int) -> str:
+    """Why it went where it did. Raises InvalidInput for a request that does not exist."""
+    require(request < requests, "why", request, f"a request of this run, from 0 to {requests - 1}")
+    found = [one.sentence for one in decisions if one.request == request]
+    return found[0] if found else f"request {request} was never routed"
 
 
 def _job(keys: Sequence[str], settings: Sequence[str]) -> configure.Job:
@@ -107,6 +132,7 @@ COMMANDS: Commands = {
         "python -m prebleexp trace gpus=8 rps=64 policy=e2",
         words="[KEY]",
         takes="one key",
+        settings=(integer("why", f"of which request to print why it went where it did ({EXPLAIN})", least=0),),
         others="the run, as one is set without trace (prebleexp --help); KEY is that of a run in the cache, as "
         "output=json and the table runs have it, of which the first letters will do",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,9 @@ class Cluster(Backend):
         with self.client(workers) as client:
             for file in _own_modules(tasks):
                 client.upload_file(str(file))
+            if not client.scheduler_info()["workers"]:
+                address = client.scheduler_info()["address"]
+                print(f"prebleexp: no worker yet at {address}: waiting for one", file=sys.stderr, flush=True)
             client.wait_for_workers(1, timeout=PATIENCE_S)
             yield [Crew(tasks, sum(client.ncores().values()), lambda calls, at_once: _on_dask(client, calls, at_once))]
 

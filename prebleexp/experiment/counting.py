@@ -63,6 +63,11 @@ def replica_gpus(cell: Cell) -> list[int]:
     return [one.each for one in cell.sizes for _ in range(one.replicas)]
 
 
+def unit(cell: Cell) -> str:
+    """What a place of the simulation is called that requests are sent to."""
+    return "GPU" if cell.gpus == cell.replicas else "replica"
+
+
 def gpus(count: int) -> str:
     """ "1 GPU", "8 GPUs" """
     return f"{count:,} GPU{'' if count == 1 else 's'}"

@@ -47,11 +47,16 @@ def without_limits(cell: Cell, content: Mapping[str, Any]) -> str:
     return digest({**content, "cell": rest | own})
 
 
+def _is_lost(metric: str) -> bool:
+    """Whether requests alone do not say what it is under other limits."""
+    return "_slowdown_" in metric or metric == "after_loss_attainment"
+
+
 def _measured(entry: Entry, requests: bytes, cell: Cell) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(requests), columns=[*NEEDS])
     columns = {name: table[name].to_numpy() for name in table.column_names}
     attained = Attained.of_kept(columns, entry.metrics["end_s"], cell.gpus, cell.slo)
-    others = {name: None if "_slowdown_" in name else value for name, value in entry.metrics.items()}
+    others = {name: None if _is_lost(name) else value for name, value in entry.metrics.items()}
     return others | attained.of_limits

@@ -102,6 +102,15 @@ class Hardware(Part):
         """The same with what is not known of its costs as a seed draws it, where that is asked for."""
         return self
 
+    @property
+    def off(self) -> float | None:
+        """Nine in ten times that were measured are within this share of what it says; None: nobody says."""
+        return None
+
+    def slowed(self, factor: float) -> Hardware:
+        """The same with steps that take so many times as long, where `off` says how far they may be off."""
+        raise AssertionError(f"{type(self).__name__} does not say how far it is off")
+
     def columns(self) -> dict[str, Any]:
         """What tables show of it: its fields, and `support`."""
         own: Any = self

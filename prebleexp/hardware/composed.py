@@ -183,6 +183,18 @@ class Composed(Hardware):
         parameters = uncertain.drawn(self._fitted, self.evidence, seed, self.gpu.name, shipped=self._fitted == usual)
         return replace(self, parameters=parameters, evidence=self.evidence, uncertainty=False)
 
+    @property
+    def off(self) -> float:
+        return math.exp(uncertain.off(self.evidence) * uncertain.NINE_TENTHS) - 1
+
+    def slowed(self, factor: float) -> Composed:
+        of = self._fitted
+        return replace(
+            self,
+            parameters=replace(of, f=of.f * factor, v=of.v * factor, e_kv=of.e_kv / factor),
+            evidence=self.evidence,
+        )
+
     # ---------------------------------------------------------------- what others ask
     @property
     def gpu_name(self) -> str:

@@ -21,7 +21,9 @@ from prebleexp.launch.loads import asked_of
 from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 from prebleexp.launch.plans import Plans, plans_of
+from prebleexp.launch.units import in_seconds
 from prebleexp.metrics import METRICS
+from prebleexp.planning.prices import Prices
 from prebleexp.precision import Precision
 
 GROUPS = (
@@ -45,9 +47,9 @@ NUMBERS = (
 CHOICES = {
     "keep_requests": ("first", "all", "none"),
     "retry": RETRIES,
-    "output": ("table", "json", "csv"),
+    "output": ("table", "json", "csv", "vllm_bench"),
 }
-FINDINGS = ("claims", "clusters", "hardware", "ladders", "sessions", "survival")
+FINDINGS = ("claims", "clusters", "frontier", "hardware", "ladders", "sessions", "survival")
 KEYS = (
     *NUMBERS,
     *GROUPS,
@@ -59,6 +61,7 @@ KEYS = (
     "reports_dir",
     *CHOICES,
     "report",
+    "price_per_gpu_hour",
     "objective",
     "job_dirs",
     "sweep",
@@ -88,6 +91,8 @@ class Settings:
     metrics: tuple[str, ...]
     """that the report draws in place of its own figures"""
     output: str
+    prices: Prices | None
+    """of an hour of a GPU"""
     objective: str | tuple[str, ...] | None
     """the metric, or metrics, that a sweeper gets of a job; None: all by name"""
     job_dirs: bool
@@ -100,7 +105,8 @@ class Settings:
     findings: str | None
     """claims: the report says what became of the paper's; clusters: who is first in each kind of cluster; hardware:
     both, of the claims those that every kind of cluster can say something of; sessions: clusters, and what their ids
-    are worth; survival: who takes the loss of a GPU best, and who is back soonest"""
+    are worth; frontier: how far each is from the best everywhere, and where the first one loses; survival: who takes
+    the loss of a GPU best, and who is back soonest"""
     plans: Plans | None
     """how loads are searched for, where the parts of a sweep are plans"""
 
@@ -133,7 +139,7 @@ def job(overrides: Sequence[str], loader: ConfigLoaderImpl | None = None) -> Job
 
 
 def job_of(composition: Composition) -> Job:
-    values, choices = composition.values, composition.choices
+    values, choices = in_seconds(composition.values), composition.choices
     if "sweeps" in values:
         raise InvalidInput("a file of sweeps/ is not valid without its first line, which must be '# @package _global_'")
     for key in values:
@@ -223,6 +229,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         report=report,
         metrics=metrics,
         output=values["output"],
+        prices=None if (price := values["price_per_gpu_hour"]) is None else Prices(price),
         objective=_objective(values["objective"]),
         job_dirs=flag("job_dirs", values["job_dirs"]),
         sweep=_folder_name(sweep.get("name", "sweep")),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
@@ -37,7 +38,10 @@ def one_line(error: BaseException) -> str:
     lines = [line.strip() for line in says.splitlines()]
     if isinstance(error, OverrideParseException):
         why = [line for line in lines if not line.startswith(("Error parsing", "LexerNoViable", "^", "See https"))]
-        return f"{error.override} is not valid: {' '.join(why) or 'a quote or bracket is not closed'}"
+        reason = "a quote or bracket is not closed"
+        if odd := sorted({letter for letter in str(error.override) if not letter.isascii()}):
+            reason = f"{' '.join(odd)} must stand in quotes within its value: key='\"…\"'"
+        return f"{error.override} is not valid: {' '.join(why) or reason}"
     return " ".join(line for line in lines if line and not line.startswith(("See https", "full_key:", "object_type=")))
 
 
@@ -69,6 +73,10 @@ def _group_trouble(loader: ConfigLoaderImpl, override: Override, overrides: Sequ
     chosen = value if isinstance(value, list) else [value]
     wrong = [option for option in chosen if option not in options]
     if wrong:
+        for inner in loader.get_group_options(name, ObjectType.GROUP):
+            if wrong[0] in loader.get_group_options(f"{name}/{inner}"):
+                within = "GPU" if inner == "gpu" else inner
+                return InvalidInput(f"unknown {name} {wrong[0]!r}; it is a {within}: say {name}/{inner}={wrong[0]}")
         return unknown(name.removesuffix("s") if name == "sweeps" else name, str(wrong[0]), options)
     return _orphan(loader, override, overrides) if "/" in name and not override.is_add() else None
 

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -17,15 +17,19 @@ from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, look_up
 from prebleexp.experiment.work import Task
+from prebleexp.launch import besides, contender_names, idle
+from prebleexp.launch.asked_plan import MANY, NOT_ONE, Asked, asked_by
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.multirun import Multirun
 from prebleexp.launch.parts import key_of
 from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session, runs_of
 from prebleexp.launch.survey import duration, expected_s, known_of
-from prebleexp.planning.contender import GPUS, RPS, USERS, Contender, question
-from prebleexp.planning.planned import Planned
-from prebleexp.planning.prices import Prices
+from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.beside import Beside, beside
+from prebleexp.planning.contender import RPS, Contender, question
+from prebleexp.planning.load import Search
+from prebleexp.planning.planned import Planned, best_first
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Question, Sample, Trial
 
@@ -34,78 +38,6 @@ MOST_NAMED = 8
 """contenders of a line of progress"""
 USUAL_RUNS = 60
 """of a search, as coverage was measured (docs/validation.md)"""
-
-
-POPULATION = "workload.load=population"
-"""the load is users then, and not a rate"""
-
-REFUSED = {
-    **dict.fromkeys(
-        ("replications", "ci", "ci_metric", "max_replications"), "a plan adds seeds itself: seeds=, most_seeds="
-    ),
-    "rps_per_gpu": "a plan searches for gpus or rps: give the other one",
-    "sweeps": "a plan searches; it has no sweep",
-    "objective": "a plan searches for a load, or for GPUs",
-}
-"""why they are"""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a plan asks for, besides its contenders."""
-
-    searched: str
-    tolerance: float
-    seeds: int
-    most_seeds: int
-    requests: int | None
-    most_requests: int
-    prices: Prices | None
-    lasting: bool
-    """whether it says how long a run is"""
-
-
-def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
-    """What overrides and a plan's own settings ask for. Raises InvalidInput unless one of gpus (or replicas) and rps is
-    given."""
-    keys = {GPUS if key_of(line) == "replicas" else key_of(line) for line in overrides}
-    for key in keys:
-        if key in REFUSED:
-            raise InvalidInput(f"{key}: {REFUSED[key]}")
-    load = USERS if POPULATION in overrides else RPS
-    if load == USERS and RPS in keys:
-        raise InvalidInput(f"rps: the load of {POPULATION} is users: {USERS}")
-    free = [key for key in (load, GPUS) if key not in keys]
-    if len(free) != 1:
-        said = "both" if not free else "neither"
-        many = "plan rps=64" if load == RPS else "workload.lanes=200"
-        raise InvalidInput(
-            f"gpus and {load}: {said} given; plan gpus=8 finds the greatest load, {many} the fewest GPUs"
-        )
-    price = values["price_per_gpu_hour"]
-    return Asked(
-        searched=free[0],
-        tolerance=values["tol"],
-        seeds=values["seeds"],
-        most_seeds=values["most_seeds"],
-        requests=values["requests"],
-        most_requests=values["most_requests"],
-        prices=None if price is None else Prices(price),
-        lasting="duration_s" in keys,
-    )
-
-
-def asked_by(multirun: Multirun, overrides: Sequence[str]) -> Asked:
-    """What a sweep of plans asks for. Raises InvalidInput where it gives both of gpus and rps, or neither."""
-    settings = multirun.settings
-    assert settings.plans is not None
-    keys = [{key_of(line) for line in (*overrides, *part.overrides, *part.params)} for part in settings.parts]
-    lasting = {key_of(line) for line in overrides} & {"duration_s"}
-    same = sorted({*keys[0]}.union(*keys[1:]) - {"sweeps", "duration_s"} | lasting)
-    values = {
-        name: getattr(settings.plans, name) for name in ("tol", "seeds", "most_seeds", "requests", "most_requests")
-    }
-    return asked([f"{key}=" for key in same], values | {"price_per_gpu_hour": None})
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str]) -> Planner:
@@ -155,8 +87,9 @@ class Planner(Session):
         self._of: dict[str, list[Result]] = {}
         """by contender, its runs"""
         self._looked: set[str] = set()
-        """keys of first looks, which are at no size that is searched"""
+        """keys of first looks, but for those at a size that was asked for, too"""
         self._doing = ""
+        self.beside: Beside | None = None
 
     @property
     def job_dirs(self) -> bool:
@@ -170,18 +103,32 @@ class Planner(Session):
         self.axes += [axis for axis in axes if axis not in self.axes]
         given = [Contender(job.cells[0], self.asked.searched) for job in jobs]
         for i, one in enumerate(given):
+            self._check_load(one)
             self._check_length(one, self._lasting(i))
             if self.asked.prices is not None:
                 self.asked.prices.an_hour(one.cell)  # whether all its kinds have one
         contenders = self._named(given)
         self._of = {name: [] for name in contenders}
         self._find(contenders)
+        if not self.places:
+            self._look_beside()
         self.results += self._of.values()
         self.axes += [axis for axis in (self.asked.searched, "policy") if axis not in self.axes]
         self.seconds += time.perf_counter() - start
         return [self._of[name] for name in contenders]
 
+    def _check_load(self, one: Contender) -> None:
+        if not one.is_recorded and not self.asked.load_given:
+            load = one.load_key
+            raise InvalidInput(NOT_ONE.format(load=load, said="neither", many=MANY[load]))
+        if one.is_recorded and self.asked.load_given:
+            raise InvalidInput(f"rps does nothing here: {idle.why(RPS, one.cell)}")
+
     def _check_length(self, one: Contender, lasting: bool) -> None:
+        if one.is_recorded:
+            if lasting and one.cell.horizon == "drain" and one.cell.profile.changes_nothing:
+                raise InvalidInput(f"duration_s does nothing here: {idle.why('duration_s', one.cell)}")
+            return
         if one.is_nested and not lasting:
             name = one.cell.names["workload"]
             raise InvalidInput(f"workload={name}: how long are its runs? Set duration_s=1800, say; seeds draw them")
@@ -208,6 +155,27 @@ class Planner(Session):
         for name, one in contenders.items():
             self.found.append(Planned(name, self._at[name], one, answers[name], self.asked.prices))
 
+    def _look_beside(self) -> None:
+        """What else there is to say of the best answer."""
+        best = next((one for one in best_first(self.found) if one.answer.verdict is Verdict.FOUND), None)
+        if best is None:
+            return
+        size, metrics = besides.at_answer(best, self._of[best.name])
+        question = replace(self._question(best.contender), requests=best.answer.requests)
+        tried = set(self._of)
+        self.beside = beside(best, question, metrics, size, self._answers, self._metrics)
+        own = {result.key for name in tried for result in self._of[name]}
+        self._looked |= {one.key for name, of in self._of.items() if name not in tried for one in of} - own
+
+    def _answers(self, asked: Mapping[str, tuple[Contender, Search]]) -> dict[str, Answer]:
+        self._of |= {name: [] for name in asked}
+        contenders = {name: one for name, (one, _) in asked.items()}
+        return together({name: search for name, (_, search) in asked.items()}, partial(self._samples, contenders))
+
+    def _metrics(self, name: str, cells: Sequence[Cell]) -> list[Mapping[str, Any]]:
+        self._of[name], self._doing = [], name
+        return [result.metrics or {} for result in self._computed([(name, cell) for cell in cells])]
+
     def _looks(self, contenders: Mapping[str, Contender]) -> list[tuple[tuple[str, Contender], Mapping[str, object]]]:
         self._doing = "a first look"
         found = self._computed([(name, one.first_look()) for name, one in contenders.items()])
@@ -226,15 +194,16 @@ class Planner(Session):
         )
 
     def _samples(self, contenders: Mapping[str, Contender], batch: Sequence[tuple[str, Trial]]) -> list[Sample]:
+        searched = {one.searched for one in contenders.values()}
         sizes = dict.fromkeys((name, f"{contenders[name].shown(trial.size):g}") for name, trial in batch)
-        named = [f"{size} ({name})" for name, size in sizes]
+        named = [f"{f'{contenders[name].searched}=' * (len(searched) > 1)}{size} ({name})" for name, size in sizes]
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        self._doing = f"{self.asked.searched}={', '.join(named[:MOST_NAMED])}{rest}"
+        one = f"{searched.pop()}=" if len(searched) == 1 else ""
+        self._doing = f"{one}{', '.join(named[:MOST_NAMED])}{rest}"
         cells = [(name, contenders[name].cell_of(trial)) for name, trial in batch]
-        return [
-            contenders[name].sample(result.metrics or {})
-            for (name, _), result in zip(batch, self._computed(cells), strict=True)
-        ]
+        found = self._computed(cells)
+        self._looked -= {result.key for result in found}
+        return [contenders[name].sample(result.metrics or {}) for (name, _), result in zip(batch, found, strict=True)]
 
     def _computed(self, cells: Sequence[tuple[str, Cell]]) -> list[Result]:
         found = self._results([cell for _, cell in cells], self.settings.keep_requests)
@@ -251,24 +220,18 @@ class Planner(Session):
     def _named(self, contenders: Sequence[Contender]) -> dict[str, Contender]:
         """By what tells them apart; without repetitions. Raises InvalidInput where a sweep's lines are the same."""
         found: dict[str, Contender] = {}
-        for i, one in enumerate(contenders):
-            if self.places:
-                place = self.places[i]
-                at: dict[str, object] = {"variant": place.variant, "line": place.line}
+        if self.places:
+            for place, one in zip(self.places, contenders, strict=True):
                 name = f"{place.variant}: {place.line}"
                 if name in found:
                     raise InvalidInput(f"sweep.parts: {name} is there twice; a sweep of plans has one value of a key")
-            else:
-                at = self._on_axes(one)
-                name = " ".join([str(at["policy"]), *(f"{axis}={at[axis]}" for axis in at if axis != "policy")])
-            found[name], self._at[name] = one, at
+                found[name], self._at[name] = one, {"variant": place.variant, "line": place.line}
+            return found
+        axes = [axis for axis in self.axes if axis not in (self.asked.searched, "seed")]
+        at = contender_names.places([one.cell for one in contenders], axes)
+        for name, where, one in zip(contender_names.names(at), at, contenders, strict=True):
+            found[name], self._at[name] = one, where
         return found
-
-    def _on_axes(self, one: Contender) -> dict[str, object]:
-        """The policy first."""
-        columns = one.cell.columns()
-        own = [axis for axis in self.axes if axis in columns and axis not in ("policy", one.searched, "seed")]
-        return {name: columns[name] for name in ("policy", *own)}
 
 
 class Unknown(Exception):
@@ -293,6 +256,15 @@ class Outlook(Planner):
                 super()._find({name: one})
             except Unknown as unknown:
                 self.missing[name] = unknown.args[0]
+
+    def _look_beside(self) -> None:
+        if self.missing:
+            return
+        known = set(self._of)
+        try:
+            super()._look_beside()
+        except Unknown as unknown:
+            self.missing[next(name for name in reversed(self._of) if name not in known)] = unknown.args[0]
 
     def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
         plan = look_up(cells, self.cache, keep_requests=keep_requests, retry=self.settings.retry)

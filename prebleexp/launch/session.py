@@ -24,6 +24,7 @@ from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row, row, stored
 from prebleexp.precision import Precision
+from prebleexp.service.doubtful import doubts
 from prebleexp.stages import NEEDS, Stage, of_requests
 
 
@@ -227,6 +228,7 @@ class Session:
         anything was drawn."""
         cells = [results[0].cell for results in self.results]
         said = [line for cell in cells for line in files_of(cell)]
+        said += [line for cell in cells for line in doubts(cell.slo)]
         if self.one_run:
             said.append("where nothing is drawn, as in a recording, all seeds are one run: there are no intervals")
         return list(dict.fromkeys(said))

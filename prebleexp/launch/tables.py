@@ -15,10 +15,12 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
 from prebleexp.hardware.domain import farthest
 from prebleexp.launch.parts import Place
+from prebleexp.launch.priced import COST, costs
 from prebleexp.launch.rows import failure, means
 from prebleexp.losses import requests as asked_for
 from prebleexp.losses import unserved
 from prebleexp.metrics import DECLARED, FIRST
+from prebleexp.planning.prices import Prices
 from prebleexp.stages import Stage
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ SHOWN = 20
 SHOWN_FAILURES = 20
 MOST_WIDE = 10_000
 """characters a table might take"""
+USUAL = ("norm_latency_mean_s", "ttft_p99_s", "hit_ratio")
+"""metrics that each table of a sweep has"""
+ATTAINMENT = "slo_attainment"
 
 
 def write_rows(
@@ -106,10 +111,15 @@ def _made_of(cell: Cell) -> str:
 
 
 def summary(
-    axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = (), page: Path | None = None
+    axes: Sequence[str],
+    jobs: Sequence[Sequence[Result]],
+    places: Sequence[Place] = (),
+    page: Path | None = None,
+    metrics: Sequence[str] = (),
+    prices: Prices | None = None,
 ) -> None:
     """A line per configuration of a sweep. A terminal gets the first `SHOWN` lines; all are on `page`."""
-    heads, lines = summarised(axes, jobs, places)
+    heads, lines = summarised(axes, jobs, places, metrics, prices)
     if sys.stdout.isatty():
         show_first(heads, lines, page)
     else:
@@ -126,17 +136,25 @@ def show_first(heads: Sequence[str], lines: Sequence[Sequence[str]], page: Path 
 
 
 def summarised(
-    axes: Sequence[str], jobs: Sequence[Sequence[Result]], places: Sequence[Place] = ()
+    axes: Sequence[str],
+    jobs: Sequence[Sequence[Result]],
+    places: Sequence[Place] = (),
+    metrics: Sequence[str] = (),
+    prices: Prices | None = None,
 ) -> tuple[list[str], list[list[str]]]:
     """Heads, and a line per configuration with its place on the axes; in a sweep of several parts, with what each job
-    is called there. Who was refused, or not finished, has a column where there are any."""
+    is called there. What was promised, and the `metrics` that are asked for, come first. Who was refused,
+    or not finished, has a column where there are any."""
     named = [asdict(place) for place in places] or [{} for _ in jobs]
     columns = {name for results in jobs for name in results[0].cell.columns()}
     axes = [axis for axis in axes if axis in columns | {"part", "line"}]
     if not places:
         axes = [axis for axis in axes if axis in columns] or ["gpus", "rps", "policy"]
     axes = _with_gpus(axes, [results[0].cell for results in jobs])
-    heads = [*axes, "norm_latency_mean_s", "ttft_p99_s", "hit_ratio", "finished"]
+    measured = [result.metrics for results in jobs for result in results if result.metrics is not None]
+    promised = [ATTAINMENT] if any(one.get(ATTAINMENT) is not None for one in measured) else []
+    asked = [name for name in dict.fromkeys((*metrics, *promised)) if name in DECLARED and name not in USUAL]
+    heads = [*axes, *asked, *USUAL, *([COST] if prices is not None else []), "finished"]
     lines: list[list[str]] = []
     others = []
     seen = set()
@@ -151,7 +169,9 @@ def summarised(
         finished = sum(int(one["n_finished"] or 0) for one in rows)
         requests = sum(map(asked_for, rows))
         tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))
-        shown = [_interval(of.get("norm_latency_mean_s")), number(tail), number(ratio, 3)]
+        shown = [_interval(of.get(metric)) for metric in (*asked, "norm_latency_mean_s")]
+        shown += [number(tail), number(ratio, 3)]
+        shown += [_interval(costs(prices, results))] if prices is not None else []
         shown.append(f"{finished:,}/{requests:,}" if rows else NOTHING)
         lines.append([*(number(at.get(axis)) for axis in axes), *shown])
         others.append(unserved(rows))

@@ -140,12 +140,16 @@ def _cell(points: Sequence[Point]) -> Cell:
         return Cell(
             "worse" if len(words) == 1 else "as good to worse", Tone.BAD if len(words) == 1 else Tone.MIDDLING, numbers
         )
+    if "undecided" in words:
+        return Cell("undecided", Tone.NONE, numbers)
     return Cell("better" if words == {"better"} else "as good", Tone.GOOD, numbers)
 
 
 def _word(point: Point) -> str:
     mean, half = point.interval or (0.0, None)
-    if abs(mean) <= max(NEAR, half or 0.0):
+    if half is not None and half > NEAR and abs(mean) <= half:
+        return "undecided"
+    if abs(mean) <= NEAR:
         return "as good"
     return "worse" if mean > 0 else "better"
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.trials import ENOUGH_MISSES, ROSE, Bracket, Table
@@ -33,16 +32,31 @@ class Spot:
     seeds: int
 
 
+class Alone(NamedTuple):
+    """A stream that there is one of."""
+
+    kept: float
+    """the share, at the answer"""
+    ends: tuple[float, float] | None
+    """of its 95 % interval, by batches of the stream; None where it is too short"""
+    missed: float | None
+    """batches in which any request missed"""
+    first: float | None
+    """of all misses the share in the first batch"""
+
+
 @dataclass(frozen=True)
 class Answer:
     """`size` is the greatest load, or the fewest GPUs; None where the target is never met. Of GPUs it is the fewest
-    that surely meet it, and `likely` the fewest that do on average."""
+    that surely meet it, and `likely` the fewest that do on average; of a recording (`alone`) both are the fewest that
+    keep it."""
 
     verdict: Verdict
     size: float | None
     low: float | None
-    """the ends of its 95 % interval; of GPUs both None"""
+    """the ends of its 95 % interval; of GPUs both None, but of a recording"""
     high: float | None
+    """of a recording None where the fewest that surely keep it were not found"""
     likely: float | None
     target: float
     bracket: Bracket | None
@@ -61,6 +75,8 @@ class Answer:
     grows: float | None
     """the share of arrivals by which the number in the system surely grows at this size, if it does"""
     curve: tuple[Spot, ...]
+    alone: Alone | None = None
+    """what is known of the stream, where that is one recording"""
 
     @classmethod
     def of(
@@ -69,16 +85,19 @@ class Answer:
         verdict: Verdict,
         size: float | None = None,
         *,
-        interval: tuple[float, float] | None = None,
+        interval: tuple[float, float | None] | None = None,
         likely: float | None = None,
         at: float | None = None,
+        alone: bool = False,
         bracket: Bracket | None = None,
         precise: bool = True,
         falls: bool = True,
     ) -> Answer:
-        """`at` is the measured size that stands for the answer; `falls`: greater sizes keep less."""
+        """`at` is the measured size that stands for the answer; `falls`: greater sizes keep less. `alone`: it is of
+        one recording."""
         rise = table.rise(1 if falls else -1)
         low, high = interval or (None, None)
+        single = None if at is None or not alone else table.samples(at)[0]
         misses = None if at is None else table.misses(at)
         return cls(
             verdict=verdict,
@@ -93,10 +112,11 @@ class Answer:
             requests=table.requests,
             counted=round(table.counted(table.sizes[0] if at is None else at)),
             precise=precise,
-            misses=misses if misses is not None and misses < ENOUGH_MISSES else None,
+            misses=misses if misses is not None and misses < ENOUGH_MISSES and not alone else None,
             rise=rise if rise > ROSE else None,
             grows=None if at is None else table.grows(at),
             curve=_curve(table),
+            alone=single and Alone(single.kept, single.alone, single.missed, single.first),
         )
 
     def times(self, count: int) -> Answer:
@@ -121,8 +141,4 @@ class Answer:
 
 
 def _curve(table: Table) -> tuple[Spot, ...]:
-    found = []
-    for size in table.sizes:
-        kept: Sequence[float] = table.kept(size)
-        found.append(Spot(size, *mean_interval(kept), len(kept)))
-    return tuple(found)
+    return tuple(Spot(size, *mean_interval(kept), len(kept)) for size in table.sizes for kept in [table.kept(size)])

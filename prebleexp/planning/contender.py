@@ -11,7 +11,7 @@ from prebleexp.checks import require
 from prebleexp.cluster.replicas import MOST_GPUS
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
-from prebleexp.planning import gpus, load
+from prebleexp.planning import gpus, load, recorded
 from prebleexp.planning.load import Search
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.trials import Question, Sample, Trial
@@ -49,37 +49,55 @@ class Contender:
     def __post_init__(self) -> None:
         workload = self.cell.workload
         if "seed" not in workload.obeys or (RPS not in workload.obeys and workload.users is None):
-            name = self.cell.names.get("workload", type(workload).__name__)
-            raise InvalidInput(
-                f"workload={name} is one stream at one rate as it is; a plan needs one that obeys rps and seed: "
-                "of a trace windows are drawn with duration_s=, where workload.load= is left out"
-            )
-        if self.searched == (RPS if self.load_key == USERS else USERS):
+            self._check_stream(self.cell.names.get("workload", type(workload).__name__))
+        elif self.searched == (RPS if self.load_key == USERS else USERS):
             raise InvalidInput(f"{self.searched}: the load of this workload is {self.load_key}")
         if self.cell.draws_costs:
             raise InvalidInput(
                 "hardware.uncertainty=true is not valid for a plan, whose intervals are of means; take false"
             )
         ToKeep.of(self.cell.slo)
-        if self.searched == GPUS and self.cell.cluster.groups:
+        if self.searched == GPUS and self.cell.cluster.groups and not self.is_recorded:
             raise InvalidInput(
                 f"cluster.groups have {self.cell.gpus} GPUs, so there is no number of GPUs to search for; "
                 f"say gpus={self.cell.gpus} in place of {self.load_key}, and the greatest load is searched"
             )
 
+    def _check_stream(self, name: str) -> None:
+        """Raises InvalidInput unless it is a recording, for which GPUs are searched."""
+        if not self.is_recorded:
+            raise InvalidInput(
+                f"workload={name} says itself how many come and when; a plan needs one that obeys rps and seed, or a "
+                "recording"
+            )
+        if self.searched != GPUS:
+            raise InvalidInput(
+                f"workload={name} is one stream at one rate as it is: leave gpus out, and the fewest GPUs for it are "
+                "searched; or say duration_s= and leave workload.load= out, and windows of a trace are drawn, for "
+                "which the greatest load is"
+            )
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether its load is one recording as it came, of which no seed draws another."""
+        workload = self.cell.workload
+        return not workload.synthetic and RPS not in workload.obeys and workload.users is None
+
     @property
     def is_nested(self) -> bool:
         """Whether runs are as long at every load, which is that of more or fewer sessions, as windows of a recording
         are."""
-        return self.cell.workload.nested and self.cell.arrivals.changes_nothing
+        return self.is_recorded or (self.cell.workload.nested and self.cell.arrivals.changes_nothing)
 
     @property
     def load_key(self) -> str:
         return RPS if self.cell.workload.users is None else USERS
 
     @property
-    def load(self) -> float:
-        """Of `cell`: requests a second, or users."""
+    def load(self) -> float | None:
+        """Of `cell`: requests a second, or users; None of a recording without times."""
+        if self.is_recorded:
+            return self.cell.load.rps
         return self.cell.rps if self.cell.workload.users is None else self.cell.workload.users
 
     @property
@@ -92,7 +110,9 @@ class Contender:
         return self.cell.gpus if self.cell.cluster.groups else replicas * self.each
 
     def shown(self, size: float) -> float:
-        """A size of a search as people count it: replicas in GPUs."""
+        """A size of a search as people count it: replicas in GPUs; groups have what they have."""
+        if self.cell.cluster.groups and self.searched == GPUS:
+            return self.cell.gpus
         return int(size) * self.each if self.searched == GPUS else size
 
     @property
@@ -100,8 +120,11 @@ class Contender:
         return ToKeep.of(self.cell.slo)
 
     def first_look(self) -> Cell:
-        """How fast a burst is served tells where to begin; of users, who are no burst, whether any is served."""
+        """How fast a burst is served tells where to begin; of users, who are no burst, whether any is served; of a
+        recording the same of all of it, as it came."""
         count = LOOK_REPLICAS if self.searched == GPUS else self.cell.replicas
+        if self.is_recorded:
+            return replace(self.cell, gpus=self._gpus(count))
         requests = min(BURST * count, MOST_BURST)
         burst_s = min(SESSIONS_S, self.cell.duration_s) if self.is_nested else BURST_S
         burst: dict[str, Any] = {"gpus": self._gpus(count), "rps": requests / burst_s, "duration_s": burst_s}
@@ -116,17 +139,31 @@ class Contender:
         if not rate:
             name = self.cell.names.get("policy", type(self.cell.policy).__name__)
             raise InvalidInput(
-                f"policy={name} served none of {look['n_requests']:,} requests of a burst, and refused "
+                f"policy={name} served none of {look['n_requests']:,} requests of a first look, and refused "
                 f"{look['n_refused']:,}, so there is nothing to plan with"
             )
         self.to_keep.kept(look)  # whether anything is promised
         if self.searched == USERS:
-            guess = float(LOOK_USERS * self.cell.replicas)
+            return self.search_from(question, float(LOOK_USERS * self.cell.replicas))
+        if self.searched == RPS:
+            return self.search_from(question, BELOW * rate)
+        if self.is_recorded:
+            short = self.to_keep.kept(look) < question.target and look["offered_per_s"]
+            return self.search_from(question, LOOK_REPLICAS * (look["offered_per_s"] / (BELOW * rate) if short else 1))
+        of_one = BELOW * rate / LOOK_REPLICAS if self.load_key == RPS else LOOK_USERS
+        assert self.load is not None
+        return self.search_from(question, self.load / of_one)
+
+    def search_from(self, question: Question, guess: float) -> Search:
+        """`guess` is a load, or a number of replicas."""
+        if self.searched == USERS:
             return load.largest(replace(question, whole=True), guess, guess)  # one is idle
         if self.searched == RPS:
-            return load.largest(question, BELOW * rate, SESSIONS_IDLE if self.is_nested else load.IDLE)
-        of_one = BELOW * rate / LOOK_REPLICAS if self.load_key == RPS else LOOK_USERS
-        return gpus.fewest(question, math.ceil(self.load / of_one), MOST_GPUS // self.each, self.each)
+            return load.largest(question, guess, SESSIONS_IDLE if self.is_nested else load.IDLE)
+        if self.is_recorded and self.cell.cluster.groups:
+            return recorded.given(question, self.cell.gpus)
+        find = recorded.fewest if self.is_recorded else gpus.fewest
+        return find(question, math.ceil(guess), MOST_GPUS // self.each, self.each)
 
     def cell_of(self, trial: Trial) -> Cell:
         """Its stream has so many requests, and at every load and number of replicas the same ones. Of sessions, it is
@@ -145,7 +182,11 @@ class Contender:
 
     def sample(self, metrics: Mapping[str, Any]) -> Sample:
         """What a run says."""
-        return Sample(self.to_keep.kept(metrics), metrics["due_requests"], metrics["in_system_trend"])
+        kept, due, trend = self.to_keep.kept(metrics), metrics["due_requests"], metrics["in_system_trend"]
+        if not self.is_recorded:
+            return Sample(kept, due, trend)
+        alone = self.to_keep.alone(metrics)
+        return Sample(kept, due, trend, alone, metrics["slo_missed_batches"], metrics["slo_missed_first"])
 
 
 def question(
@@ -155,8 +196,11 @@ def question(
     not valid."""
     if contender.is_nested:
         if requests is not None:
-            raise InvalidInput(f"requests={requests}: a plan's runs of sessions last duration_s")
+            how_long = "of a recording are all of it" if contender.is_recorded else "of sessions last duration_s"
+            raise InvalidInput(f"requests={requests}: a plan's runs {how_long}")
         requests = most_requests = 1
+    if contender.is_recorded:
+        seeds = most_seeds = 1
     require(0 < tolerance < 1, "tol", tolerance, "a share of the answer, between 0 and 1")
     require(seeds <= most_seeds, "most_seeds", most_seeds, f"at least seeds={seeds}")
     to_keep = contender.to_keep

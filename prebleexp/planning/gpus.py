@@ -33,14 +33,9 @@ def fewest(question: Question, guess: int, most: int = MOST_GPUS, each: int = 1)
 
 def _fewest(question: Question, guess: int, most: int) -> Search:
     table, target = Table(question), question.target
-    low, high = yield from _closed(table, min(max(guess, 1), most), most)
+    low, high = yield from closed(table, guess, most)
     while high is not None:
-        while high - low > 1:
-            middle = max(low + 1, min(high - 1, round(math.sqrt(max(low, 1) * high))))
-            if (yield from table.is_met(middle)):
-                high = middle
-            else:
-                low = middle
+        low, high = yield from neighbours(table, low, high)
         bracket = Bracket.of(table, low, high) if low else None
         if not (table.lengthen(high) or (table.lower(high) < target and table.add_seeds(_half_width(bracket, target)))):
             sure = yield from _sure(table, high, most)
@@ -57,6 +52,17 @@ def _fewest(question: Question, guess: int, most: int) -> Search:
     return Answer.of(table, Verdict.NEVER, falls=False)
 
 
+def neighbours(table: Table, low: int, high: int) -> Generator[list[Trial], list[Sample], tuple[int, int]]:
+    """Of these, the most that fail and the fewest that do not, one more."""
+    while high - low > 1:
+        middle = max(low + 1, min(high - 1, round(math.sqrt(max(low, 1) * high))))
+        if (yield from table.is_met(middle)):
+            high = middle
+        else:
+            low = middle
+    return low, high
+
+
 def _half_width(bracket: Bracket | None, target: float) -> float:
     """Of the logarithm of the number at which the mean meets the target; infinite where one GPU is enough."""
     return math.inf if bracket is None else bracket.estimate(target, bracket)[1]
@@ -71,7 +77,9 @@ def _sure(table: Table, start: int, most: int) -> Generator[list[Trial], list[Sa
     return None
 
 
-def _closed(table: Table, start: int, most: int) -> Ends:
+def closed(table: Table, guess: int, most: int) -> Ends:
+    """From a guess on."""
+    start = min(max(guess, 1), most)
     if (yield from table.is_met(start)):
         return (yield from _downwards(table, start))
     return (yield from _upwards(table, start, most))

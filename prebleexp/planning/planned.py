@@ -68,8 +68,21 @@ class Planned:
         answer, cell = self.answer, self.cell
         replicas = None if self.gpus is None else cell.replicas
         load = NAMES[self.contender.load_key]
-        if self.contender.searched == GPUS:
-            likely = None if answer.likely is None else int(answer.likely)
+        if self.contender.is_recorded:
+            alone = answer.alone
+            low, high = (alone and alone.ends) or (None, None)
+            found = {
+                load: self.load,
+                "gpus": self.gpus,
+                "gpus_low": _whole(answer.low),
+                "gpus_high": _whole(answer.high),
+                "replicas": replicas,
+                "kept": alone and alone.kept,
+                "kept_low": low,
+                "kept_high": high,
+            }
+        elif self.contender.searched == GPUS:
+            likely = _whole(answer.likely)
             found = {load: self.load, "gpus": self.gpus, "replicas": replicas, "gpus_likely": likely}
         else:
             found = {
@@ -95,7 +108,7 @@ class Planned:
             "seeds": answer.seeds,
             "runs": answer.runs,
             "requests_of_run": answer.counted,
-            "duration_s": self.contender.duration_s(answer.requests, self.load) if self.load else None,
+            "duration_s": self.contender.duration_s(answer.requests, self.load or math.nan) if self.load else None,
             "warmup_s": cell.slo.warmup_s,
             "rise": answer.rise,
             "in_system_growth": answer.grows,
@@ -111,6 +124,10 @@ class Planned:
             return [("below", None, None), ("above", None, None)]
         sides = (("below", bracket.low, bracket.at_low), ("above", bracket.high, bracket.at_high))
         return [(name, size, math.fsum(kept) / len(kept)) for name, size, kept in sides]
+
+
+def _whole(size: float | None) -> int | None:
+    return None if size is None else int(size)
 
 
 @dataclass(frozen=True)
@@ -129,16 +146,21 @@ class Ratio:
 
 
 def best_first(found: Sequence[Planned]) -> list[Planned]:
-    """The most load for a GPU first, or for the money where there are prices; those whose target cannot be met last."""
+    """The most load for a GPU first, or for the money where there are prices; those whose target cannot be met last. Of
+    as many GPUs, or as much money, those that would do with a fraction less."""
 
-    def rank(one: Planned) -> float:
-        bracket = one.answer.bracket
-        if one.answer.verdict is Verdict.NEVER or not one.load or not one.gpus:
-            return math.inf
+    def rank(one: Planned) -> tuple[float, float]:
+        answer, load = one.answer, one.load
+        is_recorded = one.contender.is_recorded
+        if answer.verdict is Verdict.NEVER or not one.gpus or (not load and not is_recorded):
+            return math.inf, math.inf
+        if is_recorded and answer.verdict is not Verdict.FOUND:
+            return math.inf, one.gpus
         a_gpu = 1.0 if one.price is None else one.price / one.gpus
-        if one.contender.searched == GPUS and bracket is not None:
-            return a_gpu * math.exp(bracket.crossing(one.answer.target)) / one.load
-        return a_gpu * one.gpus / one.load
+        part = float(one.gpus)
+        if one.contender.searched == GPUS and answer.bracket is not None:
+            part = math.exp(answer.bracket.crossing(answer.target))
+        return a_gpu * one.gpus / (load or 1), a_gpu * part / (load or 1)
 
     return sorted(found, key=rank)
 

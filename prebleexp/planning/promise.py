@@ -57,6 +57,19 @@ class ToKeep:
             margins.append(metrics["slo_attainment"] - self.level.target)
         return float(min(margins)) + self.target
 
+    def alone(self, metrics: Mapping[str, Any]) -> tuple[float, float] | None:
+        """The ends of the interval of `kept` that a run's stream says on its own; None where it is too short."""
+        ends = []
+        for end in ("low", "high"):
+            margins = [metrics[f"slo_margin_{end}"]] if self.level.promises else []
+            if self._of_each:
+                share = metrics[f"slo_attainment_{end}"]
+                margins.append(None if share is None else share - self.level.target)
+            if None in margins:
+                return None
+            ends.append(float(min(margins)) + self.target)
+        return ends[0], ends[1]
+
     @property
     def count(self) -> int:
         """Of promises."""

@@ -40,6 +40,12 @@ class Sample(NamedTuple):
     """that count"""
     trend: float | None
     """of the number in the system, as a share of arrivals; None where the run is too short to tell"""
+    alone: tuple[float, float] | None = None
+    """the ends of the 95 % interval of `kept` by what the run's stream says on its own"""
+    missed: float | None = None
+    """batches of that stream, of those that the interval is of, in which any request missed"""
+    first: float | None = None
+    """of all misses the share in the first batch"""
 
 
 Asking = Generator[list[Trial], list[Sample], None]
@@ -248,10 +254,12 @@ def ratio(one: Bracket, other: Bracket, target: float) -> tuple[float, float] | 
     """The logarithm of the ratio of two estimates and the half-width of its 95 % interval, over the seeds that both
     have: a jackknife, each seed left out of both. None where the shares do not say."""
     seeds = min(len(one.at_low), len(other.at_low))
+    if seeds < 2:
+        return None
     a, b = (side.of_seeds(seeds) for side in (one, other))
     without = [a.crossing(target, i) - b.crossing(target, i) for i in range(seeds)]
     whole = a.crossing(target) - b.crossing(target)
-    if seeds < 2 or not all(map(math.isfinite, (*without, whole))):
+    if not all(map(math.isfinite, (*without, whole))):
         return None
     mean = math.fsum(without) / seeds
     variance = (seeds - 1) / seeds * math.fsum((value - mean) ** 2 for value in without)

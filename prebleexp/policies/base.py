@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from prebleexp.policies.decisions import Decisions
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.types import Setup
 from prebleexp.sources import Part
@@ -83,4 +84,8 @@ class Policy(Part):
     def start(self, setup: Setup) -> Any:
         """What the policy remembers, at the beginning of a run. Randomness comes from `setup.rng` or `setup.seed`
         alone; what several routers of a run agree on, such as hashes, from `setup.agreed_seed`."""
+        return None
+
+    def explained(self, mine: Any) -> Decisions | None:
+        """Of what it remembers at the end of a run, what each decision was made by; None: nothing is kept of that."""
         return None

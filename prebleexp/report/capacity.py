@@ -17,7 +17,7 @@ from prebleexp.report.figures import Column, Data, Entry, Figure, Table, dot_pan
 from prebleexp.report.finding import Finding
 from prebleexp.report.measure import Measure
 from prebleexp.report.palette import STYLES
-from prebleexp.report.plan_figure import MEANINGS
+from prebleexp.report.plan_table import MEANINGS
 from prebleexp.report.wording import NOTHING, listed, number, slug
 
 NAME = "capacity"

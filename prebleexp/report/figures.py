@@ -10,17 +10,27 @@ from functools import partial
 from markupsafe import Markup
 
 from prebleexp import losses
-from prebleexp.report import dots, draw
+from prebleexp.report import dots, draw, many
 from prebleexp.report.answer import Answer
 from prebleexp.report.canvas import POINTS
 from prebleexp.report.dots import Dot, DotRow
 from prebleexp.report.draw import Line, Scales, labels_fit
 from prebleexp.report.drawings import Drawings
 from prebleexp.report.measure import Measure
-from prebleexp.report.measures import Drawing, Others, drawing
+from prebleexp.report.measures import SAID, TUNED, Drawing, Others, drawing
 from prebleexp.report.palette import STYLES, Style, styles
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped, layout, points
-from prebleexp.report.wording import axis_label, condition, conditions, interval, lower_first, percent, plain, slug
+from prebleexp.report.wording import (
+    axis_label,
+    condition,
+    conditions,
+    interval,
+    line_name,
+    lower_first,
+    percent,
+    plain,
+    slug,
+)
 
 MOST_PANELS = 24
 
@@ -122,23 +132,29 @@ def figure(
     found = points(rows, where, how.measure.metric)
     measure = how.measure.in_unit_of([point.interval[0] for point in found if point.interval])
     found = [replace(point, scale=measure.scale) for point in found]
+    named = (where.line, *where.panels, where.x)
     by_panel = grouped(found, lambda point: tuple(point.at[axis] for axis in where.panels))
     titles = [conditions(members[0].at, where.panels) or "All runs" for members in by_panel.values()]
-    shown = list(zip(titles, by_panel.values(), strict=True))
+    shown: many.Shown = list(zip(titles, by_panel.values(), strict=True))
     if not how.main:
         shown = shown[:MOST_PANELS]
+    if where.tunes and how.answer is SAID:
+        how = replace(how, answer=TUNED)
+    answer, drawn = how.answer(found, where, measure), measure
+    if not how.dots and many.are_many(found, where, measure):
+        shown, drawn = many.as_dots(shown, where, measure)
+        how = replace(how, dots=True, answer=lambda *_: answer, note=f"{how.note} The best on the whole stands first.")
     make = _dots if how.dots else _curves
-    panels, legend, caption = make(shown, how, where, measure, own_name, drawings or Drawings())
-    answer = how.answer(found, where, measure)
+    panels, legend, caption = make(shown, how, where, drawn, own_name, drawings or Drawings())
     return Figure(
         name=own_name,
         number=number,
         title=title or f"{measure.title} {_over(found, where, measure.against)}",
         command=command,
-        x=measure.label if how.dots else axis_label(where.x),
+        x=drawn.label if how.dots else axis_label(where.x),
         y="" if how.dots else measure.label,
         answer=answer,
-        losses=losses.as_text(losses.sentences([(_named(point, where), point.rows) for point in found])),
+        losses=losses.as_text(losses.sentences([(conditions(point.at, named), point.rows) for point in found])),
         panels=tuple(panels),
         paired="variant" in where.panels,
         left_out=0 if how.main else len(by_panel) - len(shown),
@@ -158,15 +174,11 @@ def _over(found: Sequence[Point], where: Layout, against: str = "request rate") 
     return f"against {lower_first(against if known else axis_label(where.x))}"
 
 
-Shown = Sequence[tuple[str, Sequence[Point]]]
-"""panels: a title, and what is in it"""
-
-
 def _curves(
-    shown: Shown, how: Drawing, where: Layout, measure: Measure, name: str, drawings: Drawings
+    shown: many.Shown, how: Drawing, where: Layout, measure: Measure, name: str, drawings: Drawings
 ) -> tuple[list[Panel], tuple[Entry, ...], str]:
     """Panels of lines, the legend where the lines cannot carry their names, and the caption."""
-    looks = styles(plain(point.at[where.line]) for _, members in shown for point in members)
+    looks = styles(line_name(where.line, point.at[where.line]) for _, members in shown for point in members)
     lines = [_lines(members, where, looks) for _, members in shown]
     labelled = all(labels_fit([line.name for line in of_panel]) for of_panel in lines)
     if not labelled:
@@ -204,7 +216,7 @@ def _lines(members: Sequence[Point], where: Layout, looks: dict[str, Style], *, 
     """The lines of a panel; those that nobody could tell apart are one, with all their names."""
     lines: dict[object, Line] = {}
     for (value,), line in grouped(members, lambda point: (point.at[where.line],)).items():
-        name = plain(value)
+        name = line_name(where.line, value)
         triples = tuple((float(p.at[where.x] or 0), *(p.interval or (None, None))) for p in line)
         key = tuple((x, m and f"{m:.3e}", m and h and round(h / m, 3)) for x, m, h in triples) if merged else name
         same = lines.get(key)
@@ -213,7 +225,7 @@ def _lines(members: Sequence[Point], where: Layout, looks: dict[str, Style], *, 
 
 
 def _dots(
-    shown: Shown, how: Drawing, where: Layout, measure: Measure, name: str, drawings: Drawings
+    shown: many.Shown, how: Drawing, where: Layout, measure: Measure, name: str, drawings: Drawings
 ) -> tuple[list[Panel], tuple[Entry, ...], str]:
     """Panels of a row for each line with a dot for each x, the legend and the caption."""
     xs = list(dict.fromkeys(point.at[where.x] for _, members in shown for point in members))
@@ -267,11 +279,7 @@ def dot_panels(
     return panels, f"{bars}{far}"
 
 
-def _named(point: Point, where: Layout) -> str:
-    return conditions(point.at, (where.line, *where.panels, where.x))
-
-
-def _caption(shown: Shown, scales: Scales, by_row: bool) -> str:
+def _caption(shown: many.Shown, scales: Scales, by_row: bool) -> str:
     if not shown:
         return "Nothing to draw."
     seeds = sorted({len(point.rows) for _, members in shown for point in members})
@@ -312,7 +320,7 @@ def _table(found: Sequence[Point], where: Layout, measure: Measure, others: Othe
             (
                 *(plain(point.at[axis]) for axis in where.axes),
                 interval(point.interval),
-                _seeds(point),
+                point.seeds,
                 *(interval(point.interval_of(metric)) for metric in others),
                 percent(point.share("n_finished", "n_requests")),
             )
@@ -337,8 +345,3 @@ def _data(found: Sequence[Point], where: Layout, measure: Measure, others: Other
         for point in found
     )
     return Data((*where.axes, *measured, *names, "finished"), tuple(rows))
-
-
-def _seeds(point: Point) -> str:
-    runs, measured = len(point.rows), len(point.values)
-    return str(runs) if runs == measured else f"{measured} of {runs}"

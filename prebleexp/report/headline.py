@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from prebleexp.metrics import HIGHER
+from prebleexp.metrics import HIGHER, NEITHER
+from prebleexp.report import signed
 from prebleexp.report.differences import Difference, between, span
 from prebleexp.report.measure import Measure
 from prebleexp.report.summary import Layout, Point, Value, grouped
@@ -80,6 +81,10 @@ def _compared(points: Sequence[Point], where: Layout, measure: Measure) -> str:
         lines.setdefault(plain(point.at[where.line]), {})[at] = point
     if len(lines) == 1:
         return _alone(next(iter(lines)), points, where, measure)
+    if signed.crosses_zero(points) and measure.better != NEITHER:
+        return signed.sentence(lines, measure)
+    if not any(point.interval[0] for point in points if point.interval):
+        return f"{listed(list(lines))} are equal: {measure.short} is 0 everywhere"
     ranked = _ranked(lines, measure.better)
     best = [name for name in ranked if name == ranked[0] or _alike(lines, name, ranked[0], where)]
     others = [name for name in ranked if name not in best]

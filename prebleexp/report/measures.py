@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from prebleexp.errors import unknown
 from prebleexp.metrics import METRICS
-from prebleexp.report import cliff, ranking, survival, tuning, worth
+from prebleexp.report import cliff, frontier, ranking, survival, tuned, tuning, worth
 from prebleexp.report.answer import Answer
 from prebleexp.report.headline import changes, headline
 from prebleexp.report.measure import Measure, of_metric
@@ -59,7 +59,7 @@ def said(headline: Callable[[Sequence[Point], Layout, Measure], str]) -> Callabl
     return lambda points, where, measure: Answer(headline(points, where, measure))
 
 
-SAID, CHANGES = said(headline), said(changes)
+SAID, CHANGES, TUNED = said(headline), said(changes), said(tuned.sentence)
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,14 @@ DRAWINGS: Mapping[str, Drawing] = {
         cliff.reuse,
         where=cliff.WHERE,
         answer=cliff.answer,
+        dots=True,
+        others={},
+    ),
+    "frontier": Drawing(
+        frontier.DOUBLINGS,
+        frontier.with_shares,
+        where=frontier.WHERE,
+        answer=frontier.answer,
         dots=True,
         others={},
     ),

@@ -39,6 +39,16 @@ class Sweep:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """What there is to say besides the answer."""
+
+    title: str
+    sentences: Sequence[str]
+    table: Table | None = None
+    is_caveat: bool = False
+
+
+@dataclass(frozen=True)
 class Report:
     """All that a page shows.
 
@@ -60,6 +70,7 @@ class Report:
     """those that the explorer starts with"""
     measure: str = "norm_latency_mean_s"
     """likewise"""
+    asides: Sequence[Aside] = ()
 
 
 class Unchanged:
@@ -114,6 +125,7 @@ def render(report: Report) -> str:
         contents=_contents(report),
         figures=report.figures,
         findings=report.findings,
+        asides=report.asides,
         findings_note=report.note,
         findings_title=report.findings_title,
         facts=_facts(list(runs.values()), report.failures),

@@ -1,7 +1,8 @@
 """A run as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing, in the JSON form of the Trace Event Format.
 
-Each GPU is a process: its batch steps are slices, its queue, batch and KV are counters, its requests are asynchronous
-slices, with waiting and prefill, then decoding. Where GPUs come and go, their states are slices, too.
+Each GPU, or replica of several, is a process: its batch steps are slices, its queue, batch and KV are counters, its
+requests are asynchronous slices, with waiting and prefill, then decoding. Where GPUs come and go, their states are
+slices, too.
 """
 
 from __future__ import annotations
@@ -19,21 +20,24 @@ from prebleexp.sim.types import Longs
 Event = dict[str, Any]
 
 
-def write(file: BinaryIO, run: Run, steps: Steps, gpus: int, kv_tokens: Longs, about: dict[str, Any]) -> int:
-    """Write the trace; returns the number of its events. `about` is kept in it as `otherData`."""
+def write(
+    file: BinaryIO, run: Run, steps: Steps, gpus: int, kv_tokens: Longs, about: dict[str, Any], unit: str = "GPU"
+) -> int:
+    """Write the trace; returns the number of its events. `about` is kept in it as `otherData`; `unit` is what each of
+    `gpus` is called."""
     file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)}, "traceEvents": [\n'.encode())
     count = 0
-    for event in events(run, steps, gpus, kv_tokens):
+    for event in events(run, steps, gpus, kv_tokens, unit):
         file.write(((",\n" if count else "") + json.dumps(event)).encode())
         count += 1
     file.write(b"\n]}\n")
     return count
 
 
-def events(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> Iterator[Event]:
+def events(run: Run, steps: Steps, gpus: int, kv_tokens: Longs, unit: str = "GPU") -> Iterator[Event]:
     """Times are in microseconds of simulated time."""
     for g in range(gpus):
-        yield {"ph": "M", "pid": g + 1, "name": "process_name", "args": {"name": f"GPU {g}"}}
+        yield {"ph": "M", "pid": g + 1, "name": "process_name", "args": {"name": f"{unit} {g}"}}
         yield {"ph": "M", "pid": g + 1, "name": "process_sort_index", "args": {"sort_index": g}}
         yield {"ph": "M", "pid": g + 1, "tid": 1, "name": "thread_name", "args": {"name": "batch steps"}}
     yield from _steps(steps, kv_tokens)

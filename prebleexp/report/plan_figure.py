@@ -12,30 +12,16 @@ from prebleexp.report import draw, planned
 from prebleexp.report.answer import Answer
 from prebleexp.report.canvas import POINTS
 from prebleexp.report.draw import Across, Line, Scales, Span, labels_fit
-from prebleexp.report.figures import Column, Data, Entry, Figure, Panel, Table
+from prebleexp.report.figures import Data, Entry, Figure, Panel
 from prebleexp.report.palette import styles
+from prebleexp.report.plan_table import table
 from prebleexp.report.wording import axis_label
 
 NAME = "attainment"
 AGAINST = {"rps": "request rate", "workload.lanes": "users", "gpus": "GPUs"}
+MOST_TICKS = 10
 DEEP = 5.0
 """times as far below the target as all is above it, y goes"""
-MEANINGS = {
-    "requests/s": "The greatest load that keeps the promise on average over request streams.",
-    "95 % interval": "Of the load, over seeds: Student's t at the estimate, through the slope of the share in the "
-    "logarithm of the load.",
-    "users": "The most who keep the promise on average over request streams, each playing one session after the other.",
-    "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
-    "on average": "The fewest of which the mean share over seeds meets it.",
-    "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
-    "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
-    "interval.",
-    "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
-    "cost of 1M": "For a million requests, by price_per_gpu_hour: the price of one GPU.",
-    "seeds": "Request streams at the ends of the bracket.",
-    "of requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
-    "recording, the same window with more or fewer sessions.",
-}
 
 
 def figure(found: Sequence[Planned]) -> Figure:
@@ -49,15 +35,19 @@ def figure(found: Sequence[Planned]) -> Figure:
         for one in order
     ]
     labelled = labels_fit([line.name for line in lines])
-    spans = tuple(
-        Span(looks[one.name], one.answer.low, one.answer.high)
-        for one in order
-        if one.answer.low is not None and one.answer.high is not None
+    spans = (
+        ()
+        if first.searched == GPUS
+        else tuple(
+            Span(looks[one.name], one.answer.low, one.answer.high)
+            for one in order
+            if one.answer.low is not None and one.answer.high is not None
+        )
     )
     sentence = planned.sentence(found)
     svg = draw.panel(
         lines,
-        _scales(lines, target, to_keep.strictest),
+        _scales(lines, target, to_keep.strictest, whole=first.searched == GPUS),
         name=NAME,
         title=f"{to_keep.label}, and the target",
         description=sentence,
@@ -72,25 +62,35 @@ def figure(found: Sequence[Planned]) -> Figure:
         command="",
         x=x,
         y=to_keep.label,
-        answer=Answer(sentence),
+        answer=Answer("What was kept of all that was tried, on the way to the answer."),
         losses="",
         panels=(Panel("", svg, draw.WIDTH_IN * POINTS, draw.HEIGHT_IN * POINTS),),
         paired=False,
         left_out=0,
         legend=() if labelled else tuple(Entry(name, look) for name, look in looks.items()),
         caption=_caption(order, target),
-        table=_table(found),
+        table=table(found),
         data=_data(order),
     )
 
 
-def _scales(lines: Sequence[Line], target: float, strictest: float) -> Scales:
-    """Of y, where it matters: around the target."""
+def _scales(lines: Sequence[Line], target: float, strictest: float, *, whole: bool) -> Scales:
+    """Of y, where it matters: around the target. Of `whole` GPUs x has ticks at numbers that were tried."""
     usual = Scales.of(lines)
     above = max([1 - strictest, *(mean - target for line in lines for _, mean, _ in line.points if mean is not None)])
-    return Scales(
-        _ticks(usual.x_limits), usual.x_log2, usual.x_limits, False, (target - DEEP * above, target + 1.15 * above)
-    )
+    tried = sorted({size for line in lines for size, *_ in line.points})
+    ticks = _apart(tried, usual.x_limits) if whole else _ticks(usual.x_limits)
+    return Scales(ticks, usual.x_log2, usual.x_limits, False, (target - DEEP * above, target + 1.15 * above))
+
+
+def _apart(tried: Sequence[float], limits: tuple[float, float]) -> tuple[float, ...]:
+    """Those whose numbers have room beside each other on a logarithmic axis."""
+    room = math.log(limits[1] / max(limits[0], 1e-9)) / MOST_TICKS
+    found: list[float] = []
+    for size in tried:
+        if not found or math.log(size / found[-1]) >= room:
+            found.append(size)
+    return tuple(found)
 
 
 def _ticks(limits: tuple[float, float]) -> tuple[float, ...]:
@@ -107,18 +107,16 @@ def _ticks(limits: tuple[float, float]) -> tuple[float, ...]:
 def _caption(order: Sequence[Planned], target: float) -> str:
     seeds = sorted({spot.seeds for one in order for spot in one.answer.curve})
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    if order[0].contender.is_recorded:
+        return (
+            f"Points are the recording itself. The dashed line is the target, {target:g}. What lies far below it is "
+            "not drawn; the file has all."
+        )
     spans = "" if order[0].contender.searched == GPUS else ", with the intervals of the answers on it"
     return (
         f"Points are means over {count} seeds, bands their 95 % confidence intervals. The dashed line is the target, "
         f"{target:g}{spans}. What lies far below it is not drawn; the file has all."
     )
-
-
-def _table(found: Sequence[Planned]) -> Table:
-    heads = planned.heads(found)
-    text = {*(name for one in found for name in one.at), "verdict", "95 % interval"}
-    columns = tuple(Column(head, head not in text, MEANINGS.get(head, "")) for head in heads)
-    return Table(columns, tuple(map(tuple, planned.lines(found))))
 
 
 def _data(order: Sequence[Planned]) -> Data:

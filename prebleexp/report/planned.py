@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prebleexp.cluster.replicas import Size
 from prebleexp.experiment import counting
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
-from prebleexp.report.wording import NOTHING, condition, number, percent
+from prebleexp.report import recorded_plan as recorded
+from prebleexp.report.wording import NOTHING, condition, listed, number, percent
+from prebleexp.service.doubtful import doubts
 
 MOST_NAMED = 3
 """contenders of a sentence"""
@@ -22,16 +24,41 @@ def sentence(found: Sequence[Planned]) -> str:
     many = first.searched == GPUS
     bear = "bears" if first.cell.gpus == 1 else "bear"
     subject = f"{condition(first.load_key, first.load)} need" if many else f"{cluster(found)} {bear}"
-    if many and len({one.contender.load for one in found}) > 1:
-        subject = "The load needs"
+    if first.is_recorded:
+        subject = f"{recorded.stream(order)} needs"
+    elif many and len({one.contender.load for one in found}) > 1:
+        subject = "the load needs"
     if all(one.answer.verdict is Verdict.NEVER for one in found):
         return f"Not even idle GPUs keep {promised(first)}: the limits are too tight."
-    said = [_clause(one) for one in order[:MOST_NAMED]]
-    rest = f", and {len(order) - MOST_NAMED} more are in the table" if len(order) > MOST_NAMED else ""
-    parts = [f"To keep {promised(first)}, {subject} {'; '.join(said)}{rest}."]
-    parts += [f"{_compared(one, many)}." for one in ratios(found)[: MOST_NAMED - 1]]
-    parts += [f"{one[0].upper()}{one[1:]}." for one in warnings(found)]
+    alike: dict[str, list[Planned]] = {}
+    for one in order:
+        alike.setdefault(_clause(one), []).append(one)
+    said = [f"{clause} with {listed([one.name for one in of])}{_average(of)}" for clause, of in alike.items()]
+    left = sum(len(of) for of in list(alike.values())[MOST_NAMED:])
+    rest = f", and {left} more are in the table" if left else ""
+    parts = [f"To keep {promised(first)}, {subject} {'; '.join(said[:MOST_NAMED])}{rest}."]
+    parts += [f"{one}." for one in _comparisons(found)]
     return " ".join(parts)
+
+
+def _comparisons(found: Sequence[Planned]) -> list[str]:
+    """Of the first with others, over the same streams; numbers of GPUs, which are whole, say that themselves."""
+    if found[0].contender.searched == GPUS:
+        return []
+    of = ratios(found)
+    same = [one.other for one in of if not one.is_sure][: MOST_NAMED - 1]
+    said = [f"{one.one} bears {times(one)} times as much as {one.other}" for one in of if one.is_sure]
+    return [*said[: MOST_NAMED - 1], *([f"{listed([of[0].one, *same])} cannot be told apart"] if same else [])]
+
+
+def _average(of: Sequence[Planned]) -> str:
+    """What a single one of GPUs has besides."""
+    answer = of[0].answer
+    if len(of) > 1 or of[0].contender.searched != GPUS or answer.verdict is not Verdict.FOUND:
+        return ""
+    if of[0].contender.is_recorded:
+        return recorded.others(answer)
+    return f" ({int(answer.likely or 0)} on average over request streams)" if answer.likely != answer.size else ""
 
 
 def cluster(found: Sequence[Planned]) -> str:
@@ -69,17 +96,24 @@ def carried(one: Planned) -> str:
 def _clause(one: Planned) -> str:
     answer, of = one.answer, unit(one.contender)
     if answer.verdict is Verdict.NEVER:
-        return f"no number with {one.name}: the limits are too tight even for idle GPUs"
+        return "no number is enough, since the limits are too tight even for idle GPUs,"
     if one.contender.searched == GPUS:
+        if one.contender.is_recorded and one.contender.cell.cluster.groups:
+            return recorded.of_groups(one)
         if answer.verdict is Verdict.AT_LEAST:
-            return f"more than {counting.named(one.at_size(answer.likely))} with {one.name}"
-        likely = answer.likely != answer.size
-        average = f" ({int(answer.likely or 0)} on average over request streams)" if likely else ""
-        return f"{counting.named(one.cell)} with {one.name}{average}"
+            return f"more than {counting.named(one.at_size(answer.likely))}"
+        return counting.named(one.cell)
     if answer.verdict is Verdict.FOUND:
-        return f"{level(answer)} {of} with {one.name}"
+        return f"{level(answer)} {of}"
     how = "at least" if answer.verdict is Verdict.AT_LEAST else "at most"
-    return f"{how} {number(answer.size)} {of} with {one.name}"
+    return f"{how} {number(answer.size)} {of}"
+
+
+def how(one: Planned) -> str:
+    """What stands before a number: nothing where it was found."""
+    if one.answer.verdict is Verdict.FOUND:
+        return ""
+    return "more than " if one.contender.searched == GPUS else f"{one.answer.verdict.value} "
 
 
 def level(answer: Answer) -> str:
@@ -89,48 +123,57 @@ def level(answer: Answer) -> str:
     return f"{number(answer.size)} ({number(answer.low)} to {number(answer.high)})"
 
 
-def _compared(one: Ratio, many: bool) -> str:
-    if not one.is_sure:
-        return f"{one.one} and {one.other} cannot be told apart"
-    what = "as many GPUs" if many else "as much"
-    verb = "takes" if many else "bears"
-    return f"{one.one} {verb} {times(one)} times {what} as {one.other}"
-
-
 def times(one: Ratio) -> str:
     """ "1.23 (1.19 to 1.27)" """
     return f"{number(one.times)} ({number(one.low)} to {number(one.high)})"
 
 
 def warnings(found: Sequence[Planned]) -> list[str]:
-    """What a reader must know of these answers."""
-    said = []
-    for one in found:
-        answer = one.answer
-        if not answer.precise:
-            said.append(f"the answer of {one.name} is not known as well as was asked for, after {answer.seeds} seeds")
-        if answer.misses is not None:
-            said.append(
-                f"with {one.name}, no more than {answer.misses:.0f} requests of a run miss at the target: its interval "
-                "may be too narrow, and longer runs would tell"
-            )
-        if answer.rise is not None:
-            said.append(
-                f"with {one.name}, a request stream kept up to {percent(answer.rise)} more where it should keep less: "
-                "its answer is one of several crossings"
-            )
-        if answer.grows is not None:
-            said.append(
-                f"with {one.name}, requests in the system still grow there, by {percent(answer.grows)} of the "
-                "arrivals: it is overloaded, or its runs are too short to settle, and longer ones would find less"
-            )
+    """What a reader must know of these answers: each once, with those that it is of."""
+    first = found[0].contender
+    said = recorded.warnings(found) if first.is_recorded else []
+    said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
+
+    def of(name: str) -> tuple[list[str], list[float]]:
+        values = [(one.name, getattr(one.answer, name)) for one in found]
+        known = [(who, value) for who, value in values if value is not None]
+        return [who for who, _ in known], [value for _, value in known]
+
+    vague = [one.name for one in found if not one.answer.precise]
+    if vague:
+        seeds = max(one.answer.seeds for one in found if not one.answer.precise)
+        said.append(f"the answer of {listed(vague)} is not known as well as was asked for, after {seeds} seeds")
+    who, misses = of("misses")
+    if who:
+        said.append(
+            f"with {listed(who)}, no more than {_range(misses, lambda one: f'{one:.0f}')} requests of a run miss at "
+            "the target: the interval may be too narrow, and longer runs would tell"
+        )
+    who, rise = of("rise")
+    if who:
+        said.append(
+            f"with {listed(who)}, a request stream kept up to {percent(max(rise))} more where it should keep less: the "
+            "answer is one of several crossings"
+        )
+    who, grows = of("grows")
+    if who:
+        said.append(
+            f"with {listed(who)}, requests in the system still grow there, by {_range(grows, percent)} of the "
+            "arrivals: it is overloaded, or its runs are too short to settle, and longer ones would find less"
+        )
     return said
+
+
+def _range(values: Sequence[float], said: Callable[[float], str]) -> str:
+    return " to ".join(dict.fromkeys((said(min(values)), said(max(values)))))
 
 
 def heads(found: Sequence[Planned]) -> list[str]:
     """Of the columns of `lines`."""
     axes = list(dict.fromkeys(name for one in found for name in one.at))
     first = found[0].contender
+    if first.is_recorded:
+        return [*axes, *_counts(found), *recorded.HEADS, *costs(found), "runs", "of requests", "verdict"]
     sizes = ["GPUs", "on average"] if first.searched == GPUS else [unit(first), "95 % interval"]
     sizes = [*_counts(found), *sizes[first.searched == GPUS :]]
     return [*axes, *sizes, "of the first", *costs(found), "seeds", "runs", "of requests", "verdict"]
@@ -166,6 +209,12 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
     made = []
     for one in best_first(found):
         answer, row = one.answer, one.row()
+        at = [str(one.at.get(axis, "")) for axis in axes]
+        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_million")][: len(said)]
+        if one.contender.is_recorded:
+            numbers = [f"{answer.runs:,}", f"{answer.counted:,}"]
+            made.append([*at, *_counted(one, counts), *recorded.cells(one), *cost, *numbers, recorded.verdict(one)])
+            continue
         if one.contender.searched == GPUS:
             sizes = [NOTHING if answer.likely is None else f"{answer.likely:g}"]
         else:
@@ -173,10 +222,9 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
             sizes = [number(answer.size), f"{number(answer.low)} to {number(answer.high)}" if ends else NOTHING]
         ratio = of_first.get(one.name)
         relative = NOTHING if ratio is None else times(Ratio(ratio.other, ratio.one, *_inverse(ratio)))
-        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_million")][: len(said)]
         made.append(
             [
-                *(str(one.at.get(axis, "")) for axis in axes),
+                *at,
                 *_counted(one, counts),
                 *sizes,
                 relative,

@@ -24,7 +24,6 @@ from prebleexp.stages import Stage, of_requests
 MOST_GROUPS = 40
 """rows of the assignment; the smallest groups beyond are added up"""
 COLUMNS = (
-    Column("GPU", True),
     Column("requests", True),
     Column("computing", True),
     Column("hit ratio", True),
@@ -41,16 +40,19 @@ def render(
     steps: Steps,
     *,
     gpus: int,
+    unit: str = "GPU",
     kv_tokens: Longs,
     title: str,
     command: str,
     key: str,
     configuration: Mapping[str, str],
     files: Mapping[str, str],
+    decisions: Table | None = None,
     host_s: float = 0.0,
     said: Sequence[str] = (),
 ) -> str:
-    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time. `said` are
+    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time;
+    `unit` is what each of `gpus` is called. `said` are
     sentences of what the requests are."""
     return frame.render(
         "run.html.j2",
@@ -69,9 +71,11 @@ def render(
             (Column("metric", False), Column("value", True), Column("meaning", False)),
             tuple((name, _exact(run.metrics[name]), text) for name, text in meanings().items() if name in run.metrics),
         ),
-        per_gpu=_per_gpu(run, steps, gpus, kv_tokens),
+        per_gpu=_per_gpu(run, steps, gpus, kv_tokens, unit),
+        unit=unit,
         stages=_stages(run),
-        data=frame.packed(_data(run, steps, gpus, kv_tokens)),
+        decisions=decisions,
+        data=frame.packed(_data(run, steps, gpus, kv_tokens, unit)),
     )
 
 
@@ -112,7 +116,7 @@ def _note(steps: Steps, host_s: float) -> str:
     )
 
 
-def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> Table:
+def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: Longs, unit: str) -> Table:
     columns, outcome = steps.columns(), run.outcome
     queues = steps.queues()[1]
     rows = []
@@ -133,10 +137,10 @@ def _per_gpu(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> Table:
                 f"{int(outcome.gpu_evicted_tokens[g]):,}",
             )
         )
-    return Table(COLUMNS, tuple(rows))
+    return Table((Column(unit, True), *COLUMNS), tuple(rows))
 
 
-def _data(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> dict[str, Any]:
+def _data(run: Run, steps: Steps, gpus: int, kv_tokens: Longs, unit: str) -> dict[str, Any]:
     groups, counts = assignment(run, gpus)
     names = [f"{group}" if group >= 0 else "none" for group in groups]
     if len(names) > MOST_GROUPS:
@@ -145,6 +149,7 @@ def _data(run: Run, steps: Steps, gpus: int, kv_tokens: Longs) -> dict[str, Any]
         counts = np.concatenate([counts[: MOST_GROUPS - 1], rest])
     return {
         "gpus": gpus,
+        "unit": unit,
         "edges": _short(edges(run.outcome.end_s)),
         "series": [
             {

@@ -11,6 +11,7 @@ from math import ceil, sqrt
 
 from markupsafe import Markup, escape
 
+from prebleexp.report.canvas import POINTS
 from prebleexp.report.figures import Entry, Figure
 from prebleexp.report.palette import INK, in_light_colours
 
@@ -76,6 +77,15 @@ def _legend(entries: tuple[Entry, ...], width: float) -> Iterator[Markup]:
         x += needed
     if line:
         yield line
+
+
+def wide(svg: str, inches: float) -> str:
+    """The drawing so many inches wide, and as much higher."""
+    size = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
+    assert size is not None
+    points = inches * POINTS
+    height = float(size[2]) * points / float(size[1])
+    return f'{svg[: size.start()]}width="{points:g}" height="{height:g}"{svg[size.end() :]}'
 
 
 def pdf(svg: str) -> bytes:

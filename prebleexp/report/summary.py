@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 BASE_AXES = ("gpus", "rps", "policy")
 REPLICATION = ("seed", "replications")
+LOADS = ("rps", "gpus", "replicas", "rps_per_gpu", "duration_s", "workload.lanes", "output_length_variance")
+"""numbers that say how much comes, and to how much: against these lines are compared, and none of them is tuned"""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Layout:
     x: str
     line: str
     panels: tuple[str, ...]
+    tunes: bool = False
+    """whether x is a setting, of which the best value is asked"""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -60,6 +64,12 @@ class Point:
         """Whether its seeds drew what step times are, of which one is true."""
         return any(row.get(DRAWS_COSTS) for row in self.rows)
 
+    @property
+    def seeds(self) -> str:
+        """How many runs have the metric, in words."""
+        runs, measured = len(self.rows), len(self.values)
+        return str(runs) if runs == measured else f"{measured} of {runs}"
+
     def share(self, part: str, whole: str) -> float | None:
         """Sum of one count over the sum of another, over all seeds; None if there is nothing to divide by."""
         total = sum(float(row.get(whole) or 0) for row in self.rows)
@@ -67,7 +77,8 @@ class Point:
 
 
 def layout(rows: Sequence[Row], axes: Sequence[str]) -> Layout:
-    """Request rate along x, a line per policy, a panel per GPU count, as far as these were swept; else what was.
+    """Request rate along x, a line per policy, a panel per GPU count, as far as these were swept; else what was. Where
+    nothing with a name was swept, and one setting that is a number, that is x, with a line for each rate.
 
     In a sweep of several parts the lines are its own, and each variant has its panels. Where every line has a number of
     GPUs of its own, as clusters of the same cost do, that is part of the line.
@@ -77,6 +88,10 @@ def layout(rows: Sequence[Row], axes: Sequence[str]) -> Layout:
     candidates = [a for a in dict.fromkeys((*axes, *base)) if a in known and a not in REPLICATION]
     swept = [axis for axis in candidates if len({row.get(axis) for row in rows}) > 1]
     numeric = [axis for axis in swept if all(_is_number(row.get(axis)) for row in rows)]
+    settings = [axis for axis in numeric if axis not in LOADS]
+    if len(settings) == 1 and swept == numeric:
+        line = next((axis for axis in ("rps", *numeric) if axis in numeric and axis != settings[0]), "policy")
+        return Layout(settings[0], line, tuple(axis for axis in swept if axis not in (settings[0], line)), tunes=True)
     x = "rps" if "rps" in numeric or not numeric else min(numeric, key=lambda axis: axis == "gpus")
     named = [axis for axis in swept if axis not in numeric]
     preferred = [axis for axis in ("line", "policy") if axis in named]

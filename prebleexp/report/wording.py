@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from prebleexp.report.summary import Value
+from prebleexp.report.summary import LOADS, Value
 
 NOTHING = "–"
 NAMES_ENOUGH = ("variant", "policy", "load", "line", "told", "cluster", "rank", "over", "tried")
@@ -105,6 +105,11 @@ def condition(axis: str, value: Value) -> str:
     if axis == "output_length_variance":
         return f"a variance of {number(float(value or 0), 4)} tokens²"
     return plain(value) if axis in NAMES_ENOUGH else f"{axis} = {plain(value)}"
+
+
+def line_name(axis: str, value: Value) -> str:
+    """A line's name: of a number what it is, too."""
+    return condition(axis, value) if axis in LOADS else plain(value)
 
 
 def conditions(at: Mapping[str, Value], axes: Sequence[str]) -> str:

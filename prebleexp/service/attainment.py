@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.service.batches import Between, between
 from prebleexp.service.level import GAPS, SLOWDOWNS, TIMES, ServiceLevel
 from prebleexp.sim.types import Floats, Outcome, State, Workload
 
@@ -135,6 +136,7 @@ class Attained:
         return {
             "slo_attainment": None if self.good is None else self.share(self.good),
             "slo_margin": self.margin,
+            **self._on_its_own,
             "goodput_per_s": per_s,
             "goodput_per_gpu_s": None if per_s is None else per_s / self.gpus,
             "session_attainment": self.of_sessions,
@@ -150,6 +152,34 @@ class Attained:
         None if no share was promised any."""
         shares = [(self.share(self.keeps({one.name: one.most})), one.share) for one in self.level.promises]
         return min((share - promised for share, promised in shares if share is not None), default=None)
+
+    @cached_property
+    def _in_order(self) -> npt.NDArray[np.int64]:
+        """The requests that count, as they were due."""
+        due = np.flatnonzero(self.due)
+        return due[np.argsort(self.columns["due_s"][due], kind="stable")]
+
+    def _between(self, kept: Flags) -> Between | None:
+        """What this stream says of the share, on its own."""
+        return between(kept[self._in_order])
+
+    @property
+    def _on_its_own(self) -> dict[str, float | None]:
+        """The intervals of attainment and margin; the margin's are the least ends of the promises'."""
+        of_each = None if self.good is None else self._between(self.good)
+        of_shares = [
+            (found, one.share)
+            for one in self.level.promises
+            if (found := self._between(self.keeps({one.name: one.most}))) is not None
+        ]
+        return {
+            "slo_attainment_low": of_each and of_each.low,
+            "slo_attainment_high": of_each and of_each.high,
+            "slo_margin_low": min((found.low - share for found, share in of_shares), default=None),
+            "slo_margin_high": min((found.high - share for found, share in of_shares), default=None),
+            "slo_missed_batches": of_each and of_each.missed,
+            "slo_missed_first": of_each and of_each.first,
+        }
 
     @property
     def per_s(self) -> float | None:

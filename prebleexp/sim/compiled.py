@@ -3,31 +3,22 @@
 Without the GIL, so that runs go on side by side in threads; kept on disk; and without numba's reference counts. A
 function here is handed many arrays, and two atomic operations for each, in every call, took more than half of a run's
 time. None of them allocates an array, so nothing is there to be counted: the arrays belong to Python, which outlives
-the call.
+the call. numba is imported when the first of them is compiled, or called by Python.
 """
 
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial, update_wrapper
 from typing import Any, TypeVar, cast
 
-from numba import config, njit, types
-
 from prebleexp import sources
-from prebleexp.sim import on_disk
-from prebleexp.sim.linked import Linked
+from prebleexp.sim.later import INTERPRETED as INTERPRETED
+from prebleexp.sim.later import Later
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_LOCK = threading.Lock()
-"""nothing is compiled by two threads at once"""
-
-INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
-"""whether all of it runs as plain Python (NUMBA_DISABLE_JIT)"""
 
 OPTIONS: Any = {"nogil": True, "_nrt": False}
 LEAN: Any = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -38,31 +29,15 @@ def compiled(function: F) -> F:
     """Decorator: compile for the types of the arguments when first called.
 
     One that is not the package's may allocate; it is checked, and kept, with the plug that calls it."""
+    if INTERPRETED:
+        return function
     if not sources.is_own(function.__code__.co_filename):
+        from numba import njit
+
         return njit(nogil=True)(function)  # type: ignore[return-value]
-    return _linked_for_compiled(kept(function), function)
-
-
-def compiled_for(signature: Any) -> Callable[[F], F]:
-    """Decorator: compile one of the package's for these types alone, when it is first called, which is by Python."""
-
-    def later(function: F) -> F:
-        dispatcher = kept(function)
-
-        def compile_now() -> None:
-            with _LOCK, undisturbed():
-                if not dispatcher.overloads:
-                    dispatcher.compile(signature)
-                    dispatcher.disable_compile()
-
-        def call(*arguments: Any) -> Any:
-            if not dispatcher.overloads:
-                compile_now()
-            return dispatcher(*arguments)
-
-        return dispatcher if INTERPRETED else call  # type: ignore[return-value]
-
-    return later
+    later: Any = Later(partial(_linked_for_compiled, function))
+    later.py_func = function
+    return cast("F", update_wrapper(later, function))
 
 
 def chosen_by(field: str, without: F, having: F) -> F:
@@ -70,16 +45,22 @@ def chosen_by(field: str, without: F, having: F) -> F:
     and `without` where that is None. Code that calls it is compiled with one of the two alone."""
     if INTERPRETED:
         return cast("F", lambda mine, *rest: (without if getattr(mine, field) is None else having)(mine, *rest))
-    one: Any = without
-    made = njit(**OPTIONS)(one.py_func)
 
-    def which(arguments: Any) -> Any:
-        kind, _ = arguments[0].field(field)
-        return without if kind is types.none else having
+    def made() -> Any:
+        from numba import njit, types
 
-    made.get_call_template = lambda arguments, named: which(arguments).get_call_template(arguments, named)
-    made.get_overload = lambda signature: which(signature).get_overload(signature)
-    return cast("F", made)
+        one: Any = without
+        chosen: Any = njit(**OPTIONS)(one.py_func)
+
+        def which(arguments: Any) -> Any:
+            kind, _ = arguments[0].field(field)
+            return without if kind is types.none else having
+
+        chosen.get_call_template = lambda arguments, named: which(arguments).get_call_template(arguments, named)
+        chosen.get_overload = lambda signature: which(signature).get_overload(signature)
+        return chosen
+
+    return cast("F", Later(made))
 
 
 @contextmanager
@@ -97,16 +78,24 @@ def undisturbed() -> Iterator[None]:
 def kept(function: Any, file: str | None = None, lean: bool = False) -> Any:
     """One of the package's, with machine code on disk, for the source file that it is of. `lean`: Python must not call
     it, which would crash."""
+    from numba import njit
+
+    from prebleexp.sim import on_disk
+
     made: Any = njit(**(LEAN if lean else OPTIONS))(function)
-    return made if INTERPRETED else on_disk.keep(made, on_disk.KeptLean if lean else on_disk.KeptOwn, file)
+    return on_disk.keep(made, on_disk.KeptLean if lean else on_disk.KeptOwn, file)
 
 
-def _linked_for_compiled(dispatcher: Any, function: F) -> F:
+def _linked_for_compiled(function: Any) -> Any:
     """Let compiled code call another that is linked with it, and that Python cannot call, with all integers of 64 bits:
     fields of records are narrower here and there, and numba would compile the function, and all that it calls, once for
     each."""
-    if INTERPRETED:
-        return function
+    from numba import njit, types
+
+    from prebleexp.sim import on_disk
+    from prebleexp.sim.linked import Linked
+
+    dispatcher = kept(function)
 
     @cache
     def linked() -> Any:

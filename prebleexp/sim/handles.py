@@ -15,70 +15,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import from_dtype, typeof, types
-from numba.core.datamodel.models import PrimitiveModel
-from numba.core.errors import TypingError
-from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import NativeValue, register_model, typeof_impl, unbox
 
-from prebleexp.errors import unknown
-from prebleexp.sim.compiled import INTERPRETED
+from prebleexp.sim.later import INTERPRETED
 
 WORD = 8
-_INT = ir.IntType(64)
 
 
-class Handle(types.Type):
-    """The address of values of these names and types, each so many words from it."""
+class Layout:
+    """How values of these names and kinds lie behind an address, each so many words from it. There is one for all that
+    lie alike."""
 
     def __init__(self, fields: tuple[tuple[str, Any, int], ...]) -> None:
         self.fields = fields
-        super().__init__(f"Handle({hashlib.sha256(repr(fields).encode()).hexdigest()[:16]})")
+        self._places = {name: (kind, offset) for name, kind, offset in fields}
 
     def field(self, name: str) -> tuple[Any, int] | None:
-        """(type, words from the address)"""
-        return next(((kind, offset) for field, kind, offset in self.fields if field == name), None)
+        """(kind, words from the address)"""
+        return self._places.get(name)
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """The same in every process."""
+        return hashlib.sha256(repr(self.fields).encode()).hexdigest()
 
-@register_model(Handle)
-class _HandleModel(PrimitiveModel):
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _INT)
-
-
-@infer_getattr
-class _HandleFields(AttributeTemplate):
-    key = Handle
-
-    def generic_resolve(self, handle: Handle, name: str) -> Any:  # type: ignore[override]
-        found = handle.field(name)
-        if found is None and handle.fields:
-            raise TypingError(str(unknown("field", name, [field for field, _, _ in handle.fields])))
-        return found and found[0]
-
-
-@lower_getattr_generic(Handle)  # type: ignore[untyped-decorator]
-def _load(context: Any, builder: Any, handle: Handle, value: Any, name: str) -> Any:
-    kind, offset = handle.field(name)  # type: ignore[misc]
-    address = builder.add(value, ir.Constant(_INT, WORD * offset))
-    if isinstance(kind, Handle):
-        return address
-    if kind is types.none:
-        return context.get_dummy_value()
-    stored = _INT if kind is types.boolean else context.get_value_type(kind)
-    loaded = builder.load(builder.inttoptr(address, stored.as_pointer()))
-    # Blocks change between calls from Python only, so that a field need not be loaded again after every store.
-    loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return builder.trunc(loaded, ir.IntType(1)) if kind is types.boolean else loaded
+    def __repr__(self) -> str:
+        return self.digest
 
 
 class Part:
     """A NamedTuple at an address: to plain Python it has the same fields, compiled functions get it as a handle."""
 
-    def __init__(self, value: Any, kind: Handle, address: int, owner: object) -> None:
-        self.value, self.type, self.address, self._owner = value, kind, address, owner
+    def __init__(self, value: Any, layout: Layout, address: int, owner: object) -> None:
+        self.value, self.layout, self.address, self._owner = value, layout, address, owner
 
     def __getattr__(self, name: str) -> Any:
         if name == "value":  # not there yet
@@ -86,25 +54,31 @@ class Part:
         found = getattr(self.value, name)
         if not hasattr(found, "_fields"):
             return found
-        kind, offset = self.type.field(name)  # type: ignore[misc]
-        return Part(found, kind, self.address + WORD * offset, self)
+        layout, offset = self.layout.field(name)  # type: ignore[misc]
+        return Part(found, layout, self.address + WORD * offset, self)
 
     @property
     def handle(self) -> Any:
         """What to hand to a function of this package, compiled or not."""
         return self.value if INTERPRETED else self
 
+    @property
+    def _numba_type_(self) -> Any:
+        from prebleexp.sim.handle_types import type_of
+
+        return type_of(self.layout)
+
 
 class Block(Part):
-    """A NamedTuple, and its values in memory as compiled code reads them. `kind`: its type, if that is known.
+    """A NamedTuple, and its values in memory as compiled code reads them. `layout`: its own, if that is known.
 
     Raises TypeError, naming the field, for what no compiled code can read. `replace` keeps the address.
     """
 
-    def __init__(self, value: Any, kind: Handle | None = None) -> None:
-        kind = kind or _kind(_shape(value))
+    def __init__(self, value: Any, layout: Layout | None = None) -> None:
+        layout = layout or _kind(_shape(value))
         self.words = np.array(_words_of(value), np.int64)
-        super().__init__(value, kind, int(self.words.ctypes.data), None)
+        super().__init__(value, layout, int(self.words.ctypes.data), None)
 
     def replace(self, value: Any) -> None:
         """Put other values of the same types in their place."""
@@ -118,16 +92,16 @@ class Block(Part):
             raise TypeError("a block's values may change, their types may not")
         self.value = _with(self.value, names, value)
         if not INTERPRETED:
-            first, words = _position(self.type, names), _words_of(value)
+            first, words = _position(self.layout, names), _words_of(value)
             self.words[first : first + len(words)] = words
 
 
 @functools.cache
-def _position(kind: Any, names: tuple[str, ...]) -> int:
+def _position(layout: Any, names: tuple[str, ...]) -> int:
     """Words from the beginning of values to one within."""
     first = 0
     for name in names:
-        kind, offset = kind.field(name)
+        layout, offset = layout.field(name)
         first += offset
     return first
 
@@ -138,20 +112,7 @@ def _with(values: Any, names: Sequence[str], value: Any) -> Any:
     return values._replace(**{name: _with(getattr(values, name), rest, value) if rest else value})
 
 
-@typeof_impl.register(Part)
-def _type_of_block(block: Part, context: Any) -> Handle:
-    return block.type
-
-
-@unbox(Handle)  # type: ignore[untyped-decorator]
-def _address_of_block(kind: Handle, value: Any, context: Any) -> Any:
-    address = context.pyapi.object_getattr_string(value, "address")
-    native = context.pyapi.long_as_longlong(address)
-    context.pyapi.decref(address)
-    return NativeValue(native)
-
-
-# ---------------------------------------------------------------- layout, which is numba's
+# ---------------------------------------------------------------- words, in numba's order
 def _words_of(value: Any) -> list[int]:
     """What stands in memory; nothing does where handles are the values themselves."""
     words: list[int] = []
@@ -199,22 +160,19 @@ def _named(name: str, value: Any) -> Any:
 
 @functools.cache
 def _kind(shape: Any) -> Any:
-    """The type of values of this shape."""
-    if shape == () or (isinstance(shape, tuple) and isinstance(shape[0], tuple)):
-        fields, offset = [], 0
-        for name, one in shape:
-            fields.append((name, _kind(one), offset))
-            offset += _words(one)
-        return Handle(tuple(fields))
-    if isinstance(shape, tuple):
-        dtype, dimensions, contiguous, is_records = shape
-        example = np.zeros((1,) * dimensions, dtype)
-        array = typeof(example.view(np.recarray) if is_records else example)
-        return array if contiguous else array.copy(layout="A")
-    return from_dtype(shape) if isinstance(shape, np.dtype) else _SCALARS.get(shape, types.int64)
+    """What values of this shape are known by: those with names by their layout."""
+    if isinstance(shape, type) and issubclass(shape, int | np.integer) and shape is not bool:
+        return int
+    if shape != () and not (isinstance(shape, tuple) and isinstance(shape[0], tuple)):
+        return shape
+    fields, offset = [], 0
+    for name, one in shape:
+        fields.append((name, _kind(one), offset))
+        offset += _words(one)
+    return _layout(tuple(fields))
 
 
-_SCALARS = {type(None): types.none, bool: types.boolean, float: types.float64}
+_layout = functools.cache(Layout)
 
 
 def _words(shape: Any) -> int:

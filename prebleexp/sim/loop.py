@@ -6,10 +6,9 @@ a plain-Python policy's answer. All its state is in `World`, and nothing is begu
 
 from __future__ import annotations
 
-from numba import int64
-
 from prebleexp.sim.changing import change
-from prebleexp.sim.compiled import compiled, compiled_for
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.entry import compiled_for
 from prebleexp.sim.events import (
     ARRIVED,
     CHANGE,
@@ -128,7 +127,7 @@ def _finish(world: World) -> int:
     return DONE
 
 
-@compiled_for(int64(EXAMPLE.type))
+@compiled_for(EXAMPLE)
 def advance(world: World) -> int:
     """Run until the end, or until Python is needed; returns why."""
     control, rules = world.control, world.rules

@@ -8,32 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, types
-from numba.core.errors import NumbaError
-from numba.core.ir import Loc
 
 from prebleexp import sources
 from prebleexp.errors import PrebleexpError
 from prebleexp.sim import addresses, records, wrong_field
-from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.handles import Block
-from prebleexp.sim.plug import Plug, Signatures, plain
+from prebleexp.sim.later import INTERPRETED, is_numbas
+from prebleexp.sim.plug import FLOAT, INT, NOTHING, Plug, Signatures, plain
 from prebleexp.sim.types import Setup
 from prebleexp.sim.world import EXAMPLE
 
-VIEW: Any = EXAMPLE.type if INTERPRETED else EXAMPLE.seen.type
-_SUBJECT = (int64, float64)
+VIEW: Any = EXAMPLE.layout if INTERPRETED else EXAMPLE.seen.layout
+_SUBJECT = (INT, FLOAT)
 FUNCTIONS: Signatures = {
-    "route": (int64, (VIEW, *_SUBJECT)),
-    "first_token": (types.none, (VIEW, *_SUBJECT)),
-    "finished": (types.none, (VIEW, *_SUBJECT)),
-    "routed": (types.none, (VIEW, *_SUBJECT)),
-    "stored": (types.none, (VIEW, int64, int64, int64, float64)),
-    "evicted": (types.none, (VIEW, int64, int64, int64, float64)),
-    "changed": (types.none, (VIEW, *_SUBJECT)),
-    "copied": (types.none, (VIEW, int64, int64, int64, float64)),
-    "dropped": (types.none, (VIEW, int64, int64, int64, float64)),
-    "lacks_room": (int64, (VIEW, int64)),
+    "route": (INT, (VIEW, *_SUBJECT)),
+    "first_token": (NOTHING, (VIEW, *_SUBJECT)),
+    "finished": (NOTHING, (VIEW, *_SUBJECT)),
+    "routed": (NOTHING, (VIEW, *_SUBJECT)),
+    "stored": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
+    "evicted": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
+    "changed": (NOTHING, (VIEW, *_SUBJECT)),
+    "copied": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
+    "dropped": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
+    "lacks_room": (INT, (VIEW, INT)),
 }
 OPTIONAL = tuple(name for name in FUNCTIONS if name != "route")
 HEARD = {records.FIRST_TOKEN: "first_token", records.ROUTED: "routed"} | dict.fromkeys(
@@ -146,9 +143,10 @@ class Routing:
             return function(*arguments)
         except (PrebleexpError, MemoryError):  # memory is the machine's
             raise
-        except NumbaError as error:
-            raise PrebleexpError(f"policy {self._kind.__name__} does not compile: {_compile_error(error)}") from error
         except Exception as error:
+            if is_numbas(error, "errors", "NumbaError"):
+                said = _compile_error(error)
+                raise PrebleexpError(f"policy {self._kind.__name__} does not compile: {said}") from error
             wrong = wrong_field.said_of(error)
             what = f"{_place(error)}{wrong or f'{type(error).__name__}: {error}'}"
             raise PrebleexpError(f"policy {self._kind.__name__}, {what}") from error
@@ -157,8 +155,8 @@ class Routing:
 def _place(error: Exception) -> str:
     """The last line of somebody else's file that led to the error, or that numba was looking at."""
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
-        at = getattr(frame.f_locals.get("self"), "loc", None)
-        if isinstance(at, Loc):
+        at: Any = getattr(frame.f_locals.get("self"), "loc", None)
+        if is_numbas(at, "ir", "Loc"):
             return f"{at.filename}, line {at.line}: "
     frames = [one for one in traceback.extract_tb(error.__traceback__) if Path(one.filename).is_file()]
     others = [one for one in frames if not sources.is_own(one.filename)]
@@ -166,7 +164,7 @@ def _place(error: Exception) -> str:
     return f"{theirs[-1].filename}, line {theirs[-1].lineno}: " if theirs else ""
 
 
-def _compile_error(error: NumbaError) -> str:
+def _compile_error(error: Exception) -> str:
     """The place and the innermost cause, of numba's many lines."""
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
     places = [found for line in lines if (found := re.match(r'File "([^"]+)", line (\d+)', line))]

@@ -2,65 +2,63 @@
 
 from __future__ import annotations
 
-from numba import float64, int64, types
-
-from prebleexp.sim.plug import Signatures
+from prebleexp.sim.plug import FLOAT, INT, NOTHING, Signatures
 from prebleexp.sim.pools import PULL, PUSH_AT_END, RESERVE_FIRST
 from prebleexp.sim.world import EXAMPLE
 
-WORLD = EXAMPLE.type
-_SUBJECT = (int64, float64)
+WORLD = EXAMPLE.layout
+_SUBJECT = (INT, FLOAT)
 ENGINE: Signatures = {
-    "submit": (types.none, (WORLD, *_SUBJECT)),
-    "begin": (float64, (WORLD, *_SUBJECT)),
-    "end": (types.none, (WORLD, *_SUBJECT)),
-    "settle": (types.none, (WORLD, *_SUBJECT)),
-    "lacks_room": (int64, (WORLD, *_SUBJECT)),
+    "submit": (NOTHING, (WORLD, *_SUBJECT)),
+    "begin": (FLOAT, (WORLD, *_SUBJECT)),
+    "end": (NOTHING, (WORLD, *_SUBJECT)),
+    "settle": (NOTHING, (WORLD, *_SUBJECT)),
+    "lacks_room": (INT, (WORLD, *_SUBJECT)),
 }
-CANCELLING: Signatures = {"cancel": (int64, (WORLD, *_SUBJECT))}
+CANCELLING: Signatures = {"cancel": (INT, (WORLD, *_SUBJECT))}
 """what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
-_MOVING: Signatures = {"arrive": (types.none, (WORLD, *_SUBJECT)), "let_go": (types.none, (WORLD, *_SUBJECT))}
+_MOVING: Signatures = {"arrive": (NOTHING, (WORLD, *_SUBJECT)), "let_go": (NOTHING, (WORLD, *_SUBJECT))}
 MOVING: dict[int, Signatures] = {
-    PULL: {**_MOVING, "pull": (int64, (WORLD, *_SUBJECT))},
-    RESERVE_FIRST: {**_MOVING, "reserve": (types.none, (WORLD, *_SUBJECT))},
-    PUSH_AT_END: {**_MOVING, "push": (types.none, (WORLD, *_SUBJECT))},
+    PULL: {**_MOVING, "pull": (INT, (WORLD, *_SUBJECT))},
+    RESERVE_FIRST: {**_MOVING, "reserve": (NOTHING, (WORLD, *_SUBJECT))},
+    PUSH_AT_END: {**_MOVING, "push": (NOTHING, (WORLD, *_SUBJECT))},
 }
 """… where KV goes from one GPU to another, by protocol"""
-DECIDING: Signatures = {"found": (int64, (WORLD, *_SUBJECT))}
+DECIDING: Signatures = {"found": (INT, (WORLD, *_SUBJECT))}
 """… where it is decided of each prompt whether it goes"""
-DECIDER: Signatures = {"goes": (int64, (WORLD, *_SUBJECT))}
+DECIDER: Signatures = {"goes": (INT, (WORLD, *_SUBJECT))}
 TIERING: Signatures = {
-    "fetch": (int64, (WORLD, *_SUBJECT)),
-    "offload": (types.none, (WORLD, *_SUBJECT)),
-    "landed": (types.none, (WORLD, *_SUBJECT)),
+    "fetch": (INT, (WORLD, *_SUBJECT)),
+    "offload": (NOTHING, (WORLD, *_SUBJECT)),
+    "landed": (NOTHING, (WORLD, *_SUBJECT)),
 }
 """… and where KV comes from tiers"""
-MIGRATING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (types.none, (WORLD, *_SUBJECT)))
+MIGRATING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (NOTHING, (WORLD, *_SUBJECT)))
 """… and where requests are moved"""
-PAIRING: Signatures = {"pair": (types.none, (WORLD, float64))}
+PAIRING: Signatures = {"pair": (NOTHING, (WORLD, FLOAT))}
 LINK: Signatures = {
-    "ask": (types.none, (int64, int64, int64, float64, float64)),
-    "happens": (int64, (int64, float64)),
-    "takes": (float64, (int64, int64, float64, float64)),
-    "drop": (types.none, (int64, float64)),
+    "ask": (NOTHING, (INT, INT, INT, FLOAT, FLOAT)),
+    "happens": (INT, (INT, FLOAT)),
+    "takes": (FLOAT, (INT, INT, FLOAT, FLOAT)),
+    "drop": (NOTHING, (INT, FLOAT)),
 }
 SENDING: Signatures = {
-    "open_for": (types.none, (int64, int64, int64, float64)),
-    "more": (types.none, (int64, float64, int64, float64, int64, float64)),
-    "happens": (int64, (int64, float64)),
+    "open_for": (NOTHING, (INT, INT, INT, FLOAT)),
+    "more": (NOTHING, (INT, FLOAT, INT, FLOAT, INT, FLOAT)),
+    "happens": (INT, (INT, FLOAT)),
 }
 """… and one over which KV goes part by part"""
 GATEWAY: Signatures = {
-    "arrive": (int64, (WORLD, *_SUBJECT)),
-    "join": (int64, (WORLD, *_SUBJECT)),
-    "offer": (int64, (WORLD, float64)),
-    "leave": (int64, (WORLD, int64, int64)),
-    "release": (types.none, (WORLD, float64)),
-    "expire": (int64, (WORLD, *_SUBJECT)),
-    "hear": (types.none, (WORLD, int64, int64)),
+    "arrive": (INT, (WORLD, *_SUBJECT)),
+    "join": (INT, (WORLD, *_SUBJECT)),
+    "offer": (INT, (WORLD, FLOAT)),
+    "leave": (INT, (WORLD, INT, INT)),
+    "release": (NOTHING, (WORLD, FLOAT)),
+    "expire": (INT, (WORLD, *_SUBJECT)),
+    "hear": (NOTHING, (WORLD, INT, INT)),
 }
 COST: Signatures = {
-    "request_ms": (float64, (int64, int64)),
-    "step_s": (float64, (int64, int64, int64, int64, int64, int64, float64)),
-    "decode_s": (float64, (int64, int64, int64, int64)),
+    "request_ms": (FLOAT, (INT, INT)),
+    "step_s": (FLOAT, (INT, INT, INT, INT, INT, INT, FLOAT)),
+    "decode_s": (FLOAT, (INT, INT, INT, INT)),
 }

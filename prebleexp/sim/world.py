@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from inspect import unwrap
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,10 @@ def allocate(
         cache.control.free_nodes = of.ENOUGH
     size = n + 2 * gpus + 5 + len(timeline)  # a step that is lost still has its END
     events = Events(np.zeros(size), np.zeros(size, np.int64))
-    due = [(0.0, key(REPORT, 0))] * int(rules.reports_s > 0) + [
-        *((float(one.at_s), key(CHANGE, 0)) for one in timeline[: min(1, rules.changes)]),
-        *((float(one.interval_s), key(PAIR, 0)) for one in moves.rules),
+    plain_key = unwrap(key)  # numba is not imported for three numbers
+    due = [(0.0, plain_key(REPORT, 0))] * int(rules.reports_s > 0) + [
+        *((float(one.at_s), plain_key(CHANGE, 0)) for one in timeline[: min(1, rules.changes)]),
+        *((float(one.interval_s), plain_key(PAIR, 0)) for one in moves.rules),
     ]
     control.events = len(due)
     for row, (time, a_key) in enumerate(sorted(due)):

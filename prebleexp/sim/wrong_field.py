@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 import traceback
-
-from numba import types
+from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
+from prebleexp.sim.later import is_numbas
 
 
 def said_of(error: BaseException) -> InvalidInput | None:
@@ -19,8 +19,8 @@ def said_of(error: BaseException) -> InvalidInput | None:
         return unknown("field", str(error.name), fields) if fields else None
     if isinstance(error, KeyError):  # numba's, of a record
         for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
-            record = frame.f_locals.get("self")
-            if isinstance(record, types.Record):
+            record: Any = frame.f_locals.get("self")
+            if is_numbas(record, "types", "Record"):
                 return unknown("field", str(error.args[0]), record.fields)
     return None
 

@@ -14,7 +14,7 @@ from prebleexp.checks import one_of
 from prebleexp.errors import InvalidInput
 from prebleexp.vllm_bench.result import METRICS, Wanted
 
-VERSION = "0.32.0"
+TOOL, VERSION = "vllm bench serve", "0.32.0"
 INTEGER: Mapping[str, Any] = {"type": int}
 NUMBER: Mapping[str, Any] = {"type": float}
 TEXT: Mapping[str, Any] = {}
@@ -106,24 +106,13 @@ class Pasted:
     @property
     def says(self) -> tuple[str, ...]:
         """What of it does nothing, in sentences."""
-        said = []
-        if self.no_effect:
-            said.append(f"no effect here: {', '.join(self.no_effect)}")
-        if self.not_simulated:
-            said.append(f"not simulated, and left out: {', '.join(self.not_simulated)}")
-        return tuple(said)
+        return nothing_done(self.no_effect, self.not_simulated)
 
 
 def read(words: Sequence[str]) -> Pasted:
     """A command line, with or without the command itself. Raises InvalidInput for flags that the tool does not have,
     and values that are not valid."""
-    found, strange = _parser().parse_known_args(_flags(words))
-    if strange:
-        name = strange[0].partition("=")[0]
-        close = difflib.get_close_matches(name, [f"--{one}" for one in FLAGS], 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise InvalidInput(f"vllm bench serve ({VERSION}) does not know {name!r}{hint}")
-    given = vars(found)
+    given = parsed(TOOL, VERSION, FLAGS, _flags(words))
     backend = given.get("backend", "openai")
     if any(kind in backend for kind in POOLING):
         raise InvalidInput(f"--backend {backend} is not valid; nothing is generated there, and only that is simulated")
@@ -141,43 +130,57 @@ def read(words: Sequence[str]) -> Pasted:
         append=given.get("append_result", False),
         folder=given.get("result_dir"),
         file=given.get("result_filename"),
-        no_effect=_of(NO_EFFECT, given),
-        not_simulated=_of(NOT_SIMULATED, given),
+        no_effect=those_of(NO_EFFECT, given),
+        not_simulated=those_of(NOT_SIMULATED, given),
     )
+
+
+def nothing_done(no_effect: Sequence[str], not_simulated: Sequence[str]) -> tuple[str, ...]:
+    """What is said of flags that do nothing."""
+    said = [f"no effect here: {', '.join(no_effect)}"] if no_effect else []
+    return (*said, *([f"not simulated, and left out: {', '.join(not_simulated)}"] if not_simulated else []))
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise InvalidInput(f"vllm bench serve: {message}")
+        raise InvalidInput(f"{self.prog}: {message}")
 
 
-def _parser() -> _Parser:
-    parser = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
-    for name, kind in FLAGS.items():
+def parsed(tool: str, version: str, known: Mapping[str, Mapping[str, Any]], words: Sequence[str]) -> dict[str, Any]:
+    """The flags that are given, with their values. Raises InvalidInput for those that the tool does not know."""
+    parser = _Parser(prog=tool, add_help=False, argument_default=argparse.SUPPRESS)
+    for name, kind in known.items():
         parser.add_argument(f"--{name}", **({"default": argparse.SUPPRESS} | dict(kind)))
-    return parser
+    found, strange = parser.parse_known_args(words)
+    if strange:
+        name = strange[0].partition("=")[0]
+        close = difflib.get_close_matches(name, [f"--{one}" for one in known], 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise InvalidInput(f"{tool} ({version}) does not know {name!r}{hint}")
+    return vars(found)
+
+
+def of_the_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first flag, and the flags with their values."""
+    words = [one for one in words if one.strip()]  # a backslash before the end of a line may leave one
+    first = next((at for at, one in enumerate(words) if one.startswith("--")), len(words))
+    return words[:first], words[first:]
 
 
 def _flags(words: Sequence[str]) -> list[str]:
     """Without what stands before them; underscores in their names are hyphens, as the tool has it."""
-    words = [one for one in words if one.strip()]  # a backslash before the end of a line may leave one
-    first = next((at for at, one in enumerate(words) if one.startswith("--")), len(words))
-    begin = words[:first]
-    if any("sglang" in one for one in begin):
-        raise InvalidInput(
-            "bench-serve reads command lines of vllm bench serve; SGLang's flags of the same names mean other things "
-            "(--random-range-ratio is the least share of a length)"
-        )
+    begin, rest = of_the_command(words)
     if begin and begin[-2:] != ["bench", "serve"] and not begin[-1].endswith("benchmark_serving.py"):
         raise InvalidInput(f"bench-serve does not know {begin[-1]!r}; paste a command line: -- vllm bench serve --…")
     flags = []
-    for one in words[first:]:
+    for one in rest:
         name, equals, value = one.partition("=")
         flags.append(f"{name.replace('_', '-')}{equals}{value}" if one.startswith("--") else one)
     return flags
 
 
-def _of(flags: Mapping[str, object], given: Mapping[str, Any]) -> tuple[str, ...]:
+def those_of(flags: Mapping[str, object], given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The flags of a kind that are given."""
     return tuple(f"--{one}" for one in flags if one.replace("-", "_") in given)
 
 
@@ -212,15 +215,20 @@ def _wanted(given: Mapping[str, Any]) -> Wanted:
     percentiles = tuple(
         _number("--metric-percentiles", one, 100) for one in given.get("metric_percentiles", "99").split(",")
     )
-    goals = dict(_pair("--goodput", one, ":") for one in given.get("goodput", ()))
-    for name in goals:
-        one_of("--goodput", name, GOALS)
     return Wanted(
         metrics=metrics,
         percentiles=percentiles,
-        goodput_ms={name: _number("--goodput", value, math.inf) for name, value in goals.items()},
+        goodput_ms=goals_of(given),
         counts_tokens=not given.get("skip_tokenizer_init", False),
     )
+
+
+def goals_of(given: Mapping[str, Any]) -> dict[str, float]:
+    """Milliseconds of --goodput."""
+    goals = dict(_pair("--goodput", one, ":") for one in given.get("goodput", ()))
+    for name in goals:
+        one_of("--goodput", name, GOALS)
+    return {name: _number("--goodput", value, math.inf) for name, value in goals.items()}
 
 
 def _number(flag: str, text: str, most: float) -> float:

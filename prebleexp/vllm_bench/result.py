@@ -55,22 +55,22 @@ def result(of: Served, source: VllmBench, wanted: Wanted, date: datetime) -> Res
     most, rate = source.max_concurrency, source.rate
     lines = [
         f"{' Serving Benchmark Result ':=^{WIDE}}",
-        _line("Successful requests:", fields["completed"]),
-        _line("Failed requests:", fields["failed"]),
-        *([] if most is None else [_line("Maximum request concurrency:", most)]),
-        *([] if math.isinf(rate) else [_line("Request rate configured (RPS):", rate)]),
-        _line("Benchmark duration (s):", fields["duration"]),
-        _line("Total input tokens:", fields["total_input_tokens"]),
+        line("Successful requests:", fields["completed"]),
+        line("Failed requests:", fields["failed"]),
+        *([] if most is None else [line("Maximum request concurrency:", most)]),
+        *([] if math.isinf(rate) else [line("Request rate configured (RPS):", rate)]),
+        line("Benchmark duration (s):", fields["duration"]),
+        line("Total input tokens:", fields["total_input_tokens"]),
     ]
     counts = wanted.counts_tokens
-    lines += [_line("Total generated tokens:", fields["total_output_tokens"])] if counts else []
-    lines.append(_line("Request throughput (req/s):", fields["request_throughput"]))
-    lines += [_line("Request goodput (req/s):", fields["request_goodput"])] if wanted.goodput_ms else []
+    lines += [line("Total generated tokens:", fields["total_output_tokens"])] if counts else []
+    lines.append(line("Request throughput (req/s):", fields["request_throughput"]))
+    lines += [line("Request goodput (req/s):", fields["request_goodput"])] if wanted.goodput_ms else []
     if counts:
-        lines.append(_line("Output token throughput (tok/s):", fields["output_throughput"]))
-        lines.append(_line("Peak output token throughput (tok/s):", fields["max_output_tokens_per_s"]))
-    lines.append(_line("Peak concurrent requests:", float(fields["max_concurrent_requests"])))
-    lines += [_line("Total token throughput (tok/s):", fields["total_token_throughput"])] if counts else []
+        lines.append(line("Output token throughput (tok/s):", fields["output_throughput"]))
+        lines.append(line("Peak output token throughput (tok/s):", fields["max_output_tokens_per_s"]))
+    lines.append(line("Peak concurrent requests:", float(fields["max_concurrent_requests"])))
+    lines += [line("Total token throughput (tok/s):", fields["total_token_throughput"])] if counts else []
     if source.ramp_up_strategy is not None:
         fields["rps_change_events"] = _rate_changes(of, source, date)
     for name, values in _times(of, source, wanted).items():
@@ -82,11 +82,12 @@ def result(of: Served, source: VllmBench, wanted: Wanted, date: datetime) -> Res
             milliseconds = float(seconds) * 1000
             fields[f"{of_them}_{name}_ms"] = milliseconds
             if of_them != "std":
-                lines.append(_line(f"{of_them[0].upper()}{of_them[1:]} {short} (ms):", milliseconds))
+                lines.append(line(f"{of_them[0].upper()}{of_them[1:]} {short} (ms):", milliseconds))
     return Result(fields, [*lines, "=" * WIDE])
 
 
-def _line(name: str, value: float) -> str:
+def line(name: str, value: float) -> str:
+    """A row of the table."""
     return f"{name:<40} {value:<10}" if isinstance(value, int) else f"{name:<40} {value:<10.2f}"
 
 
@@ -98,7 +99,7 @@ def _fields(of: Served, wanted: Wanted) -> dict[str, Any]:
     completed = int(of.ok.sum())
     inputs, outputs = int(of.input_lens[of.ok].sum()), int(of.output_lens.sum())
     per_s = 1 / of.duration_s if of.duration_s > 0 else 0.0
-    tokens, requests = _peaks(of)
+    tokens, requests = peaks(of)
     return {
         "duration": of.duration_s,
         "completed": completed,
@@ -124,7 +125,7 @@ def _fields(of: Served, wanted: Wanted) -> dict[str, Any]:
     }
 
 
-def _per_token(of: Served) -> Floats:
+def per_token(of: Served) -> Floats:
     """(n,) a token after the first; 0 where there is none."""
     further = np.maximum(of.output_lens - 1, 1)
     per_token: Floats = np.where(of.output_lens > 1, (of.latency_s - of.ttft_s) / further, 0.0)
@@ -132,7 +133,7 @@ def _per_token(of: Served) -> Floats:
 
 
 def _good(of: Served, goals_ms: Mapping[str, float]) -> int:
-    values = {"ttft": of.ttft_s, "tpot": _per_token(of), "e2el": of.latency_s}
+    values = {"ttft": of.ttft_s, "tpot": per_token(of), "e2el": of.latency_s}
     good = of.ok.copy()
     for name, goal_ms in goals_ms.items():
         good &= values[name] <= goal_ms / 1000
@@ -145,7 +146,7 @@ def _times(of: Served, source: VllmBench, wanted: Wanted) -> dict[str, list[floa
     found = {}
     if wanted.counts_tokens:
         found["ttft"] = of.ttft_s[ok].tolist()
-        found["tpot"] = _per_token(of)[ok & (of.output_lens > 1)].tolist()
+        found["tpot"] = per_token(of)[ok & (of.output_lens > 1)].tolist()
         found["itl"] = [gap for one in of.gaps_s for gap in one.tolist()]
     found["e2el"] = of.latency_s[ok].tolist()
     if source.max_concurrency is not None:
@@ -155,7 +156,7 @@ def _times(of: Served, source: VllmBench, wanted: Wanted) -> dict[str, list[floa
     return {name: values for name, values in found.items() if name in wanted.metrics}
 
 
-def _peaks(of: Served) -> tuple[float, int]:
+def peaks(of: Served) -> tuple[float, int]:
     """Tokens of the fullest second from the first start on, and the most requests that were there in one."""
     if not of.ok.any():
         return 0.0, 0

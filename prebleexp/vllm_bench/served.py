@@ -47,7 +47,8 @@ def served(run: Run, steps: Steps) -> Served:
     workload, outcome = run.workload, run.outcome
     warm = workload.stage < 0
     begun_s = float(np.nanmax(outcome.finish_s[warm], initial=0.0)) if warm.any() else 0.0
-    own = ~warm
+    own = ~warm & (outcome.state != State.NOT_DUE)
+    queues = bool(warm.any()) or workload.after_ends.any()
     came_s = begun_s + (workload.delay_s if warm.any() else workload.arrival_s)[own]
     ok = (outcome.state == State.FINISHED)[own]
     due_s = np.where(np.isnan(outcome.due_s[own]), came_s, outcome.due_s[own])
@@ -59,7 +60,7 @@ def served(run: Run, steps: Steps) -> Served:
         input_lens=workload.prompt_tokens[own],
         output_lens=outputs,
         start_s=due_s,
-        waited_s=np.maximum(due_s - came_s, 0.0),
+        waited_s=np.maximum(due_s - came_s, 0.0) if queues else np.zeros(len(due_s)),
         ttft_s=ttft_s,
         latency_s=latency_s,
         gaps_s=gaps_s,

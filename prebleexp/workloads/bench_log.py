@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from prebleexp.checks import is_integer, is_number
+from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats
 from prebleexp.workloads import files
@@ -16,6 +16,7 @@ from prebleexp.workloads.blocks import private
 from prebleexp.workloads.bursty import ENDLESS, arrivals_s
 from prebleexp.workloads.clock import clock, unit_of
 from prebleexp.workloads.few_shot import ARRIVALS, random
+from prebleexp.workloads.records import chosen
 from prebleexp.workloads.replayed import Replayed
 from prebleexp.workloads.rows import Records
 from prebleexp.workloads.trace import Links, Reading, Trace, alone, told
@@ -41,7 +42,8 @@ class _Times(NamedTuple):
 @dataclass(frozen=True)
 class BenchLog(Replayed):
     """The result of `vllm bench serve --save-detailed` or of SGLang's `bench_serving --output-details`: input_lens,
-    output_lens, and starts and errors where they are there; of several runs in a file (a line each) the last.
+    output_lens, and starts and errors where they are there; of several runs in a file (a line each) the last, or that
+    of `benchmark`.
 
     Requests with an error, or without output, are left out. Prompts share nothing, since nothing is known of them. If
     the starts were not written down: with max_concurrency, and a request_rate of inf or one that was not reached, so
@@ -50,11 +52,19 @@ class BenchLog(Replayed):
     `load=population` with so many `lanes` plays the clients.
     """
 
+    benchmark: int | None = None
+    """which, from 1 on, of a file of several runs; null: the last"""
+
     name: ClassVar[str] = "bench_log"
     where: ClassVar[str] = f"what was written by {DETAILS}"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        valid = self.benchmark is None or is_integer(self.benchmark, 1)
+        require(valid, "workload.benchmark", self.benchmark, "null or an integer > 0")
+
     def read(self) -> Trace:
-        log, earlier = self._log()
+        log, others = self._log()
         starts = next((one for one in STARTS if isinstance(log.get(one), list)), None)
         there = [name for name in (*LISTS, starts, "errors") if name is not None and log.get(name) is not None]
         for name in LISTS:
@@ -80,7 +90,7 @@ class BenchLog(Replayed):
             output="output_lens",
             prefix="prompts share nothing, as nothing is said of them",
             sessions="every request is one of its own" if when.clients is None else "a client each",
-            left_out=(*_runs(earlier), *rows.left_out(~served, "which failed or have no output")),
+            left_out=(*_runs(others), *rows.left_out(~served, "which failed or have no output")),
             doubts=when.doubts,
         )
         prompts, n = private(inputs[kept]), len(kept)
@@ -100,22 +110,26 @@ class BenchLog(Replayed):
         )
 
     def _log(self) -> tuple[dict[str, Any], int]:
-        """The last run, and how many stand before it."""
-        data = files.unpacked(self.path)
+        """The run that is taken, and how many others there are."""
+        path, data = str(self.path), files.unpacked(self.path)
         lines = [(row, line) for row, line in enumerate(data.splitlines(), start=1) if line.strip()]
-        for row, text in ((None, data), *reversed(lines)):
-            if not text.strip():
-                continue
+        if not lines:
+            raise InvalidInput(f"{path}: there are no requests")
+        try:
+            log, row, others = json.loads(data), 1, 0
+            chosen(path, self.benchmark, 1)
+        except (ValueError, RecursionError):  # one run a line
+            row, line = lines[chosen(path, self.benchmark, len(lines)) - 1]
+            others = len(lines) - 1
             try:
-                log = json.loads(text)
+                log = json.loads(line)
             except (ValueError, RecursionError) as error:
-                if row is None and b"\n" in data.strip():
-                    continue  # one run a line
-                raise InvalidInput(f"{self.path}: row {row or 1}: not valid JSON: {error}") from None
-            if not isinstance(log, dict):
-                raise InvalidInput(f"{self.path}: row {row or 1}: not a JSON object")
-            return log, 0 if row is None else len(lines) - 1
-        raise InvalidInput(f"{self.path}: there are no requests")
+                raise InvalidInput(
+                    f"{path}: row {row}: not valid JSON: {error}; it must be a result: {DETAILS}"
+                ) from None
+        if not isinstance(log, dict):
+            raise InvalidInput(f"{path}: row {row}: not a JSON object")
+        return log, others
 
     def _unrecorded(self, log: dict[str, Any], n: int) -> _Times:
         rate, shape, most = log.get("request_rate"), log.get("burstiness", 1.0), log.get("max_concurrency")
@@ -143,8 +157,11 @@ class BenchLog(Replayed):
         return _Times(found, f"drawn at request_rate={rate}, burstiness={shape} (there are no starts)")
 
 
-def _runs(earlier: int) -> tuple[str, ...]:
-    return (f"{earlier:,} earlier run{'s' * (earlier > 1)} of the file (it has a line each)",) if earlier else ()
+def _runs(others: int) -> tuple[str, ...]:
+    if not others:
+        return ()
+    many = f"{others:,} other run{'s' * (others > 1)} of the file (it has a line each)"
+    return (f"{many}; workload.benchmark=1, 2, … takes another than the last",)
 
 
 def _recorded(rows: Records, name: str, log: dict[str, Any]) -> _Times:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from prebleexp.sim.types import Floats, Longs
 from prebleexp.workloads.reading import WAY_OUT
-from prebleexp.workloads.rows import ZONE, Rows
+from prebleexp.workloads.rows import ZONE, Records, Rows
 
 UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """by name: so many are a second"""
@@ -31,6 +31,8 @@ SUFFIXES = {
 """how a field's name says its unit"""
 FORMATS = ("%d/%b/%Y:%H:%M:%S %z", "%Y-%m-%d %H:%M:%S,%f", "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT")
 """dates that are not ISO's: of web servers, of Python's logging, of mail"""
+COMMA = re.compile(r"-?\d+,\d+")
+"""a number with a decimal comma, or with one between its thousands"""
 DATE = "a date and time, as 2024-05-10 00:00:01.25+00:00"
 
 
@@ -75,6 +77,9 @@ def clock(
         if least > -math.inf:
             rows.refuse(name, rows.exact_numbers(name, valid) < least, valid)
         return found
+    if COMMA.fullmatch(first):
+        found = clock(_with_points(rows, name), name, given, usual, told=told, known=known, least=least)
+        return found._replace(says=f"{found.says}, with decimal commas")
     return _dated(rows, name)
 
 
@@ -125,6 +130,17 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
             f", since 1970 (UTC), from {_date(np.datetime64(round(float(column.min()) * 10**9 / UNITS[unit]), 'ns'))}"
         )
     return Clock(((column - column[0]) / UNITS[unit]).astype(np.float64), says, doubts)
+
+
+def _with_points(rows: Rows, name: str) -> Rows:
+    """With points for the decimal commas of a column. Raises InvalidInput where these may stand between thousands."""
+    texts = [str(one) for one in rows.values(name)]
+    if all(re.fullmatch(r"-?\d{1,3},\d{3}", one) for one in texts):
+        raise rows.wrong(
+            0, f"{name}={texts[0]!r} is not valid; it must be a number with a point, as commas may be between thousands"
+        )
+    numbers = [rows.number(row) for row in range(len(rows))]
+    return Records(rows.path, [{name: one.replace(",", ".")} for one in texts], numbers)
 
 
 def _dated(rows: Rows, name: str) -> Clock:

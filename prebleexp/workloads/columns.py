@@ -42,7 +42,7 @@ class Columns(dict[str, str]):
 def plain(name: str) -> str:
     """A field's name without what people write differently: `Request tokens`, `requestTokens` are request_tokens."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return re.sub(r"_*[^a-z0-9.]+_*|_+", "_", words.lower()).strip("_")
+    return re.sub(r"_*\._*", ".", re.sub(r"[^a-z0-9.]+", "_", words.lower())).strip("_")
 
 
 def matching(rows: Rows, alias: str) -> list[str]:

@@ -15,8 +15,12 @@ from prebleexp.workloads.rows import Records, Rows, Table
 
 BOM = b"\xef\xbb\xbf"
 """with which some write that a file is UTF-8"""
+BETWEEN = re.compile(r"[\s,]*")
+"""what may stand between two documents"""
 SEPARATORS = ",;\t|"
 """of CSV"""
+OTHERS = "an array of objects, YAML, CSV with a header in UTF-8, or Parquet"
+"""what a file may be instead of JSON lines"""
 YAML = re.compile(rb"(---|- )|[A-Za-z_][\w.-]*:\s*[\r\n]")
 """how a document begins that has its rows in a list"""
 
@@ -78,7 +82,28 @@ def _documents(path: str, data: bytes) -> list[tuple[int, Any]]:
                 return [(1, whole)]
             if len(lines) > 1 or all(isinstance(one, dict) for one in whole):
                 return [*enumerate(whole, start=1)]
+        if (several := _in_a_row(data)) is not None:
+            return several
     return [(number, _document(path, number, line)) for number, line in lines]
+
+
+def _in_a_row(data: bytes) -> list[tuple[int, Any]] | None:
+    """Documents of whatever lines, with nothing but space or a comma between them, each with the line that it begins
+    on; None if it is something else."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    decoder, found, at, line = json.JSONDecoder(), list[tuple[int, Any]](), 0, 1
+    while (begin := BETWEEN.match(text, at)) is not None and begin.end() < len(text):
+        line += text.count("\n", at, begin.end())
+        try:
+            one, at = decoder.raw_decode(text, begin.end())
+        except (ValueError, RecursionError):
+            return None
+        found.append((line, one))
+        line += text.count("\n", begin.end(), at)
+    return found
 
 
 def _yaml(path: str, data: bytes) -> Records:
@@ -109,7 +134,16 @@ def _document(path: str, number: int, line: bytes) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path}: row {number}: not valid JSON: {error}") from None
+        what = "not valid JSON" if _is_utf8(line) else "neither JSON nor CSV in UTF-8"
+        raise InvalidInput(f"{path}: row {number}: {what}: {error}; it must be an object a line, or {OTHERS}") from None
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _csv(path: str, data: bytes) -> Any:
@@ -133,7 +167,10 @@ def _csv(path: str, data: bytes) -> Any:
         try:
             return read(column_types={name.strip('"'): pa.string() for name in names})
         except pa.ArrowException:
-            raise InvalidInput(f"{path}: not a CSV file that can be read: {str(error).splitlines()[0]}") from None
+            raise InvalidInput(
+                f"{path}: not a CSV file that can be read: {str(error).splitlines()[0]}; its first line must be a "
+                f"header, of names with {separator!r} between them, and all in UTF-8"
+            ) from None
 
 
 def _parquet(path: str, data: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Which rows of a log do not count as requests: failures, warm-ups, earlier benchmarks."""
+"""Which rows of a log do not count as requests: failures, warm-ups, other benchmarks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BAD = ("error", "fail", "cancel", "abort", "timeout", "timed out", "reject", "st
 NONE = ("", "none", "null", "nil", "false", "0", "no", "ok", "{}", "[]")
 """what stands where there is no error"""
 PHASE, WARMUP = "benchmark_phase", ("warmup", "warm_up")
-EARLIER = "earlier"
-"""the phase of the benchmarks that stand before the last one of a document"""
+OTHER = "other"
+"""the phase of those of a document's benchmarks that are not taken"""
 
 
 class Kept(NamedTuple):
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 def served(rows: Rows, columns: Columns) -> Kept:
     """The rows of requests that were served, in order; and what is said of the others."""
     n = len(rows)
-    failed, warming, earlier = (np.zeros(n, np.bool_) for _ in range(3))
+    failed, warming, other = (np.zeros(n, np.bool_) for _ in range(3))
     status = set_column(rows, columns, "status")
     tests: list[tuple[str, Any]] = [(status, _bad_status)] if status else []
     for aliases, test in ((STATUS, _bad_status), (SUCCESS, _no_success), (ERRORS, _is_error), (CANCELLED, _is_error)):
@@ -42,10 +42,12 @@ def served(rows: Rows, columns: Columns) -> Kept:
     for name in matching(rows, PHASE)[:1]:
         phases = [str(value).lower() for value in rows.optional(name)]
         warming |= np.array([phase in WARMUP for phase in phases], np.bool_)
-        earlier |= np.array([phase == EARLIER for phase in phases], np.bool_)
-    said = rows.left_out(earlier, "of earlier benchmarks, as the last one is taken")
-    said += rows.left_out(failed & ~earlier, "which failed") + rows.left_out(warming & ~failed, "of the warm-up")
-    return Kept(np.flatnonzero(~(failed | warming | earlier)), said)
+        other |= np.array([phase == OTHER for phase in phases], np.bool_)
+    said = rows.left_out(
+        other, "of other benchmarks of the file; workload.benchmark=1, 2, … takes another than the last"
+    )
+    said += rows.left_out(failed & ~other, "which failed") + rows.left_out(warming & ~failed, "of the warm-up")
+    return Kept(np.flatnonzero(~(failed | warming | other)), said)
 
 
 def _bad_status(name: str, value: object) -> bool:

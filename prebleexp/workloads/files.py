@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
+import io
+import lzma
+import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from prebleexp.errors import InvalidInput
 
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-"""with which such files begin"""
+DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
+"""what unpacking raises"""
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""with which a file of that encoding begins"""
 
 
 def read(path: str | None) -> bytes:
@@ -28,22 +35,49 @@ def digest(path: str | None) -> str:
 
 
 def unpacked(path: str | None) -> bytes:
-    """Its contents, of gzip and Zstandard files unpacked; which of them it is, its first bytes say.
+    """Its contents, unpacked where they are packed; with what, its first bytes say. UTF-16 is made UTF-8.
 
     Raises InvalidInput, naming the file, if it cannot be read or is damaged.
     """
     data = read(path)
-    if data.startswith(GZIP):
+    for start, (called, unpack) in PACKED.items():
+        if data.startswith(start):
+            try:
+                data = unpack(data)
+            except DAMAGED as error:
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise InvalidInput(f"{path}: not a {called} file that can be read: {reason}") from None
+            break
+    if data.startswith(UTF_16):
         try:
-            return gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InvalidInput(f"{path}: not a gzip file that can be read: {error}") from None
-    if data.startswith(ZSTD):
-        import pyarrow as pa
-
-        try:
-            with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
-                return bytes(stream.read())
-        except OSError as error:
-            raise InvalidInput(f"{path}: not a Zstandard file that can be read: {str(error).splitlines()[0]}") from None
+            return data.decode("utf-16").encode()
+        except UnicodeError as error:
+            raise InvalidInput(f"{path}: not a UTF-16 file that can be read: {error}") from None
     return data
+
+
+def _zstandard(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
+        return bytes(stream.read())
+
+
+def _only_member(data: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = [one for one in archive.namelist() if not one.endswith("/")]
+        if "[Content_Types].xml" in names:
+            raise ValueError("it is a workbook; save its sheet as CSV")
+        if len(names) != 1:
+            raise ValueError(f"it holds {len(names)} files, and must hold one; unpack it")
+        return archive.read(names[0])
+
+
+PACKED: Mapping[bytes, tuple[str, Callable[[bytes], bytes]]] = {
+    b"\x1f\x8b": ("gzip", gzip.decompress),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", _zstandard),
+    b"BZh": ("bzip2", bz2.decompress),
+    b"\xfd7zXZ": ("xz", lzma.decompress),
+    b"PK\x03\x04": ("zip", _only_member),
+}
+"""by how files begin"""

@@ -8,7 +8,7 @@ from typing import Any
 
 from prebleexp.errors import InvalidInput
 from prebleexp.workloads.columns import plain
-from prebleexp.workloads.failed import EARLIER, PHASE
+from prebleexp.workloads.failed import OTHER, PHASE
 from prebleexp.workloads.rows import NOTHING, Records, Rows, Table, parsed
 
 LISTS = (
@@ -23,15 +23,21 @@ LISTS = (
     "entries",
     "observations",
     "spans",
+    "events",
+    "hits",
 )
 """in which a document has its rows"""
-INNER = ("request", "response", "body", "usage", "metadata", "usage_metadata", "attributes", "metrics")
+INNER = (
+    *("request", "response", "body", "usage", "metadata", "usage_metadata", "usage_details", "meta", "attributes"),
+    *("metrics", "log", "message", "payload", "event", "result", "details"),
+)
 """objects that exports write as text"""
 ATTRIBUTES = "attributes"
 
 
-def flattened(rows: Rows) -> Rows:
-    """A row a request, each field with the objects that it is in, as `usage.prompt_tokens`."""
+def flattened(rows: Rows, benchmark: int | None = None) -> Rows:
+    """A row a request, each field with the objects that it is in, as `usage.prompt_tokens`. Of a document with several
+    benchmarks one is taken, from 1 on: the last, if none is named. Raises InvalidInput if there are not so many."""
     if isinstance(rows, Table):
         if not any(_is_inner(rows, name) for name in rows.names):
             return rows
@@ -39,7 +45,7 @@ def flattened(rows: Rows) -> Rows:
         records = [dict(zip(rows.names, values, strict=True)) for values in zip(*columns, strict=True)]
         rows = Records(rows.path, records, [rows.number(row) for row in range(len(rows))])
     assert isinstance(rows, Records)
-    rows = _unwrapped(rows)
+    rows = _unwrapped(rows, benchmark)
     return Records(rows.path, [_flat(one) for one in rows.records], rows.lines)
 
 
@@ -57,12 +63,13 @@ def _named_inner(name: str) -> bool:
     return plain(name).rpartition(".")[2] in INNER
 
 
-def _unwrapped(rows: Records) -> Records:
+def _unwrapped(rows: Records, benchmark: int | None) -> Records:
     """Of documents that have their rows in a list, those."""
     found: list[Any] = []
     for record in rows.records:
-        inner = _inner_of(rows.path, record)
+        inner = _inner_of(rows.path, record, benchmark)
         if inner is None:
+            chosen(rows.path, benchmark, 1)
             return rows
         found += inner
     for number, one in enumerate(found, start=1):
@@ -71,7 +78,7 @@ def _unwrapped(rows: Records) -> Records:
     return Records(rows.path, found, range(1, len(found) + 1))
 
 
-def _inner_of(path: str, record: Mapping[str, Any]) -> list[Any] | None:
+def _inner_of(path: str, record: Mapping[str, Any], benchmark: int | None) -> list[Any] | None:
     if isinstance(spans := record.get("resourceSpans", record.get("resource_spans")), list):
         return [
             span
@@ -80,21 +87,32 @@ def _inner_of(path: str, record: Mapping[str, Any]) -> list[Any] | None:
             for span in _lists(scope, "spans")
         ]
     if isinstance(runs := record.get("benchmarks"), list):  # guidellm
-        return [one for number, run in enumerate(runs, start=1) for one in _requests(path, run, number < len(runs))]
+        taken = chosen(path, benchmark, len(runs))
+        return [one for number, run in enumerate(runs, start=1) for one in _requests(path, run, number != taken)]
     for name in LISTS:
-        if isinstance(rows := record.get(name), list) and rows and all(isinstance(one, dict) for one in rows):
+        rows = record.get(name)
+        if isinstance(rows, dict):  # as hits.hits of Elasticsearch, or data.result
+            rows = next((rows[one] for one in LISTS if isinstance(rows.get(one), list)), None)
+        if isinstance(rows, list) and rows and all(isinstance(one, dict) for one in rows):
             return rows
     return None
 
 
-def _requests(path: str, run: Any, earlier: bool) -> list[Any]:
-    """Of one of guidellm's benchmarks; whether others come after it stands with them."""
+def chosen(path: str, benchmark: int | None, many: int) -> int:
+    """Which of so many benchmarks of a file is taken. Raises InvalidInput if it has not so many."""
+    if benchmark is not None and benchmark > many:
+        raise InvalidInput(f"{path}: workload.benchmark={benchmark} is not valid; the file has {many}, from 1 on")
+    return benchmark or many
+
+
+def _requests(path: str, run: Any, other: bool) -> list[Any]:
+    """Of one of guidellm's benchmarks; whether it is another than the one that is taken stands with them."""
     requests = run.get("requests") if isinstance(run, dict) else None
     if isinstance(requests, list):
         requests = {"successful": requests}
     if not isinstance(requests, dict):
         raise InvalidInput(f"{path}: a benchmark has no requests; let guidellm write them (--output kind=json)")
-    phase = {PHASE: EARLIER} if earlier else {}
+    phase = {PHASE: OTHER} if other else {}
     lost = ("errored", "incomplete")
     found = [
         (one, {"error": name} if name in lost else {})

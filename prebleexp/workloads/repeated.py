@@ -14,6 +14,12 @@ from prebleexp.workloads.rows import NOTHING, Rows
 KINDS = ("type", "event", "event_type", "kind", "role", "span_kind")
 SPANS, PARENTS = ("span_id",), ("parent_span_id", "parent_id")
 IDS = ("request_id", "message.id", "response.id", "generation_id", "completion_id", "call_id")
+CHUNKS = ("id",)
+"""also of parts of an answer, some of which have no counts"""
+NUMBERS = ("_id", "eventId")
+"""by which who keeps logs tells rows apart, whatever they say"""
+MANY = 10
+"""a doubt, if more than one of so many rows is there already"""
 
 
 class Own(NamedTuple):
@@ -35,12 +41,37 @@ def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> O
 
     if counted.any() and not counted.all() and (found(rows, SPANS) or _of_other_kinds(rows, counted)):
         leave(~counted, "of other kinds, without tokens")
+    leave(_parts(rows, counted), "without tokens, of which another row with the same id has them")
     leave(_around(rows, counted), "which are around others that have their tokens")
     repeats, several = _repeats(rows, kept, inputs)
     leave(repeats, "of which a later row has the same id and prompt")
     if several:
         doubts.append(f"{several:,} rows have the id of another one, and another prompt: each is taken for a request")
+    if alike := _alike(rows.taken(np.flatnonzero(kept))):
+        doubts.append(
+            f"{alike:,} of {int(kept.sum()):,} rows say the same as one before, in all fields; if they were written "
+            "twice, leave these out"
+        )
     return Own(np.flatnonzero(kept), tuple(said), tuple(doubts))
+
+
+def _parts(rows: Rows, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """(n,) rows without counts, as of a log with a line a chunk, whose id is that of one with counts."""
+    wrong = np.zeros(len(rows), np.bool_)
+    name = found(rows, (*IDS, *CHUNKS))
+    if name is None or counted.all():
+        return wrong
+    ids = list(rows.optional(name))
+    whole = {value for value, one in zip(ids, counted, strict=True) if one and value not in NOTHING}
+    return ~counted & np.array([value in whole for value in ids], np.bool_)
+
+
+def _alike(rows: Rows) -> int:
+    """How many rows are the same as an earlier one; 0 if they are too few to matter."""
+    names = [name for name in rows.names if name not in NUMBERS]
+    seen = {repr(one) for one in zip(*(rows.optional(name) for name in names), strict=True)}
+    alike = len(rows) - len(seen)
+    return alike if alike * MANY > len(rows) else 0
 
 
 def _of_other_kinds(rows: Rows, counted: npt.NDArray[np.bool_]) -> bool:

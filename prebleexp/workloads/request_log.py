@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.checks import is_number, require
+from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
 from prebleexp.workloads import inferred, nested, said, usage
@@ -80,6 +80,8 @@ class RequestLog(Tabular):
 
     characters_per_token: float | None = None
     """of messages; null: as the log says, else 4"""
+    benchmark: int | None = None
+    """which, from 1 on, of a file of several benchmarks, as guidellm's; null: the last"""
 
     name: ClassVar[str] = "request_log"
     where: ClassVar[str] = "a log with a row a request, of JSON lines, CSV or Parquet"
@@ -90,9 +92,11 @@ class RequestLog(Tabular):
             is_number(self.characters_per_token) and self.characters_per_token > 0
         )
         require(valid, "workload.characters_per_token", self.characters_per_token, "null or a number > 0")
+        valid = self.benchmark is None or is_integer(self.benchmark, 1)
+        require(valid, "workload.benchmark", self.benchmark, "null or an integer > 0")
 
     def read(self) -> Trace:
-        every = flattened(rows_of(self.path))
+        every = flattened(rows_of(self.path), self.benchmark)
         if nested.is_nested(every):
             return nested.read(every, self.time_unit, self.columns)
         if RAW in every and found(every, usage.OUTPUTS) is None:

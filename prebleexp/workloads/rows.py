@@ -204,7 +204,7 @@ class Records(Rows):
         column = [one.get(name) for one in self.records]
         missing = next((row for row, one in enumerate(self.records) if column[row] is None and name not in one), None)
         if missing is not None:
-            raise self.wrong(missing, f"there is no field {name}")
+            raise self.wrong(missing, f"there is no field {name}; it must be in every row that is a request")
         return column
 
 

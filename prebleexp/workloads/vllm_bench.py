@@ -12,12 +12,12 @@ import numpy as np
 from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Workload
-from prebleexp.workloads import azure_lengths, files
+from prebleexp.workloads import azure_lengths, bench_client, files
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.bursty import ENDLESS, gaps
 from prebleexp.workloads.few_shot import ARRIVALS, LONGEST, MOST_REQUESTS, random
 from prebleexp.workloads.output_length import OutputLength
-from prebleexp.workloads.vllm_datasets import DATASETS, FROM_FILES, Requests, ratios, requests
+from prebleexp.workloads.vllm_datasets import DATASETS, FROM_FILES, ratios, requests
 
 STRATEGIES = ("linear", "exponential")
 FROM_0 = ("random_prefix_len", "prefix_repetition_prefix_len", "num_warmups", "gsp_system_prompt_len")
@@ -219,27 +219,8 @@ class VllmBench(WorkloadSource):
 
     def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
         made = requests(self, seed)
-        n, warm, total = len(made.outputs), self.num_warmups, len(made.outputs) + self.num_warmups
-        due_s = self.due_s(n, seed) if made.due_s is None else made.due_s
-        rows = np.concatenate([np.zeros(warm, np.int64), np.arange(n)])
-        offsets, ids, tokens = _taken(made, rows)
-        outputs = made.outputs[rows]
-        later = np.arange(total) >= warm
-        stage = later.astype(np.int32) - 1 if warm else np.zeros(total, np.int32)
-        return Workload(
-            arrival_s=np.concatenate([np.zeros(warm), due_s]),
-            prompt_tokens=np.add.reduceat(tokens, offsets[:-1]),
-            output_tokens=outputs,
-            max_new_tokens=outputs,
-            prefix_group=made.group[rows],
-            segment_offsets=offsets,
-            segment_ids=ids,
-            segment_tokens=tokens,
-            stage=stage,
-            delay_s=np.where(later & (warm > 0), np.concatenate([np.zeros(warm), due_s]), 0.0),
-            goes_on=np.ones(total, np.int32),
-            after_ends=self._after_ends(n),
-        )
+        due_s = self.due_s(len(made.outputs), seed) if made.due_s is None else made.due_s
+        return bench_client.sent(made, due_s, self.max_concurrency, self.num_warmups)
 
     def due_s(self, n: int, seed: int) -> Floats:
         """(n,) seconds from when the benchmark begins until each request comes to the client's queue."""
@@ -261,18 +242,3 @@ class VllmBench(WorkloadSource):
         linear = self.ramp_up_strategy == "linear"
         rates: Floats = first + (last - first) * share if linear else first * (last / first) ** share
         return rates
-
-    def _after_ends(self, n: int) -> Any:
-        """The client lets the next one go when one of those under way has ended; warm-ups likewise, before."""
-        most = self.max_concurrency or n + self.num_warmups
-        ends = [np.maximum(np.arange(many) + 1 - most, 0) for many in (self.num_warmups, n)]
-        return np.concatenate([ends[0], np.where(ends[1] > 0, ends[1] + self.num_warmups, 0)])
-
-
-def _taken(made: Requests, rows: Any) -> tuple[Any, Any, Any]:
-    """Segments of some of the requests, in this order."""
-    offsets, ids, tokens = made.prompts
-    counts = np.diff(offsets)[rows]
-    into = np.concatenate([[0], np.cumsum(counts)])
-    at = np.arange(into[-1]) + np.repeat(offsets[rows] - into[:-1], counts)
-    return into, ids[at], tokens[at]

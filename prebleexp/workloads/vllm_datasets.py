@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import Floats, Ints, Longs
+from prebleexp.sim.types import Ints, Longs
 from prebleexp.workloads import azure_lengths, files
+from prebleexp.workloads.bench_client import Requests
 from prebleexp.workloads.blocks import Prompts, of_blocks, private
 from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.few_shot import QUESTIONS, random
@@ -25,17 +26,6 @@ LETTERS = 4
 """of a token, where a file has texts"""
 SHORTEST, LONGEST_PROMPT, LONGEST_BOTH = 4, 1024, 2048
 """tokens that the tool keeps of ShareGPT: of prompt and answer at least, of a prompt, of both"""
-
-
-class Requests(NamedTuple):
-    """Of n requests in the order in which they are sent."""
-
-    prompts: Prompts
-    group: Longs
-    """(n,) which prefix; -1: none"""
-    outputs: Longs
-    due_s: Floats | None = None
-    """(n,) when the data set itself says that each is sent"""
 
 
 def requests(of: VllmBench, seed: int) -> Requests:
@@ -54,15 +44,16 @@ def _between(rng: np.random.Generator, mean: int, ratio: float, n: int, least: i
     return rng.integers(max(low, least), max(high, least) + 1, n)
 
 
-def _behind_prefixes(prefix: Longs, prefix_len: int, own: Longs) -> Prompts:
-    """Each prompt begins with one of the prefixes."""
-    if prefix_len == 0:
+def behind_prefixes(prefix: Longs, prefix_len: int | Longs, own: Longs) -> Prompts:
+    """Each prompt begins with one of the prefixes, which have `prefix_len` tokens, or each its own number."""
+    if np.ndim(prefix_len) == 0 and prefix_len == 0:
         return private(own)
     n, several = len(own), own > 0
     prefixes = int(prefix.max()) + 1
     offsets = np.concatenate([[0], np.cumsum(1 + several)])
     ids, tokens = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
-    ids[offsets[:-1]], tokens[offsets[:-1]] = prefix, prefix_len
+    ids[offsets[:-1]] = prefix
+    tokens[offsets[:-1]] = prefix_len if np.ndim(prefix_len) == 0 else np.asarray(prefix_len)[prefix]
     last = offsets[1:][several] - 1
     ids[last], tokens[last] = prefixes + np.arange(n)[several], own[several]
     return Prompts(offsets, ids, tokens)
@@ -74,7 +65,7 @@ def _random(of: VllmBench, rng: np.random.Generator) -> Requests:
     own = _between(rng, of.random_input_len, of_input, n, 0 if of.random_prefix_len else 1)
     outputs = _between(rng, of.random_output_len, of_output, n, 1)
     group = np.zeros(n, np.int64) if of.random_prefix_len else np.full(n, -1)
-    return Requests(_behind_prefixes(np.zeros(n, np.int64), of.random_prefix_len, own), group, outputs)
+    return Requests(behind_prefixes(np.zeros(n, np.int64), of.random_prefix_len, own), group, outputs)
 
 
 def _grouped(
@@ -86,7 +77,7 @@ def _grouped(
     if not of.disable_shuffle:
         group = rng.permutation(group)
     n = len(group)
-    return Requests(_behind_prefixes(group, prefix_len, np.full(n, own_len)), group, np.full(n, output_len, np.int64))
+    return Requests(behind_prefixes(group, prefix_len, np.full(n, own_len)), group, np.full(n, output_len, np.int64))
 
 
 def _prefix_repetition(of: VllmBench, rng: np.random.Generator) -> Requests:
@@ -105,7 +96,7 @@ def _azure_conversations(of: VllmBench, rng: np.random.Generator) -> Requests:
     inputs, outputs = azure_lengths.lengths("conversations")
     kept = _kept(inputs.astype(np.int64), outputs.astype(np.int64))
     rows = rng.choice(np.flatnonzero(kept), of.num_prompts)
-    return _listed(inputs[rows], outputs[rows])
+    return listed(inputs[rows], outputs[rows])
 
 
 def _kept(inputs: Longs, outputs: Longs) -> Any:
@@ -131,7 +122,7 @@ def _sharegpt(of: VllmBench, rng: np.random.Generator) -> Requests:
         kept &= inputs + outputs <= LONGEST_BOTH
     else:
         kept = _kept(inputs, outputs)
-    return _sampled(of, rng, inputs[kept], outputs[kept])
+    return sampled(of, rng, inputs[kept], outputs[kept])
 
 
 def _custom(of: VllmBench, rng: np.random.Generator) -> Requests:
@@ -145,7 +136,7 @@ def _custom(of: VllmBench, rng: np.random.Generator) -> Requests:
         outputs = rows.integers("output_tokens", 1)
     else:
         outputs = np.full(len(inputs), of.custom_output_len, np.int64)
-    return _sampled(of, rng, inputs, outputs)
+    return sampled(of, rng, inputs, outputs)
 
 
 def _burstgpt(of: VllmBench, rng: np.random.Generator) -> Requests:
@@ -158,7 +149,7 @@ def _burstgpt(of: VllmBench, rng: np.random.Generator) -> Requests:
     if not len(kept):
         raise InvalidInput(f"{of.dataset_path}: there are no requests of GPT-4 that were answered")
     chosen = rng.choice(kept, of.num_prompts, replace=of.num_prompts > len(kept))
-    return _listed(inputs[chosen], outputs[chosen])
+    return listed(inputs[chosen], outputs[chosen])
 
 
 def _bench_log(of: VllmBench, rng: np.random.Generator) -> Requests:
@@ -176,7 +167,7 @@ def _bench_log(of: VllmBench, rng: np.random.Generator) -> Requests:
         sent = np.array(starts, np.float64)
         came = sent - np.array(waited, np.float64) if isinstance(waited, list) and len(waited) == len(sent) else sent
         due_s = np.maximum.accumulate(came[served] - came[served].min())
-    return _listed(inputs[served], outputs[served])._replace(due_s=due_s)
+    return listed(inputs[served], outputs[served])._replace(due_s=due_s)
 
 
 def result(path: str | None) -> dict[str, Any]:
@@ -238,11 +229,11 @@ def _chunked(rows: Rows, hashes: str, inputs: Longs, chunk: int) -> Prompts:
     return of_blocks(into, flat[at], sizes)
 
 
-def _listed(inputs: Longs | Ints, outputs: Longs | Ints) -> Requests:
+def listed(inputs: Longs | Ints, outputs: Longs | Ints) -> Requests:
     return Requests(private(inputs.astype(np.int64)), np.full(len(inputs), -1), outputs.astype(np.int64))
 
 
-def _sampled(of: VllmBench, rng: np.random.Generator, inputs: Longs, outputs: Longs) -> Requests:
+def sampled(of: VllmBench, rng: np.random.Generator, inputs: Longs, outputs: Longs) -> Requests:
     """So many of a file's, shuffled; if it has fewer, some again, with the same prompt."""
     if not len(inputs):
         raise InvalidInput(f"{of.dataset_path}: there are no requests of the lengths that the tool takes")

@@ -41,6 +41,7 @@ LEVELS = {
     "itl": 3,
     "history_tables": 3,
     "scaling_metrics": 3,
+    "slo_metrics": 0,
     "averages": 3,
     "told": 3,
     "service": 3,
@@ -55,6 +56,7 @@ LEVELS = {
     "experiment": 5,
     "calibration": 6,
     "vllm_bench": 6,
+    "sglang_bench": 7,
     "planning": 6,
     "launch": 7,
     "views": 6,
@@ -155,8 +157,8 @@ OF_THE_GENERAL_LOOP = {
     *(f"prebleexp.engines.{name}" for name in ("rooms", "serving")),
 }
 LEAVES = {
-    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "given", "handles")),
-    *("prebleexp.sim.outcome", "prebleexp.sim.signatures"),
+    *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "entry", "given")),
+    *("prebleexp.sim.handles", "prebleexp.sim.outcome", "prebleexp.sim.signatures"),
     *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
     *(f"prebleexp.engines.{name}" for name in ("base", "batch", "largest")),
     *("prebleexp.checks", "prebleexp.errors", "prebleexp.sim"),

@@ -70,7 +70,8 @@ CASES: dict[str, tuple[type[Any], bytes, str]] = {
     "parquet without a column": (Azure, bytes(PARQUET.getvalue()), "there is no column GeneratedTokens; it has TIMEST"),
     "nothing": (Azure, b"", "there are no requests"),
     "a header alone": (Azure, AZURE.split("\n")[0].encode() + b"\n", "there are no requests"),
-    "no text": (Azure, b"\xff\xfe\x00\x01", "row 1: not valid JSON: "),
+    "no text": (Azure, b"\xfc\xfe\x00\x01", "row 1: neither JSON nor CSV in UTF-8: "),
+    "CSV in Latin-1": (Azure, "TIMESTAMP,é\n1,2\n".encode("latin-1"), "row 1: neither JSON nor CSV in UTF-8: "),
     # CSV
     "another header": (Azure, b"time,in,out\n1,2,3\n", "there is no column TIMESTAMP; it has time, in, out"),
     "a column twice": (Azure, b"TIMESTAMP,TIMESTAMP\n1,2\n", "there are 2 columns TIMESTAMP; it has TIMESTAMP, TIMEST"),

@@ -118,7 +118,6 @@ def test_lengths_for_all_data_sets_go_before_those_of_one() -> None:
         ("vllm bench serve --backend vllm-rerank", "nothing is generated there"),
         ("vllm bench serve --random-range-ratio x", "must be a number, or JSON"),
         ("vllm bench serve 7 --seed 7", "does not know '7'"),
-        ("python -m sglang.bench_serving --seed 7", "SGLang's flags of the same names mean other things"),
         ("vllm bench serve --dataset-name hf", "workload.dataset_name=hf is not valid"),
     ],
 )
@@ -271,6 +270,40 @@ def test_gaps_of_those_that_leave_the_batch_are_even_and_that_is_said(command: R
     code, _, err = command("bench-serve", *H100, "hardware.kv_tokens=8000", "--", *line)
     assert code == 0
     assert "of 40 requests it is not known in which steps their tokens came" in err
+
+
+# ---------------------------------------------------------------- of any run
+@pytest.mark.parametrize(
+    ("load", "says"),
+    [
+        (("workload=react", "rps=6", "duration_s=5"), "request_rate is that at which requests came"),
+        (("workload=chats", "workload.load=population", "workload.lanes=3", "duration_s=20"), "number of users, 3"),
+        (("workload=vllm_bench", "workload.num_prompts=12", "workload.max_concurrency=2"), ""),
+        (("workload=bench_log", f"workload.path={TOOLS / 'vllm_poisson.json.gz'}"), "request_rate is that"),
+    ],
+)
+def test_any_run_can_be_written_as_the_tool_would(command: Run, load: tuple[str, ...], says: str) -> None:
+    code, out, err = command(*H100, *load, "output=vllm_bench")
+    made = json.loads(out)
+    assert (code, list(made)) == (0, list(real("poisson")))
+    metrics = json.loads(command(*H100, *load, "output=json")[1])[0]
+    assert made["completed"] == made["num_prompts"] == metrics["n_finished"] == len(made["ttfts"])
+    for theirs, ours in (
+        ("mean_ttft_ms", "ttft_mean_s"),
+        ("p99_ttft_ms", "ttft_p99_s"),
+        ("mean_tpot_ms", "tpot_mean_s"),
+    ):
+        assert made[theirs] == pytest.approx(1000 * metrics[ours], rel=1e-9)
+    assert says in err
+    if says.startswith("request_rate"):
+        assert made["request_rate"] == pytest.approx(metrics["offered_per_s"], rel=0.2)
+    Path("it.json").write_text(out)
+    assert command("compare-bench", "it.json", *H100)[0] == 0
+
+
+def test_a_sweep_is_no_result_of_the_tool(command: Run) -> None:
+    code, _, err = command("-m", "gpus=1,2", "output=vllm_bench", "report=none")
+    assert (code, "output=vllm_bench is not valid for a sweep" in err) == (2, True)
 
 
 # ---------------------------------------------------------------- measured and simulated

@@ -245,7 +245,7 @@ def test_a_plan_counts_gpus_in_steps_of_a_replica(here: Path, capsys: pytest.Cap
     assert said.out.splitlines()[0].split()[:4] == ["policy", "hardware.tensor_parallel", "GPUs", "replicas"]
     four = next(row for row in rows if row["hardware.tensor_parallel"] == 4)
     plural = "" if four["replicas"] == 1 else "s"
-    words = f"{four['gpus']} H100 ({four['replicas']} replica{plural} of 4) with lor hardware.tensor_parallel=4"
+    words = f"{four['gpus']} H100 ({four['replicas']} replica{plural} of 4) with hardware.tensor_parallel=4"
     assert words in said.err
     page = next((here / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert words in page

@@ -18,6 +18,7 @@ out = open(sys.argv.pop(1), "w")
 atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=out, flush=True))
 runpy.run_module("prebleexp", run_name="__main__", alter_sys=True)
 """
+COMPUTED = 780
 HEAVY = {"IPython", "distributed", "matplotlib", "seaborn", "sklearn", "torch", "transformers", "vl_convert"}
 
 
@@ -40,12 +41,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "most"),
     [
         pytest.param(["--help"], 190, id="help"),
-        pytest.param(["gpus=2", "rps=1", "duration_s=3"], 1_000, id="computed", marks=pytest.mark.slow),
+        pytest.param(["gpus=2", "rps=1", "duration_s=3"], COMPUTED, id="computed", marks=pytest.mark.slow),
         pytest.param(["gpus=2", "rps=1", "duration_s=3"], 620, id="cached", marks=pytest.mark.slow),
     ],
 )
 def test_a_command_imports_what_it_needs(words: list[str], most: int, folder: Path) -> None:
+    """Where another run has left machine code, nothing makes any."""
+    if most == COMPUTED:
+        imported(folder, *words, "seed=1")
     modules = imported(folder, *words)
+    assert "numba" not in modules
     print(f"{len(modules)} modules")
     assert {one.split(".")[0] for one in modules} & HEAVY == set()
     assert not any(one.startswith(("prebleexp.bench", "prebleexp.report", "prebleexp.predict")) for one in modules)

@@ -25,6 +25,7 @@ from prebleexp.experiment.key import key
 from prebleexp.launch import configure
 from prebleexp.locks import ByteLocks
 from prebleexp.sim import on_disk
+from prebleexp.sim.later import Later
 from tests.support.places import ROOT
 
 COMPILED = ("sim", "policies", "engines", "hardware")
@@ -168,7 +169,7 @@ def test_every_function_of_the_package_keeps_its_machine_code_in_its_folder() ->
             continue
         parts = file.relative_to(sources.PACKAGE.parent).with_suffix("").parts
         module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
-        for one in vars(module).values():
+        for one in [one.made if isinstance(one, Later) else one for one in vars(module).values()]:
             if isinstance(one, Dispatcher) and getattr(one._cache, "cache_path", None):
                 source = one.py_func.__code__.co_filename
                 place = machine_code.folder_of(source)
@@ -300,6 +301,7 @@ class UseHelp(Policy):
 """
 HELP = """
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.later import Later
 
 @compiled
 def pick(n):

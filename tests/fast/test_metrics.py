@@ -92,7 +92,7 @@ def test_the_row_of_a_run() -> None:
     assert 0 < float(row["hit_ratio"] or 0) < 1
     output = made.output_seen
     tpot = (made.latency_s - made.ttft_s)[output > 1] / (output[output > 1] - 1)
-    for statistic, q in (("p50", 50), ("p90", 90), ("p99", 99)):
+    for statistic, q in (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99)):
         assert row[f"tpot_{statistic}_s"] == pytest.approx(np.percentile(tpot, q), rel=1e-12)
     json.dumps(row, allow_nan=False)
 
@@ -103,10 +103,10 @@ def test_percentiles_are_those_of_numpy_bit_for_bit(values: list[float]) -> None
     mean, *percentiles = statistics(column)
     seen = column[~np.isnan(column)]
     if not len(seen):
-        assert (mean, *percentiles) == (None,) * 4
+        assert (mean, *percentiles) == (None,) * 5
         return
     assert mean == pytest.approx(seen.mean(), rel=1e-12)
-    assert percentiles == np.percentile(seen, [50, 90, 99]).tolist()
+    assert percentiles == np.percentile(seen, [50, 90, 95, 99]).tolist()
 
 
 def test_where_nothing_was_reported_there_is_no_number() -> None:
@@ -138,6 +138,8 @@ def test_every_metric_is_declared_whole() -> None:
         *("n_finished", "hit_ratio", "output_tokens_per_s", "requests_per_s", "told_rank_correlation"),
         *("host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "found_ratio"),
         *("slo_attainment", "slo_margin", "goodput_per_s", "goodput_per_gpu_s", "session_attainment", "availability"),
+        "after_loss_attainment",
+        *("slo_attainment_low", "slo_attainment_high", "slo_margin_low", "slo_margin_high"),
     }
     assert len({one.words for one in DECLARED.values()}) == len(DECLARED), "no two are called the same"
     assert DECLARED["norm_latency_mean_s"].words == "average normalised latency"

@@ -285,7 +285,8 @@ def test_a_plan_of_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["plan", "gpus=2", *PLAN, "price_per_gpu_hour=2"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 8
+    assert lines[3].startswith("What will be seen with ")
     assert lines[0].split()[:2] == ["policy", "requests/s"]
     assert {lines[1].split()[0], lines[2].split()[0]} == {"lor", "round_robin"}
     assert err.splitlines()[-1].startswith("To keep 90 % of requests within ttft 0.3 s, 2 A6000 bear ")
@@ -298,7 +299,7 @@ def test_a_plan_of_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     out, err = capsys.readouterr()
     assert "all from the cache" in err
     rows = json.loads(out)
-    assert [row["policy"] for row in rows] == [line.split()[0] for line in lines[1:]]
+    assert [row["policy"] for row in rows] == [line.split()[0] for line in lines[1:3]]
     for row in rows:
         assert row["rps_low"] < row["rps"] < row["rps_high"]
         assert row["below_kept"] >= 0.9 > row["above_kept"]

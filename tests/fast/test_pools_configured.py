@@ -171,7 +171,7 @@ def test_two_policies_are_those_that_were_set() -> None:
             "cluster.groups: role=king is not valid; it must be one of",
         ),
         (["cluster.groups=[]", "cluster.decode_policy=lor"], "cluster.decode_policy has nothing to route: no group of"),
-        (["cluster.decode_policy=lorr"], "unknown policy 'lorr'; valid: "),
+        (["cluster.decode_policy=lorr"], "unknown policy 'lorr'. Did you mean 'lor'? Valid: "),
         (
             ["cluster.decode_policy=[lor]"],
             "cluster.decode_policy=['lor'] is not valid; it must be a policy",

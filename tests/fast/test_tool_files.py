@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Workload
 from prebleexp.workloads.bench_log import BenchLog
 from prebleexp.workloads.output_length import OutputLength
@@ -82,11 +83,26 @@ def test_what_sglang_does_not_write_is_said(name: str) -> None:
     assert time.endswith("(there are no starts)") or "4 clients" in time
 
 
-def test_runs_before_the_last_one_are_said_to_be_left_out() -> None:
-    assert "1 earlier run of the file" in said("vllm_append")["left out"]
-    assert "1 earlier run of the file" in said("sglang_twice")["left out"]
-    assert "12 of 24 rows, of earlier benchmarks, as the last one is taken" in said("guidellm_several")["left out"]
+def test_runs_that_are_not_taken_are_said_to_be_left_out() -> None:
+    assert "1 other run of the file" in said("vllm_append")["left out"]
+    assert "1 other run of the file" in said("sglang_twice")["left out"]
+    assert "12 of 24 rows, of other benchmarks of the file" in said("guidellm_several")["left out"]
     assert "3 of 15 rows, of the warm-up" in said("aiperf_warm")["left out"]
+
+
+def test_another_benchmark_of_a_file_can_be_taken() -> None:
+    for name, kind in (("guidellm_several", RequestLog), ("vllm_append", BenchLog), ("sglang_twice", BenchLog)):
+        path = str(FOLDER / MADE[name]["file"])
+        first, last, plain = (kind(path, load="recorded", benchmark=one) for one in (1, 2, None))
+        assert plain.whole.start_s.tolist() == last.whole.start_s.tolist() != first.whole.start_s.tolist()
+        served = MADE[name]["served"]
+        assert len(first.whole) + len(last.whole) <= len(served)
+        three = kind(path, load="recorded", benchmark=3)
+        with pytest.raises(InvalidInput, match=r"workload\.benchmark=3 is not valid; the file has 2, from 1 on"):
+            _ = three.whole
+    alone = BenchLog(str(FOLDER / MADE["vllm_once"]["file"]), load="recorded", benchmark=2)
+    with pytest.raises(InvalidInput, match="the file has 1"):
+        _ = alone.whole
 
 
 @pytest.mark.parametrize("name", ["aiperf_turns", "guidellm_turns"])

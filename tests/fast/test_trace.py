@@ -258,6 +258,22 @@ def test_a_step_of_less_than_no_time_is_spoken_of(
     assert min(one["dur"] for one in slices if one["name"].startswith(("prefill", "decode", "step"))) == host_us
 
 
+def test_replicas_of_several_gpus_are_called_replicas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_two = ["hardware/gpu=h100", "hardware/model=llama_3_1_8b", "hardware.tensor_parallel=2", "duration_s=2"]
+    names = {}
+    for each, lines in ((1, []), (2, of_two)):
+        assert main(["trace", "gpus=4", "rps=4", "engine=vllm", "output=json", *lines]) == 0
+        made = json.loads(capsys.readouterr().out)
+        events = json.loads(Path(made["trace"]).read_text())["traceEvents"]
+        names[each] = [one["args"]["name"] for one in events if one["name"] == "process_name"]
+        shown = Page(Path(made["page"]).read_text()).text
+        assert ("The GPUs" in shown, "The replicas" in shown) == (each == 1, each == 2)
+    assert names == {1: [f"GPU {i}" for i in range(4)], 2: ["replica 0", "replica 1"]}
+
+
 def test_a_run_without_a_request_has_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["trace", "gpus=2", "rps=0.001", "duration_s=1"]) == 0

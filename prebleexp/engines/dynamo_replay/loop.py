@@ -8,7 +8,6 @@ arrives at that instant does so when all that is done.
 from __future__ import annotations
 
 import numpy as np
-from numba import int64
 
 from prebleexp.engines.dynamo_replay import decode, prefill
 from prebleexp.engines.dynamo_replay.events import STEP, pop
@@ -16,7 +15,8 @@ from prebleexp.engines.dynamo_replay.records import REFUSED, Sim
 from prebleexp.engines.dynamo_replay.routing import decode_worker_of, prefill_worker_of
 from prebleexp.engines.dynamo_replay.state import EXAMPLE
 from prebleexp.engines.dynamo_replay.touched import next_touched
-from prebleexp.sim.compiled import compiled, compiled_for
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.entry import compiled_for
 
 DONE, PAUSED = range(2)
 """why the loop returned"""
@@ -90,7 +90,7 @@ def _begin(sim: Sim) -> None:
             decode.work(sim, w)
 
 
-@compiled_for(int64(EXAMPLE.type))
+@compiled_for(EXAMPLE)
 def advance(sim: Sim) -> int:
     """Run until the end, or until Python is needed; returns why."""
     control, rules = sim.control, sim.rules

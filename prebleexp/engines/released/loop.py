@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import int64
 
 from prebleexp.engines.batch import output_of
 from prebleexp.engines.released.admission import enqueue
@@ -20,7 +19,8 @@ from prebleexp.engines.released.records import Sim
 from prebleexp.engines.released.serving import settle
 from prebleexp.engines.released.state import EXAMPLE
 from prebleexp.engines.released.step import step
-from prebleexp.sim.compiled import compiled, compiled_for
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.entry import compiled_for
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import NO_OVERHEAD, NONE, SERIAL
 from prebleexp.sim.running_mean import expect, learn
@@ -209,7 +209,7 @@ def _end(sim: Sim) -> int:
     return DONE
 
 
-@compiled_for(int64(EXAMPLE.type))
+@compiled_for(EXAMPLE)
 def advance(sim: Sim) -> int:
     """Run until the end, or until Python is needed; returns why."""
     control, events, rules = sim.control, sim.events, sim.rules

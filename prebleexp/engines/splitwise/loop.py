@@ -6,7 +6,6 @@ Requests arrive in order. At one instant what was made first comes first; arriva
 from __future__ import annotations
 
 import numpy as np
-from numba import int64
 
 from prebleexp.engines.splitwise.events import BATCH, KIND_BITS, TRANSFER, pop
 from prebleexp.engines.splitwise.machine import come, end, freed, work
@@ -14,7 +13,8 @@ from prebleexp.engines.splitwise.records import Sim
 from prebleexp.engines.splitwise.routers import route
 from prebleexp.engines.splitwise.state import EXAMPLE
 from prebleexp.engines.splitwise.transfers import arrived, send
-from prebleexp.sim.compiled import compiled, compiled_for
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.entry import compiled_for
 
 DONE, NEEDS_ROOM, PAUSED = range(3)
 """why the loop returned"""
@@ -76,7 +76,7 @@ def _is_stuck(sim: Sim) -> bool:
     return nothing_moves and control.fruitless > control.retrying
 
 
-@compiled_for(int64(EXAMPLE.type))
+@compiled_for(EXAMPLE)
 def advance(sim: Sim) -> int:
     """Run until the end, or until Python is needed; returns why."""
     control, rules = sim.control, sim.rules

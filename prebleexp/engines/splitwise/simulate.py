@@ -31,7 +31,7 @@ def simulate(given: Given, on_pause: Callable[[], object], on_event: Callable[[S
         )
     end_s = float(given.duration_s) if given.horizon == "stop" else math.inf
     sim = allocate(given.workload, engine, given.gpus, end_s, PAUSE if on_event is None else 1)
-    block = Block(sim, EXAMPLE.type)
+    block = Block(sim, EXAMPLE.layout)
     while True:
         status = loop.advance(block.handle)
         sim = block.value

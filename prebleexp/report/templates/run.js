@@ -11,7 +11,7 @@
     const made = [];
     for (let gpu = 0; gpu < data.gpus; gpu++) {
       for (let bin = 0; bin + 1 < data.edges.length; bin++) {
-        const row = { gpu: `GPU ${gpu}`, t: data.edges[bin], until: data.edges[bin + 1], mean: series.mean[gpu][bin] };
+        const row = { gpu: `${data.unit} ${gpu}`, t: data.edges[bin], until: data.edges[bin + 1], mean: series.mean[gpu][bin] };
         if (series.low) Object.assign(row, { low: series.low[gpu][bin], high: series.high[gpu][bin] });
         if (row.mean !== null) made.push(row);
       }
@@ -44,7 +44,7 @@
     const drawTime = async () => {
       const series = data.series[select.value], width = holder("time").clientWidth;
       const shape = data.gpus <= MOST_STRIPS ? strips : heat;
-      await window.prebleexpChart(holder("time"), { data: { values: rows(data, series) }, description: `${series.label} on each GPU over time`, ...shape(data, series, width) });
+      await window.prebleexpChart(holder("time"), { data: { values: rows(data, series) }, description: `${series.label} on each ${data.unit} over time`, ...shape(data, series, width) });
       root.dataset.drawn = series.name;
     };
     select.addEventListener("change", drawTime);
@@ -77,10 +77,10 @@
     const cells = data.assignment.flatMap((row, i) => row.map((requests, gpu) => ({ group: data.groups[i], gpu, requests })));
     window.prebleexpRedraw(holder("assignment"), () => window.prebleexpChart(holder("assignment"), {
       data: { values: cells }, width: Math.min(900, holder("assignment").clientWidth - 110), height: Math.max(60, 16 * data.groups.length),
-      description: "Requests of each prefix group on each GPU", mark: "rect",
-      encoding: { x: { field: "gpu", type: "ordinal", title: "GPU", axis: { labelAngle: 0, labelOverlap: true } }, y: { field: "group", type: "nominal", sort: null, title: "prefix group" },
+      description: `Requests of each prefix group on each ${data.unit}`, mark: "rect",
+      encoding: { x: { field: "gpu", type: "ordinal", title: data.unit, axis: { labelAngle: 0, labelOverlap: true } }, y: { field: "group", type: "nominal", sort: null, title: "prefix group" },
         color: { field: "requests", type: "quantitative", scale: { scheme: "viridis", domainMin: 0 } },
-        tooltip: [{ field: "group", title: "prefix group" }, { field: "gpu", title: "GPU" }, { field: "requests", title: "requests" }] },
+        tooltip: [{ field: "group", title: "prefix group" }, { field: "gpu", title: data.unit }, { field: "requests", title: "requests" }] },
     }));
   };
   window.prebleexpUnpack("data").then(build).catch((error) => { root.querySelector(".note").textContent = `The charts do not work in this browser: ${error.message}`; });

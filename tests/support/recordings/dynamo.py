@@ -70,7 +70,7 @@ def served(
     sim = allocate(workload, engine, gpus, math.inf, 1 << 15, workers)
     if arrival_ms is not None:
         sim.requests.arrival_ms = arrival_ms
-    block = Block(sim, EXAMPLE.type)
+    block = Block(sim, EXAMPLE.layout)
     while loop.advance(block.handle) != loop.DONE:
         pass
     return sim

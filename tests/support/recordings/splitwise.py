@@ -37,7 +37,7 @@ def stream(arrival: Any, prompt: Any, tokens: Any) -> Workload:
 
 def served(workload: Workload, engine: Splitwise, machines: int) -> Sim:
     """The state in which a run ends that nothing stops."""
-    block = Block(allocate(workload, engine, machines, math.inf, 1 << 15), EXAMPLE.type)
+    block = Block(allocate(workload, engine, machines, math.inf, 1 << 15), EXAMPLE.layout)
     while True:
         status = loop.advance(block.handle)
         if status == loop.DONE:

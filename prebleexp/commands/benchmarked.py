@@ -1,0 +1,87 @@
+"""A run as a benchmark's client saw it, and what is to be known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prebleexp import losses
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import counting, durable, runs
+from prebleexp.experiment.cell import Cell
+from prebleexp.launch import configs, configure, overrides
+from prebleexp.launch.loads import files_of
+from prebleexp.sim.steps import Steps
+from prebleexp.vllm_bench.served import Served, served
+
+
+class Benchmarked(NamedTuple):
+    cell: Cell
+    seen: Served
+    says: tuple[str, ...]
+    """what is to be known of it, in sentences"""
+
+    @property
+    def model(self) -> str:
+        """What is served."""
+        return str(self.cell.columns().get("hardware.model") or self.cell.called("hardware"))
+
+
+def of_settings(serves: Sequence[str], workload: str, load: Mapping[str, Any]) -> Benchmarked:
+    """A benchmark of what `serves`. Raises InvalidInput for what is not valid."""
+    for one in serves:
+        if one.lstrip("+~").startswith("workload"):
+            raise InvalidInput(f"{one} is not valid here; the benchmark is the load")
+    asked = {"workload": workload} | dict(load)
+    if any(one.startswith("seed=") for one in serves):
+        asked.pop("seed", None)
+    try:
+        job = configure.job([*serves, *overrides.lines(asked)], configs.loader())
+    except InvalidInput as error:
+        if "add -m" in str(error):
+            raise InvalidInput(f"{str(error).partition(';')[0]}; a benchmark is of one configuration") from None
+        raise
+    return of_cells(job.cells)
+
+
+def of_cells(cells: Sequence[Cell]) -> Benchmarked:
+    """The first of a configuration's replications."""
+    cell, steps = cells[0], Steps()
+    run = runs.run(cell, on_event=steps)
+    steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
+    seen = served(run, steps)
+    says = [f"simulated: {_served_by(cell)}", *files_of(cell)]
+    says += losses.sentences([("", [run.metrics | {"horizon": cell.horizon, "duration_s": cell.duration_s}])])
+    if len(cells) > 1:
+        says.append(f"of {len(cells):,} replications it is the first")
+    if seen.spread:
+        says.append(
+            f"of {seen.spread:,} of {len(seen.ok):,} requests it is not known in which steps their tokens came, as of "
+            "those that left the batch for a while: their gaps are taken to be even, so that the longest are longer "
+            "than ITL says"
+        )
+    return Benchmarked(cell, seen, tuple(says))
+
+
+def _served_by(cell: Cell) -> str:
+    seed = f", seed {cell.seed}" if cell.draws else ""
+    called = f"{counting.words(cell)}, policy={cell.called('policy')}, engine={cell.called('engine')}{seed}"
+    return f"{called}; {_hardware(cell)}: {cell.hardware.support}" if cell.hardware.support else called
+
+
+def _hardware(cell: Cell) -> str:
+    columns = cell.columns()
+    parts = (columns.get(f"hardware.{name}") for name in ("model", "gpu"))
+    return " on ".join(str(one) for one in parts if one) or cell.called("hardware")
+
+
+def write(path: Path, text: str, append: bool) -> None:
+    """Raises InvalidInput if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if append and path.exists() and path.stat().st_size:
+            text = f"{path.read_text(encoding='utf-8').rstrip()}\n{text}"
+        durable.write(path, text.encode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be written: {error}") from None

@@ -1,0 +1,45 @@
+"""Times as people write them: `500ms`, `2min`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+
+SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ]+)\s*")
+FIRST = " .0123456789"
+"""letters that a time begins with"""
+OF_KEYS = {"s": 1.0, "ms": 1e-3}
+"""the last word of a key that has a time, and the seconds of its unit"""
+
+
+def in_seconds(values: Mapping[str, Any], limit: str = "") -> dict[str, Any]:
+    """The same values, at any depth, with each time that has a unit as a number in the unit of its key, which is the
+    end of the key's name. `limit` is the key of those that shares have, as p95 in {p95: 500ms}. Raises InvalidInput,
+    naming the key, for a unit that is none."""
+    found = dict(values)
+    for key, value in values.items():
+        if isinstance(value, str) and value[:1] in FIRST:
+            found[key] = _read(limit or key, value)
+        elif isinstance(value, dict):
+            found[key] = in_seconds(value, key if _unit(key) else "")
+    return found
+
+
+def _unit(key: str) -> float | None:
+    head, _, last = key.rpartition("_")
+    return OF_KEYS.get(last) if head else None
+
+
+def _read(key: str, value: str) -> Any:
+    unit = _unit(key)
+    written = WRITTEN.fullmatch(value) if unit else None
+    if written is None or unit is None:
+        return value
+    number, name = written.groups()
+    if name not in SECONDS:
+        raise InvalidInput(f"{key}={value} is not valid; units are {', '.join(SECONDS)}")
+    return float(f"{float(number) * SECONDS[name] / unit:.15g}")

@@ -1,0 +1,165 @@
+"""What a plan says of its best answer besides: what will be seen, how far the model may be off, what a greater load and
+the loss of a GPU do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cell import Cell
+from prebleexp.faults.timeline import Timeline
+from prebleexp.intervals import mean_interval
+from prebleexp.planning.answer import Answer
+from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
+from prebleexp.planning.load import Search
+from prebleexp.planning.planned import Planned
+from prebleexp.planning.trials import Question, Trial
+from prebleexp.workloads.replayed import Replayed
+
+SEEN = tuple(f"{of}_{at}_s" for of in ("ttft", "tpot", "latency") for at in ("p50", "p95", "p99"))
+MORE = 1.2
+"""times the load, of which it is said what is kept"""
+LONG_S = 180.0
+"""of a run in which a GPU is lost, at least, so that it has a minute after that"""
+DETECT_MS = 1_000.0
+"""from then until routers know"""
+AFTER_LOSS = "after_loss_attainment"
+
+Mean = tuple[float, float | None]
+Metrics = Sequence[Mapping[str, Any]]
+Answers = Callable[[Mapping[str, tuple[Contender, Search]]], Mapping[str, Answer]]
+Runs = Callable[[str, Sequence[Cell]], Metrics]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Of one contender. Means are over seeds, with the half-widths of their intervals."""
+
+    of: Planned
+    size: float
+    """GPUs, or the load, of which `seen` is"""
+    seen: Mapping[str, Mean]
+    off: float | None
+    """how far step times may be off, as a share; None if nobody says"""
+    slower: Answer | None
+    """if steps take that much longer"""
+    faster: Answer | None
+    most: Answer | None
+    """the greatest load for the GPUs of the answer"""
+    grown: Mean | None
+    """what is kept of `MORE` times the load"""
+    lost: Mean | None
+    """which share of the requests due in the minute after a replica is lost is good"""
+    spare: Mean | None
+    """likewise, with one replica more than the answer has"""
+    unknown: tuple[str, ...]
+    """what could not be said, and why"""
+
+
+def beside(of: Planned, question: Question, at_answer: Metrics, size: float, answers: Answers, runs: Runs) -> Beside:
+    """`at_answer` are the metrics of the runs at `size`, next to the answer; `answers` and `runs` compute what is
+    asked of them, by name."""
+    asked = replace(question, most_seeds=question.seeds)
+    off, slower, faster, most = _searched(of, asked, answers)
+    unknown: list[str] = []
+
+    def mean(metric: str, name: str, make: Callable[[], tuple[Contender, Trial]]) -> Mean | None:
+        try:
+            contender, first = make()
+            cells = [contender.cell_of(first._replace(seed=seed)) for seed in range(asked.seeds)]
+        except InvalidInput as error:
+            unknown.append(f"{name} is not known: {error}")
+            return None
+        found = runs(f"{of.name}, {name}", cells)
+        kept = [contender.to_keep.kept(one) if metric == "kept" else one[metric] for one in found]
+        return None if not kept or None in kept else mean_interval(kept)
+
+    requests = of.answer.requests
+    return Beside(
+        of=of,
+        size=size,
+        seen=_seen(at_answer),
+        off=off,
+        slower=slower,
+        faster=faster,
+        most=most,
+        grown=mean("kept", f"what is kept of {MORE:g} times the load", lambda: _grown(of, requests)),
+        lost=mean(AFTER_LOSS, "the loss of a replica", lambda: _without_one(of, 0)),
+        spare=mean(AFTER_LOSS, "the loss of one of N + 1", lambda: _without_one(of, 1)),
+        unknown=tuple(unknown),
+    )
+
+
+def _seen(runs: Metrics) -> dict[str, Mean]:
+    found = {}
+    for name in SEEN:
+        values = [one[name] for one in runs if one[name] is not None]
+        if values:
+            found[name] = mean_interval(values)
+    return found
+
+
+def _searched(
+    of: Planned, question: Question, answers: Answers
+) -> tuple[float | None, Answer | None, Answer | None, Answer | None]:
+    """How far step times may be off, and the answers with slower and faster ones, and for a greater load."""
+    one, cell = of.contender, of.contender.cell
+    asked: dict[str, tuple[Contender, Search]] = {}
+    assert of.answer.size is not None
+    guess = of.answer.size / (one.each if one.searched == GPUS else 1)
+    off = None if cell.cluster.groups or "hardware" in cell.engine.brings else cell.hardware.off
+    if off is not None:
+        for name, factor in (("slower", 1 + off), ("faster", 1 / (1 + off))):
+            other = replace(one, cell=replace(cell, hardware=cell.hardware.slowed(factor)))
+            asked[f"steps {off:.0%} {name}".replace("%", " %")] = other, other.search_from(question, guess)
+    names = list(asked)
+    if one.searched == GPUS and not one.is_recorded and one.load:
+        larger = Contender(of.cell, RPS if one.load_key == RPS else USERS)
+        asked["greatest load"] = larger, larger.search_from(question, one.load)
+    found = answers({f"{of.name}, {name}": search for name, search in asked.items()})
+    slower, faster = (found[f"{of.name}, {name}"] for name in names) if names else (None, None)
+    return off, slower, faster, found.get(f"{of.name}, greatest load")
+
+
+def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:
+    """The same GPUs under more load."""
+    one, cell = of.contender, of.cell
+    if one.is_recorded:
+        if not isinstance(cell.workload, Replayed):
+            raise InvalidInput("the recording has no rate that could be another")
+        quicker = replace(cell.workload, compress=cell.workload.compress * MORE)
+        return replace(one, cell=replace(cell, workload=quicker)), Trial(_replicas(of), 0, requests)
+    load = of.load or math.nan
+    larger = Contender(cell, RPS if one.load_key == RPS else USERS)
+    return larger, Trial(float(f"{load * MORE:.4g}") if one.load_key == RPS else math.ceil(load * MORE), 0, requests)
+
+
+def _without_one(of: Planned, spare: int) -> tuple[Contender, Trial]:
+    """The load of the answer on its GPUs, and so many replicas more, of which one is lost half way."""
+    one, cell, load = of.contender, of.cell, of.load
+    if cell.cluster.groups:
+        raise InvalidInput("groups of GPUs have none to spare")
+    if _replicas(of) + spare < 2:
+        raise InvalidInput("there is one replica, and nothing is left without it")
+    if not cell.faults.changes_nothing or not cell.autoscaler.changes_nothing:
+        raise InvalidInput("GPUs come and go already")
+    requests = of.answer.requests
+    if not one.is_nested:
+        requests = max(requests, math.ceil((load or 0) * LONG_S))
+    duration_s = one.duration_s(requests, load or math.nan)
+    happen = ({"at_s": float(f"{duration_s / 2:.6g}"), "gpu": 0, "event": "down"},)
+    faults = Timeline(detect_ms=DETECT_MS, happen=happen)
+    gpus = (_replicas(of) + spare) * one.each
+    changed: dict[str, Any] = {"gpus": gpus, "faults": faults}
+    if one.load_key == USERS:
+        changed["workload"] = cell.workload.with_users(int(load or 0))
+    elif not one.is_recorded:
+        changed["rps"] = load
+    return Contender(replace(cell, **changed), GPUS), Trial(_replicas(of) + spare, 0, requests)
+
+
+def _replicas(of: Planned) -> int:
+    return of.cell.replicas

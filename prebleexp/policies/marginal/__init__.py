@@ -1,0 +1,1 @@
+"""The router that charges a decision with the delay of others."""

@@ -1,0 +1,144 @@
+"""What the router knows of each GPU: the requests that it sent there, those that wait and those that decode.
+
+It is the router's own book, moved by its decisions and by what it hears of first tokens and ends, so that it is never
+old, however rarely GPUs report.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.policies.prefix_index import PrefixIndex, prefix_index
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import View
+from prebleexp.sim.types import Setup, records
+
+GPU = np.dtype(
+    [
+        ("waiting", np.int64),  # requests without a first token, …
+        ("new", np.int64),  # … their prompt tokens to compute, …
+        ("length", np.int64),  # … their prompt tokens, …
+        ("ms", np.float64),  # … what each adds to a step, …
+        ("waiting_weight", np.float64),  # … and the weights of a second of their latency
+        ("running", np.int64),  # requests with one, …
+        ("context", np.int64),  # … their prompt tokens, …
+        ("running_weight", np.float64),  # … and the weights of a second of their latency
+        ("until_s", np.float64),  # when all that wait are to have their first tokens
+    ],
+    align=True,
+)
+REQUEST = np.dtype(
+    [
+        ("state", np.int64),  # AWAY, WAITS or RUNS
+        ("new", np.int64),
+        ("ms", np.float64),
+        ("weight", np.float64),  # of a second of its latency
+    ],
+    align=True,
+)
+AWAY, WAITS, RUNS = range(3)
+TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory")
+"""of a price (see `marginal.price.Price`), …"""
+OWN = ("own_wait", "own_decode")
+"""… and those that are the request's own delay"""
+DECISION = np.dtype(
+    [
+        ("asked", np.int64),  # how often: what follows is of the last time
+        ("at_s", np.float64),
+        ("gpu", np.int64),
+        ("next_gpu", np.int64),  # the best of the others; -1: there was no other
+        ("chosen", np.float64, (len(TERMS),)),  # `TERMS` of both
+        ("next", np.float64, (len(TERMS),)),
+    ],
+    align=True,
+)
+MEMORY_S = 10.0
+"""how far back arrivals count: their weight falls to 1/e in so long"""
+
+
+class Book(NamedTuple):
+    """What the policy remembers."""
+
+    held: PrefixIndex
+    """prefixes that each GPU has, or was sent"""
+    hits: Any
+    """(GPUs,) leading tokens of the prompt in hand that each has"""
+    gpus: Any
+    """(GPUs,) `GPU`"""
+    requests: Any
+    """(requests,) `REQUEST`"""
+    arrivals: Any
+    """(2,) arrivals of the last `MEMORY_S`, faded, and when that was"""
+    decisions: Any
+    """(requests,) `DECISION`, if they are explained; else none"""
+
+
+def book(setup: Setup, explained: int = 0) -> Book:
+    """Nothing was sent yet; so many requests are explained."""
+    hits, decisions = np.zeros(setup.gpus, np.int64), records(explained, DECISION)
+    rows = records(setup.gpus, GPU), records(setup.requests, REQUEST)
+    return Book(prefix_index(setup), hits, *rows, np.zeros(2), decisions)
+
+
+@compiled
+def arrival_rate(mine: Book, now: float) -> float:
+    """Requests a second of late, this one, which arrives now, among them."""
+    faded, last_s = mine.arrivals
+    mine.arrivals[0] = faded * np.exp((last_s - now) / MEMORY_S) + 1.0
+    mine.arrivals[1] = now
+    seen_s = MEMORY_S * (1.0 - np.exp(-now / MEMORY_S))
+    return float(mine.arrivals[0] / (seen_s + 0.05 * MEMORY_S))  # half a second more: the first request is no rate
+
+
+@compiled
+def most_held(mine: Book, candidates: Any) -> int:
+    """Leading tokens of the prompt in hand that the candidate has which has most."""
+    most = 0
+    for g in candidates:
+        most = max(most, int(mine.hits[g]))
+    return most
+
+
+@compiled
+def send(mine: Book, view: View, request: int, gpu: int, new: int, ms: float, weight: float) -> None:
+    """The request waits there, with so many tokens to compute."""
+    at, row = mine.gpus[gpu], mine.requests[request]
+    row.state, row.new, row.ms, row.weight = WAITS, new, ms, weight
+    at.waiting += 1
+    at.new += new
+    at.length += view.requests[request].prompt_tokens
+    at.ms += ms
+    at.waiting_weight += weight
+
+
+@compiled
+def begin(mine: Book, view: View, request: int) -> None:
+    """It has its first token, and decodes from now on."""
+    row = mine.requests[request]
+    if row.state != WAITS:
+        return
+    leave(mine, view, request)
+    at = mine.gpus[view.requests[request].gpu]
+    row.state = RUNS
+    at.running += 1
+    at.context += view.requests[request].prompt_tokens
+    at.running_weight += row.weight
+
+
+@compiled
+def leave(mine: Book, view: View, request: int) -> None:
+    """It is not there any more. Where nobody is left, sums of fractions are zero again, not what rounding left."""
+    row, at = mine.requests[request], mine.gpus[view.requests[request].gpu]
+    if row.state == WAITS:
+        at.waiting -= 1
+        at.new -= row.new
+        at.length -= view.requests[request].prompt_tokens
+        at.ms = at.ms - row.ms if at.waiting else 0.0
+        at.waiting_weight = at.waiting_weight - row.weight if at.waiting else 0.0
+    elif row.state == RUNS:
+        at.running -= 1
+        at.context -= view.requests[request].prompt_tokens
+        at.running_weight = at.running_weight - row.weight if at.running else 0.0
+    row.state = AWAY

@@ -1,0 +1,32 @@
+"""The terms of every decision: of the GPU that was chosen, and of the next best one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.policies.marginal.book import Book
+from prebleexp.policies.marginal.price import Asked, Price, price_of, total
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, View
+
+
+@compiled
+def note(mine: Book, view: View, request: int, asked: Asked, best: int, now: float) -> None:
+    """Keep what was compared. A request that is routed again is kept as it was last."""
+    row = mine.decisions[request]
+    row.asked += 1
+    row.at_s, row.gpu, row.next_gpu = now, best, NONE
+    _keep(row.chosen, price_of(mine, view, asked, best, now))
+    least = 0.0
+    for g in view.candidates:
+        if g != best:
+            price = price_of(mine, view, asked, int(g), now)
+            if row.next_gpu == NONE or total(price) < least:
+                row.next_gpu, least = g, total(price)
+                _keep(row.next, price)
+
+
+@compiled
+def _keep(into: Any, price: Price) -> None:
+    into[0], into[1], into[2] = price.own_wait, price.own_decode, price.others_wait
+    into[3], into[4], into[5], into[6] = price.others_decode, price.coming, price.copy, price.memory

@@ -1,0 +1,117 @@
+"""What it costs to send a request to a GPU: seconds of delay, its own and others', each with its weight.
+
+All of a GPU's seconds are asked of its cost model: a step of all that waits there and all that decodes, with this
+request and without, and a decode step of all of them. Prefills and decodes are taken to share steps, as in engines with
+chunked prefill; where they do not (SGLang) the same price serves as well (docs/policies.md).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from prebleexp.policies.marginal.book import Book
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.cost import decode_s, request_ms, step_s
+from prebleexp.sim.records import View
+
+
+class Asked(NamedTuple):
+    """Of the request in hand, whichever GPU it goes to."""
+
+    length: int
+    """tokens of its prompt"""
+    output: float
+    """tokens that it is expected to generate, at least 1"""
+    weight: float
+    """of a second of its latency"""
+    first: float
+    """of a second before its first token, that one included"""
+    most: int
+    """tokens of it that the GPU has which has most"""
+    coming: float
+    """requests a second that each GPU gets of late"""
+    ttft_weight: float
+    """as the policy has it, and …"""
+    others_weight: float
+    """… what others' waiting weighs, …"""
+    others_decode_weight: float
+    """… their decoding, …"""
+    copy_weight: float
+    """… and what is computed although another GPU has it"""
+
+
+class Price(NamedTuple):
+    """Weighted seconds, which add up to what is compared, and what they were made of."""
+
+    own_wait: float
+    """until its first token"""
+    own_decode: float
+    """from there to its last"""
+    others_wait: float
+    """of those that are there, while its prompt is computed"""
+    others_decode: float
+    """of those that are there, whose steps are longer for as long as it stays"""
+    coming: float
+    """of those that will come while its prompt is computed"""
+    copy: float
+    """for what is computed although another GPU has it: it takes memory, and the next who could use either finds one"""
+    memory: float
+    """for what it drives out of the cache, which will be computed anew, as this is, before others as these"""
+    wait_s: float
+    """seconds until its first token, …"""
+    new: int
+    """… tokens to compute, …"""
+    ms: float
+    """… and what it adds to a step"""
+
+
+@compiled
+def total(price: Price) -> float:
+    own = price.own_wait + price.own_decode
+    return float(own + price.others_wait + price.others_decode + price.coming + price.copy + price.memory)
+
+
+@compiled
+def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Price:
+    """What it adds to all delays if the GPU gets it now."""
+    at, seen, cost = mine.gpus[gpu], view.gpus[gpu], view.costs[gpu]
+    new = max(1, asked.length - int(mine.hits[gpu]))
+    ms = request_ms(cost, new, asked.length)
+    context = int(at.context + seen.generated)
+    # a step with this request and without, and a decode step of all
+    both, both_context = int(at.running + at.waiting), context + int(at.length)
+    decode = decode_s(cost, both, both_context, both_context, 1) if both > 0 else 0.0
+    decode_with = decode_s(cost, both + 1, both_context + asked.length, both_context + asked.length, 1)
+    before = decode
+    if at.waiting > 0:
+        before = step_s(cost, at.waiting, at.new, at.length, at.running, context, at.new + context, at.ms)
+    after = step_s(
+        cost,
+        at.waiting + 1,
+        at.new + new,
+        at.length + asked.length,
+        at.running,
+        context,
+        at.new + new + context,
+        at.ms + ms,
+    )
+    longer = max(0.0, after - before)
+    wait = 0.5 * before + after  # half a decode step is left of that in hand
+    if at.waiting > 0:
+        wait = min(max(0.0, at.until_s - now), before) + longer
+    slower = max(0.0, decode_with - decode) if both > 0 else 0.0
+    waiting = at.waiting * asked.ttft_weight + at.waiting_weight
+    second = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a prefill, whoever's it is
+    driven_out = max(0, new - max(0, int(seen.kv_free - at.new)))
+    return Price(
+        asked.first * wait,
+        asked.weight * (asked.output - 1.0) * decode_with,
+        asked.others_weight * longer * (waiting + at.running_weight),
+        asked.others_decode_weight * slower * asked.output * (at.waiting_weight + at.running_weight),
+        asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
+        asked.copy_weight * asked.first * longer * max(0, asked.most - int(mine.hits[gpu])) / new,
+        second * longer * driven_out / new,
+        wait,
+        new,
+        ms,
+    )

@@ -1,0 +1,115 @@
+"""What a plan says of its best answer besides, in words: what will be seen, how far to believe it, what it bears."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prebleexp.experiment import counting
+from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.beside import MORE, Beside, Mean
+from prebleexp.planning.contender import GPUS, USERS
+from prebleexp.planning.planned import Planned
+from prebleexp.report.wording import NOTHING, number, percent
+
+HEADS = ("", "p50", "p95", "p99")
+ROWS = {"ttft": "time to first token", "tpot": "time per output token", "latency": "latency"}
+MORE_PERCENT = f"+{MORE - 1:.0%}".replace("%", " %")
+
+
+def title(of: Beside) -> str:
+    """Of the table of what will be seen."""
+    one = of.of
+    where = counting.named(one.cell) if one.contender.searched == GPUS else f"{number(of.size)} {_unit(one)}"
+    return f"What will be seen with {one.name} {'on' if one.contender.searched == GPUS else 'at'} {where}"
+
+
+def seen(of: Beside) -> list[tuple[str, ...]]:
+    """Lines of `HEADS`: means over request streams."""
+    return [
+        (words, *(_time(of.seen.get(f"{name}_{at}_s")) for at in HEADS[1:]))
+        for name, words in ROWS.items()
+        if f"{name}_p50_s" in of.seen
+    ]
+
+
+def _time(mean: Mean | None) -> str:
+    if mean is None:
+        return NOTHING
+    value, half = mean
+    scale, unit = (1.0, "s") if value >= 1 else (1000.0, "ms")
+    return f"{number(value * scale)}{'' if half is None else f' ± {number(half * scale, 2)}'} {unit}"
+
+
+def believe(of: Beside) -> list[str]:
+    """How far step times are known, and what the answer is if they are as far off as that."""
+    cell = of.of.cell
+    brought = "hardware" in cell.engine.brings
+    supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
+    said = [f"Step times: {one}." for one in dict.fromkeys(supports) if one]
+    if of.off is None or of.slower is None or of.faster is None:
+        return [*said, "How far the answer moves if step times are off is not known: nobody says how far they may be."]
+    off = f"{of.off:.0%}".replace("%", " %")
+    return [*said, f"{_between(of, of.slower, of.faster)} if steps are {off} slower or faster than the model says."]
+
+
+def _between(of: Beside, slower: Answer, faster: Answer) -> str:
+    one = of.of
+    if one.contender.searched != GPUS:
+        return f"{_size(slower)} to {_size(faster)} {_unit(one)}"
+    names = {name.upper() for _, name, _ in counting.kinds(one.cell)}
+    kind = names.pop() if len(names) == 1 else ""
+    ends = list(dict.fromkeys((_size(faster, "g"), _size(slower, "g"))))
+    return f"{' to '.join(ends)} {kind or 'GPUs'}{' too' if len(ends) == 1 else ''}"
+
+
+def _size(answer: Answer, form: str = "") -> str:
+    if answer.size is None or answer.verdict is Verdict.NEVER:
+        return "no number"
+    how = "" if answer.verdict is Verdict.FOUND else f"{answer.verdict.value} "
+    return f"{how}{format(answer.size, form) if form else number(answer.size)}"
+
+
+def _unit(of: Planned) -> str:
+    return "users" if of.contender.load_key == USERS else "requests/s"
+
+
+def headroom(of: Beside) -> list[str]:
+    """What more load does on the same GPUs."""
+    said = []
+    if of.most is not None and of.most.size is not None:
+        ends = "" if of.most.low is None else f" ({number(of.most.low)} to {number(of.most.high)})"
+        said.append(f"holds to {_size(of.most)}{ends} {_unit(of.of)}")
+    if of.grown is not None:
+        load = None if of.of.load is None else f"{number(of.of.load * MORE)} {_unit(of.of)}"
+        said.append(f"at {MORE_PERCENT}{'' if load is None else f' ({load})'}: {_kept(of, of.grown)}")
+    return [f"{line[0].upper()}{line[1:]}." for line in ["; ".join(said)] if line]
+
+
+def _kept(of: Beside, mean: Mean) -> str:
+    """The share, or where several shares were promised the margin, in points."""
+    if of.of.answer.target:
+        return f"{percent(mean[0])} of requests are within their limits"
+    return f"{mean[0] * 100:+.1f} points to the nearest promise".replace("-", "−")
+
+
+def loss(of: Beside) -> list[str]:
+    """What the loss of a replica does."""
+    if of.lost is None and of.spare is None:
+        return []
+    one = of.of
+    each, name = one.contender.each, next(iter(counting.kinds(one.cell)))[1]
+    what = f"{each} {name.upper() or 'GPUs'}" if each > 1 else f"1 {name.upper() or 'GPU'}"
+    said = []
+    if of.lost is not None:
+        said.append(f"{percent(of.lost[0])} of the requests of the minute after are good")
+    if of.spare is not None:
+        more = counting.named(one.at_size(one.cell.gpus + each))
+        said.append(f"with one more, {more}, {percent(of.spare[0])}")
+    return [f"If {'a replica of ' if each > 1 else ''}{what} is lost, {'; '.join(said)}."]
+
+
+def sections(of: Beside) -> Sequence[tuple[str, list[str]]]:
+    """Titles and sentences."""
+    unknown = [f"{one[0].upper()}{one[1:]}." for one in of.unknown]
+    found = [("How far to believe it", believe(of)), ("Headroom", headroom(of)), ("The loss of a GPU", loss(of))]
+    return [(title, said) for title, said in (*found, ("Not known", unknown)) if said]

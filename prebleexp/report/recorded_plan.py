@@ -1,0 +1,102 @@
+"""A plan for one recording, in words: the fewest GPUs for it, what is said of others like it, and what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prebleexp.experiment import counting
+from prebleexp.planning.answer import Alone, Answer, Verdict
+from prebleexp.planning.planned import Planned
+from prebleexp.report.wording import NOTHING, listed, number, percent
+from prebleexp.service.batches import FEWEST, LEAST, count
+
+HEADS = ("for others", "kept", "of others")
+"""columns of a recording in place of those of several seeds"""
+FEW = 5
+"""batches with a miss: with fewer, an interval is too narrow"""
+
+
+COLD = 0.5
+"""of the misses, from which on it is said that they are of the beginning"""
+
+
+def stream(found: Sequence[Planned]) -> str:
+    """ "the recording (2,000 requests, 7.38/s)" """
+    of = found[0]
+    rate = "" if of.load is None else f", {number(of.load)}/s"
+    return f"the recording ({of.answer.counted:,} requests{rate})"
+
+
+def others(answer: Answer) -> str:
+    """ " (4 to 6 for others like it)" """
+    return f" ({_ends(answer)} for others like it)" if answer.low is not None else ""
+
+
+def _ends(answer: Answer) -> str:
+    if answer.low is None:
+        return NOTHING
+    ends = [f"{answer.low:g}", *([] if answer.high is None else [f"{answer.high:g}"])]
+    return " to ".join(dict.fromkeys(ends)) + ("" if answer.high is not None else " or more")
+
+
+def of_groups(one: Planned) -> str:
+    """Whether what there is of them does."""
+    enough = "" if one.answer.verdict is Verdict.FOUND else "more than "
+    return f"{enough}{counting.named(one.cell)}"
+
+
+def verdict(one: Planned) -> str:
+    """In a table."""
+    if one.answer.verdict is Verdict.AT_LEAST:
+        return "not enough"
+    return str(one.answer.verdict.value)
+
+
+def cells(one: Planned) -> list[str]:
+    """Of `HEADS`."""
+    alone = one.answer.alone
+    if alone is None:
+        return [NOTHING] * len(HEADS)
+    return [_ends(one.answer), _share(alone.kept), _interval(alone)]
+
+
+def _interval(alone: Alone) -> str:
+    return NOTHING if alone.ends is None else " to ".join(map(_share, alone.ends))
+
+
+def _share(kept: float) -> str:
+    """Of a margin, which may be below nothing, in points."""
+    return percent(kept) if 0 <= kept <= 1 else f"{kept * 100:.1f} %".replace("-", "−")
+
+
+def warnings(found: Sequence[Planned]) -> list[str]:
+    """What one stream does not say."""
+    known = [(one, one.answer.alone) for one in found if one.answer.alone is not None]
+    said = ["this is one recorded stream: how other days would be is not known"]
+    if not known:
+        return said
+    requests = known[0][0].answer.counted
+    batches = count(requests)
+    if not batches:
+        said.append(f"{requests:,} requests are too few for an interval, which takes {FEWEST * LEAST}")
+        return said
+    said[0] += (
+        f". What is said of others like it is by {batches} batches of {requests // batches:,} requests in a row, as if "
+        "none differed from the rest but by chance"
+    )
+    few = [f"{one.name} ({alone.missed:g})" for one, alone in known if alone.missed is not None and alone.missed < FEW]
+    if few:
+        said.append(
+            f"misses fall into fewer than {FEW} batches with {listed(few)}: how often that comes is hardly known, and "
+            "the interval is too narrow"
+        )
+    cold = [one.name for one, alone in known if alone.first is not None and alone.first > COLD]
+    if cold:
+        said.append(
+            f"most misses are in the first batch with {listed(cold)}, as caches are empty at first: slo.warmup_s "
+            "leaves those out"
+        )
+    drawn = [one.name for one, _ in known if one.cell.draws]
+    if drawn:
+        said.append(f"what is drawn at random with {listed(drawn)} was drawn once")
+    return said

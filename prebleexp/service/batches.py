@@ -1,0 +1,70 @@
+"""How well one stream alone says which share of its requests are kept: an interval over contiguous batches of them.
+
+Requests in a row do well or badly together, so their number says little; batches of them, long against that, are nearly
+independent. Misses are counted batch by batch. Their number varies as the batches' counts do, widened by what is left
+of the correlation of neighbours (as in N-Skart: Tafazzoli, Steiger and Wilson, 2011) and by Student's t for a variance
+of so few. A count of rare misses that come in clusters is skewed, so its ends are quantiles of a gamma distribution of
+that mean and variance (Fay and Feuer, "Confidence intervals for directly standardized rates", 1997), which for
+independent misses is the exact interval of a Poisson count; a stream without misses has an end too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.intervals import t_quantile
+
+BATCHES = 20
+LEAST = 10
+"""requests of a batch: of fewer requests there are fewer batches, …"""
+FEWEST = 5
+"""… and of no five batches there is no interval"""
+Z = 1.959964
+"""the normal quantile of 95 %"""
+
+
+class Between(NamedTuple):
+    """Of a share."""
+
+    low: float
+    high: float
+    missed: int
+    """batches in which one or more missed"""
+    first: float
+    """of all misses the share in the first batch"""
+
+
+def count(requests: int) -> int:
+    """Of batches; 0 where there are too few requests."""
+    found = min(BATCHES, requests // LEAST)
+    return found if found >= FEWEST else 0
+
+
+def between(kept: npt.NDArray[np.bool_]) -> Between | None:
+    """The ends of the 95 % interval of the share of True, of requests in their order; None for too few of them. That
+    the stream is stationary it has to be told: a batch like none of the others shows, a day like none of the others
+    does not."""
+    n, batches = len(kept), count(len(kept))
+    if not batches:
+        return None
+    misses = np.array([float((~one).sum()) for one in np.array_split(kept, batches)])
+    total, apart = float(misses.sum()), misses - misses.mean()
+    squares = float((apart * apart).sum())
+    neighbours = max(0.0, float((apart[1:] * apart[:-1]).sum()) / squares) if squares else 0.0
+    variance = batches * squares / (batches - 1) * (1 + neighbours) / (1 - neighbours)
+    variance = max(variance, total * (1 - total / n), 1e-9) * (t_quantile(batches - 1) / Z) ** 2
+    more = max(1.0, float(misses.max()))  # one more cluster, as large as the largest
+    fewest = variance / total * _gamma(total * total / variance, -Z) if total else 0.0
+    shape = (total + more) ** 2 / (variance + more * more)
+    most = (total + more) / shape * _gamma(shape, Z)
+    first = float(misses[0]) / total if total else 0.0
+    return Between(1 - min(1.0, most / n), 1 - fewest / n, int((misses > 0).sum()), first)
+
+
+def _gamma(shape: float, z: float) -> float:
+    """The quantile of a gamma distribution of scale 1, by that of the normal one (Wilson and Hilferty, 1931)."""
+    return shape * max(0.0, 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))) ** 3

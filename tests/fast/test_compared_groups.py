@@ -1,0 +1,64 @@
+"""Comparisons where a group of settings is in some cells alone, and of two values of a setting in Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import prebleexp
+from prebleexp.__main__ import main
+from prebleexp.errors import InvalidInput
+
+FEW = ("rps=24,30", "gpus=4", "duration_s=2", "replications=2", "report=none")
+
+
+@pytest.fixture
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With one router there is no gateway in a run's key; with four there is one, with all its settings."""
+    monkeypatch.chdir(tmp_path)
+    gateway = ("gateway.replicas=1,4", "gateway.gossip_ms=100")
+    assert main(["-m", "policy=lor,e2", *gateway, *FEW, "sweep.name=gw"]) == 0
+    capsys.readouterr()
+
+
+def test_only_what_differs_between_cells_is_shown(swept: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "lor", "e2", "sweep=gw", "output=json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    places = [(cell["gateway.replicas"], cell["rps"]) for cell in found["cells"]]
+    assert sorted(places) == [(1, 24), (1, 30), (4, 24), (4, 30)]
+    shown = {name for cell in found["cells"] for name in cell if "gateway" in name}
+    assert shown == {"gateway.replicas"}
+    assert found["common"]["gateway.gossip_ms"] == 100
+    assert found["common"]["gateway.order"] == "fcfs"
+
+
+def test_the_table_is_readable_in_80_columns(
+    swept: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["compare", "lor", "e2", "sweep=gw"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "gateway.replicas" in lines[0]
+    assert "null" not in "".join(lines)
+    assert len(lines) == 5
+    text = Path("reports/compare-lor-e2-gw/index.html").read_text()
+    assert "gateway.budget_least=" not in text
+
+
+def test_each_broken_cell_is_another_one(swept: None, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["compare", "e2", "lor", "sweep=gw", "report=none", "fail_if=mean_norm_latency:+0.1%"])
+    broken = [line for line in capsys.readouterr().err.splitlines() if " at " in line and line.startswith("fail_if")]
+    assert len(broken) == len(set(broken))
+    assert all("gateway.replicas=" in line for line in broken)
+
+
+def test_two_values_of_a_setting_are_compared_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = prebleexp.sweep(gpus=[1, 2], rps=[4.0, 8.0], duration_s=2, replications=2)
+    compared = found.compare("gpus=1", "gpus=2")
+    assert [cell.place for cell in compared.found.cells] == [{"rps": 4}, {"rps": 8}]
+    assert compared.found.differs["gpus"] == (1, 2)
+    with pytest.raises(InvalidInput, match="unknown gpus '3'; valid: 1, 2"):
+        found.compare("gpus=1", "gpus=3")

@@ -1,0 +1,251 @@
+"""The router that charges a decision with the delay of others: decision for decision and term for term as a plain
+model has it, and by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prebleexp.__main__ import main
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
+from prebleexp.launch import configure
+from prebleexp.policies.decisions import Decision, watched
+from prebleexp.policies.marginal.book import TERMS
+from prebleexp.policies.marginal.policy import MarginalDelay
+from prebleexp.sim.addresses import COST
+from prebleexp.sim.plug import Plug
+from prebleexp.sim.signatures import COST as COSTS
+from tests.support.costs.line_cost import LineCost
+from tests.support.recordings.routers import Driven, Path_, workload_of
+from tests.support.reference.marginal import Line, Model, Weights
+from tests.support.reference.prefix_sets import Model as Caches
+from tests.support.sampled import examples
+
+FAST, SLOW = Line(0.005, 0.0001, 1e-7, 0.001), Line(0.009, 0.0003, 4e-7, 0.002)
+KV = 4_000
+CLOSE = 1e-9
+"""prices, relative: what is kept as a sum was added in another order"""
+
+
+def driven(policy: MarginalDelay, prompts: list[Path_], lines: list[Line]) -> Driven:
+    """On GPUs of these costs, which have room."""
+    made = Driven(policy, workload_of(prompts), len(lines))
+    plugs = [Plug(cost, cost.kernels(), cost.start(), COST, COSTS) for cost in map(LineCost, lines)]
+    for g, plug in enumerate(plugs):
+        made.view.value.costs[g] = plug.repeated(1)[0]
+    made.plugs = plugs  # type: ignore[attr-defined]  # the records point into them
+    return made
+
+
+def prompts_of(rng: np.random.Generator, requests: int) -> list[Path_]:
+    """Some of 4 long prefixes, and own tokens behind; few are alike to the last."""
+    return [
+        [(int(rng.integers(4)), 400), (10 + int(rng.integers(6)), 80), (100 + number, int(rng.integers(1, 200)))]
+        if rng.random() < 0.9
+        else [(int(rng.integers(4)), 400)]
+        for number in range(requests)
+    ]
+
+
+class Compared:
+    """Decisions of a random stream, each beside the model's prices of all GPUs."""
+
+    def __init__(self, seed: int, requests: int, gpus: int = 5, weights: Weights | None = None) -> None:
+        rng, lines = np.random.default_rng(seed), [FAST if g % 2 else SLOW for g in range(gpus)]
+        prompts = prompts_of(rng, requests)
+        self.router = router = driven(MarginalDelay(explain=True), prompts, lines)
+        self.caches = caches = Caches(workload_of(prompts), gpus)
+        self.model = model = Model(lines, router.gpus, weights or Weights())
+        self.chosen: list[int] = []
+        self.prices: list[list[list[float]]] = []
+        router.requests.expected_output = rng.integers(1, 300, requests)
+        report(rng, router)
+        now, waiting, running = 0.0, list[int](), list[int]()
+        while len(self.chosen) < requests:
+            now += float(rng.exponential(0.02))
+            kind = rng.choice(["arrive", "first", "finish", "evict", "report"], p=[0.4, 0.25, 0.2, 0.1, 0.05])
+            if kind == "arrive":
+                request = len(self.chosen)
+                row = router.requests[request]
+                prompt, output = int(row.prompt_tokens), float(row.expected_output)
+                hits = [caches.matched(request, g) for g in range(gpus)]
+                self.prices.append(model.arrive(prompt, output, hits, now))
+                self.chosen.append(gpu := router.decide(request, now))
+                router.sends(request, gpu)
+                model.sent(request, gpu, prompt, output, hits, now)
+                caches.store(request, gpu, prompt)
+                waiting.append(request)
+            elif kind == "first" and waiting:
+                request = waiting.pop(int(rng.integers(len(waiting))))
+                running.append(request)
+                router.first_token(request, now)
+                model.first(request, int(router.requests[request].gpu))
+            elif kind == "finish" and (both := waiting + running):
+                request = both[int(rng.integers(len(both)))]
+                (waiting if request in waiting else running).remove(request)
+                gpu = int(router.requests[request].gpu)
+                router.finished(request, now)
+                model.finished(request, gpu)
+            elif kind == "evict" and self.chosen:
+                gpu = int(rng.integers(gpus))
+                router.changed(gpu, now)
+                caches.forget_all(gpu)
+            elif kind == "report":
+                report(rng, router)
+
+    def disagreements(self) -> int:
+        """Decisions that the model would not take: another GPU is less by more than rounding."""
+        totals = [[sum(terms) for terms in each] for each in self.prices]
+        return sum(each[gpu] > min(each) * (1 + CLOSE) for each, gpu in zip(totals, self.chosen, strict=True))
+
+
+def report(rng: np.random.Generator, router: Driven) -> None:
+    for seen in router.gpus:
+        seen.kv_free, seen.evictable, seen.generated = rng.integers(KV), rng.integers(KV), rng.integers(200)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_decisions_are_those_of_the_plain_model(seed: int) -> None:
+    assert Compared(seed, 60).disagreements() == 0
+
+
+@pytest.mark.parametrize("weight", [one.name for one in fields(Weights)])
+def test_a_model_with_another_weight_decides_otherwise(weight: str) -> None:
+    wrong = Weights(**{weight: 4 * getattr(Weights(), weight)})
+    counts = [Compared(seed, 60, weights=wrong).disagreements() for seed in range(6)]
+    print(f"{weight} four times: {sum(counts)} of {60 * len(counts)} decisions differ")
+    assert sum(counts) > 0
+
+
+def test_the_terms_of_a_thousand_decisions_add_up_to_the_price() -> None:
+    compared = Compared(7, 1000)
+    kept, off = compared.router.mine.decisions, 0.0
+    for request, gpu in enumerate(compared.chosen):
+        row, prices = kept[request], compared.prices[request]
+        others = [g for g in range(len(prices)) if g != gpu]
+        assert row.gpu == gpu
+        np.testing.assert_allclose(row.chosen, prices[gpu], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(row.next, prices[row.next_gpu], rtol=1e-9, atol=1e-9)
+        assert sum(row.next) <= min(sum(prices[g]) for g in others) * (1 + CLOSE)
+        assert sum(row.chosen) <= sum(row.next) * (1 + CLOSE)
+        off = max(off, abs(sum(row.chosen) / sum(prices[gpu]) - 1))
+    print(f"{len(compared.chosen):,} decisions, {len(TERMS)} terms: the sum is off by {off:.1e} at most")
+    assert off < CLOSE
+
+
+def test_nothing_is_remembered_of_those_who_have_gone() -> None:
+    compared = Compared(3, 200)
+    router = compared.router
+    for request, gpu in enumerate(compared.chosen):
+        if request in compared.model.there[gpu]:
+            router.finished(request, 99.0)
+    left: Any = router.mine.gpus
+    for name in left.dtype.names:
+        assert name == "until_s" or not left[name].any(), name
+
+
+# ---------------------------------------------------------------- by hand
+def two(prompts: list[Path_], **fields: Any) -> Driven:
+    router = driven(MarginalDelay(**fields), prompts, [FAST, FAST])
+    router.requests.expected_output = 100
+    return router
+
+
+def sends(router: Driven, request: int, now: float = 0.0) -> int:
+    gpu = router.decide(request, now)
+    router.sends(request, gpu)
+    return gpu
+
+
+def test_it_follows_a_prefix_until_others_would_wait_too_long_for_it() -> None:
+    router = two([[(0, 1000), (10 + number, 60)] for number in range(40)])
+    sent = [sends(router, request) for request in range(40)]
+    assert sent[:3] == [sent[0]] * 3, "12 ms of waiting are less than 100 ms of computing"
+    assert len(set(sent)) == 2, "in the end the batch is worth a copy"
+
+
+def test_who_pays_for_others_keeps_a_long_prompt_from_those_who_wait() -> None:
+    prompts: list[Path_] = [*([(number, 500)] for number in range(4)), [(9, 4000)]]
+    for others, expected in ((3.0, 1), (0.0, 0)):
+        router = driven(MarginalDelay(others_weight=others, others_decode_weight=0.0), prompts, [FAST, SLOW])
+        router.requests.expected_output = 100
+        router.offers([0])
+        for request in range(4):
+            sends(router, request)
+        router.offers([0, 1])
+        assert sends(router, 4) == expected
+
+
+def test_a_copy_costs_more_than_its_time() -> None:
+    prompts: list[Path_] = [[(0, 200)], [(1, 400)], [(0, 200), (2, 10)]]
+    for weight in (0.0, 50.0):
+        router = two(prompts, copy_weight=weight)
+        assert [sends(router, 0), sends(router, 1)] == [0, 1]
+        router.first_token(1, 0.0)
+        router.finished(1, 0.0)
+        assert sends(router, 2) == (0 if weight else 1)
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Weights)])
+@pytest.mark.parametrize("value", [-1, float("nan"), "2", True])
+def test_weights_are_numbers_that_are_not_negative(name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=rf"policy\.{name}=.* is not valid; it must be a number >= 0"):
+        MarginalDelay(**{name: value})
+
+
+def test_explain_is_true_or_false() -> None:
+    with pytest.raises(InvalidInput, match=r"policy\.explain=3 is not valid; it must be true or false"):
+        MarginalDelay(explain=3)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- explained
+SMALL = ["gpus=3", "rps=20", "duration_s=5", "policy=marginal_delay"]
+
+
+def test_a_trace_says_why_each_request_went_where_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [f"reports_dir={tmp_path}", f"cache_dir={tmp_path}/cache"]
+    assert main(["trace", *SMALL, *folders, "why=17"]) == 0
+    said = capsys.readouterr()
+    page = Path(said.out.splitlines()[0])
+    kept = json.loads((page.parent / "decisions.json").read_text(encoding="utf-8"))
+    run = runs.run(configure.cells([*SMALL, "policy.explain=true"])[0])
+    assert [one["gpu"] for one in kept] == run.outcome.gpu.tolist()
+    assert all(sum(one["terms"].values()) <= sum(one["next_terms"].values()) * (1 + CLOSE) for one in kept)
+    assert kept[17]["why"] in said.err
+    assert "Why requests went where they did" in page.read_text(encoding="utf-8")
+
+
+def test_to_explain_changes_nothing_and_without_it_nothing_is_kept() -> None:
+    (plain,), (explained,) = (configure.cells([*SMALL, *more]) for more in ([], ["policy.explain=true"]))
+    assert runs.run(plain).metrics == runs.run(explained).metrics
+    policy, decided = watched(plain.policy)
+    runs.run(replace(plain, policy=policy))
+    assert list(decided()) == []
+
+
+def test_each_of_several_routers_explains_its_own_decisions() -> None:
+    (cell,) = configure.cells([*SMALL, "policy.explain=true", "gateway.replicas=2"])
+    policy, decided = watched(cell.policy)
+    run = runs.run(replace(cell, policy=policy))
+    assert [one.gpu for one in decided()] == run.outcome.gpu.tolist()
+
+
+def test_why_names_a_request_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", *SMALL, f"reports_dir={tmp_path}", "why=9999"]) == 2
+    assert "why=9999 is not valid; it must be a request of this run, from 0 to" in capsys.readouterr().err
+
+
+def test_the_only_gpu_has_no_next() -> None:
+    one = Decision(3, 1.0, 0, {"own_wait": 0.5, "coming": 0.25}, None, {}, ("own_wait",))
+    assert one.sentence == (
+        "request 3 was sent to GPU 0 at 1.000 s: its own delay 0.5, others' 0.25; there was no other"
+    )

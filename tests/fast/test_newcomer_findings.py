@@ -1,0 +1,178 @@
+"""What three newcomers stumbled over (findings 6 to 19 of their review), again: what is not tested where it belongs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from prebleexp.__main__ import main
+from prebleexp.api.picture import Picture
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import backends
+from prebleexp.metrics import METRICS
+from prebleexp.paper import quality
+from prebleexp.report.answer import Tone
+from prebleexp.report.figures import figure
+from prebleexp.report.summary import Point, Row
+from tests.support.places import ROOT
+
+TINY = ("gpus=2", "rps=4", "duration_s=2", "report=none")
+OWN = """
+from dataclasses import dataclass
+from prebleexp.policies.base import Policy
+
+@dataclass(frozen=True)
+class Mix(Policy):
+    weight: float = 1.0
+    reads_lengths = False
+
+    def route(self, mine, view, request, now):
+        return view.candidates[0]
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+# ---------------------------------------------------------------- 7: the cache knows options by their names
+@pytest.mark.slow
+def test_runs_are_found_by_the_option_that_was_chosen(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "conf" / "policy").mkdir(parents=True)
+    (here / "gateway_rule.py").write_text(OWN)
+    (here / "conf" / "policy" / "mine.yaml").write_text("_target_: gateway_rule.Mix\nweight: 1.0\n")
+    names = "mine,llmd,sglang_cache_aware,vllm_cache_aware"
+    assert main(["-m", f"policy={names}", *TINY, "sweep.name=first"]) == 0
+    assert main(["-m", "policy=mine", *TINY, "seed=1", "sweep.name=second"]) == 0
+    capsys.readouterr()
+    assert main(["cache", "ls", "output=json"]) == 0
+    assert {row["policy"] for row in json.loads(capsys.readouterr().out)} == set(names.split(","))
+    for what, many in (("policy=mine", 2), ("sweep=first", 4), ("policy=sglang_cache_aware", 1), ("sweep=second", 1)):
+        assert main(["cache", "export", "it.tar", what]) == 0
+        assert capsys.readouterr().err.startswith(f"{many} run")
+        Path("it.tar").unlink()
+    assert main(["cache", "export", "it.tar", "policy=cache_aware"]) == 2
+    said = capsys.readouterr().err
+    assert "unknown policy of a run: 'cache_aware'" in said
+    assert "sglang_cache_aware" in said
+    assert main(["cache", "export", "it.tar", "sweep=third"]) == 2
+    assert "unknown sweep 'third'; valid: first, second" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- 9: headlines
+def rows_of(values: Mapping[str, Sequence[float]], metric: str) -> list[Row]:
+    """Of each router its values at 8 and 16 requests/s, of three seeds that hardly differ."""
+    return [
+        {"policy": name, "rps": rate, "gpus": 2, "seed": seed, metric: value + 1e-4 * seed, "n_finished": 1}
+        for name, of in values.items()
+        for rate, value in zip((8.0, 16.0), of, strict=True)
+        for seed in range(3)
+    ]
+
+
+def test_what_is_above_and_below_zero_is_compared_in_its_own_unit() -> None:
+    name = next(one for one in METRICS if "margin" in one)
+    rows = rows_of({"lor": (0.039, -0.12), "vllm_cache_aware": (0.026, -0.004)}, name)
+    said = figure(name, rows, ("policy", "rps")).headline
+    assert "%" not in said
+    assert said.startswith("vllm_cache_aware's ")
+    assert "higher than lor's" in said
+    assert "−0.013 to 0.12 higher" in said.replace("0.116", "0.12")
+
+
+def test_where_nothing_was_lost_that_is_said() -> None:
+    rows = [row | {"n_lost": 0} for row in rows_of({"lor": (1, 1), "e2": (1, 1)}, "n_requests")]
+    said = figure("n_lost", rows, ("policy", "rps")).headline
+    assert said.startswith("lor and e2 are equal: ")
+    assert "is 0 everywhere" in said
+
+
+def test_what_is_not_known_is_not_as_good() -> None:
+    def point(changes: Sequence[float]) -> Point:
+        rows = tuple({"seed": seed, "regret": change} for seed, change in enumerate(changes))
+        return Point({"load": "all"}, rows, "regret")
+
+    assert quality._word(point([-20.0, 20.0, 1.0])) == "undecided"
+    assert quality._word(point([0.1, -0.1, 0.0])) == "as good"
+    assert quality._cell([point([-20.0, 20.0, 1.0])]).tone is Tone.NONE
+
+
+# ---------------------------------------------------------------- 12: what was promised is in the table
+def test_a_promise_and_what_is_asked_for_come_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("slo.ttft_s=1", "slo.target=0.95", "report.metrics=[ttft_p99_s,tpot_p99_s]")
+    assert main(["-m", "policy=lor,random", *TINY[:-1], *asked]) == 0
+    head = capsys.readouterr().out.splitlines()[0].split()
+    assert head[:3] == ["policy", "tpot_p99_s", "slo_attainment"]
+    assert main(["-m", "policy=lor,random", *TINY]) == 0
+    assert "slo_attainment" not in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- 14: Dask without a worker
+class _Client:
+    """Of a scheduler that has no worker, until somebody waits for one."""
+
+    def scheduler_info(self) -> dict[str, object]:
+        return {"workers": {}, "address": "tcp://127.0.0.1:8786"}
+
+    def wait_for_workers(self, count: int, timeout: float) -> None:
+        raise TimeoutError
+
+    def __enter__(self) -> _Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_who_waits_for_a_worker_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    backend = backends.Cluster()
+    monkeypatch.setattr(backends.Cluster, "client", lambda self, workers: _Client())
+    with pytest.raises(TimeoutError), backend.engaged([], 1):
+        pass
+    assert capsys.readouterr().err == "prebleexp: no worker yet at tcp://127.0.0.1:8786: waiting for one\n"
+
+
+# ---------------------------------------------------------------- 16: tooltips in the dark
+def test_tooltips_have_the_colours_of_the_page() -> None:
+    style = (ROOT / "prebleexp" / "report" / "templates" / "style.css").read_text()
+    found = re.search(r"#vg-tooltip-element \{([^}]*)\}", style)
+    assert found is not None
+    assert "background: var(--paper)" in found[1]
+    assert "color: var(--ink)" in found[1]
+
+
+# ---------------------------------------------------------------- 19: messages
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("policy=loor", "unknown policy 'loor'. Did you mean 'lor'? Valid: aibrix_least_kv_cache, "),
+        ("policy=löwe", "policy=löwe is not valid: ö must stand in quotes within its value"),
+        ("hardware=h100", "unknown hardware 'h100'; it is a GPU: say hardware/gpu=h100"),
+        ("hardware=llama_3_1_8b", "unknown hardware 'llama_3_1_8b'; it is a model: say hardware/model=llama_3_1_8b"),
+    ],
+)
+def test_a_message_says_what_was_typed_and_the_way_out(
+    here: Path, line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([line]) == 2
+    assert capsys.readouterr().err.startswith(f"prebleexp: {said}")
+
+
+def test_a_drawing_has_the_width_of_a_column(tmp_path: Path) -> None:
+    picture = Picture(figure("ttft_p99_s", rows_of({"lor": (1, 2), "e2": (1, 1.5)}, "ttft_p99_s"), ("policy", "rps")))
+    text = picture.save(tmp_path / "it.svg", width=3.3).read_text()
+    size = re.search(r'width="([\d.]+)" height="([\d.]+)" viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    assert size is not None
+    width, height, wide, high = map(float, size.groups())
+    assert width == pytest.approx(3.3 * 72)
+    assert height / width == pytest.approx(high / wide, rel=1e-4)
+    assert picture.save(tmp_path / "it.pdf", width=3.3).read_bytes()[:4] == b"%PDF"
+    with pytest.raises(InvalidInput, match="width=-1 is not valid"):
+        picture.save(tmp_path / "it.pdf", width=-1)

@@ -1,0 +1,233 @@
+"""What a plan says besides its answer: numbers against runs of one's own, names, sentences and caveats by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import prebleexp
+from prebleexp.__main__ import main
+from prebleexp.experiment import runs
+from prebleexp.faults.timeline import Timeline
+from prebleexp.launch import configure, contender_names
+from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.contender import Contender
+from prebleexp.planning.planned import Planned
+from prebleexp.planning.trials import Bracket
+from prebleexp.report import beside, planned
+from prebleexp.report.plan_figure import _apart
+from tests.support.pages.parsed import Page
+
+MADE = ("engine=vllm", "hardware/gpu=h100", "hardware/model=llama_3_1_8b", "hardware.tensor_parallel=2")
+PROMISE = ("slo.ttft_s=0.3", "slo.tpot_s=30ms", "slo.target=0.9")
+PLAN = ("requests=600", "seeds=3", "most_seeds=3", "tol=0.2")
+
+
+# ---------------------------------------------------------------- numbers against runs of one's own
+@pytest.mark.slow
+@pytest.mark.parametrize("searched", ["gpus", "rps"])
+def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, searched: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = "rps=600" if searched == "gpus" else "gpus=4"
+    made = prebleexp.plan(given, *MADE, *PROMISE, policy="lor", requests=600, seeds=3, most_seeds=3, tol=0.2)
+    of, (best,) = made.beside, made.found
+    assert of is not None
+    base = configure.cells([given, "policy=lor", *MADE, *PROMISE])[0]
+    gpus, rps = int(best.gpus or 0), float(best.load or 0)
+    assert gpus > 2
+
+    def mean(metric: str, gpus: int, rps: float, requests: int, down_s: float | None = None) -> float:
+        faults = (
+            Timeline(detect_ms=1000, happen=({"at_s": down_s, "gpu": 0, "event": "down"},)) if down_s else base.faults
+        )
+        cells = [
+            replace(base, gpus=gpus, rps=rps, duration_s=requests / rps, seed=seed, faults=faults) for seed in range(3)
+        ]
+        return float(np.mean([runs.run(cell).metrics[metric] for cell in cells]))
+
+    requests = best.answer.requests
+    at = rps if searched == "gpus" else of.size
+    assert of.size == (gpus if searched == "gpus" else best.answer.bracket and best.answer.bracket.low)
+    assert of.seen["ttft_p95_s"][0] == pytest.approx(mean("ttft_p95_s", gpus, at, requests))
+    assert of.grown is not None
+    assert of.grown[0] == pytest.approx(mean("slo_attainment", gpus, float(f"{1.2 * rps:.4g}"), requests))
+    long = max(requests, int(np.ceil(rps * 180)))
+    down_s = float(f"{long / rps / 2:.6g}")
+    assert of.lost is not None
+    assert of.lost[0] == pytest.approx(mean("after_loss_attainment", gpus, rps, long, down_s))
+    assert of.off is not None
+    assert of.slower is not None and of.faster is not None  # noqa: PT018
+    sizes = [of.faster.size or 0, best.answer.size or 0, of.slower.size or 0]
+    assert sizes == sorted(sizes, reverse=searched == "rps")
+    slow = replace(base, hardware=base.hardware.slowed(1 + of.off))
+    again = Contender(slow, searched)
+    kept = [
+        again.to_keep.kept(runs.run(replace(again.cell, gpus=g, rps=r, duration_s=requests / r, seed=seed)).metrics)
+        for g, r in [(int(of.slower.size or 0), rps) if searched == "gpus" else (gpus, of.slower.bracket.low)]  # type: ignore[union-attr]
+        for seed in range(3)
+    ]
+    assert np.mean(kept) >= 0.9
+    if searched == "gpus":
+        assert of.most is not None
+        assert (of.most.size or 0) >= rps * 0.95
+
+
+def test_steps_are_slower_by_just_so_much() -> None:
+    """Between a lone request's first and last token there are steps alone."""
+    base = configure.cells(["gpus=2", "rps=0.2", "duration_s=20", *MADE])[0]
+    slow = replace(base, hardware=base.hardware.slowed(1.25))
+    times = []
+    for cell in (base, slow):
+        made = runs.run(cell).outcome
+        times.append(float(made.latency_s[0] - made.ttft_s[0]))
+    assert times[1] == pytest.approx(1.25 * times[0], rel=1e-9)
+
+
+def test_attainment_after_a_loss_is_of_its_minute() -> None:
+    happen = "faults.happen=[{at_s: 40, gpu: 0, event: down}]"
+    lines = ["gpus=2", "rps=20", "duration_s=120", "policy=lor", "faults=timeline", happen, "slo.ttft_s=0.3"]
+    made = runs.run(configure.cells([*lines, "slo.target=0.9", "engine=vllm"])[0])
+    due_s = made.outcome.due_s
+    minute = (due_s >= 40) & (due_s < 100)
+    good = made.outcome.ttft_s <= 0.3
+    assert made.metrics["after_loss_attainment"] == good[minute].mean()
+    assert runs.run(configure.cells(["gpus=2", "rps=2", "slo.ttft_s=1"])[0]).metrics["after_loss_attainment"] is None
+
+
+# ---------------------------------------------------------------- names
+def test_contenders_are_called_what_they_differ_by() -> None:
+    def named(*jobs: list[str], axes: list[str]) -> list[str]:
+        cells = [configure.cells([*job, "slo.ttft_s=1"])[0] for job in jobs]
+        return contender_names.names(contender_names.places(cells, axes))
+
+    assert named(["policy=lor"], axes=["policy"]) == ["lor"]
+    assert named(["policy=lor"], ["policy=e2"], axes=["policy"]) == ["lor", "e2"]
+    of = [[f"hardware.tensor_parallel={each}", *MADE[:3]] for each in (1, 2)]
+    assert named(*of, axes=["hardware.tensor_parallel"]) == [f"hardware.tensor_parallel={each}" for each in (1, 2)]
+    split = "cluster.groups=[{{gpus: {},role: prefill}},{{gpus: {},role: decode}}]"
+    clusters = [[split.format(1, 2)], [split.format(2, 1)], ["cluster.groups=[{gpus: 3}]"]]
+    found = [["policy=lor", *MADE[:3], *one] for one in clusters]
+    assert named(*found, axes=["cluster.groups"]) == ["1P 2D", "2P 1D", "3 whole"]
+
+
+# ---------------------------------------------------------------- sentences and caveats, by hand
+def answer(size: float, likely: float | None = None, **changed: object) -> Answer:
+    low = Bracket(size - 1, size, (0.89,) * 4, (0.93,) * 4)
+    made = Answer(
+        verdict=Verdict.FOUND,
+        size=size,
+        low=None,
+        high=None,
+        likely=size if likely is None else likely,
+        target=0.9,
+        bracket=low,
+        seeds=4,
+        runs=20,
+        requests=1000,
+        counted=1000,
+        precise=True,
+        misses=None,
+        rise=None,
+        grows=None,
+        curve=(),
+    )
+    return replace(made, **changed)  # type: ignore[arg-type]
+
+
+def found(of: dict[str, Answer], rps: float = 12) -> list[Planned]:
+    cell = configure.cells([f"rps={rps}", *MADE[:3], "gpus=2", "slo.ttft_s=0.5", "slo.target=0.9"])[0]
+    return [Planned(name, {"policy": name}, Contender(cell, "gpus"), one) for name, one in of.items()]
+
+
+def test_who_needs_as_many_is_said_once() -> None:
+    """It was: 2 GPUs with llmd; 2 GPUs with vllm_cache_aware; 2 GPUs with e2, and 1 more are in the table; and who of
+    them cannot be told apart."""
+    said = planned.sentence(found(dict.fromkeys(("lor", "e2", "llmd", "vllm_cache_aware"), answer(2))))
+    assert said == (
+        "To keep 90 % of requests within ttft 0.5 s, 12 requests/s need 2 H100 with lor, e2, llmd and vllm_cache_aware."
+    )
+
+
+def test_contenders_of_several_loads_are_not_compared() -> None:
+    both = found({"rps=12": answer(2)}) + found({"rps=14.4": answer(3)}, 14.4)
+    said = planned.sentence(both)
+    assert said.startswith("To keep 90 % of requests within ttft 0.5 s, the load needs ")
+    assert "times" not in said
+    assert "apart" not in said
+
+
+def test_a_caveat_is_there_once_with_those_that_it_is_of() -> None:
+    few = {name: answer(2, misses=misses, grows=0.02) for name, misses in (("lor", 20.0), ("e2", 37.0))}
+    said = planned.warnings(found(few | {"llmd": answer(3)}))
+    assert len(said) == 2
+    assert said[0].startswith("with lor and e2, no more than 20 to 37 requests of a run miss")
+    assert said[1].startswith("with lor and e2, requests in the system still grow there, by 2.0 % of the arrivals")
+
+
+def test_limits_in_the_wrong_unit_are_among_the_caveats() -> None:
+    cell = configure.cells(["rps=12", *MADE[:3], "slo.ttft_s=500", "slo.target=0.9"])[0]
+    (said,) = planned.warnings([Planned("lor", {"policy": "lor"}, Contender(cell, "gpus"), answer(2))])
+    assert "if milliseconds are meant, say slo.ttft_s=500ms" in said
+
+
+def test_ticks_are_numbers_that_were_tried_with_room_between_them() -> None:
+    assert _apart([2, 4], (1.8, 4.4)) == (2, 4)
+    ticks = _apart(list(range(80, 100)), (40.0, 100.0))
+    assert len(ticks) <= 10
+    assert set(ticks) <= set(range(80, 100))
+    assert all(b / a > 1.09 for a, b in pairwise(ticks))
+
+
+# ---------------------------------------------------------------- the command and its page
+@pytest.mark.slow
+def test_a_page_says_all_of_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", "rps=600", *MADE, *PROMISE, "policy=lor,e2", *PLAN]) == 0
+    out, err = capsys.readouterr()
+    assert "What will be seen with " in out
+    assert {"p50", "p95", "p99"} <= set(out.split())
+    for said in ("prebleexp: Step times: ", " slower or faster than the model says.", "Holds to ", "is lost, "):
+        assert said in err, said
+    assert err.splitlines()[-1].count(". ") <= 2, "one sentence, and comparisons"
+    folder = next((tmp_path / "reports").glob("plan-*"))
+    page = Page((folder / "index.html").read_text(encoding="utf-8"))
+    for said in (
+        "GPUs that each needs",
+        "What will be seen with",
+        "How far to believe it",
+        "Headroom",
+        "The loss of a GPU",
+    ):
+        assert said in page.text, said
+    for line in err.splitlines():
+        if line.startswith("prebleexp: With "):
+            assert page.text.count(line.removeprefix("prebleexp: ")) == 1
+    rows = (folder / "figures" / "answers.csv").read_text().splitlines()
+    assert rows[0] == "contender,gpus,low,high,verdict"
+    assert len(rows) == 3
+    assert main(["plan", "rps=600", *MADE, *PROMISE, "policy=lor,e2", *PLAN, "--dry"]) == 0
+    assert "all that this plan needs is in the cache" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One replica has none to lose; and nobody says how far a table of one measured GPU is off."""
+    monkeypatch.chdir(tmp_path)
+    old = ("engine=sglang_2024", "hardware=a6000_mistral_7b")
+    limits = ["slo.ttft_s=1", "slo.target=0.9"]
+    made = prebleexp.plan("gpus=1", "policy=lor", *old, *limits, requests=300, seeds=2, most_seeds=2, tol=0.3)
+    of = made.beside
+    assert of is not None
+    assert (of.off, of.slower, of.lost) == (None, None, None)
+    said = json.dumps(beside.sections(of))
+    assert "there is one replica, and nothing is left without it" in said
+    assert "nobody says how far they may be" in said
+    assert of.spare is not None
+    assert all(one[1:] in made._repr_html_() for one in made.caveats)

@@ -1,0 +1,40 @@
+"""What authors of policies import under one name is enough for a router that looks at caches, costs and loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from prebleexp.experiment import runs
+from prebleexp.launch import configure
+from prebleexp.policies.api import Policy, Setup, View, insert, matches, prefill_s, prefix_index
+
+
+@dataclass(frozen=True)
+class SoonestPrefill(Policy):
+    """Where the prompt is computed soonest, alone."""
+
+    compiled: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> Any:
+        return prefix_index(setup)
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        hits = np.zeros(len(view.sent), np.int64)
+        matches(mine, view, request, hits)
+        length = int(view.requests[request].prompt_tokens)
+        best = min(
+            view.candidates.tolist(),
+            key=lambda g: (prefill_s(view.costs[g], max(1, length - int(hits[g])), length), view.sent[g].outstanding),
+        )
+        insert(mine, view, request, best)
+        return int(best)
+
+
+def test_a_router_is_written_with_one_import() -> None:
+    (cell,) = configure.cells(["gpus=3", "rps=20", "duration_s=5"])
+    found = runs.run(replace(cell, policy=SoonestPrefill()))
+    assert found.metrics["n_finished"] == found.metrics["n_requests"]
+    assert found.metrics["hit_ratio"] > runs.run(cell).metrics["hit_ratio"], "lor does not look at caches"

@@ -1,0 +1,116 @@
+"""The price of a decision in plain Python, from the formulas of docs/policies.md: no sums are kept, each is made anew
+of the requests that are there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+MEMORY_S = 10.0
+
+
+class Line(NamedTuple):
+    """A cost model: a step of so many seconds, a token, a token of context, a prefill."""
+
+    step_s: float
+    token_s: float
+    context_token_s: float
+    prefill_s: float
+
+    def step(self, prefills: int, new: int, length: int, running: int, context: int) -> float:
+        tokens, contexts = new + running, length + context
+        return self.step_s + self.token_s * tokens + self.context_token_s * contexts + self.prefill_s * prefills
+
+    def decode(self, running: int, context: int) -> float:
+        return self.step(0, 0, 0, running, context)
+
+
+@dataclass
+class There:
+    """A request on a GPU."""
+
+    prompt: int
+    new: int
+    output: float
+    weight: float
+    waits: bool = True
+
+
+@dataclass
+class Weights:
+    ttft_weight: float = 2.0
+    norm_latency_weight: float = 5.0
+    latency_weight: float = 0.1
+    others_weight: float = 3.0
+    others_decode_weight: float = 6.0
+    copy_weight: float = 3.0
+
+
+class Model:
+    """Of `costs`, one for each GPU; `seen` are rows of what GPUs report."""
+
+    def __init__(self, costs: Sequence[Line], seen: Any, weights: Weights) -> None:
+        self.costs, self.seen, self.weights = costs, seen, weights
+        self.there: list[dict[int, There]] = [{} for _ in costs]
+        self.until = [0.0] * len(costs)
+        self.arrivals: list[float] = []
+
+    def rate(self, now: float, candidates: int) -> float:
+        """Of arrivals so far, this one among them, a second and GPU."""
+        faded = math.fsum(math.exp((at - now) / MEMORY_S) for at in self.arrivals)
+        return faded / (MEMORY_S * (1 - math.exp(-now / MEMORY_S)) + MEMORY_S / 20) / candidates
+
+    def terms(self, prompt: int, output: float, hits: Sequence[int], now: float, g: int) -> tuple[list[float], float]:
+        """The terms of GPU g's price, and the seconds until the first token."""
+        w, cost, seen = self.weights, self.costs[g], self.seen[g]
+        weight = w.norm_latency_weight / output + w.latency_weight
+        waiting = [one for one in self.there[g].values() if one.waits]
+        running = [one for one in self.there[g].values() if not one.waits]
+        new = max(1, prompt - hits[g])
+        context = sum(one.prompt for one in running) + int(seen.generated)
+        everybody = len(waiting) + len(running), context + sum(one.prompt for one in waiting)
+
+        def step(more: Sequence[There]) -> float:
+            prefills = [*waiting, *more]
+            lengths = sum(one.prompt for one in prefills)
+            return cost.step(len(prefills), sum(one.new for one in prefills), lengths, len(running), context)
+
+        decode = cost.decode(*everybody) if everybody[0] else 0.0
+        decode_with = cost.decode(everybody[0] + 1, everybody[1] + prompt)
+        before, after = step([]) if waiting else decode, step([There(prompt, new, output, weight)])
+        longer, slower = max(0.0, after - before), max(0.0, decode_with - decode) if everybody[0] else 0.0
+        wait = min(max(0.0, self.until[g] - now), before) + longer if waiting else before / 2 + after
+        first = w.ttft_weight + weight
+        # those who are there
+        until_first = math.fsum(w.ttft_weight + one.weight for one in waiting) + math.fsum(r.weight for r in running)
+        of_latency = math.fsum(one.weight for one in (*waiting, *running))
+        # memory
+        free = int(seen.kv_free) - sum(one.new for one in waiting)
+        driven_out = max(0, new - max(0, free)) / new
+        return [
+            first * wait,
+            weight * (output - 1) * decode_with,
+            w.others_weight * longer * until_first,
+            w.others_decode_weight * slower * output * of_latency,
+            w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
+            w.copy_weight * first * longer * max(0, max(hits) - hits[g]) / new,
+            (first + w.others_weight * until_first) * longer * driven_out,
+        ], wait
+
+    def arrive(self, prompt: int, output: float, hits: Sequence[int], now: float) -> list[list[float]]:
+        """The terms of all GPUs' prices."""
+        self.arrivals.append(now)
+        return [self.terms(prompt, output, hits, now, g)[0] for g in range(len(self.costs))]
+
+    def sent(self, request: int, g: int, prompt: int, output: float, hits: Sequence[int], now: float) -> None:
+        self.until[g] = now + self.terms(prompt, output, hits, now, g)[1]
+        weight = self.weights.norm_latency_weight / output + self.weights.latency_weight
+        self.there[g][request] = There(prompt, max(1, prompt - hits[g]), output, weight)
+
+    def first(self, request: int, g: int) -> None:
+        self.there[g][request].waits = False
+
+    def finished(self, request: int, g: int) -> None:
+        del self.there[g][request]

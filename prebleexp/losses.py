@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prebleexp import overload
+from prebleexp import overload, warmed
 
 Row = Mapping[str, Any]
 """a run's metrics, with its horizon and duration_s"""
@@ -93,10 +93,11 @@ def unserved(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
-    """One for each way in which requests of these cells were not served, and one if they were too many. A cell is a
-    name and the runs of its seeds; of several, the one that lost the greatest share is named."""
+    """What caches held if they were warmed; one for each way in which requests of these cells were not served, and one
+    if they were too many. A cell is a name and the runs of its seeds; of several, the one that lost the greatest share
+    is named."""
     said = [_sentence(loss, cells) for loss in (*FOR_GOOD, STOPPED, LATER, NEVER)]
-    return [one for one in said if one] + overload.sentences(cells)
+    return warmed.sentences(cells) + [one for one in said if one] + overload.sentences(cells)
 
 
 def as_text(said: Sequence[str]) -> str:

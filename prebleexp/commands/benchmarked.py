@@ -49,6 +49,7 @@ def of_cells(cells: Sequence[Cell]) -> Benchmarked:
     """The first of a configuration's replications."""
     cell, steps = cells[0], Steps()
     run = runs.run(cell, on_event=steps)
+    steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
     seen = served(run, steps)
     says = [f"simulated: {_served_by(cell)}", *files_of(cell)]
     says += losses.sentences([("", [run.metrics | {"horizon": cell.horizon, "duration_s": cell.duration_s}])])

@@ -40,7 +40,10 @@ def _trace(given: Given) -> int:
     steps = Steps()
     policy, decided = watched(cell.policy)
     run = runs.run(replace(cell, policy=policy), on_event=steps)
-    decisions = list(decided())
+    begun_s, before = (run.outcome.begun.at_s, run.outcome.begun.requests) if run.outcome.begun else (0.0, 0)
+    steps.since(begun_s)
+    asked_then = (one for one in decided() if one.request >= before)
+    decisions = [one._replace(request=one.request - before, at_s=one.at_s - begun_s) for one in asked_then]
     said_of = None if asked is None else _of(decisions, asked, run.metrics["n_requests"])
     folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
     kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.replicas for one in cell.sizes])

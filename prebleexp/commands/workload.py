@@ -11,7 +11,9 @@ from typing import Any
 from prebleexp.commands.arguments import Command, Commands, Given, choice, path
 from prebleexp.described import SHARES, Description, Quantiles, describe
 from prebleexp.experiment import runs
+from prebleexp.experiment.warming import before
 from prebleexp.launch import configs, configure, tables
+from prebleexp.sim.types import Workload
 from prebleexp.workloads.reading import Understood
 
 UNITS = {
@@ -28,14 +30,16 @@ def _describe(given: Given) -> int:
     cell = configure.job(given.others, configs.loader()).cells[0]
     workload = runs.draw(cell)
     found = describe(workload, cell.workload.blocks_of)
-    taken = cell.workload.understood
+    taken, first = cell.workload.understood, before(cell, workload)
+    warm = None if first is None else first.workload
     if given["output"] == "json":
-        said = {} if taken is None else {"file": dict(taken.facts) | {"doubts": list(taken.doubts)}}
+        said: dict[str, Any] = {} if taken is None else {"file": dict(taken.facts) | {"doubts": list(taken.doubts)}}
+        said |= {} if warm is None else {"warm": {"requests": len(warm), "prompt_tokens": _tokens(warm)}}
         print(json.dumps(_plain(asdict(found) | said)))
     else:
         if taken is not None:
             _show_file(taken)
-        _show(found)
+        _show(found, warm)
     if given["out"] is not None:
         from prebleexp.report import stream
 
@@ -51,7 +55,11 @@ def _show_file(taken: Understood) -> None:
     print()
 
 
-def _show(found: Description) -> None:
+def _tokens(warm: Workload) -> int:
+    return int(warm.prompt_tokens.sum())
+
+
+def _show(found: Description, warm: Workload | None) -> None:
     number = tables.number
     rows = [
         ("requests", f"{found.requests:,}"),
@@ -63,6 +71,8 @@ def _show(found: Description) -> None:
         ("sessions", f"{found.sessions:,}"),
         ("… of several turns", f"{found.several:,}"),
     ]
+    if warm is not None:
+        rows.append(("warmed before it by", f"{len(warm):,} requests of {_tokens(warm):,} prompt tokens"))
     tables.show(["of the stream", ""], [list(row) for row in rows])
     print()
     heads = ["quantiles", *(f"p{100 * share:g}" for share in SHARES), "mean"]

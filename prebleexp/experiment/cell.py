@@ -15,7 +15,7 @@ from prebleexp.cluster.groups import ONE_KIND, Cluster, Group
 from prebleexp.cluster.replicas import MOST_GPUS, Size
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import clustered, counting, drawn, load, roles, together
+from prebleexp.experiment import clustered, counting, drawn, load, roles, together, warming
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.hardware.base import Hardware
@@ -23,6 +23,7 @@ from prebleexp.lengths.base import Lengths
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.service.level import NONE, ServiceLevel
+from prebleexp.warm.base import COLD, Warm
 from prebleexp.workloads.arrivals import POISSON, Arrivals
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
@@ -36,6 +37,7 @@ UNLESS_DEFAULT = {
     "autoscaler": ("none", FIXED),
     "arrivals": ("poisson", POISSON),
     "profile": ("flat", FLAT),
+    "warm": ("none", COLD),
 }
 """what stands in an identity only where it changes something, and the option that does not"""
 CHOSEN = (*SPECS, "cluster", *UNLESS_DEFAULT)
@@ -82,6 +84,8 @@ class Cell:
     """gaps between requests, or starts of sessions; no matter where these are the workload's own"""
     profile: Profile = FLAT
     """how the rate changes over time; no matter where it does not"""
+    warm: Warm = COLD
+    """what was served before, so that caches are not empty; no matter where nothing was"""
     reports_ms: float | None = None
     """how often routers hear of the GPUs' state; 0: they see that as it is; None becomes what the policy has"""
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -132,6 +136,7 @@ class Cell:
         if self.reads_lengths:
             self.lengths.check(self.workload.predictors)
         load.check(self)
+        warming.check(self)
 
     @property
     def gpus_change(self) -> bool:
@@ -229,7 +234,7 @@ class Cell:
     @cached_property
     def stream(self) -> tuple[object, ...]:
         """What determines the request stream: cells with equal streams serve the same requests."""
-        also = ("arrivals", "profile", *(() if self.profile.changes_nothing else ("duration_s",)))
+        also = ("arrivals", "profile", "warm", *(() if self.profile.changes_nothing else ("duration_s",)))
         return (self.workload, *((name, getattr(self, name)) for name in (*self.workload.obeys, *also)))
 
     @property

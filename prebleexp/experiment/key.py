@@ -30,11 +30,15 @@ COMPUTES = (
         "gateway",
         "service",
         "cluster",
+        "warm",
+        "warmed.py",
         "metrics.py",
         "averages.py",
         "told.py",
     ),
     "experiment/unloaded.py",
+    "experiment/warm_run.py",
+    "experiment/warming.py",
 )
 """the parts of the package that determine results"""
 

@@ -12,7 +12,7 @@ import numpy as np
 from prebleexp.autoscalers.base import Rule
 from prebleexp.experiment import counting, limits
 from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.load import retimed
+from prebleexp.experiment.warming import before, whole
 from prebleexp.sim.types import COLUMNS, OF_REQUESTS, OPTIONAL, Outcome, Workload
 
 _NONE = np.zeros(0, np.int32)
@@ -33,12 +33,9 @@ class Run:
 
 
 def draw(cell: Cell) -> Workload:
-    """The cell's request stream."""
+    """The cell's request stream, without what comes before its run."""
     limits.return_freed_memory()
-    drawn = cell.workload.draw(
-        rps=cell.rps, duration_s=cell.duration_s, seed=cell.seed, output_length=cell.output_length
-    )
-    return retimed(cell, drawn)
+    return cell.warm.rest(whole(cell))
 
 
 def run(
@@ -85,6 +82,7 @@ def simulate_cell(
         pools=cell.cluster.pools(cell.policy),
         tiers=cell.cluster.tiers(cell.hardware.kv_bytes),
         migration=cell.cluster.moves(cell.hardware.kv_bytes),
+        before=before(cell, workload),
         engine=cell.engine,
         lengths=cell.lengths,
         overhead=cell.overhead,

@@ -22,6 +22,7 @@ from prebleexp.history_tables import Kept, kept
 from prebleexp.policies.base import Policy
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Workload
+from prebleexp.warm.base import COLD
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def ready(tasks: Sequence[Task], check: bool) -> None:
         # what a policy in plain Python does takes its run's time, and may not end this process
         policy = task.cell.policy if task.cell.policy.compiled else _Absent()
         with suppress(Exception):  # a run says itself what is wrong with it
-            simulate_cell(replace(task.cell, policy=policy, horizon="stop"), NOTHING, check=check)
+            simulate_cell(replace(task.cell, policy=policy, horizon="stop", warm=COLD), NOTHING, check=check)
         _READY.add((plugs, check))
 
 

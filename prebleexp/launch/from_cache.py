@@ -78,7 +78,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def check_files(key: str, content: Mapping[str, Any], cell: Cell) -> None:
     """Raises InvalidInput if a cell reads another file than the one that this run had read."""
-    for spec in SPECS:
+    for spec in (*SPECS, *UNLESS_DEFAULT):
         wanted = content.get(spec, {}).get(HASH)
         if wanted is not None and spec_identity(getattr(cell, spec)).get(HASH) != wanted:
             raise InvalidInput(f"run {key} had read another file; say which, as {spec}.path=FILE")

@@ -22,7 +22,8 @@ It is on, and paid for, from when it is started until it goes down, or is empty 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from prebleexp.sim.breaking import break_off, unread
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.hearing import is_lost
-from prebleexp.sim.history import Change, GpuState, changes_of
+from prebleexp.sim.history import Change, Decision, GpuState, changes_of
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.states import State
 from prebleexp.sim.tiers import is_lending, is_loading
@@ -43,6 +44,7 @@ TIMELINE = np.dtype(
     align=True,
 )
 NOTHING = records(0, TIMELINE)
+Row = TypeVar("Row", Change, Decision)
 
 
 class Terms(NamedTuple):
@@ -85,6 +87,16 @@ class Changes:
         self._lost_with: dict[int, list[int]] = {}
         """by GPU, requests that were lost elsewhere, for their KV was computed there, and routers do not know yet"""
         self._noted: list[Change] = []
+        self._begun_s = 0.0
+
+    def begin(self, now: float) -> None:
+        """What was before does not count: the run begins now, and who is on is so from now on."""
+        self._begun_s = now
+        self._on_s[~np.isnan(self._on_s)] = now
+
+    def since_begun(self, rows: Iterable[Row]) -> tuple[Row, ...]:
+        """The same, their times from when the run began."""
+        return tuple(one._replace(at_s=max(one.at_s - self._begun_s, 0.0)) for one in rows)
 
     def happen(self, block: Any, engines: Emptied) -> None:
         """Let the event in hand happen."""
@@ -124,7 +136,7 @@ class Changes:
 
     def gpu_states(self) -> tuple[Change, ...]:
         """What was written down (see `History`)."""
-        return changes_of(len(self.candidate), self._noted)
+        return changes_of(len(self.candidate), self.since_begun(self._noted))
 
     def end(self, world: of.World) -> None:
         """The run is over: whoever is down was so until now, and whoever is on."""

@@ -19,6 +19,7 @@ from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Wanting
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
+from prebleexp.sim.warmth import Before
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Given:
     autoscaler: Wanting | None
     migration: Migration | None
     gaps_of_each: bool
+    before: Before | None = None
 
     @property
     def hardware(self) -> Accelerator:
@@ -113,6 +115,8 @@ def check_together(given: Given) -> None:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
     if faults and given.resumes and not engine.resumes:
         raise InvalidInput(f"engine {name} has no resumes, and requests that are lost go on behind what was shown")
+    if given.before is not None and engine.own_loop() is not None:
+        raise InvalidInput(f"engine {name} has a loop of its own, and requests are served before time 0")
     if given.pools is not None:
         protocol = PROTOCOLS[given.pools.protocol]
         if protocol not in engine.protocols:

@@ -15,11 +15,12 @@ from prebleexp.sim.pools import BOTH
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import NAMES
 from prebleexp.sim.types import Outcome, State
+from prebleexp.sim.warmth import Begun
 
 KINDS = {
     name: get_args(get_args(hint)[1])[0]
     for name, hint in get_type_hints(Outcome).items()
-    if hint not in (float, History)
+    if hint not in (float, History, Begun | None)
 }
 """of each column's elements"""
 
@@ -98,7 +99,7 @@ def outcome(left: Ended, history: History = NO_HISTORY) -> Outcome:
     }
     for name in KINDS.keys() - made.keys():
         made[name] = totals[name.removeprefix("gpu_")] if name.startswith("gpu_") else jobs[name]
-    columns = {name: np.array(column, KINDS[name]) for name, column in made.items()}
+    columns: dict[str, Any] = {name: np.array(column, KINDS[name]) for name, column in made.items()}
     return Outcome(**columns, end_s=end_s, history=history)
 
 

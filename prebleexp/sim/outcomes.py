@@ -10,6 +10,7 @@ import numpy.typing as npt
 from prebleexp.sim.arrays import Floats, Ints, Longs
 from prebleexp.sim.histogram import BINS
 from prebleexp.sim.history import NOTHING, History
+from prebleexp.sim.warmth import Begun
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,13 @@ class Outcome:
     """(classes,) the longest of them, exactly; 0 where there is none"""
     history: History = NOTHING
     """what became of its GPUs over time, and what its autoscaler decided"""
+    begun: Begun | None = None
+    """what was there when it began; None: nothing was"""
 
     def __len__(self) -> int:
         return len(self.gpu)
 
 
-OF_RUN = ("gpu_", "end_", "gaps_", "history")
+OF_RUN = ("gpu_", "end_", "gaps_", "history", "begun")
 OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(OF_RUN))
 """the columns of an outcome with an element a request"""

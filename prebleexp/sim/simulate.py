@@ -35,15 +35,10 @@ from prebleexp.sim.replicated import Replicated, Replication
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.scaling import Scaling, Wanting
-from prebleexp.sim.signatures import (
-    DECIDER,
-    GATEWAY,
-    LINK,
-    SENDING,
-    WORLD,
-)
+from prebleexp.sim.signatures import DECIDER, GATEWAY, LINK, SENDING, WORLD
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.warming import Before, Warming, joined_with, measured
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
 PAUSE = 1 << 15
@@ -71,6 +66,7 @@ def simulate(
     replicas: Replication | None = None,
     autoscaler: Wanting | None = None,
     migration: Migration | None = None,
+    before: Before | None = None,
     gaps_of_each: bool = False,
     check: bool = True,
     on_pause: Callable[[], object] = lambda: None,
@@ -84,10 +80,11 @@ def simulate(
     kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
     the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
-    `migration`, when requests are moved from one GPU to another; `gaps_of_each`, whether the longest gaps between its
-    tokens are kept of each request. `seed` is that of policies, lengths and faults; the workload has its own. `check`:
-    plugs that are not the package's look at every index. `on_pause` is called at least once a second, and when Python
-    is needed; it may end the run by raising. `on_event` is called after every event.
+    `migration`, when requests are moved from one GPU to another; `before`, what is served, and ends, before time 0, and
+    is not in what comes out; `gaps_of_each`, whether the longest gaps between its tokens are kept of each request.
+    `seed` is that of policies, lengths and faults; the workload has its own. `check`: plugs that are not the package's
+    look at every index. `on_pause` is called at least once a second, and when Python is needed; it may end the run by
+    raising. `on_event` is called after every event.
 
     Raises InvalidInput if the engine cannot lose a GPU and must, or for what does not go with what else is asked for,
     and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
@@ -96,7 +93,7 @@ def simulate(
     kinds = tuple(kinds) or ((gpus, hardware),)
     timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
     given = Given(
-        workload=workload,
+        workload=workload if before is None else joined_with(before.workload, workload),
         gpus=gpus,
         policy=policy,
         kinds=kinds,
@@ -116,6 +113,7 @@ def simulate(
         replicas=replicas,
         autoscaler=autoscaler,
         migration=migration,
+        before=before,
         gaps_of_each=gaps_of_each,
     )
     check_together(given)
@@ -124,8 +122,10 @@ def simulate(
         return loop_of_its_own(given, on_pause, on_event)
     run = _Run(given, PAUSE if on_event is None else 1)
     ended, history = run.advance(on_pause, on_event), run.history()
+    begun = None if run.warming is None else run.warming.begun
     del run  # its memory goes before what is left is copied
-    return outcome.outcome(ended, history)
+    made = outcome.outcome(ended, history)
+    return made if begun is None else measured(made, workload, begun)
 
 
 class _Run:
@@ -215,6 +215,7 @@ class _Run:
             self.scaling = Scaling(given.autoscaler, given.setup(), self.changes)
             self.scaling.begin(self.world)
             self._find_candidates(self.world.value)
+        self.warming = None if given.before is None else Warming(given, self.world, self.changes, self._find_candidates)
 
     def _pools(self, of: Disaggregation, requests: int, counts: list[int]) -> Pools:
         made = of.pools(requests, counts)
@@ -239,7 +240,9 @@ class _Run:
                 raise
             except Exception as error:
                 raise self._explained(error, state) from error
-            if on_event is not None:
+            if status == router.DONE and self.warming is not None and self.warming.goes_on():
+                continue
+            if on_event is not None and (self.warming is None or self.warming.is_over):
                 on_event(state)
             if status == router.DONE:
                 self.changes.end(state)
@@ -276,7 +279,7 @@ class _Run:
 
     def history(self) -> History:
         """What became of the GPUs, once the run is over."""
-        decisions = () if self.scaling is None else tuple(self.scaling.decisions)
+        decisions = () if self.scaling is None else self.changes.since_begun(self.scaling.decisions)
         return History(self.changes.gpu_states(), decisions)
 
     def _known(self) -> dict[str, Any]:

@@ -24,6 +24,11 @@ class Steps:
         self._queued: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._queue_times: list[float] = []
         self._queues: list[npt.NDArray[np.int64]] = []
+        self._begun_s = 0.0
+
+    def since(self, begun_s: float) -> None:
+        """The clock that it saw was so far on when the run began."""
+        self._begun_s = begun_s
 
     def __call__(self, world: Any) -> None:
         """`world`: any with `servers`, `totals`, `live` and `control`."""
@@ -48,7 +53,7 @@ class Steps:
         the event loop may bundle; and, once it has begun, `running` (requests), `kv_free` and `evictable` (tokens).
         """
         gpu = np.array([row[0] for row in self._rows], np.int64)
-        starts, ends = (np.array([row[column] for row in self._rows], np.float64) for column in (1, 2))
+        starts, ends = (np.array([row[column] for row in self._rows], np.float64) - self._begun_s for column in (1, 2))
         totals, states = records(len(gpu), TOTALS), records(len(gpu), REPORT)
         for row, (total, state) in enumerate(zip(self._totals, self._states, strict=True)):
             totals[row], states[row] = total, state
@@ -63,7 +68,9 @@ class Steps:
     def queues(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """When the number of waiting requests changed anywhere, shape (k,), and what it was then on every GPU, shape
         (k, gpus)."""
-        return np.array(self._queue_times), np.array(self._queues, np.int64).reshape(len(self._queues), -1)
+        return np.array(self._queue_times) - self._begun_s, np.array(self._queues, np.int64).reshape(
+            len(self._queues), -1
+        )
 
 
 def _since_the_last(totals: npt.NDArray[np.int64], gpu: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

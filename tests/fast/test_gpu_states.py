@@ -211,3 +211,21 @@ def test_where_nothing_happens_the_cache_is_as_before(tmp_path: Path) -> None:
     assert entry is not None
     assert entry.history == {}
     assert asked(tmp_path, "from gpu_states") == asked(tmp_path, "from autoscaler_decisions") == []
+
+
+def test_a_load_that_changes_is_followed_and_both_are_in_tables(tmp_path: Path) -> None:
+    """Two minutes at 2 requests/s, two at 30, two at 2: replicas come after the first change, and go after the next."""
+    stages = "profile.stages=[{rate: 2, duration: 120}, {rate: 30, duration: 120}, {rate: 2, duration: 120}]"
+    given = ["profile=stages", stages, "autoscaler=hpa", "autoscaler.target=8", "autoscaler.window_s=30", "gpus=8"]
+    given += ["hardware/gpu=a100", "hardware/model=llama_3_1_8b", "faults.init_s=5"]
+    assert main([*given, "output=csv", "report=none", f"cache_dir={tmp_path}"]) == 0
+    query = "select floor(at_s / 120) as part, max(ready) as ready from autoscaler_decisions group by 1"
+    ready = {int(one["part"]): one["ready"] for one in asked(tmp_path, query)}
+    assert ready[0] == 1 < ready[1]
+    last = asked(tmp_path, "select at_s, wanted, ready from autoscaler_decisions order by at_s desc limit 1")[0]
+    assert last["ready"] < ready[1]
+    starts = asked(tmp_path, "select at_s from gpu_states where state = 'starting' order by at_s")
+    assert 120 <= starts[0]["at_s"] <= 150, "it looks every 15 s"
+    stage = asked(tmp_path, "select stage, n_requests, offered_rps from stages order by stage")
+    assert [round(one["offered_rps"]) for one in stage] == pytest.approx([2, 30, 2], rel=0.2)
+    print(ready, last)

@@ -59,9 +59,14 @@ def _compiled(wanted: tuple[Wanted, ...], check: bool, place: Path | None) -> tu
     _KEPT.append(made)
     names = [one.fndesc.llvm_func_name for one in made]
     if place is not None:
-        with suppress(RuntimeError):  # numba has forgotten what it has loaded and used: the next process keeps it
-            _keep(place, names, [one.library._get_compiled_object() for one in made])
+        _keep(place, names, [_object(one.library) for one in made])
     return tuple(one.library.get_pointer_to_function(name) for one, name in zip(made, names, strict=True))
+
+
+def _object(library: Any) -> bytes:
+    """Loaded from where numba keeps it, or just made."""
+    code: bytes = library.loaded if hasattr(library, "loaded") else library._get_compiled_object()
+    return code
 
 
 _KEPT: list[Any] = []

@@ -78,6 +78,12 @@ class _ByContent(_CacheLocator):
 class _Impl(CompileResultCacheImpl):
     _locator_classes = [_ByContent]  # noqa: RUF012, as numba has it
 
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """numba forgets the object code once it is loaded; `objects` keeps it elsewhere, too."""
+        made = super().rebuild(target_context, payload)
+        made.library.loaded = payload[0][2][0]
+        return made
+
 
 class _LinkedImpl(KeptIR):
     _locator_classes = [_ByContent]  # noqa: RUF012, as numba has it

@@ -15,33 +15,26 @@ from prebleexp.experiment.maintenance import Item
 from prebleexp.launch import configs
 from prebleexp.launch.from_cache import Options
 
-FILTERS = ("policy", "workload", "gpus", "replicas", "rps", "duration_s", "seed", "state", "code")
+NAMES = "policy", "workload"
+FILTERS = (*NAMES, "gpus", "replicas", "rps", "duration_s", "seed", "state", "code")
 
 
 def matching(cache: Cache, given: Given) -> list[Item]:
-    """Those that have what is asked for. Raises InvalidInput, naming what there is, where no run has it."""
+    """Those that have what is asked for. Raises InvalidInput, naming what there is, for a name that no run has."""
     filters = {name: given[name] for name in FILTERS if given[name] is not None}
     of_sweep = _of_sweep(cache, given["sweep"])
-    found, named, there = [], Named(), dict[str, set[str]]()
+    found, named, there = [], Named(), {name: set[str]() for name in NAMES}
     for item in maintenance.items(cache):
         columns = named.columns(item)
-        for name in filters:
-            there.setdefault(name, set()).add(str(columns.get(name)))
+        for name in NAMES:
+            there[name].add(str(columns.get(name)))
         inside = of_sweep is None or item.key in of_sweep
         if inside and all(_same(columns.get(name), value) for name, value in filters.items()):
             found.append(item)
-    if not found:
-        for name, value in filters.items():
-            if not any(_same(_number(one), value) for one in there.get(name, ())):
-                raise unknown(f"{name} of a run:", value, there.get(name, ()))
+    for name in NAMES:
+        if name in filters and filters[name] not in there[name]:
+            raise unknown(f"{name} of a run:", filters[name], there[name])
     return found
-
-
-def _number(text: str) -> object:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _of_sweep(cache: Cache, sweep: str | None) -> set[str] | None:

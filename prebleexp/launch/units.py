@@ -16,16 +16,17 @@ OF_KEYS = {"s": 1.0, "ms": 1e-3}
 """the last word of a key that has a time, and the seconds of its unit"""
 
 
-def in_seconds(values: Mapping[str, Any], limit: str = "") -> dict[str, Any]:
+def in_seconds(values: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
     """The same values, at any depth, with each time that has a unit as a number in the unit of its key, which is the
-    end of the key's name. `limit` is the key of those that shares have, as p95 in {p95: 500ms}. Raises InvalidInput,
+    end of the key's name, or of the key that they are `inside`, as of ttft_s: {p95: 500ms}. Raises InvalidInput,
     naming the key, for a unit that is none."""
     found = dict(values)
     for key, value in values.items():
-        if isinstance(value, str) and value[:1] in FIRST:
-            found[key] = _read(limit or key, value)
-        elif isinstance(value, dict):
-            found[key] = in_seconds(value, key if _unit(key) else "")
+        kind = type(value)  # of each cell of a sweep all values are looked at
+        if kind is str and value[:1] in FIRST:
+            found[key] = _read(inside if _unit(inside) else key, value)
+        elif kind is dict:
+            found[key] = in_seconds(value, key)
     return found
 
 

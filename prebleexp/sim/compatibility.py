@@ -169,7 +169,7 @@ def refused_triples() -> list[tuple[str, str, str, Refusal]]:
 def refusal_of(there: Iterable[str]) -> Refusal | None:
     """The first row that refuses a run with these features."""
     has = {*there}
-    return next((one for one in REFUSED if one.is_of(has)), None)
+    return next((one for one in REFUSED if one.is_of(has)), None) if len(has) > 1 else None
 
 
 def refuse(given: Given) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,7 @@ from prebleexp.sim.world import EXAMPLE
 from tests.support.by_hand.streams import own, stream
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.oracle import gateway as oracle_gateway
+from tests.support.outcomes import assert_alike, assert_of_oracle
 from tests.support.policies.watcher import KEPT
 from tests.support.sampled import examples
 from tests.support.strategies import conversations
@@ -52,13 +53,8 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> Outcome:
     expected = oracle_gateway.simulate(workload, **cluster)
     for ours, theirs in zip(heard, [one.rows[: one.used[0]] for one in KEPT], strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg="what the policy heard", strict=True)
-    assert_same(made, expected)
+    assert_of_oracle(made, expected)
     return made
-
-
-def assert_same(made: Outcome, expected: Outcome) -> None:
-    for name in (one.name for one in fields(Outcome)):
-        np.testing.assert_array_equal(getattr(made, name), getattr(expected, name), err_msg=name, strict=True)
 
 
 @pytest.mark.slow
@@ -78,7 +74,7 @@ def test_what_does_nothing_changes_nothing(workload: Workload, cluster: dict[str
     cluster |= {"overhead": Overhead()}
     plain = simulate(alike, lengths=Max(), **cluster | {"gateway": None})
     for order in sorted({*ORDERS} - {"dlpm"}):
-        assert_same(simulate(alike, lengths=Max(), **cluster | {"gateway": Gateway(order)}), plain)
+        assert_alike(simulate(alike, lengths=Max(), **cluster | {"gateway": Gateway(order)}), plain)
     KEPT.clear()
 
 

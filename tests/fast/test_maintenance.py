@@ -345,7 +345,7 @@ BAD = {
     "gc code=old": "code=old is not valid; it must be unused",
     "gc failed=yes": "failed=yes is not valid; it must be one of false, true",
     "export": "export takes a file to write",
-    "export x.tar policy=none": "there is no run to export",
+    "export x.tar policy=none": "unknown policy of a run: 'none'; valid: lor, plain, random",
     "export x.tar keys=none.txt": "keys=none.txt cannot be read",
     "import none.tar": "none.tar cannot be read: No such file or directory",
     "import conf.txt": "conf.txt is no archive of runs",

@@ -31,6 +31,7 @@ from tests.support.accounted import accounted
 from tests.support.by_hand.pools import split
 from tests.support.by_hand.streams import own, stream
 from tests.support.costs.linear_cost import LinearCost
+from tests.support.outcomes import assert_alike
 from tests.support.sampled import examples
 from tests.support.sessions import in_order, linked
 from tests.support.strategies.migrations import MIGRATIONS, long_ones
@@ -329,8 +330,7 @@ def test_requests_are_accounted_for_where_gpus_are_lost(workload: Workload, clus
 def test_where_gpus_are_never_paired_nothing_is_different(workload: Workload, cluster: dict[str, Any]) -> None:
     never = replace(cluster["migration"], below_freeness=-1e9)
     off, on = run(workload, cluster, migration=None), run(workload, cluster, migration=never)
-    for one in fields(Outcome):
-        np.testing.assert_array_equal(getattr(off, one.name), getattr(on, one.name), err_msg=one.name)
+    assert_alike(off, on)
 
 
 @settings(max_examples=examples(40, found=True), deadline=None)

@@ -6,7 +6,7 @@ blocks, of which 62, 99.2 ms, can be found. Requests go to the GPUs in turn.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from prebleexp.sim.tiers import CHEAPER, THRESHOLD
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.by_hand.streams import own, stream
 from tests.support.by_hand.tiers import KV_BYTES, MS, STEP, host, serve, tier, tokens_ms
+from tests.support.outcomes import assert_alike
 from tests.support.sampled import examples
 from tests.support.strategies.paths import workloads
 
@@ -201,8 +202,7 @@ def test_all_that_is_lent_is_given_back(workload: Workload, links: Tier, kv: int
 def test_on_one_gpu_there_are_none(workload: Workload, kv: int) -> None:
     hardware = replace(MS, kv_tokens=kv)
     made, none = fetch(workload, 1, hardware=hardware), serve(workload, None, hardware=hardware, policy=RoundRobin())
-    for one in fields(Outcome):
-        np.testing.assert_array_equal(getattr(made, one.name), getattr(none, one.name), err_msg=one.name)
+    assert_alike(made, none)
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,7 @@ from tests.support.by_hand.streams import own, stream
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.interpreted import digest, interpreted
 from tests.support.oracle import replicas as oracle_replicas
+from tests.support.outcomes import assert_alike, assert_of_oracle
 from tests.support.policies.watcher import KEPT
 from tests.support.routers import Router, cost_of_a_token
 from tests.support.sampled import examples
@@ -80,12 +81,7 @@ def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dic
     for ours, theirs in zip(heard, [one.rows[: one.used[0]] for one in KEPT], strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg="what the policy heard", strict=True)
     KEPT.clear()
-    assert_same(made, expected)
-
-
-def assert_same(made: Outcome, expected: Outcome) -> None:
-    for name in (one.name for one in fields(Outcome)):
-        np.testing.assert_array_equal(getattr(made, name), getattr(expected, name), err_msg=name, strict=True)
+    assert_of_oracle(made, expected)
 
 
 # ---------------------------------------------------------------- laws
@@ -93,7 +89,7 @@ def assert_same(made: Outcome, expected: Outcome) -> None:
 @given(STREAMS, replicas())
 def test_one_replica_is_one_router(workload: Workload, cluster: dict[str, Any]) -> None:
     cluster |= {"replicas": replace(cluster["replicas"], count=1)}
-    assert_same(
+    assert_alike(
         simulate(workload, lengths=Max(), **cluster),
         simulate(workload, lengths=Max(), **cluster | {"replicas": None}),
     )
@@ -105,7 +101,7 @@ def test_one_replica_is_one_router(workload: Workload, cluster: dict[str, Any]) 
 def test_who_shares_a_book_and_remembers_nothing_is_one_router(workload: Workload, cluster: dict[str, Any]) -> None:
     cluster |= {"policy": LeastOutstanding(), "replicas": replace(cluster["replicas"], gossip_s=0.0)}
     one = simulate(workload, lengths=Max(), **cluster | {"replicas": None})
-    assert_same(simulate(workload, lengths=Max(), **cluster), one)
+    assert_alike(simulate(workload, lengths=Max(), **cluster), one)
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,7 @@ def test_plain_python_does_the_same(workload: Workload, cluster: dict[str, Any])
     made = [
         simulate(workload, lengths=Max(), **cluster | {"policy": one}) for one in (LeastOutstanding(), PlainLeast())
     ]
-    assert_same(*made)
+    assert_alike(*made)
 
 
 # ---------------------------------------------------------------- by hand: a token takes 1 ms

@@ -25,6 +25,7 @@ from tests.support.accounted import accounted
 from tests.support.by_hand.pools import split
 from tests.support.by_hand.streams import own, stream
 from tests.support.by_hand.tiers import KV_BYTES, MS, STEP, VLLM_ALONE, host, serve, tier, tokens_ms
+from tests.support.outcomes import assert_alike
 from tests.support.sampled import examples
 from tests.support.sessions import in_order, linked
 from tests.support.strategies.paths import workloads
@@ -263,8 +264,7 @@ def test_a_tier_of_no_blocks_is_none(workload: Workload, cluster: dict[str, Any]
     """By another path: steps are scheduled request by request, and tiers are asked."""
     empty = Tier(bytes=0.0, load_rate=1.0, store_rate=1.0, latency_s=1.0)
     made, none = run(workload, cluster, tiers=Tiering(1000.0, empty, empty)), run(workload, cluster, tiers=None)
-    for one in fields(Outcome):
-        np.testing.assert_array_equal(getattr(made, one.name), getattr(none, one.name), err_msg=one.name)
+    assert_alike(made, none)
 
 
 @settings(max_examples=examples(60, found=True), deadline=None)

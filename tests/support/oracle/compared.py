@@ -1,10 +1,8 @@
-"""The core against the second simulator: the same bytes, and policies that see and hear the same. Gaps between tokens
-are compared by `tests.support.streams`."""
+"""The core against the second simulator: the same bytes, and policies that see and hear the same.""" ""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from prebleexp.lengths.known import Max
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle import core
+from tests.support.outcomes import assert_of_oracle
 from tests.support.policies.looker import HEARD
 from tests.support.policies.watcher import (
     FINISHED,
@@ -43,9 +42,7 @@ def agree(workload: Workload, cluster: dict[str, Any], by: Callable[..., Outcome
         once = made.gpu_requests.sum() == (made.gpu >= 0).sum()  # nobody was given back
         if once and not made.losses.any():  # who is lost is heard of more than once
             causal(workload, made, ours)
-    for name in (one.name for one in fields(Outcome) if not one.name.startswith("gaps_")):
-        ours, theirs = getattr(made, name), getattr(expected, name)
-        np.testing.assert_array_equal(ours, theirs, err_msg=name, strict=True)
+    assert_of_oracle(made, expected)
     return made
 
 
@@ -87,11 +84,7 @@ def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcom
     heard = list(HEARD)
     HEARD.clear()
     expected = oracle(workload, **given)
-    for one in fields(Outcome):
-        if one.name.startswith("gaps_"):
-            continue
-        ours, theirs = getattr(made, one.name), getattr(expected, one.name)
-        np.testing.assert_array_equal(ours, theirs, err_msg=one.name, strict=True)
+    assert_of_oracle(made, expected)
     for ours, theirs in zip(heard, HEARD[-len(heard) :] if heard else [], strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg="what a policy heard")
     return made

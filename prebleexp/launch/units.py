@@ -31,7 +31,7 @@ def in_seconds(values: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
 
 
 def _unit(key: str) -> float | None:
-    head, _, last = key.rpartition("_")
+    head, _, last = str(key).rpartition("_")  # a key may be a number
     return OF_KEYS.get(last) if head else None
 
 

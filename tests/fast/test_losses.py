@@ -270,6 +270,8 @@ def test_kept_requests_have_what_was_declared() -> None:
             "finish_s",
             "output_seen",
             "hit_tokens",
+            "gap_p99_s",
+            "gap_top10_s",
             "prefilled_tokens",
             "prefill_end_s",
             "transferred_tokens",

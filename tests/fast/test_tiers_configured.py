@@ -78,7 +78,14 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert many["peer_hit_ratio"] > 0
     parts = (many[f"{where}hit_ratio"] for where in ("", "host_", "disk_", "shared_", "peer_"))
     assert many["found_ratio"] == pytest.approx(sum(parts))
-    lost = run(cell(*TIGHT, "cluster.peers.gb_s=100", "faults=rates", "faults.mtbf_s=20", "autoscaler=hpa")).metrics
+    changing = (
+        "cluster.peers.gb_s=100",
+        "faults=rates",
+        "faults.mtbf_h=0.0055",
+        "autoscaler=hpa",
+        "autoscaler.target=1",
+    )
+    lost = run(cell(*TIGHT, *changing)).metrics
     assert lost["n_finished"] == lost["n_requests"] == numbers["n_requests"]
     assert lost["scale_changes"] > 0
     assert lost["peer_hit_ratio"] > 0

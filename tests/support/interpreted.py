@@ -23,7 +23,9 @@ for settings in sys.argv[1:]:
 def digest(*settings: str) -> str:
     """Of a run's outcome."""
     outcome: Any = prebleexp.run(**dict(one.split("=", 1) for one in settings), cache_dir=None).computed.outcome
-    columns = (getattr(outcome, field.name) for field in fields(outcome) if field.name not in ("end_s", "history"))
+    columns = (
+        getattr(outcome, field.name) for field in fields(outcome) if field.name not in ("end_s", "history", "begun")
+    )
     happened = repr(outcome.history).encode()
     return hashlib.sha256(happened + b"".join(bytes(memoryview(column)) for column in columns)).hexdigest()
 

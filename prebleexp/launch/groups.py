@@ -46,8 +46,12 @@ def made_whole(
 def _hardware(
     words: Mapping[str, Any], overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]
 ) -> Any:
-    if "hardware" in words and isinstance(words["hardware"], Mapping):  # as it is in the cache: whole
-        return words["hardware"]
+    given = words.get("hardware")
+    if isinstance(given, Mapping):
+        if "_target_" not in given:
+            said = ", ".join(f"{key}: {value}" for key, value in given.items())
+            raise InvalidInput(f"hardware={{{said}}} of a group is not valid; say it in the group: {{gpus: 4, {said}}}")
+        return given  # as it is in the cache: whole
     others = [line for line in overrides if key_of(line) not in words and not _is_of(line, "cluster")]
     return of("hardware", [*others, *(f"{key}={_text(value)}" for key, value in words.items())])
 

@@ -181,6 +181,10 @@ def test_slowdowns_are_against_the_first_kind() -> None:
         (["cluster.groups=5"], "cluster.groups=5 is not valid; it must be a list of groups"),
         (["cluster.groups=[5]"], "cluster.groups[0]=5 is not valid; it must be a group such as {gpus: 8, hardware/gpu"),
         (["cluster.groups=[{hardware/gpu: h100}]"], "cluster.groups[0]={'hardware/gpu': 'h100'} is not valid"),
+        (
+            ["cluster.groups=[{gpus: 2, hardware: {hardware/gpu: h100}}]"],
+            "hardware={hardware/gpu: h100} of a group is not valid; say it in the group: {gpus: 4, hardware/gpu: h100}",
+        ),
         (["cluster.groups=[{gpus: 2, gpu: h100}]"], "unknown key 'gpu' in cluster.groups[0]; it must be a group such"),
         (["cluster.groups=[{gpus: 0}]"], "cluster.groups: gpus=0 is not valid; it must be an integer from 1 to 4096"),
         (["cluster.groups=[{gpus: 2, hardware/gpu: h7}]"], "unknown hardware/gpu 'h7'; valid: "),

@@ -22,9 +22,11 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> InvalidInput:
     """An `InvalidInput` for a name that is not one of `valid`; suggests the closest."""
     names = sorted(valid)
     said = {one.lower(): one for one in names}
-    close = difflib.get_close_matches(name.lower(), said, n=1) or [one for one in said if name and name.lower() in one]
+    close = difflib.get_close_matches(name.lower(), said, n=1) or [
+        one for one in said if name[2:] and name.lower() in one
+    ]
     valid_ones = f"valid: {', '.join(names)}."
     if close and len(valid_ones) > LONG:
-        return InvalidInput(f"unknown {kind} {name!r}. Did you mean {said[close[0]]!r}? {valid_ones.capitalize()}")
+        return InvalidInput(f"unknown {kind} {name!r}. Did you mean {said[close[0]]!r}? V{valid_ones[1:]}")
     hint = f" Did you mean {said[close[0]]!r}?" if close else ""
     return InvalidInput(f"unknown {kind} {name!r}; {valid_ones}{hint}")

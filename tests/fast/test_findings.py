@@ -152,6 +152,8 @@ def test_every_figure_draws_a_sweep_of_two_variants() -> None:
     ]
     for name in DRAWINGS:
         drawn = figure(name, found, how=DRAWINGS[name], number="9", command="python")
-        assert drawn.paired == (name not in ("regret_against_quality", "ranking", "survival", "tuning", "sessions"))
+        assert drawn.paired == (
+            name not in ("frontier", "regret_against_quality", "ranking", "survival", "tuning", "sessions")
+        )
         assert len(drawn.panels) == PANELS.get(name, 6)
         assert all("<svg" in panel.svg for panel in drawn.panels)

@@ -17,6 +17,7 @@ from tests.pages.conftest import browser as fixture
 from tests.support.pages.checks import WHAT_STICKS_OUT
 from tests.support.pages.chromium import complaints, requested, show
 from tests.support.pages.sweep_rows import SWEEP, part_rows, rows
+from tests.support.patience import until
 from tests.support.sampled import sampled
 
 DRAWINGS = """
@@ -98,9 +99,12 @@ def test_a_report_opens_from_disk_whole_and_without_network(
 
 def test_a_drawing_is_an_image_with_a_name_for_a_screen_reader(browser: Chrome, reports: dict[str, Path]) -> None:
     show(browser, reports["paper"], 1920, "light")
-    nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    images = [node for node in nodes if node.get("role", {}).get("value") in ("image", "img")]
-    names = [node["name"]["value"] for node in images]
+
+    def named() -> list[str]:
+        nodes = browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        return [node["name"]["value"] for node in nodes if node.get("role", {}).get("value") in ("image", "img")]
+
+    names = until(named)  # the tree is made after the page is shown
     assert len([name for name in names if "normalised latency against request rate" in name]) == 12
     assert any(re.search(r"LOR is \d+ to \d+ % faster than", name) for name in names)
 

@@ -105,7 +105,7 @@ def test_what_the_command_writes_is_compared_and_fitted_to(
     ("words", "said"),
     [
         (["gpu=h100", "model=gpt_oss_120b", "device=cpu"], "gpt-oss-120b cannot be measured: only dense models"),
-        (["gpu=h100", "model=llama", "device=cpu"], "unknown model 'llama'; valid: "),
+        (["gpu=h100", "model=llama", "device=cpu"], "unknown model 'llama'. Did you mean 'llama_2_7b'? Valid: "),
         (["gpu=h1000", "model=llama_3_1_8b"], "unknown gpu 'h1000'; valid: "),
         (["gpu=h100", "model=llama_3_1_8b", "device=gpu"], "device=gpu cannot be used here; there are: cpu"),
     ],

@@ -18,7 +18,7 @@ out = open(sys.argv.pop(1), "w")
 atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=out, flush=True))
 runpy.run_module("prebleexp", run_name="__main__", alter_sys=True)
 """
-COMPUTED = 780
+COMPUTED = 810
 HEAVY = {"IPython", "distributed", "matplotlib", "seaborn", "sklearn", "torch", "transformers", "vl_convert"}
 
 

@@ -335,6 +335,17 @@ def test_what_was_calibrated_is_a_document_for_programs(
     assert "TPOT by what ships" in printed.err
 
 
+def test_who_calibrated_sglang_is_told_to_simulate_sglang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my_runs.csv", [{**one, "engine": "sglang"} for one in own_rows()])
+    assert main(["calibrate", "hardware", "data=my_runs.csv"]) == 0
+    hint = capsys.readouterr().err.splitlines()[-1]
+    assert hint == "use it: python -m prebleexp hardware=h200_llama_3_1_70b_fp8_tp2_sglang engine=sglang"
+    assert configure.cells(hint.removeprefix("use it: python -m prebleexp ").split())
+
+
 def test_results_of_bench_serving_are_the_same_runs(tmp_path: Path) -> None:
     known = {"gpu": "h200", "engine": "vllm", "model": "llama-3.1-70b", "weights": "fp8", "tp": "2"}
     results = [

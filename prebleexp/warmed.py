@@ -31,7 +31,9 @@ def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
     where = f" in {sum(map(bool, warm)):,} of {len(cells):,} cells" if len(cells) > 1 else ""
     held = _range([f"{row['warm_kv_share']:.1%}" for row in rows])
     counts = _range([f"{row['warm_requests']:,}" for row in rows])
-    said = f"caches were warmed by {counts} {'request' if counts == '1' else 'requests'}{where}, in no other number: "
+    said = (
+        f"caches were warmed by {counts} {'request' if counts == '1' else 'requests'}{where}, which no metric counts: "
+    )
     said += f"{held} of KV memory was in use at the start"
     shares = [f"{row['warm_max_over_mean']:.2f}" for row in rows if row.get("warm_max_over_mean") is not None]
     said += f", and routers had sent the busiest GPU {_range(shares)} times the mean of all" if shares else ""
@@ -52,7 +54,7 @@ def _value(text: str) -> float:
 _NONE = "Nothing where caches were empty (warm=none)."
 METRICS: tuple[Declared, ...] = (
     ("warm_requests", "requests that warmed caches", _of(lambda begun: int(begun.requests)), "requests", "neither",
-     f"Requests that were to be served before the run began (warm), which are in no other number. {_NONE}"),
+     f"Requests that were to be served before the run began (warm), which no other metric counts. {_NONE}"),
     ("warm_unserved", "… which were not served", _of(_unserved), "requests", "lower",
      f"How many of these did not finish: refused, or left behind. {_NONE}"),
     ("warm_kv_share", "KV in use at the start", _of(lambda begun: float(begun.kv_share)), "share", "neither",

@@ -134,7 +134,15 @@ def test_the_variance_is_that_of_the_lengths_that_were_asked_for() -> None:
     assert [row["output_length_variance"] for row in with_variance(given)] == [0, 149.5**2, 149.5**2, None]
 
 
-PANELS = {"regret_against_quality": 1, "frontier": 1, "ranking": 1, "tuning": 1, "sessions": 1, "reuse": 2, "gain_against_gpus": 2}
+PANELS = {
+    "regret_against_quality": 1,
+    "frontier": 1,
+    "ranking": 1,
+    "tuning": 1,
+    "sessions": 1,
+    "reuse": 2,
+    "gain_against_gpus": 2,
+}
 PANELS |= {"survival": 0}  # no GPU is lost here
 
 

@@ -25,6 +25,14 @@ def unset(shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return np.empty(shape, dtype).view(np.recarray)
 
 
+def ragged(offsets: Longs, rows: Longs) -> tuple[Longs, Longs]:
+    """Some rows of a ragged array, of which row i is from `offsets[i]` to `offsets[i + 1]`: (rows + 1,) the offsets of
+    these, one after the other, and which elements they have."""
+    counts = np.diff(offsets)[rows]
+    into = np.concatenate([[0], np.cumsum(counts)])
+    return into, np.arange(into[-1]) + np.repeat(offsets[rows] - into[:-1], counts)
+
+
 def copy_written(into: Any, column: Any) -> None:
     """Copy a column to the beginning of a longer one that is all zeros. What is zeros is not written there: so pages
     that nobody has written to yet still take no memory."""

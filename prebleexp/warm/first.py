@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from prebleexp.checks import positive
 from prebleexp.errors import InvalidInput
+from prebleexp.sim.arrays import ragged
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Longs, Workload
 from prebleexp.sim.warmth import Before
 from prebleexp.warm.base import Warm
@@ -74,18 +75,9 @@ def taken(stream: Workload, rows: Longs) -> Workload:
     made: dict[str, Any] = {
         name: getattr(stream, name)[rows] for name in (*COLUMNS, *OPTIONAL) if "segment_" not in name
     }
-    made["answer_segment"] = stream.answer_segment[rows]
-    counts = np.diff(stream.segment_offsets)[rows]
-    made["segment_offsets"] = np.concatenate([[0], np.cumsum(counts)])
-    at = np.arange(made["segment_offsets"][-1]) + np.repeat(
-        stream.segment_offsets[rows] - made["segment_offsets"][:-1], counts
-    )
+    made["segment_offsets"], at = ragged(stream.segment_offsets, rows)
     made |= {name: getattr(stream, name)[at] for name in ("segment_ids", "segment_tokens")}
-    waits = stream.waits[rows]
-    made["after_offsets"] = np.concatenate([[0], np.cumsum(waits)])
-    links = np.arange(made["after_offsets"][-1]) + np.repeat(
-        stream.after_offsets[rows] - made["after_offsets"][:-1], waits
-    )
+    made["after_offsets"], links = ragged(stream.after_offsets, rows)
     number = np.full(len(stream), -1)
     number[rows] = np.arange(len(rows))
     made["after_ids"] = number[stream.after_ids[links]]

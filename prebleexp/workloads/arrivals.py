@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prebleexp.checks import is_number, require
+from prebleexp.sim.arrays import ragged
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Longs, Workload
 from prebleexp.sources import Part
 from prebleexp.workloads import bursty
@@ -163,9 +164,7 @@ def families(workload: Workload) -> Longs:
 def _reordered(workload: Workload, order: Longs) -> Workload:
     """Rows in another order, none of which comes after others."""
     assert workload.is_open
-    counts = np.diff(workload.segment_offsets)[order]
-    offsets = np.concatenate(([0], np.cumsum(counts)))
-    at = np.arange(offsets[-1]) + np.repeat(workload.segment_offsets[order] - offsets[:-1], counts)
+    offsets, at = ragged(workload.segment_offsets, order)
     rows = [name for name in (*COLUMNS, *OPTIONAL) if not name.startswith("segment_")]
     columns: dict[str, Any] = {name: getattr(workload, name)[order] for name in rows}
     predictions = {name: told[order] for name, told in workload.predictions.items()}

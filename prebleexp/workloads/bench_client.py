@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.sim.arrays import ragged
 from prebleexp.sim.types import Floats, Longs, Workload
+from prebleexp.workloads import azure_lengths, files
 from prebleexp.workloads.blocks import Prompts
 
 
@@ -19,6 +22,17 @@ class Requests(NamedTuple):
     outputs: Longs
     due_s: Floats | None = None
     """(n,) when the data set itself says that each is sent"""
+
+
+def identity(settings: Mapping[str, Any], dataset: str, path: str | None) -> dict[str, object]:
+    """The settings of a benchmark, of which the contents of its file, or of that of ours which has its lengths, stand
+    for `dataset_path`."""
+    own = {name: value for name, value in settings.items() if name != "dataset_path"}
+    if path is not None:
+        own["sha256"] = files.digest(path)
+    elif dataset == "azure_conversations":
+        own["sha256"] = files.digest(str(azure_lengths.FILE))
+    return own
 
 
 def sent(made: Requests, due_s: Floats, most: int | None, warm: int, longest_warm: int | None = None) -> Workload:
@@ -57,7 +71,5 @@ def _after_ends(n: int, warm: int, most: int) -> Any:
 def _taken(made: Requests, rows: Any) -> tuple[Any, Any, Any]:
     """Segments of some of the requests, in this order."""
     offsets, ids, tokens = made.prompts
-    counts = np.diff(offsets)[rows]
-    into = np.concatenate([[0], np.cumsum(counts)])
-    at = np.arange(into[-1]) + np.repeat(offsets[rows] - into[:-1], counts)
+    into, at = ragged(offsets, rows)
     return into, ids[at], tokens[at]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from prebleexp.sim.arrays import ragged
 from prebleexp.sim.types import Floats, Ints, Longs, Workload
 from prebleexp.workloads.blocks import Prompts
 from prebleexp.workloads.rescale import Choice
@@ -57,9 +58,7 @@ def _prompts(trace: Trace, chosen: Choice) -> tuple[Prompts, Ints]:
     """Segments of the chosen requests, and those of their answers; what is a session's own has an id of its own in each
     copy."""
     offsets, ids, tokens = trace.prompts
-    counts = np.diff(offsets)[chosen.row]
-    into = np.concatenate(([0], np.cumsum(counts)))
-    at = np.arange(into[-1]) + np.repeat(offsets[chosen.row] - into[:-1], counts)
+    into, at = ragged(offsets, chosen.row)
     unknown = np.full(len(chosen), NOBODY, np.int32)
     if len(chosen) == len(trace) and not chosen.copy.any():
         return Prompts(into, ids[at], tokens[at]), unknown if trace.answer is None else trace.answer[chosen.row]
@@ -69,7 +68,7 @@ def _prompts(trace: Trace, chosen: Choice) -> tuple[Prompts, Ints]:
         own = found + copy * every
         return own if trace.public is None else np.where(trace.public[found], found, own)
 
-    names = copied(ids[at].astype(np.int64), np.repeat(chosen.copy, counts))
+    names = copied(ids[at].astype(np.int64), np.repeat(chosen.copy, np.diff(into)))
     known, dense = np.unique(names, return_inverse=True)
     prompts = Prompts(into, dense.astype(np.int32), tokens[at])
     if trace.answer is None:
@@ -107,10 +106,8 @@ def _links(trace: Trace, chosen: Choice) -> _Links:
     later, before, delay_s = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(len(rows))
     if trace.links is not None:
         counts = np.bincount(trace.links.later, minlength=n)
-        first = np.cumsum(counts) - counts
-        into = np.concatenate(([0], np.cumsum(counts[rows])))
+        _, link = ragged(np.concatenate(([0], np.cumsum(counts))), rows)
         later = np.repeat(np.arange(len(rows)), counts[rows])
-        link = np.arange(into[-1]) + np.repeat(first[rows] - into[:-1], counts[rows])
         keys = chosen.copy * n + rows
         sorter = np.argsort(keys)
         wanted = chosen.copy[later] * n + trace.links.before[link]

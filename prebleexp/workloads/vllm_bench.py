@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Workload
-from prebleexp.workloads import azure_lengths, bench_client, files
+from prebleexp.workloads import bench_client
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.bursty import ENDLESS, gaps
 from prebleexp.workloads.few_shot import ARRIVALS, LONGEST, MOST_REQUESTS, random
@@ -210,12 +210,7 @@ class VllmBench(WorkloadSource):
 
     def identity(self) -> dict[str, object]:
         """The file's contents stand for its path."""
-        own: dict[str, Any] = {name: value for name, value in asdict(self).items() if name != "dataset_path"}
-        if self.dataset_path is not None:
-            own["sha256"] = files.digest(self.dataset_path)
-        elif self.dataset_name == "azure_conversations":
-            own["sha256"] = files.digest(str(azure_lengths.FILE))
-        return own
+        return bench_client.identity(asdict(self), self.dataset_name, self.dataset_path)
 
     def draw(self, *, rps: float, duration_s: float, seed: int, output_length: OutputLength) -> Workload:
         made = requests(self, seed)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.runs import run
 from prebleexp.launch import configure
@@ -46,19 +45,6 @@ ROWS = (
     *("Mean E2EL incl. Client Queue (ms):", "Median E2EL incl. Client Queue (ms):"),
     *("P50 E2EL incl. Client Queue (ms):", "P99.9 E2EL incl. Client Queue (ms):"),
 )
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command line in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def typed(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return typed
 
 
 def real(name: str) -> dict[str, Any]:

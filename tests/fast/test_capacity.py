@@ -11,12 +11,13 @@ import pytest
 
 from prebleexp.__main__ import main
 from prebleexp.launch import configure
-from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.answer import Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Bracket
 from prebleexp.report import capacity
 from prebleexp.report.drawings import Drawings
+from tests.support.answers import answer
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +34,14 @@ def planned(
     at_low, at_high = (tuple(0.9 - math.log(at / size) + shift for shift in shifts) for at in (low, high))
     bracket = Bracket(low, high, at_low, at_high) if verdict is Verdict.FOUND else None
     found = verdict is Verdict.FOUND
-    answer = Answer(
+    made = answer(
+        size,
         verdict=verdict,
-        size=size,
         low=size * 0.99 if found else None,
         high=size * 1.01 if found else None,
-        likely=None,
-        target=0.9,
         bracket=bracket,
-        seeds=4,
-        runs=20,
-        requests=1000,
-        counted=1000,
-        precise=True,
-        misses=None,
-        rise=None,
-        grows=None,
-        curve=(),
     )
-    return Planned(f"chats: {line}", {"variant": "chats", "line": line}, contender, answer)
+    return Planned(f"chats: {line}", {"variant": "chats", "line": line}, contender, made)
 
 
 def answers(contender: Contender) -> dict[str, list[Planned]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import OF_REQUESTS, OPTIONAL, Outcome, State, Workload
 from prebleexp.testing import MODEL, stream
+from tests.support.outcomes import assert_same
 
 SLOW = replace(MODEL, efficiency=0.3, kv_tokens=20_000)
 ENGINES = [Continuous(), VLLM(), SGLang()]
@@ -52,11 +53,6 @@ def served(policy: Policy, engine: Engine, kinds: Sequence[tuple[int, Hardware]]
         horizon="drain",
         seed=1,
     )
-
-
-def assert_same(one: Outcome, other: Outcome) -> None:
-    for field in fields(Outcome):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), field.name, strict=True)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -36,6 +36,7 @@ from prebleexp.sim.records import NONE
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.costs.fitted import MONOTONE as A6000
+from tests.support.outcomes import assert_same
 from tests.support.places import ROOT
 from tests.support.routers import Router, links_of, path_of
 from tests.support.sampled import examples
@@ -68,12 +69,6 @@ def serve(workload: Workload, policy: Policy, gpus: int, *, kv: int = 600, lengt
         horizon="drain",
         seed=1,
     )
-
-
-def assert_same(one: Outcome, other: Outcome, *, but: tuple[str, ...] = ()) -> None:
-    for field in fields(Outcome):
-        if field.name not in but:
-            np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
 
 
 # ---------------------------------------------------------------- whole runs

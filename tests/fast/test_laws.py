@@ -24,7 +24,8 @@ from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Longs, Outcome, Setup, State, Workload
 from tests.support.batching import BATCHING
 from tests.support.costs.fitted import MONOTONE as A6000
-from tests.support.plain_python import assert_same, interpreted
+from tests.support.outcomes import assert_same
+from tests.support.plain_python import interpreted
 from tests.support.recordings.released import OWN
 from tests.support.sampled import examples
 from tests.support.sessions import impatient, in_order, linked

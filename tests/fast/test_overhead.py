@@ -28,7 +28,8 @@ from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests.support.batching import BATCHING
 from tests.support.costs.fitted import MONOTONE as A6000
-from tests.support.plain_python import assert_same, interpreted
+from tests.support.outcomes import assert_same
+from tests.support.plain_python import interpreted
 from tests.support.strategies.paths import workload_of
 
 OVERHEADS = ("overhead_s", "router_wait_s")

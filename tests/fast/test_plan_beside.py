@@ -15,12 +15,13 @@ from prebleexp.__main__ import main
 from prebleexp.experiment import runs
 from prebleexp.faults.timeline import Timeline
 from prebleexp.launch import configure, contender_names
-from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.answer import Answer
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Bracket
 from prebleexp.report import beside, planned
 from prebleexp.report.plan_figure import _apart
+from tests.support import answers
 from tests.support.pages.parsed import Page
 
 MADE = ("engine=vllm", "hardware/gpu=h100", "hardware/model=llama_3_1_8b", "hardware.tensor_parallel=2")
@@ -117,26 +118,8 @@ def test_contenders_are_called_what_they_differ_by() -> None:
 
 # ---------------------------------------------------------------- sentences and caveats, by hand
 def answer(size: float, likely: float | None = None, **changed: object) -> Answer:
-    low = Bracket(size - 1, size, (0.89,) * 4, (0.93,) * 4)
-    made = Answer(
-        verdict=Verdict.FOUND,
-        size=size,
-        low=None,
-        high=None,
-        likely=size if likely is None else likely,
-        target=0.9,
-        bracket=low,
-        seeds=4,
-        runs=20,
-        requests=1000,
-        counted=1000,
-        precise=True,
-        misses=None,
-        rise=None,
-        grows=None,
-        curve=(),
-    )
-    return replace(made, **changed)  # type: ignore[arg-type]
+    bracket = Bracket(size - 1, size, (0.89,) * 4, (0.93,) * 4)
+    return answers.answer(size, **{"likely": size if likely is None else likely, "bracket": bracket} | changed)
 
 
 def found(of: dict[str, Answer], rps: float = 12) -> list[Planned]:

@@ -36,8 +36,9 @@ from prebleexp.sim.types import Longs, Outcome, Setup, State
 from prebleexp.testing import check_losses
 from tests.support.by_hand.one_gpu import HOST, PLAIN
 from tests.support.by_hand.streams import own, stream
+from tests.support.outcomes import assert_same
 from tests.support.places import ROOT, names
-from tests.support.plain_python import assert_same, interpreted
+from tests.support.plain_python import interpreted
 from tests.support.sampled import examples, sampled
 from tests.support.sessions import in_sessions
 

@@ -3,7 +3,7 @@ check on paper, and what holds of every run."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from prebleexp.sim.pools import BOTH, CHUNKS, DECODE, END, LAYERS, PREFILL, RESE
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.by_hand.pools import KV_BYTES, MS, Counted, serve, split
 from tests.support.by_hand.streams import own, stream
+from tests.support.outcomes import assert_same
 from tests.support.sampled import examples
 from tests.support.sessions import in_order, linked
 from tests.support.strategies.paths import workloads
@@ -188,8 +189,7 @@ def test_every_request_is_accounted_for_at_every_event(workload: Workload, clust
     roles = np.repeat(cluster["roles"], cluster["counts"])
     made = run(workload, cluster, on_event=Counted(RESERVE_FIRST, roles.tolist(), len(workload)))
     again = run(workload, cluster)
-    for one in fields(Outcome):  # watching changes nothing
-        np.testing.assert_array_equal(getattr(made, one.name), getattr(again, one.name), err_msg=one.name)
+    assert_same(made, again)  # watching changes nothing
     in_order(workload, made)
     finished = made.state == State.FINISHED
     if cluster["horizon"] == "drain":

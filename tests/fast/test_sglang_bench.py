@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 from prebleexp.sglang_bench import flags
 from prebleexp.sglang_bench.result import result
@@ -51,19 +50,6 @@ ROWS = (
     *(f"{one} TPOT (ms):" for one in ("Mean", "Median", "P90", "P95", "P99")),
     *("-Inter-Token Latency-", *(f"{one} ITL (ms):" for one in ("Mean", "Median", "P90", "P95", "P99", "Max"))),
 )
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command line in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def typed(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return typed
 
 
 def real(name: str) -> dict[str, Any]:

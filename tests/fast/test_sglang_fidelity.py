@@ -8,7 +8,6 @@ is one, else the few recordings that are committed.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from prebleexp.sim.types import Outcome
+from tests.support.outcomes import assert_same
 from tests.support.recordings.engines import Columns, load, of_requests
 from tests.support.recordings.sglang import RECORDINGS, engine_of, run
 from tests.support.recordings.sglang import replay as replay_engine
@@ -92,8 +92,7 @@ def test_who_watches_changes_nothing() -> None:
     one = run(config, columns, engine_of(config))
     other = run(config, columns, engine_of(config), seen.append)
     assert len(seen) > 100
-    for field in fields(Outcome):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
+    assert_same(one, other)
 
 
 class Audited(Scheduler):

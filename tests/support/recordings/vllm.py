@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from prebleexp.engines.vllm.groups import Grouping
 from prebleexp.engines.vllm.records import STEPS
 from prebleexp.sim.records import STEPPING
 from prebleexp.sim.types import Layers, Outcome, Setup
+from tests.support.outcomes import assert_same
 from tests.support.recordings.engines import Columns, Driven, drive, load, ns, of_requests, recordings, workload_of
 
 RECORDINGS = recordings("vllm")
@@ -157,8 +158,7 @@ def is_served_alike_unseen(path: Path) -> None:
     config, recorded = load(path)
     watched = Watched(engine_of(config))
     seen, unseen = run(config, recorded, watched, watched), run(config, recorded, engine_of(config))
-    for one in fields(Outcome):
-        np.testing.assert_array_equal(getattr(seen, one.name), getattr(unseen, one.name), err_msg=one.name)
+    assert_same(seen, unseen)
 
 
 def equal(ours: Columns, theirs: Columns, where: str = "") -> None:

@@ -168,7 +168,7 @@ class Cluster(Part):
         those of a token."""
         if not self.has_tiers:
             return None
-        from prebleexp.sim.tiering import Tiering  # numba: nothing that is cached needs it
+        from prebleexp.sim.tiering import Tiering  # nothing that is cached needs it
 
         return Tiering(kv_bytes, **{name: getattr(self, name).simulated() for name in TIERS})
 
@@ -177,7 +177,7 @@ class Cluster(Part):
         routes prompts."""
         if not self.has_roles:
             return None
-        from prebleexp.sim.pools import Disaggregation  # numba: nothing that is cached needs it
+        from prebleexp.sim.pools import Disaggregation  # nothing that is cached needs it
 
         return Disaggregation(
             roles=tuple(ROLES.index(str(group.role)) for group in self.groups),
@@ -197,7 +197,7 @@ class Cluster(Part):
         interval_ms, of = self.migration.interval_ms, self.migration
         if interval_ms is None:
             return None
-        from prebleexp.sim.migration import Migration  # numba: nothing that is cached needs it
+        from prebleexp.sim.migration import Migration  # nothing that is cached needs it
 
         return Migration(
             interval_s=interval_ms / 1e3,

@@ -57,7 +57,7 @@ class Tier(Part):
         """A `prebleexp.sim.tiering.Tier`; None if there is no memory."""
         if not self.there:
             return None
-        from prebleexp.sim import tiering  # numba: nothing that is cached needs it
+        from prebleexp.sim import tiering  # nothing that is cached needs it
 
         rates = (self.load_gb_s * 1e9, self.store_gb_s * 1e9, self.latency_us / 1e6)
         return tiering.Tier(self.gb * 1e9, *rates, CHOICES.index(self.choose), self.least_tokens, **self._links())
@@ -146,7 +146,7 @@ class Peers(Part):
         """A `prebleexp.sim.tiering.Tier` of no bytes; None if nothing comes from other GPUs."""
         if not self.there:
             return None
-        from prebleexp.sim import tiering  # numba: nothing that is cached needs it
+        from prebleexp.sim import tiering  # nothing that is cached needs it
 
         rates, sharing = (self.gb_s * 1e9, self.gb_s * 1e9, self.latency_us / 1e6), SHARING.index(self.sharing)
         return tiering.Tier(0.0, *rates, CHOICES.index(self.choose), self.least_tokens, sharing)

@@ -67,7 +67,7 @@ def simulate_cell(
     check: bool = True,
 ) -> Outcome:
     """Serve a request stream as the cell says."""
-    from prebleexp.sim import simulate  # numba: nothing that is cached needs it
+    from prebleexp.sim import simulate  # nothing that is cached needs it
 
     outcome = simulate.simulate(
         workload,

@@ -135,7 +135,7 @@ class DynamoReplay(Engine):
         return ttft_s, np.where(outputs > 1, decode_s, np.nan), ttft_s + decode_s * (outputs - 1)
 
     def own_loop(self) -> Any:
-        from prebleexp.engines.dynamo_replay.simulate import simulate  # numba: nothing that is cached needs it
+        from prebleexp.engines.dynamo_replay.simulate import simulate  # nothing that is cached needs it
 
         return simulate
 

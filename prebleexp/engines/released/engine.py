@@ -41,6 +41,6 @@ class Released(Engine):
         return self.step_cost_s
 
     def own_loop(self) -> Any:
-        from prebleexp.engines.released.simulate import simulate  # numba: nothing that is cached needs it
+        from prebleexp.engines.released.simulate import simulate  # nothing that is cached needs it
 
         return simulate

@@ -177,6 +177,6 @@ class Splitwise(Engine):
         return ttft_s, np.where(lengths > 1, tpot_s, np.nan), ttft_s + tpot_s * (lengths - 1)
 
     def own_loop(self) -> Any:
-        from prebleexp.engines.splitwise.simulate import simulate  # numba: nothing that is cached needs it
+        from prebleexp.engines.splitwise.simulate import simulate  # nothing that is cached needs it
 
         return simulate

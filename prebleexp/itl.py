@@ -18,6 +18,7 @@ Declared = tuple[str, str, Callable[[Any], float | None], str, str, str]
 SHARES = {
     "p50": (0.5, "median", "Median"),
     "p90": (0.9, "p90", "90th percentile"),
+    "p95": (0.95, "p95", "95th percentile"),
     "p99": (0.99, "p99", "99th percentile"),
 }
 

@@ -44,7 +44,8 @@ class Plan:
     @property
     def beside(self) -> Beside | None:
         """Of the best: what will be seen, the answers if steps are slower or faster, the greatest load, what is kept of
-        a greater load and after the loss of a replica; None where there is no answer."""
+        a greater load and after the loss of a replica; None where there is no answer, or
+        nothing but the answer was asked for."""
         return self._made.beside
 
     def frame(self) -> pd.DataFrame:
@@ -80,6 +81,7 @@ def plan(
     requests: int | None = None,
     most_requests: int = 200_000,
     price_per_gpu_hour: float | Mapping[str, float] | None = None,
+    answer_only: bool = False,
     **settings: Any,
 ) -> Plan:
     """The greatest load of a cluster, `plan(gpus=8, policy=["lor", "e2"], **{"slo.ttft_s": 0.5})`, or with `rps=` in
@@ -87,8 +89,9 @@ def plan(
 
     `tol` is half the width of the interval that is asked for, as a share of the answer; `seeds` request streams at
     first, `most_seeds` where they differ too much; `requests` of a run, else as many as show enough misses;
-    `price_per_gpu_hour` is of one GPU, or of each kind, `{"h100": 2.5, "h200": 3.5}`. Runs are
-    kept in the cache as all others. Raises InvalidInput for names that do not exist and values that are not valid,
+    `price_per_gpu_hour` is of one GPU, or of each kind, `{"h100": 2.5, "h200": 3.5}`; `answer_only` leaves out
+    `Plan.beside`, which takes about as many runs again. Runs are kept in the cache as all others. Raises
+    InvalidInput for names that do not exist and values that are not valid,
     PrebleexpError if a run fails.
     """
     lines = [line for one in (*given, settings) for line in overrides.lines(one)]
@@ -100,6 +103,7 @@ def plan(
         "requests": requests,
         "most_requests": most_requests,
         "price_per_gpu_hour": price_per_gpu_hour,
+        "answer_only": answer_only,
     }
     made = planner.plan(lines, asked_plan.asked(lines, own))
     name = folder("plan", *(line.lstrip("+") for line in lines))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from prebleexp.commands.arguments import Command, Commands, Given, Setting, integer, number
+from prebleexp.commands.arguments import Command, Commands, Given, Setting, flag, integer, number
 from prebleexp.planning.prices import KEY, Prices, read
 
 if TYPE_CHECKING:
@@ -121,6 +121,11 @@ COMMANDS: Commands = {
             integer("most_seeds", "if the interval is wider than tol", 64, 2, 10_000),
             integer("requests", "of a run; else as many as show 100 misses, 4,000 at least", None, 10),
             integer("most_requests", "of a run, where too few miss", 200_000, 10),
+            flag(
+                "answer_only",
+                "true: nothing besides the answer, neither what will be seen nor headroom nor the loss of a GPU, which "
+                "take about as many runs again",
+            ),
             Setting(
                 KEY,
                 "of one GPU, or of each kind, as {h100: 2.5, h200: 3.5}: adds what a million requests cost, and orders "

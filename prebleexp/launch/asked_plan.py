@@ -47,6 +47,8 @@ class Asked:
     prices: Prices | None
     lasting: bool
     """whether it says how long a run is"""
+    answer_only: bool
+    """whether nothing is said besides the answer"""
 
 
 def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
@@ -73,6 +75,7 @@ def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
         most_requests=values["most_requests"],
         prices=None if price is None else Prices(price),
         lasting="duration_s" in keys,
+        answer_only=values["answer_only"],
     )
 
 
@@ -86,4 +89,4 @@ def asked_by(multirun: Multirun, overrides: Sequence[str]) -> Asked:
     values = {
         name: getattr(settings.plans, name) for name in ("tol", "seeds", "most_seeds", "requests", "most_requests")
     }
-    return asked([f"{key}=" for key in same], values | {"price_per_gpu_hour": None})
+    return asked([f"{key}=" for key in same], values | {"price_per_gpu_hour": None, "answer_only": True})

@@ -110,7 +110,7 @@ class Planner(Session):
         contenders = self._named(given)
         self._of = {name: [] for name in contenders}
         self._find(contenders)
-        if not self.places:
+        if not self.asked.answer_only:
             self._look_beside()
         self.results += self._of.values()
         self.axes += [axis for axis in (self.asked.searched, "policy") if axis not in self.axes]

@@ -19,15 +19,19 @@ OF_KEYS = {"s": 1.0, "ms": 1e-3}
 def in_seconds(values: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
     """The same values, at any depth, with each time that has a unit as a number in the unit of its key, which is the
     end of the key's name, or of the key that they are `inside`, as of ttft_s: {p95: 500ms}. Raises InvalidInput,
-    naming the key, for a unit that is none."""
+    naming the key in full, for a unit that is none."""
     found = dict(values)
     for key, value in values.items():
         kind = type(value)  # of each cell of a sweep all values are looked at
         if kind is str and value[:1] in FIRST:
-            found[key] = _read(inside if _unit(inside) else key, value)
+            found[key] = _read(inside if _unit(inside) else _path(inside, key), value)
         elif kind is dict:
-            found[key] = in_seconds(value, key)
+            found[key] = in_seconds(value, _path(inside, key))
     return found
+
+
+def _path(inside: str, key: str) -> str:
+    return f"{inside}.{key}" if inside else key
 
 
 def _unit(key: str) -> float | None:

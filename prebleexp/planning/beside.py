@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from prebleexp.errors import InvalidInput
@@ -16,10 +16,12 @@ from prebleexp.planning.answer import Answer
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
 from prebleexp.planning.load import Search
 from prebleexp.planning.planned import Planned
-from prebleexp.planning.trials import Question, Trial
+from prebleexp.planning.trials import Question, Sample, Trial
 from prebleexp.workloads.replayed import Replayed
 
-SEEN = tuple(f"{of}_{at}_s" for of in ("ttft", "tpot", "latency") for at in ("p50", "p95", "p99"))
+TIMES = ("ttft", "tpot", "itl", "latency")
+KEPT = "slo_attainment"
+SEEN = (*(f"{of}_{at}_s" for of in TIMES for at in ("mean", "p50", "p95", "p99")), KEPT)
 MORE = 1.2
 """times the load, of which it is said what is kept"""
 LONG_S = 180.0
@@ -55,8 +57,18 @@ class Beside:
     """which share of the requests due in the minute after a replica is lost is good"""
     spare: Mean | None
     """likewise, with one replica more than the answer has"""
+    enough: Answer | None
+    """the fewest GPUs that keep the promise in that minute too; None where none can be lost, or a load was searched"""
     unknown: tuple[str, ...]
     """what could not be said, and why"""
+
+
+@dataclass(frozen=True)
+class Bereft(Contender):
+    """A contender that loses a replica half way: what it keeps is the promise of the minute after."""
+
+    def sample(self, metrics: Mapping[str, Any]) -> Sample:
+        return Sample(metrics[AFTER_LOSS] or 0.0, metrics["due_requests"], None)
 
 
 def beside(of: Planned, question: Question, at_answer: Metrics, size: float, answers: Answers, runs: Runs) -> Beside:
@@ -89,6 +101,7 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
         grown=mean("kept", f"what is kept of {MORE:g} times the load", lambda: _grown(of, requests)),
         lost=mean(AFTER_LOSS, "the loss of a replica", lambda: _without_one(of, 0)),
         spare=mean(AFTER_LOSS, "the loss of one of N + 1", lambda: _without_one(of, 1)),
+        enough=_enough(of, asked, answers),
         unknown=tuple(unknown),
     )
 
@@ -122,6 +135,21 @@ def _searched(
     found = answers({f"{of.name}, {name}": search for name, search in asked.items()})
     slower, faster = (found[f"{of.name}, {name}"] for name in names) if names else (None, None)
     return off, slower, faster, found.get(f"{of.name}, greatest load")
+
+
+def _enough(of: Planned, question: Question, answers: Answers) -> Answer | None:
+    """The fewest GPUs that keep the promise in the minute after one is lost."""
+    if of.contender.searched != GPUS or of.contender.is_recorded:
+        return None
+    try:
+        contender, first = _without_one(of, 1)
+    except InvalidInput:
+        return None  # which is said of the loss itself
+    bereft = Bereft(**{one.name: getattr(contender, one.name) for one in fields(contender)})
+    # runs are not made longer: the minute after a loss is no longer in them
+    asked = replace(question, target=bereft.to_keep.strictest, requests=first.requests, most_requests=first.requests)
+    name = f"{of.name}, N + 1"
+    return answers({name: (bereft, bereft.search_from(asked, first.size))})[name]
 
 
 def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.planning.answer import Answer, Verdict
-from prebleexp.planning.beside import MORE, Beside, Mean
+from prebleexp.planning.beside import KEPT, MORE, Beside, Mean
 from prebleexp.planning.contender import GPUS, USERS
 from prebleexp.planning.planned import Planned
 from prebleexp.report.wording import NOTHING, number, percent
 
-HEADS = ("", "p50", "p95", "p99")
-ROWS = {"ttft": "time to first token", "tpot": "time per output token", "latency": "latency"}
+HEADS = ("", "mean", "p50", "p95", "p99")
+ROWS = {
+    "ttft": "time to first token",
+    "tpot": "time per output token",
+    "itl": "inter-token latency",
+    "latency": "latency",
+}
 MORE_PERCENT = f"+{MORE - 1:.0%}".replace("%", " %")
 
 
@@ -24,12 +29,19 @@ def title(of: Beside) -> str:
 
 
 def seen(of: Beside) -> list[tuple[str, ...]]:
-    """Lines of `HEADS`: means over request streams."""
-    return [
+    """Lines of `HEADS`: means over request streams. Of requests within their limits there is their share alone."""
+    times = [
         (words, *(_time(of.seen.get(f"{name}_{at}_s")) for at in HEADS[1:]))
         for name, words in ROWS.items()
         if f"{name}_p50_s" in of.seen
     ]
+    kept = of.seen.get(KEPT)
+    return [*times, *([] if kept is None else [("requests within their limits", _share(kept), *[NOTHING] * 3)])]
+
+
+def _share(mean: Mean) -> str:
+    value, half = mean
+    return f"{number(value * 100, 4)}{'' if half is None else f' ± {number(half * 100, 2)}'} %"
 
 
 def _time(mean: Mean | None) -> str:
@@ -105,6 +117,9 @@ def loss(of: Beside) -> list[str]:
     if of.spare is not None:
         more = counting.named(one.at_size(one.cell.gpus + each))
         said.append(f"with one more, {more}, {percent(of.spare[0])}")
+    enough = of.enough
+    if enough is not None and enough.size is not None and enough.verdict is Verdict.FOUND:
+        said.append(f"the promise is kept in that minute too with {counting.named(one.at_size(enough.size))} (N + 1)")
     return [f"If {'a replica of ' if each > 1 else ''}{what} is lost, {'; '.join(said)}."]
 
 

@@ -61,6 +61,22 @@ def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pyte
     down_s = float(f"{long / rps / 2:.6g}")
     assert of.lost is not None
     assert of.lost[0] == pytest.approx(mean("after_loss_attainment", gpus, rps, long, down_s))
+    if searched == "gpus":
+        assert of.enough is not None
+        enough = int(of.enough.likely or 0)
+        assert mean("after_loss_attainment", enough, rps, long, down_s) >= 0.9
+        assert mean("after_loss_attainment", enough - 2, rps, long, down_s) < 0.9
+        assert gpus <= enough <= (of.enough.size or 0)
+        assert any(" (N + 1)" in line for line in beside.loss(of))
+    else:
+        assert of.enough is None
+    assert of.seen["slo_attainment"][0] == pytest.approx(mean("slo_attainment", gpus, at, requests))
+    assert of.seen["itl_p95_s"][0] == pytest.approx(mean("itl_p95_s", gpus, at, requests))
+    assert [row[0] for row in beside.seen(of)][2:] == [
+        "inter-token latency",
+        "latency",
+        "requests within their limits",
+    ]
     assert of.off is not None
     assert of.slower is not None and of.faster is not None  # noqa: PT018
     sizes = [of.faster.size or 0, best.answer.size or 0, of.slower.size or 0]
@@ -197,6 +213,12 @@ def test_a_page_says_all_of_it_once(
     assert len(rows) == 3
     assert main(["plan", "rps=600", *MADE, *PROMISE, "policy=lor,e2", *PLAN, "--dry"]) == 0
     assert "all that this plan needs is in the cache" in capsys.readouterr().err
+    assert main(["plan", "rps=600", *MADE, *PROMISE, "policy=lor,e2", *PLAN, "answer_only=true"]) == 0
+    out, err = capsys.readouterr()
+    assert "What will be seen with " not in out
+    assert ", all from the cache" in err
+    assert "Headroom" not in err
+    assert "is lost" not in err
 
 
 @pytest.mark.slow

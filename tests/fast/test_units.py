@@ -46,9 +46,20 @@ def test_what_is_no_time_stays_as_it_is() -> None:
     assert in_seconds(values) == values
 
 
-def test_a_unit_that_is_none_is_said() -> None:
-    with pytest.raises(InvalidInput, match=r"ttft_s=5parsec is not valid; units are us, µs, ms, s, min, h"):
-        configure.cells(["slo.ttft_s=5parsec"])
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("slo.ttft_s=5kg", "slo.ttft_s=5kg"),
+        ("slo.tpot_s={p95: 5kg}", "slo.tpot_s=5kg"),
+        ("duration_s=5kg", "duration_s=5kg"),
+        ("workload.gap_cap_s=5kg", "workload.gap_cap_s=5kg"),
+    ],
+)
+def test_a_unit_that_is_none_is_said_under_the_name_of_its_key(line: str, name: str) -> None:
+    own = ["workload=mooncake", "workload.path=none.jsonl"] if line.startswith("workload") else []
+    with pytest.raises(InvalidInput) as refused:
+        configure.cells([*own, line])
+    assert str(refused.value) == f"{name} is not valid; units are us, µs, ms, s, min, h"
 
 
 def test_python_reads_it_too() -> None:

@@ -66,6 +66,7 @@ LEVELS = {
     "paper": 8,
     "publish": 9,
     "predict": 9,
+    "live": 9,
     "bench": 9,
     "commands": 10,
     "api": 10,
@@ -83,6 +84,10 @@ HOMES = {
     "numba": {"sim", "engines", "machine_code"},
     "llvmlite": {"sim"},
     "IPython": {"launch"},
+    "httptools": {"live"},
+    "uvloop": {"live"},
+    "zmq": {"live"},
+    "msgspec": {"live"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 TESTS = {"fast", "pages", "predict", "slow"}

@@ -1,0 +1,52 @@
+"""Where servers are: URLs as people write them."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from prebleexp.errors import InvalidInput
+
+
+class Origin(NamedTuple):
+    """A server. `base` stands before every path: empty, or as "/proxy"."""
+
+    scheme: str
+    host: str
+    port: int
+    base: str = ""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.base}"
+
+    @property
+    def authority(self) -> bytes:
+        """The `host` field of a request."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}".encode()
+
+    def ssl(self) -> ssl.SSLContext | None:
+        return _trusted() if self.scheme == "https" else None
+
+
+def origin(name: str, url: str) -> Origin:
+    """Of `name=url`. Raises InvalidInput for what is no http:// or https:// URL, or has a password or a query."""
+    wrong = f"{name}={url} is not valid; it must be a URL as http://127.0.0.1:8000"
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        raise InvalidInput(wrong) from None
+    if parts.username is not None or parts.password is not None:
+        raise InvalidInput(f"{name}= has a password in its URL, which logs would show; give it another way")
+    if not parts.hostname or parts.query or parts.fragment or any(one <= " " or one > "~" for one in url):
+        raise InvalidInput(wrong)
+    return Origin(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    return ssl.create_default_context()

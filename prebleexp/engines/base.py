@@ -78,6 +78,9 @@ class Engine(Part):
     fetches: ClassVar[bool] = False
     """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""
 
+    adapts: ClassVar[bool] = False
+    """whether it computes requests with LoRA adapters"""
+
     moves: ClassVar[bool] = False
     """whether it has `move`, `copied`, `stop` and `abandon`, without which no requests are moved between its GPUs"""
 

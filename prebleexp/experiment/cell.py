@@ -24,6 +24,8 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
 from prebleexp.service.level import NONE, ServiceLevel
 from prebleexp.warm.base import COLD, Warm
+from prebleexp.workloads import adapters
+from prebleexp.workloads.adapters import Adapters
 from prebleexp.workloads.arrivals import POISSON, Arrivals
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
@@ -37,6 +39,7 @@ UNLESS_DEFAULT = {
     "autoscaler": ("none", FIXED),
     "arrivals": ("poisson", POISSON),
     "profile": ("flat", FLAT),
+    "adapters": ("none", adapters.NONE),
     "warm": ("none", COLD),
 }
 """what stands in an identity only where it changes something, and the option that does not"""
@@ -84,6 +87,8 @@ class Cell:
     """gaps between requests, or starts of sessions; no matter where these are the workload's own"""
     profile: Profile = FLAT
     """how the rate changes over time; no matter where it does not"""
+    adapters: Adapters = adapters.NONE
+    """LoRA adapters that requests ask for; no matter where there are none"""
     warm: Warm = COLD
     """what was served before, so that caches are not empty; no matter where nothing was"""
     reports_ms: float | None = None
@@ -234,7 +239,7 @@ class Cell:
     @cached_property
     def stream(self) -> tuple[object, ...]:
         """What determines the request stream: cells with equal streams serve the same requests."""
-        also = ("arrivals", "profile", "warm", *(() if self.profile.changes_nothing else ("duration_s",)))
+        also = ("arrivals", "profile", "adapters", "warm", *(() if self.profile.changes_nothing else ("duration_s",)))
         return (self.workload, *((name, getattr(self, name)) for name in (*self.workload.obeys, *also)))
 
     @property

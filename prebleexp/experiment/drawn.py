@@ -27,7 +27,11 @@ def draws(cell: Cell) -> bool:
     """Whether another seed can make another run."""
     if "seed" in cell.workload.obeys or cell.engine.own_loop() is not None:
         return True
-    if not cell.faults.changes_nothing or cell.gateway.retries or cell.gateway.replicas > 1:
+    if (
+        not (cell.faults.changes_nothing and cell.adapters.changes_nothing)
+        or cell.gateway.retries
+        or cell.gateway.replicas > 1
+    ):
         return True
     if cell.reads_lengths and cell.lengths.draws:
         return True

@@ -1,4 +1,4 @@
-"""What comes to a cluster: how a cell's arrivals and profile change its workload, and the load in words."""
+"""What comes to a cluster: how a cell's arrivals, profile and adapters change its workload, and the load in words."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def load_of(cell: Cell) -> Load:
 
 
 def check(cell: Cell) -> None:
-    """Raises InvalidInput for arrivals or a profile that the workload cannot have."""
+    """Raises InvalidInput for arrivals or a profile that the workload cannot have, or adapters of an engine without."""
     name, workload = cell.names.get("workload", type(cell.workload).__name__), cell.workload
     for key, given, usual in (("arrivals", cell.arrivals, "poisson"), ("profile", cell.profile, "flat")):
         if given.changes_nothing or key in workload.retimed_by:
@@ -73,10 +73,13 @@ def check(cell: Cell) -> None:
         raise InvalidInput(f"{key}={option} is not valid with workload={name}; {why}: take {key}={usual}")
     if not cell.profile.changes_nothing:
         cell.profile.curve(cell.duration_s)
+    if not cell.adapters.changes_nothing and not cell.engine.adapts:
+        option, engine = cell.names.get("adapters", ""), cell.names.get("engine", type(cell.engine).__name__)
+        raise InvalidInput(f"adapters={option} is not valid with engine={engine}, which has none; take engine=vllm")
 
 
 def retimed(cell: Cell, workload: Workload) -> Workload:
-    """The stream as the cell's arrivals and profile have it."""
+    """The stream as the cell's arrivals, profile and adapters have it."""
     if not cell.arrivals.changes_nothing:
         from prebleexp.workloads.arrivals import with_gaps
 
@@ -85,4 +88,8 @@ def retimed(cell: Cell, workload: Workload) -> Workload:
         from prebleexp.workloads.profiles import played
 
         workload = played(workload, cell.profile, cell.duration_s)
+    if not cell.adapters.changes_nothing:
+        from prebleexp.workloads.adapters import given
+
+        workload = given(workload, cell.adapters, cell.seed)
     return workload

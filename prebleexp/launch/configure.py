@@ -28,7 +28,7 @@ from prebleexp.precision import Precision
 
 GROUPS = (
     *("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo", "cluster", "faults"),
-    *("gateway", "autoscaler", "arrivals", "profile", "warm"),
+    *("gateway", "autoscaler", "arrivals", "profile", "adapters", "warm"),
 )
 NUMBERS = (
     "gpus",

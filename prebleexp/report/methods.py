@@ -19,6 +19,7 @@ SPECS = {
     "workload": "Where requests come from. The same seed gives every policy the same requests.",
     "arrivals": "Gaps between made-up requests, or starts of sessions.",
     "profile": "How the rate changes over time.",
+    "adapters": "LoRA adapters with which requests are computed.",
     "warm": "What is served before the run, so that caches are not empty.",
     "cluster": "GPUs of one kind, or groups of several.",
     "faults": "What happens to GPUs: lost, slow, drained.",

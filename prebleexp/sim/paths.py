@@ -8,6 +8,12 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 
+DIFFERS = {
+    "segment_ids": "comes behind another segment",
+    "segment_tokens": "has another number of tokens",
+    "adapter": "has another adapter",
+}
+
 
 def check_paths(workload: Any) -> None:
     """A segment id must always come behind the same id and have the same number of tokens."""
@@ -16,14 +22,17 @@ def check_paths(workload: Any) -> None:
     before[1:] = ids[:-1]
     before[workload.segment_offsets[:-1]] = -1
     _check_answers(workload, before)
-    for name, column in (("segment_ids", before), ("segment_tokens", workload.segment_tokens)):
+    columns = {"segment_ids": before, "segment_tokens": workload.segment_tokens}
+    if workload.adapter.any():
+        columns["adapter"] = np.repeat(workload.adapter, np.diff(workload.segment_offsets))
+    for name, column in columns.items():
         if not len(ids):
             return
         first = np.zeros(int(ids.max()) + 1, dtype=np.int32)
         first[ids] = column
         wrong = np.flatnonzero(first[ids] != column)
         if len(wrong):
-            what = "comes behind another segment" if name == "segment_ids" else "has another number of tokens"
+            what = DIFFERS[name]
             raise InvalidInput(
                 f"workload column {name}, row {wrong[0]}: segment {ids[wrong[0]]} {what} than elsewhere; "
                 "an id must stand for one path from the root"

@@ -93,6 +93,9 @@ class Workload:
     """(n,) without its first token after so long it is cancelled; NaN: never"""
     client: Ints = _absent(-1)  # noqa: RUF009
     """(n,) whose it is, where clients are served in turn; -1: not known, as if all of these were one client's"""
+    adapter: Ints = _absent(0)  # noqa: RUF009
+    """(n,) the LoRA adapter with which it is computed; 0: none. A segment id is of one adapter: with another its KV is
+    another"""
     goes_on: Ints = _absent(0)  # noqa: RUF009
     """(n,) 1: if it is cancelled or refused, it has ended then; 0: those that come after it are cancelled, and so on"""
     stage: Ints = _absent(0)  # noqa: RUF009
@@ -191,7 +194,8 @@ class Workload:
         _refuse("segment_ids", self.segment_ids, self.segment_ids < 0, ">= 0")
         for name, told in self.predictions.items():
             _refuse(f"predictions of {name}", told, ~(np.isfinite(told) & (told > 0)), "finite and > 0")
-        _refuse("turn", self.turn, self.turn < 0, ">= 0")
+        for name in ("turn", "adapter"):
+            _refuse(name, getattr(self, name), getattr(self, name) < 0, ">= 0")
         for name in ("session", "client", "answer_segment", "parent_session"):
             _refuse(name, getattr(self, name), getattr(self, name) < -1, ">= -1")
         for name in ("slo_ttft_s", "slo_tpot_s", "patience_s"):

@@ -12,9 +12,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.recordings.engines import load
-from tests.support.recordings.vllm import NAMES_OF_BLOCKS, OF_GROUPS, equal, is_served_alike_unseen, replay, replays
+from tests.support.recordings.vllm import (
+    NAMES_OF_BLOCKS,
+    OF_ADAPTERS,
+    OF_GROUPS,
+    equal,
+    is_served_alike_unseen,
+    replay,
+    replays,
+)
 from tests.support.reference import vllm as reference_vllm
-from tests.support.strategies.engine_streams import random_groups, random_setting
+from tests.support.strategies.engine_streams import random_features, random_groups, random_setting
 
 SEEDS_AT_ONCE = 10
 UNENDING = {50}
@@ -61,3 +69,30 @@ def test_one_group_that_looks_back_to_all_is_as_if_there_were_none(first: int) -
 @pytest.mark.parametrize("path", OF_GROUPS[:2], ids=lambda path: path.stem)
 def test_watching_changes_nothing(path: Path) -> None:
     is_served_alike_unseen(path)
+
+
+# ---------------------------------------------------------------- adapters
+@pytest.mark.parametrize("path", OF_ADAPTERS, ids=lambda path: path.stem)
+def test_adapters_are_served_as_recorded(path: Path) -> None:
+    replays(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OF_ADAPTERS, ids=lambda path: path.stem)
+def test_the_plain_model_has_adapters_as_recorded(path: Path) -> None:
+    config, recorded = load(path)
+    equal(reference_vllm.replay(config, recorded), recorded)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, SEEDS_AT_ONCE))
+def test_random_features_are_served_as_the_plain_model_serves_them(first: int) -> None:
+    for seed in sorted(set(range(first, first + SEEDS_AT_ONCE)) - UNENDING):
+        config, stream = random_features(seed)
+        model = reference_vllm.replay(config, stream)
+        del model[NAMES_OF_BLOCKS]
+        ours = replay(config, stream)
+        if len(config.get("groups", ())) == 1:
+            del ours["scheduled_blocks"]
+        assert set(ours) == set(model)
+        equal(ours, model, f"seed {seed}: ")

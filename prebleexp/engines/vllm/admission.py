@@ -7,6 +7,7 @@ from typing import Any
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
+from prebleexp.engines.vllm.adapters import has_slot, take_slot
 from prebleexp.engines.vllm.choosing import blocks_of, choose
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, Engines
 from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember
@@ -24,9 +25,9 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
     while budget > 0 and gpu.queue != NONE and gpu.running < mine.settings.max_num_seqs:
         request = int(gpu.queue)
         job = mine.jobs[request]
-        if job.stale > 0 or job.finished != 0:
+        if job.stale > 0 or job.finished != 0 or has_slot(mine, world, g, request) == 0:
             queue.pop(mine, g)
-            if job.finished == 0:  # it waits for tokens that are under way; those behind it may start
+            if job.finished == 0:  # it waits for tokens under way, or for its adapter; those behind it may start
                 job.heap_left, passed = passed, request
             continue
         if job.filling == PULLS:
@@ -45,6 +46,7 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
         queue.pop(mine, g)
         gpu.queued -= 1
         step.hits += _start(mine, world, g, request)
+        take_slot(mine, world, g, request)
         new = min(job.known - job.computed, budget, cap if cap > 0 else budget)
         need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
         step.evicted += lengthen(mine, world, g, request, need)

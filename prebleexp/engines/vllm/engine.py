@@ -1,9 +1,9 @@
-"""vLLM's V1 engine, step for step (0.33.0): groups of layers, no speculation; of KV connectors NIXL's."""
+"""vLLM's V1 engine, step for step (0.33.0): groups of layers, LoRA, no speculation; of KV connectors NIXL's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,8 @@ DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
 SMALL = "a100"
 """has the smallest ones in spite of its memory"""
 FLAGS = ("enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "scheduler_reserve_full_isl")
+UNLESS_SAID = ("max_loras",)
+"""fields that are no part of a key where they have their default"""
 MOST_SEQS, MOST_TOKENS = 2**16, 2**24
 
 
@@ -45,6 +47,7 @@ class VLLM(Engine):
     protocols: ClassVar[tuple[str, ...]] = ("pull", "push_at_end")
     fetches: ClassVar[bool] = True
     moves: ClassVar[bool] = True
+    adapts: ClassVar[bool] = True
 
     max_num_batched_tokens: int | None = None
     """tokens that a step computes at most, prompts and decoding alike"""
@@ -75,7 +78,11 @@ class VLLM(Engine):
     """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs or tiers, and
     where layers look back to where a chunk begins"""
 
+    max_loras: int = 1
+    """LoRA adapters that run at once, at most; a request with another one waits, and those behind it are tried"""
+
     def __post_init__(self) -> None:
+        integer("engine.max_loras", self.max_loras, 1, MOST_SEQS)
         optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
         for name, most in optional.items():
             if getattr(self, name) is not None:
@@ -104,6 +111,11 @@ class VLLM(Engine):
             least = max(self.block_size, seqs or 0)
             valid = f"at least engine.block_size and engine.max_num_seqs, {least} here"
             require(tokens >= least, "engine.max_num_batched_tokens", tokens, valid)
+
+    def identity(self) -> dict[str, object]:
+        """All fields, but of those in `UNLESS_SAID` what is as it is unless said: it changes nothing."""
+        kept = (one for one in fields(self) if one.name not in UNLESS_SAID or getattr(self, one.name) != one.default)
+        return {one.name: getattr(self, one.name) for one in kept}
 
     def limits(self, setup: Setup) -> tuple[int, int]:
         """(max_num_batched_tokens, max_num_seqs) for a GPU."""
@@ -151,6 +163,7 @@ class VLLM(Engine):
 
     def start(self, setup: Setup) -> Any:
         from prebleexp.engines.vllm import rooms
+        from prebleexp.engines.vllm.adapters import adapters
 
         tokens, seqs = self.limits(setup)
         grouping = self.grouping(setup)
@@ -179,7 +192,7 @@ class VLLM(Engine):
         )
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
-        return rooms.engines(setup, settings, last_tokens(setup), groups)
+        return rooms.engines(setup, settings, last_tokens(setup), groups, adapters(setup, self.max_loras))
 
     def grouping(self, setup: Setup) -> Grouping | None:
         """Groups of the model's layers; None: one table does for all. Raises InvalidInput if chunks are no whole

@@ -296,3 +296,5 @@ class Engines(NamedTuple):
     """(GPUs, `RECENT`, 2): see `prebleexp.engines.recent`"""
     groups: Any
     """`Groups`; None: all layers look back to all, and have their blocks in common"""
+    adapters: Any
+    """`engines.vllm.adapters.Adapters`; None: no request has one"""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.engines.recent import RECENT
+from prebleexp.engines.vllm.adapters import Adapters
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.records import (
     ALIKE,
@@ -42,9 +43,13 @@ KINDS = (FULL, SLIDING, CHUNKED)
 
 
 def engines(
-    setup: Setup, settings: Settings, last_tokens: npt.NDArray[np.int64], groups: Groups | None = None
+    setup: Setup,
+    settings: Settings,
+    last_tokens: npt.NDArray[np.int64],
+    groups: Groups | None = None,
+    adapters: Adapters | None = None,
 ) -> Engines:
-    """`last_tokens`: (n,) with which each request is finished. `groups`: of layers, if there are any."""
+    """`last_tokens`: (n,) with which each request is finished. `groups`: of layers, `adapters`: if there are any."""
     workload, gpus = setup.workload, setup.gpus
     state, jobs = records(gpus, GPU), records(len(workload), JOB)
     begin_gpus(state, settings)
@@ -68,6 +73,7 @@ def engines(
         whole=unset(shape, CHOSEN),
         recent=np.zeros((gpus, RECENT, 2), np.int64),
         groups=groups,
+        adapters=adapters,
     )
 
 

@@ -13,11 +13,13 @@ from prebleexp.engines.vllm.groups import Grouping
 from prebleexp.engines.vllm.records import STEPS
 from prebleexp.sim.records import STEPPING
 from prebleexp.sim.types import Layers, Outcome, Setup
+from prebleexp.workloads.adapters import adapted
 from tests.support.outcomes import assert_same
 from tests.support.recordings.engines import Columns, Driven, drive, load, ns, of_requests, recordings, workload_of
 
 RECORDINGS = recordings("vllm")
 OF_GROUPS = recordings("vllm_features", "hybrid_*.npz")
+OF_ADAPTERS = recordings("vllm_features", "lora_*.npz")
 
 OF_STEPS = {
     "step_requests": "requests",
@@ -58,11 +60,15 @@ def engine_of(config: dict[str, Any]) -> VLLM:
         watermark=config["watermark"],
         long_prefill_token_threshold=config["long_prefill_token_threshold"],
         host_s=0.0,
+        max_loras=config.get("max_loras", 1),
     )
 
 
 def run(config: dict[str, Any], columns: Columns, engine: Any, on_event: Any = None) -> Outcome:
-    workload = workload_of(columns, max_new_tokens=columns["output_tokens"], priority=columns["priority"])
+    more = {"max_new_tokens": columns["output_tokens"], "priority": columns["priority"]}
+    workload = (
+        adapted(workload_of(columns, **more), columns["lora"]) if "lora" in columns else workload_of(columns, **more)
+    )
     longest = {"context_length": config["max_model_len"]} if "max_model_len" in config else {}
     return drive(config, workload, config["num_blocks"] * config["block_size"], engine, on_event, **longest)
 
@@ -140,7 +146,7 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
 
 NAMES_OF_BLOCKS = "step_blocks_crc32"
 """a column that is not compared: no decision depends on it"""
-OF_STREAMS = {"output_tokens", "priority", "prefix_group", "output_segment", "arrival_ns"}
+OF_STREAMS = {"output_tokens", "priority", "lora", "prefix_group", "output_segment", "arrival_ns"}
 OF_STREAMS |= {"segment_offsets", "segment_ids", "segment_tokens"}
 """columns that are given, and not made"""
 

@@ -1,4 +1,4 @@
-"""A plain model of vLLM's V1 scheduler (0.33.0) for one GPU: groups of layers, no speculation, no KV connector.
+"""A plain model of vLLM's V1 scheduler (0.33.0) for one GPU: groups of layers, LoRA; no KV connector.
 
     python -m tests.support.reference.vllm ../shared/fidelity/vllm/*.npz    # replays and compares every column
 
@@ -117,6 +117,7 @@ class Request:
         answer = int(workload["output_segment"][index])
         self.answer = answer if answer >= 0 else -1 - index  # generated tokens of its own, or those of a segment
         self.rank = (int(workload["priority"][index]), int(workload["arrival_ns"][index]))
+        self.lora = int(workload["lora"][index]) if "lora" in workload else 0
         self.computed = 0  # positions scheduled so far, those under way included
         self.blocks: list[list[int]] = [[] for _ in range(groups)]
         self.keyed = 0  # of its blocks, in each group, how many were looked at to be cached, or found
@@ -132,8 +133,8 @@ class Request:
     def key(self, end: int) -> Any:
         """Stands for the tokens before position `end`: a segment id stands for its whole path."""
         if end > self.prompt:
-            return self.answer, end
-        return self.segments[bisect.bisect_left(self.ends, end)], end
+            return self.lora, self.answer, end
+        return self.lora, self.segments[bisect.bisect_left(self.ends, end)], end
 
 
 class Scheduler:
@@ -143,6 +144,7 @@ class Scheduler:
         self.pool = Blocks(config["num_blocks"], config["enable_prefix_caching"])
         given = config.get("groups") or [{"kind": "full"}]
         self.groups = [Group(i, one["kind"], one.get("window", 0), config) for i, one in enumerate(given)]
+        self.max_loras = config.get("max_loras", 0)
         self.by_priority = config["policy"] == "priority"
         self.lookahead = config["async_scheduling"]
         self.kept_free = int(config["watermark"] * config["num_blocks"])
@@ -330,9 +332,11 @@ class Scheduler:
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
         passed: list[Request] = []
+        loras = {r.lora for r in self.running if r.lora}
         while budget > 0 and self.waiting and len(self.running) < self.config["max_num_seqs"]:
             request = min(self.waiting, key=lambda r: (*r.rank, r.index)) if self.by_priority else self.waiting[0]
-            if request.stale:  # it may not resume before the results under way are in; those behind it may start
+            no_slot = self.max_loras and request.lora and request.lora not in loras and len(loras) == self.max_loras
+            if request.stale or no_slot:  # stale: it may not resume before the results under way are in
                 self.waiting.remove(request)
                 passed.append(request)
                 continue
@@ -346,6 +350,7 @@ class Scheduler:
             self.running.append(request)
             request.running = True
             request.computed = found
+            loras |= {request.lora} - {0}
             admitted[request] = request.computed
             chosen[request] = new
             budget -= new

@@ -82,6 +82,21 @@ def random_groups(seed: int) -> tuple[dict[str, Any], Columns]:
     return config, workload
 
 
+def random_features(seed: int) -> tuple[dict[str, Any], Columns]:
+    """The same, of one group or several, with adapters in two of three."""
+    config, workload = random_groups(seed) if seed % 2 else random_setting(seed)
+    rng = np.random.default_rng([seed, 2])
+    if rng.random() < 2 / 3:
+        config["max_loras"] = int(rng.choice([1, 1, 2, 3, 1000]))
+        workload["lora"] = _adapters(rng, workload)
+    return config, workload
+
+
+def _adapters(rng: np.random.Generator, workload: Columns) -> np.ndarray:
+    """Of each request: a prompt that goes on from an answer has its adapter or, as one that begins alike, any."""
+    return rng.integers(0, int(rng.choice([2, 4, 8])), len(workload["arrival_ns"])).astype(np.int32)
+
+
 def _stream(rng: np.random.Generator) -> Columns:
     n = int(rng.integers(2, 61))
     size = int(rng.choice([8, 60, 300]))  # of a prefix

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.errors import InvalidInput
+from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import Floats, Layers, Longs, Setup, Workload
 from prebleexp.sources import Part
 
@@ -110,6 +112,11 @@ class Engine(Part):
     def start(self, setup: Setup) -> Any:
         """A NamedTuple of arrays: what the engines of all GPUs remember."""
         raise NotImplementedError
+
+    def come(self, mine: Any, setup: Setup, row: int, one: Coming) -> None:
+        """A request comes while the run is stepped: `row` of what `start` returned is nobody's else, and is as if
+        nobody had ever come there. Raises InvalidInput if all requests must be known from the start."""
+        raise InvalidInput(f"engine {type(self).__name__} has no come, and requests come while it runs")
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         """The same with more room for GPU g."""

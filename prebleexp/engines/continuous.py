@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from prebleexp.checks import integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
+from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import Longs, Setup
 
 QUEUES = ("lpm", "fcfs", "priority_groups")
@@ -103,6 +104,11 @@ class Continuous(Engine):
         made.gpus.max_prefill = _most_prefill(setup)
         made.gpus.slack = self.block_tokens - 1
         return made
+
+    def come(self, mine: Any, setup: Setup, row: int, one: Coming) -> None:
+        from prebleexp.engines import rooms
+
+        rooms.come(mine, row, one)
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         from prebleexp.engines import rooms

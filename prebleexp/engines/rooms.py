@@ -9,6 +9,7 @@ import numpy as np
 from prebleexp.engines.batch import Batches
 from prebleexp.engines.records import GPU, JOB, WAITING, Batching, Window
 from prebleexp.sim.arrays import copy_written, move_up
+from prebleexp.sim.comer import Coming
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Setup, records
 
@@ -38,6 +39,13 @@ def batching(setup: Setup, groups: int) -> Batching:
         np.zeros(n, np.int32),
         records(rows, WAITING),
     )
+
+
+def come(mine: Batching, row: int, one: Coming) -> None:
+    """A request comes while the run is stepped."""
+    job = records(1, JOB)
+    job.next, job.target = NONE, one.target
+    mine.jobs[row] = job[0]
 
 
 def with_more(mine: Batching, g: int, outstanding: int) -> Batching:

@@ -71,32 +71,39 @@ def simulate_cell(
 
     outcome = simulate.simulate(
         workload,
-        gpus=cell.replicas,
-        policy=cell.policy,
-        hardware=cell.hardware.drawn(cell.seed),
-        kinds=[(one.replicas, one.hardware.drawn(cell.seed)) for one in cell.cluster.groups],
-        faults=cell.faults.of_replicas(counting.replica_gpus(cell)) if cell.gpus_change else None,
-        autoscaler=cell.autoscaler if isinstance(cell.autoscaler, Rule) else None,
-        gateway=None if cell.gateway.lets_all_pass else cell.gateway,
-        replicas=cell.gateway.replication,
-        pools=cell.cluster.pools(cell.policy),
-        tiers=cell.cluster.tiers(cell.hardware.kv_bytes),
-        migration=cell.cluster.moves(cell.hardware.kv_bytes),
+        **asked_of(cell),
         before=before(cell, workload),
-        engine=cell.engine,
-        lengths=cell.lengths,
-        overhead=cell.overhead,
-        duration_s=cell.duration_s,
-        horizon=cell.horizon,
-        seed=cell.seed,
-        reports_ms=cell.reports_ms or 0.0,
-        gaps_of_each=cell.slo.needs_gaps,
         check=check,
         on_pause=on_pause,
         on_event=on_event,
     )
     # `lengths` is no part of the key of policies that do not read them, so nothing of them may be in the result
     return outcome if cell.reads_lengths else replace(outcome, told_output=np.full(len(workload), np.nan))
+
+
+def asked_of(cell: Cell) -> dict[str, Any]:
+    """What the simulator is asked by name, but for what is served before."""
+    return {
+        "gpus": cell.replicas,
+        "policy": cell.policy,
+        "hardware": cell.hardware.drawn(cell.seed),
+        "kinds": [(one.replicas, one.hardware.drawn(cell.seed)) for one in cell.cluster.groups],
+        "faults": cell.faults.of_replicas(counting.replica_gpus(cell)) if cell.gpus_change else None,
+        "autoscaler": cell.autoscaler if isinstance(cell.autoscaler, Rule) else None,
+        "gateway": None if cell.gateway.lets_all_pass else cell.gateway,
+        "replicas": cell.gateway.replication,
+        "pools": cell.cluster.pools(cell.policy),
+        "tiers": cell.cluster.tiers(cell.hardware.kv_bytes),
+        "migration": cell.cluster.moves(cell.hardware.kv_bytes),
+        "engine": cell.engine,
+        "lengths": cell.lengths,
+        "overhead": cell.overhead,
+        "duration_s": cell.duration_s,
+        "horizon": cell.horizon,
+        "seed": cell.seed,
+        "reports_ms": cell.reports_ms or 0.0,
+        "gaps_of_each": cell.slo.needs_gaps,
+    }
 
 
 def requests_columns(finished: Run) -> dict[str, Any]:

@@ -34,6 +34,7 @@ REQUEST = np.dtype(
         ("seen", np.int64),  # gaps that it had, where they are asked for
     ]
 )
+TOKEN = np.dtype([("request", np.int64), ("at_s", np.float64)])
 CLASS = np.dtype([("max_s", np.float64), ("sum_s", np.float64), ("bins", np.int64, (BINS,))])
 
 
@@ -51,19 +52,26 @@ class Counts(NamedTuple):
     """(n,) `REQUEST`s, if `each`; else none"""
     longest: Any
     """the longest gaps of each request, a heap with the least of them on top, where they are asked for"""
+    shown: Any
+    """who had a token, and when: `TOKEN`s in order, where somebody takes them away after every event; none elsewhere"""
+    showing: Any
+    """(1,) rows of it in use"""
 
 
 def nothing(requests: int) -> Counts:
     """Of requests of one class, of which none is asked for."""
-    return Counts(False, np.full(requests, np.nan), records(1, CLASS), records(0, REQUEST), np.zeros(0))
+    last_s, of_each = np.full(requests, np.nan), (records(0, REQUEST), np.zeros(0))
+    return Counts(False, last_s, records(1, CLASS), *of_each, records(0, TOKEN), np.zeros(1, np.int64))
 
 
-def counts(workload: Workload, of_each: bool) -> Counts:
+def counts(workload: Workload, of_each: bool, shows: bool = False) -> Counts:
     """For the requests of a workload, without legs. Those of a warm-up (`stage` −1) are a class behind the others.
-    `of_each`: the longest gaps of each request are asked for."""
+    `of_each`: the longest gaps of each request are asked for; `shows`: who has a token, after every event."""
     made, priorities, warm = nothing(len(workload)), _priorities(workload), workload.stage < 0
     rows = len(priorities) + int(warm.any())
-    if rows == 1 and not of_each:
+    if shows:
+        made = made._replace(shown=records(len(workload), TOKEN))  # an event brings one token of each at most
+    if rows == 1 and not of_each and not shows:
         return made
     requests = records(len(workload), REQUEST)
     if len(priorities) > 1:
@@ -155,3 +163,7 @@ def token(world: World, row: int, now: float) -> None:
     if not np.isnan(last_s[request]):
         add(world.gaps, request, now - last_s[request], 1)
     last_s[request] = now
+    if len(world.gaps.shown) > 0:
+        shown = world.gaps.shown[world.gaps.showing[0]]
+        shown.request, shown.at_s = request, now
+        world.gaps.showing[0] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.changes import Terms
+from prebleexp.sim import records
+from prebleexp.sim.changes import NOTHING, Terms
 from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, refuse
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation, with_legs
@@ -20,6 +22,10 @@ from prebleexp.sim.scaling import Wanting
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
 from prebleexp.sim.warmth import Before
+
+MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
+PAUSE = 1 << 15
+"""events between two looks at signals: some milliseconds"""
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,30 @@ class Given:
             return rows
         requests, legs = np.split(rows, 2)
         return requests if self.pools.roles[kind] == DECODE else legs
+
+
+def given_of(
+    workload: Workload,
+    *,
+    gpus: int,
+    hardware: Accelerator,
+    kinds: Sequence[tuple[int, Accelerator]],
+    duration_s: float,
+    seed: int,
+    faults: Faulty | None,
+    **rest: Any,
+) -> Given:
+    """By the arguments of `prebleexp.sim.simulate.simulate`."""
+    return Given(
+        workload=workload,
+        gpus=gpus,
+        kinds=tuple(kinds) or ((gpus, hardware),),
+        duration_s=duration_s,
+        seed=seed,
+        faults=faults,
+        timeline=NOTHING if faults is None else faults.timeline(gpus, duration_s, seed),
+        **rest,
+    )
 
 
 def check_together(given: Given) -> None:

@@ -39,7 +39,7 @@ from prebleexp.sim.touching import touch, touch_all
 from prebleexp.sim.world import EXAMPLE
 
 # Why the loop returned, beside what `serve` answers
-NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED = range(5, 10)
+NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED, WAITS = range(5, 11)
 
 WAITING_AN_EVENT = 64
 """requests that wait on a GPU whose step begins take about as long as an event: an engine may look at all of them"""
@@ -109,9 +109,10 @@ def _pair(world: World) -> None:
 
 @compiled
 def _goes_on(world: World, others: int) -> bool:
-    """Whether anything is to happen, besides so many events that only come again and again."""
+    """Whether anything is to happen, besides so many events that only come again and again: more may, where not all is
+    known."""
     time = min(world.sessions.control.time, world.links.control.time)
-    return time < float("inf") or world.control.events > others
+    return time < float("inf") or world.control.events > others or world.control.until < float("inf")
 
 
 @compiled
@@ -167,6 +168,8 @@ def advance(world: World) -> int:
             return PAUSED
         left -= 1
         time = _next_time(world)
+        if time > control.until:
+            return WAITS
         if control.unfinished == 0 or time == float("inf") or time > rules.end_s:
             return _finish(world)
         _take_next(world)

@@ -55,6 +55,18 @@ def expire(world: World, request: int) -> None:
 
 
 @compiled
+def hang_up(world: World, request: int) -> None:
+    """Whoever waits for it has gone: it leaves, wherever it is, whatever it has shown. Without roles."""
+    job, patience_s = world.jobs[request], world.sessions.patience_s
+    if len(patience_s) > 0:
+        patience_s[request] = -np.inf
+    shown_s = job.ttft_s
+    job.ttft_s = np.nan  # as if it had shown nothing
+    expire(world, request)
+    job.ttft_s = shown_s
+
+
+@compiled
 def _leave_both(world: World, request: int) -> None:
     """Its prompt is not computed yet, and both GPUs may be chosen: wherever it is, each is rid of it."""
     control, leg = world.control, leg_of(world, request)

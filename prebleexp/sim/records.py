@@ -244,6 +244,7 @@ CONTROL = np.dtype(
     [
         ("now", np.float64),  # time of the event in hand
         ("clock", np.float64),  # when the run ended
+        ("until", np.float64),  # nothing that comes later is done, for more may come before it; infinite: all is known
         ("kind", np.int64),  # of the event in hand, …
         ("subject", np.int64),  # … and its GPU or request
         ("events", np.int64),  # in the queue

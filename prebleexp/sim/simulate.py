@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
-
-from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, deciding, gaps, hearing, links, loop, outcome, records, router, sending, world
-from prebleexp.sim.changes import LOOK, NOTHING, Changes, with_spare
-from prebleexp.sim.compiled import INTERPRETED
-from prebleexp.sim.emptied import Emptied
-from prebleexp.sim.given import Given, check_together
-from prebleexp.sim.handles import Block
-from prebleexp.sim.history import History
-from prebleexp.sim.kind import Kind
-from prebleexp.sim.migration import Migration, Pairs
-from prebleexp.sim.plug import Plug, joined
-from prebleexp.sim.pools import (
-    ALWAYS,
-    DECODE,
-    Disaggregation,
-    Pools,
-    decodes,
-    is_routed_again,
-    refined_of_legs,
-    told_of_legs,
-)
+from prebleexp.sim import outcome
+from prebleexp.sim.given import check_together, given_of
+from prebleexp.sim.host import Host
+from prebleexp.sim.migration import Migration
+from prebleexp.sim.pools import Disaggregation
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
-from prebleexp.sim.records import NONE, World
-from prebleexp.sim.replicated import Replicated, Replication
-from prebleexp.sim.routing import Routing
-from prebleexp.sim.rules import Rules
-from prebleexp.sim.scaling import Scaling, Wanting
-from prebleexp.sim.signatures import DECIDER, GATEWAY, LINK, SENDING, WORLD
+from prebleexp.sim.records import World
+from prebleexp.sim.replicated import Replication
+from prebleexp.sim.scaling import Wanting
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Outcome, Workload
-from prebleexp.sim.warming import Before, Warming, joined_with, measured
-
-MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
-PAUSE = 1 << 15
-"""events between two looks at signals: some milliseconds"""
+from prebleexp.sim.warming import Before, joined_with, measured
 
 
 def simulate(
@@ -90,12 +63,11 @@ def simulate(
     and PrebleexpError if the policy names a GPU that does not exist, or that it knows to be down, or fails: with its
     name, file and line.
     """
-    kinds = tuple(kinds) or ((gpus, hardware),)
-    timeline = NOTHING if faults is None else faults.timeline(gpus, duration_s, seed)
-    given = Given(
-        workload=workload if before is None else joined_with(before.workload, workload),
+    given = given_of(
+        workload if before is None else joined_with(before.workload, workload),
         gpus=gpus,
         policy=policy,
+        hardware=hardware,
         kinds=kinds,
         engine=engine,
         lengths=lengths,
@@ -105,7 +77,6 @@ def simulate(
         seed=seed,
         reports_ms=reports_ms,
         check=check,
-        timeline=timeline,
         faults=faults,
         pools=pools,
         gateway=gateway,
@@ -120,212 +91,10 @@ def simulate(
     loop_of_its_own = engine.own_loop()
     if loop_of_its_own is not None:
         return loop_of_its_own(given, on_pause, on_event)
-    run = _Run(given, PAUSE if on_event is None else 1)
-    ended, history = run.advance(on_pause, on_event), run.history()
+    run = Host(given) if on_event is None else Host(given, pause=1, watched=True)
+    run.go(on_pause, on_event)
+    ended, history = run.ended(), run.history()
     begun = None if run.warming is None else run.warming.begun
     del run  # its memory goes before what is left is copied
     made = outcome.outcome(ended, history)
     return made if begun is None else measured(made, workload, begun)
-
-
-class _Run:
-    """Owns everything that compiled code is given the address of."""
-
-    def __init__(self, given: Given, pause: int) -> None:
-        policy, engine, lengths, overhead = given.policy, given.engine, given.lengths, given.overhead
-        refined = lengths.refined(given.workload, given.seed)
-        expected = lengths.expected(given.workload, given.seed)
-        policies = [policy]
-        if given.pools is not None:
-            policies.append(given.pools.decode_policy)
-            refined, expected = refined_of_legs(refined, given.pools.whole), told_of_legs(expected, given.pools.whole)
-        rules = Rules(
-            end_s=float(given.duration_s) if given.horizon == "stop" else math.inf,
-            last_start_s=float(given.duration_s) if len(given.workload.after_ids) else math.inf,
-            reports_s=given.reports_ms / 1e3,
-            pause=pause,
-            mean_window_s=float(lengths.window_s),
-            mean_per_prefix=bool(lengths.per_prefix),
-            follow=any(one.reads_lengths and (one.follows_running or refined is not None) for one in policies),
-            overhead=MODES[overhead.mode],
-            prediction_s=float(overhead.prediction_s),
-            retry=given.retries,
-            resume=given.resumes,
-            changes=len(given.timeline),
-            submit_s=float(overhead.prediction_s) if overhead.mode == "serial" else 0.0,
-            decision_s=float(overhead.decision_s),
-            unit_s=np.array(overhead.unit_s),
-            gated=given.gateway is not None,
-            timers=0 if given.gateway is None else given.gateway.timers,
-            max_in_flight=0 if given.gateway is None else given.gateway.most_in_flight,
-            watched=pause == 1,
-        )
-        self.batcher = engine
-        self.replicated: Replicated | None = None
-        if given.replicas is not None:
-            self.replicated = Replicated(policy, given.setup(), given.replicas, given.check)
-        self.routers: list[Routing | Replicated] = [
-            self.replicated or Routing(one, given.setup(), given.check) for one in policies
-        ]
-        self.kinds = [Kind(given, kind) for kind in range(len(given.kinds))]
-        self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
-        if given.impatient and not self.kinds[0].engine.record.cancel:
-            raise InvalidInput(f"engine {type(engine).__name__} has no cancel, and requests have patience_s")
-        engines, costs = map(joined, zip(*map(Kind.records, self.kinds), strict=True))
-        refused = np.any([given.refused(i, kind.setup) for i, kind in enumerate(self.kinds)], axis=0)
-        caches = [engine.own_cache(kind.setup) for kind in self.kinds]
-        own_cache = None if None in caches else max(size for size in caches if size is not None)
-        plugs = (self.routers[0].record, self.routers[-1].record, engines, costs)
-        kv_tokens = [kind.setup.kv_tokens for kind in self.kind_of]
-        split = tiers = moves = under_way = None
-        owners: dict[int, links.Links] = {}
-        if given.pools is not None:
-            n, counts = len(given.workload), [kind.count for kind in self.kinds]
-            owners[links.HANDOFF] = given.pools.links(n, given.gpus)
-            split = (given.workload, self._pools(given.pools, n, counts))
-        if given.tiers is not None:
-            size, blocks = engine.blocks(given.setup(0))
-            held = sum(one // size for one in kv_tokens)
-            tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders)
-            owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))
-        if given.migration is not None:
-            self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])
-            moves = self.pairs.moves
-            owners[links.MIGRATION] = given.migration.links(given.gpus)
-        if owners:
-            under_way = self._under_way(owners)
-        self.entrance, gateway = given.gateway, None
-        if self.entrance is not None:
-            books, kernels = self.entrance.start(given.setup()), self.entrance.kernels()
-            self.gateway = Plug(None, kernels, books, addresses.GATEWAY, GATEWAY)
-            gateway = self.gateway.record
-        terms = given.terms
-        spare = not terms.changes_nothing or given.autoscaler is not None
-        timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
-        self.workload = given.workload
-        counted = gaps.counts(given.workload, given.gaps_of_each)
-        seams = (timeline, split, gateway, tiers, moves, under_way, counted)
-        made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
-        self.world = Block(made, WORLD)
-        if self.replicated is not None:
-            self.replicated.look(made.seen)
-        self.changes = Changes(given.gpus, terms, given.autoscaler is not None)
-        self.scaling = None
-        if given.autoscaler is not None:
-            self.scaling = Scaling(given.autoscaler, given.setup(), self.changes)
-            self.scaling.begin(self.world)
-            self._find_candidates(self.world.value)
-        self.warming = None if given.before is None else Warming(given, self.world, self.changes, self._find_candidates)
-
-    def _pools(self, of: Disaggregation, requests: int, counts: list[int]) -> Pools:
-        made = of.pools(requests, counts)
-        if of.decider == ALWAYS:
-            return made
-        self.decider = Plug(None, deciding, None, addresses.DECIDER, DECIDER)
-        return made._replace(decides=self.decider.record)
-
-    def _under_way(self, owners: dict[int, links.Links]) -> links.UnderWay:
-        made, first, places = links.joined(owners)
-        parts = made.sendings is not None
-        self.links = Plug(None, sending if parts else links, made, addresses.LINK, SENDING if parts else LINK)
-        return links.UnderWay(made.control, self.links.record, first, places)
-
-    def advance(self, on_pause: Callable[[], object], on_event: Callable[[World], object] | None) -> outcome.Ended:
-        while True:
-            state: World = self.world.value
-            control = state.control
-            try:
-                status = loop.advance(self.world.handle)
-            except PrebleexpError:
-                raise
-            except Exception as error:
-                raise self._explained(error, state) from error
-            if status == router.DONE and self.warming is not None and self.warming.goes_on():
-                continue
-            if on_event is not None and (self.warming is None or self.warming.is_over):
-                on_event(state)
-            if status == router.DONE:
-                self.changes.end(state)
-                return outcome.ended(state, self._known())
-            on_pause()
-            if status == router.NEEDS_CANDIDATES:  # twice for each request, where GPUs are full
-                self._find_candidates(state)
-                continue
-            request, now = int(control.request), float(control.now)
-            if status == loop.NEEDS_NODES:
-                cache = world.with_more_nodes(state.cache, loop.NODES_A_STEP * (int(control.most) + 1))
-                self.world.replace(state._replace(cache=cache, news=world.made_news(cache)))
-            elif status == loop.NEEDS_ROWS:
-                g, control.lacking = int(control.lacking), NONE
-                engine = self.kind_of[g].engine
-                engine.replace(self.batcher.with_more_room(engine.mine, state, g))
-            elif status == router.NEEDS_ROOM:
-                self._asked(request)[0].with_more_room(self._asked(request)[1], request)
-            elif status == router.NEEDS_ROUTE:
-                routing, view = self._asked(request)
-                control.answer, control.answered = routing.ask(view, request, now), 1
-            elif status == loop.HAS_NEWS:
-                self._tell(state)
-            elif status == loop.HAS_CHANGED:
-                engines = Emptied(self.batcher, [kind.engine for kind in self.kind_of], self.world)
-                if self.scaling is not None and state.timeline[control.subject].event == LOOK:
-                    self.scaling.look(self.world, engines, now)
-                else:
-                    self.changes.happen(self.world, engines)
-                self._find_candidates(state)
-            elif status == router.BAD_ROUTE:
-                routing, view = self._asked(request)
-                raise PrebleexpError(routing.bad_answer(view, request, now, control.answer))
-
-    def history(self) -> History:
-        """What became of the GPUs, once the run is over."""
-        decisions = () if self.scaling is None else self.changes.since_begun(self.scaling.decisions)
-        return History(self.changes.gpu_states(), decisions)
-
-    def _known(self) -> dict[str, Any]:
-        """Columns of the outcome that the gateway knows, and of gaps between tokens."""
-        known = {} if self.entrance is None else self.entrance.known(self.gateway.mine)
-        return {**known, **gaps.columns(self.workload, self.world.value.gaps)}
-
-    def _find_candidates(self, state: World) -> None:
-        """Who is up, as far as routers know, and has room."""
-        found, most, split = self.changes.candidate, state.rules.max_in_flight, len(state.pools.roles) > 0
-        may_get = found if most == 0 else found & (state.seen.sent["outstanding"] < most)
-        if split:
-            outputs = state.pools.roles == DECODE
-            may_get = may_get & ~outputs
-            self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))  # they are never full
-        self.world.put(("seen", "candidates"), np.flatnonzero(may_get))
-        if self.replicated is not None:
-            self.replicated.look(self.world.value.seen)
-
-    def _of(self, outputs: bool) -> tuple[Routing | Replicated, Any]:
-        """The router of outputs on GPUs of their own, or the other one, and what it sees."""
-        seen = self.world.value if INTERPRETED else self.world
-        return (self.routers[-1], seen.decode_seen) if outputs else (self.routers[0], seen.seen)
-
-    def _asked(self, row: int) -> tuple[Routing | Replicated, Any]:
-        """Who is asked about a request, or a leg of one."""
-        return self._of(is_routed_again(self.world.handle, row))
-
-    def _explained(self, error: Exception, state: World) -> PrebleexpError:
-        """What went wrong, by whoever was asked, or told last."""
-        request, news = int(state.control.request), state.news[: state.control.news]
-        if request != NONE:
-            routing, view = self._asked(request)
-        else:
-            routing, view = self._of(len(news) > 0 and decodes(self.world.handle, int(news[-1].gpu)))
-        mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
-        return routing.explained(error, view, request, mine, float(state.control.now))
-
-    def _tell(self, state: World) -> None:
-        """Let routers hear what has happened, of which one is plain Python."""
-        handle = self.world.handle
-        for news in state.news[: state.control.news]:
-            kind, request, g = int(news.kind), int(news.request), int(news.gpu)
-            hearing.hear(handle, kind, request)
-            routing, view = self._of(decodes(handle, g))
-            if not hearing.is_silent(handle, kind, request, int(routing.record.routed != 0)):
-                routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
-            hearing.go_on(handle, kind, request)
-        state.control.news = 0

@@ -58,7 +58,7 @@ def allocate(
     n = len(workload)
     sessions = made_sessions(requests, rules)
     control = records(1, of.CONTROL)[0]
-    control.unfinished = pools.requests
+    control.unfinished, control.until = pools.requests, np.inf
     for name in ("kind", "request", "queue_head", "held_head", "starting", "lacking"):
         control[name] = NONE
     live = records(gpus, of.REPORT)

@@ -164,7 +164,7 @@ OF_THE_GENERAL_LOOP = {
 LEAVES = {
     *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "entry", "given")),
     *("prebleexp.sim.handles", "prebleexp.sim.outcome", "prebleexp.sim.signatures"),
-    *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "simulate", "types", "world")),
+    *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "types", "world")),
     *(f"prebleexp.engines.{name}" for name in ("base", "batch", "largest")),
     *("prebleexp.checks", "prebleexp.errors", "prebleexp.sim"),
 }
@@ -189,8 +189,8 @@ def test_the_general_loop_takes_nothing_of_a_release() -> None:
 
 
 def test_what_both_share_knows_neither_loop() -> None:
-    """But for `simulate`, with which both begin, and the kinds of events."""
-    for module in sorted(LEAVES - {"prebleexp.checks", "prebleexp.sim", "prebleexp.sim.simulate", "prebleexp.errors"}):
+    """But for the kinds of events."""
+    for module in sorted(LEAVES - {"prebleexp.checks", "prebleexp.sim", "prebleexp.errors"}):
         file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
         assert not OF_THE_GENERAL_LOOP & set(imports(file)) - {"prebleexp.sim.events"}, module
         assert not any("released" in one for one in imports(file)), module

@@ -12,9 +12,8 @@ from prebleexp.engines.dynamo_replay import loop, outcome
 from prebleexp.engines.dynamo_replay.records import Sim
 from prebleexp.engines.dynamo_replay.state import EXAMPLE, allocate
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.given import Given
+from prebleexp.sim.given import PAUSE, Given
 from prebleexp.sim.handles import Block
-from prebleexp.sim.simulate import PAUSE
 from prebleexp.sim.types import Outcome
 
 

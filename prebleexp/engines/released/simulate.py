@@ -14,12 +14,11 @@ from prebleexp.engines.released.records import Rules, Sim
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.sim import addresses, outcome, records
 from prebleexp.sim.compiled import INTERPRETED
-from prebleexp.sim.given import Given
+from prebleexp.sim.given import MODES, PAUSE, Given
 from prebleexp.sim.handles import Block
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.routing import Routing
 from prebleexp.sim.signatures import COST
-from prebleexp.sim.simulate import MODES, PAUSE
 from prebleexp.sim.types import Outcome
 from prebleexp.sim.world import with_more_nodes
 

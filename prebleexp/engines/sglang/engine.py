@@ -11,6 +11,7 @@ import numpy.typing as npt
 from prebleexp.checks import flag, integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
 from prebleexp.engines.sglang.records import AT_ONCE, CLIP_MAX_NEW_TOKENS, RETRACT_DECODE_STEPS, Settings
+from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import Setup
 
 POLICIES = ("fcfs", "lpm")
@@ -112,6 +113,11 @@ class SGLang(Engine):
             segment_ids=max(setup.segment_ids, answers + 1),
         )
         return rooms.engines(setup, settings)
+
+    def come(self, mine: Any, setup: Setup, row: int, one: Coming) -> None:
+        from prebleexp.engines.sglang import rooms
+
+        rooms.come(mine, row, one)
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         from prebleexp.engines.sglang import rooms, stepping

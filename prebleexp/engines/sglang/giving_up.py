@@ -1,5 +1,6 @@
-"""A request gives up before its first token (sglang/srt/managers/scheduler.py, `abort_request`): what is computed of it
-goes to the tree. What is under way of it is not looked at any more."""
+"""A request gives up (sglang/srt/managers/scheduler.py, `abort_request`), before its first token or, if whoever waited
+for it has gone, behind it: what is computed of it goes to the tree. What is under way of it is not looked at any
+more."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from prebleexp.engines.sglang.records import (
 )
 from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
+from prebleexp.sim.comer import Coming
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Setup, records
@@ -58,6 +59,13 @@ def engines(setup: Setup, settings: Settings) -> Engines:
         lists=lists,
         recent=np.zeros((gpus, RECENT, 2), np.int64),
     )
+
+
+def come(mine: Engines, row: int, one: Coming) -> None:
+    """A request comes while the run is stepped."""
+    job = records(1, JOB)
+    job.prompt, job.target, job.max_new = one.prompt_tokens, one.target, one.max_new_tokens
+    mine.jobs[row], mine.retractions[row] = job[0], 0
 
 
 def with_more(mine: Engines, wanted: int) -> Engines:

@@ -12,9 +12,8 @@ from prebleexp.engines.splitwise import loop, outcome
 from prebleexp.engines.splitwise.records import Sim
 from prebleexp.engines.splitwise.state import EXAMPLE, allocate, with_more_room
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.given import Given
+from prebleexp.sim.given import PAUSE, Given
 from prebleexp.sim.handles import Block
-from prebleexp.sim.simulate import PAUSE
 from prebleexp.sim.types import Outcome
 
 

@@ -14,6 +14,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.groups import grouping as of_kinds
 from prebleexp.engines.vllm.records import NEVER, Settings
+from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup
 
 POLICIES = ("fcfs", "priority")
@@ -210,6 +211,11 @@ class VLLM(Engine):
     def _pool(self, setup: Setup, grouping: Grouping | None) -> int:
         """Its blocks."""
         return setup.kv_tokens // self.block_size if grouping is None else grouping.blocks
+
+    def come(self, mine: Any, setup: Setup, row: int, one: Coming) -> None:
+        from prebleexp.engines.vllm import rooms
+
+        rooms.come(mine, row, one, setup.context_length)
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         from prebleexp.engines.vllm import rooms

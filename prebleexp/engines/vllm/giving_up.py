@@ -1,5 +1,6 @@
-"""A request gives up before its first token (vllm/v1/core/sched/scheduler.py, `finish_requests`): its blocks are given
-back, and those that are cached stay so. What is under way of it is not looked at any more."""
+"""A request gives up (vllm/v1/core/sched/scheduler.py, `finish_requests`), before its first token or, if whoever waited
+for it has gone, behind it: its blocks are given back, and those that are cached stay so. What is under way of it is not
+looked at any more."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
         return 0
     if job.steady_from != NONE:
         _not_steady(mine, world, g, request)
+    gpu.generated -= job.known - world.seen.requests[request].prompt_tokens
     if job.filling != 0:
         gpu.waiting_tokens -= job.known - job.computed
     release(mine, g, request)

@@ -33,6 +33,7 @@ from prebleexp.engines.vllm.records import (
 )
 from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
+from prebleexp.sim.comer import Coming
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
 from prebleexp.sim.tiers import PEERS, TIERS
@@ -149,6 +150,19 @@ def begin_jobs(jobs: Any, prompt_tokens: Any, last_tokens: Any, answer_segment: 
     jobs.holds = jobs.steady_from = NONE
     jobs.answer = np.where(answer_segment == NONE, ANONYMOUS, NONE)
     jobs.filling = 1
+
+
+def come(mine: Engines, row: int, one: Coming, context_length: int) -> None:
+    """A request comes while the run is stepped."""
+    job = records(1, JOB)
+    limit = min(one.prompt_tokens + one.target, context_length)
+    begin_jobs(job, one.prompt_tokens, limit, np.array(one.answer_segment))
+    mine.jobs[row], mine.preemptions[row] = job[0], 0
+    if mine.groups is not None:
+        table = mine.groups.tables[row]
+        table.low = table.cached = 0
+        table.holds = table.answer = NONE
+        mine.groups.due[row], mine.groups.junctions[row] = NEVER, 0
 
 
 def with_more(mine: Engines) -> Engines:

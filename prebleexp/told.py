@@ -10,7 +10,7 @@ import numpy.typing as npt
 from prebleexp.sim.types import Floats, Ints
 
 
-def agreement(told_output: Floats, lengths: Ints) -> tuple[float | None, float | None]:
+def agreement(told_output: Floats, lengths: Floats | Ints) -> tuple[float | None, float | None]:
     """Mean absolute error, and Spearman's rank correlation, which is 0 where all were told the same; of those that were
     told something (n,), NaN: nothing, and the lengths that came (n,)."""
     heard = ~np.isnan(told_output)

@@ -78,7 +78,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
         behind = np.concatenate([behind, rows[capped][np.argsort(workload.after_ends[capped], kind="stable")]])
         behind_offsets = np.concatenate([behind_offsets, behind_offsets[-1] + np.cumsum(counts)])
         from_s = np.where(workload.arrives, workload.arrival_s, 0.0)
-    firsts = rows[workload.dated & (_start_s(workload) <= rules.last_start_s)]
+    firsts = rows[workload.dated & (starts_s(workload) <= rules.last_start_s)]
     control = records(1, AGENDA)[0]
     control.time = np.inf
     if len(firsts):
@@ -106,7 +106,7 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
     )
 
 
-def _start_s(workload: Workload) -> Floats:
+def starts_s(workload: Workload) -> Floats:
     """(n,) when the session of each request begins: with the first one of it that waits for nobody."""
     first = workload.dated
     start_s, session = np.where(first, workload.arrival_s, np.inf), workload.session

@@ -1,0 +1,219 @@
+"""`python -m prebleexp live …`: a cell's requests sent to real endpoints; and a measurement beside its simulation.
+Both need `pip install 'prebleexp[live]'`."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prebleexp.checks import positive
+from prebleexp.commands.arguments import Command, Commands, Given, choice, integer, number, path, text
+from prebleexp.live import extra
+
+if TYPE_CHECKING:
+    from prebleexp.launch.configure import Job
+    from prebleexp.live.http.places import Origin
+    from prebleexp.live.measuring.compared import Compared
+    from prebleexp.live.measuring.measured import Measured
+
+KEY = "OPENAI_API_KEY"
+LIVE_DIR = path("live_dir", "where measurements are kept, a folder each", "live")
+OUTPUT = choice("output", "how the result is written", "table", "json")
+
+
+def _live(given: Given) -> int:
+    """Measure each seed; 0, or 1 where the client was late, so that nothing was measured of what was asked for."""
+    extra.check()
+    from prebleexp.experiment.provenance import now
+    from prebleexp.live.measuring import kept, measured
+    from prebleexp.live.measuring.sending import How
+
+    job, origins = _job(given.others), _origins("url", given["url"])
+    engines = _origins("metrics", given["metrics"]) if given["metrics"] else origins
+    model = given["model"] or measured.served_models(origins)[0]
+    real = {"real": True, "planned": False, "auto": given["prompt"] == "ids"}[given["answers"]]
+    timeout_s = math.inf if given["timeout_s"] is None else float(positive("timeout_s", given["timeout_s"], "> 0"))
+    key = os.environ.get(KEY)
+    how = How(origins, model, given["prompt"], real, given["vocabulary"], timeout_s, given["warm_connections"], key)
+    name = given["name"] or now().replace(":", "-").removesuffix("Z")
+    folder = given["live_dir"] / name
+    kept.refuse(folder)
+    for cell in job.cells:
+        measured.check(cell, how)
+    started, found = now(), list[measured.Measured]()
+    for cell in job.cells:
+        print(f"prebleexp: sending seed {cell.seed} to {given['url']}", file=sys.stderr, flush=True)
+        found.append(measured.measured(cell, how, engines, given["late_limit_s"]))
+        about = {"name": name, "started": started, "settings": list(given.others), "url": given["url"], "model": model}
+        about |= {"prompt": how.prompt, "answers": "real" if real else "planned", "vocabulary": how.vocabulary}
+        runs = [measured.facts(one) for one in found]
+        kept.write(folder, about | {"runs": runs}, {cell.seed: found[-1].columns})
+    _show(given, folder, found)
+    return 1 if any(one.lateness.is_late for one in found) else 0
+
+
+def _show(given: Given, folder: Path, found: Sequence[Measured]) -> None:
+    from prebleexp.launch import tables
+    from prebleexp.launch.rows import means
+    from prebleexp.metrics import DECLARED, FIRST
+
+    rows = [one.run.metrics for one in found]
+    if given["output"] == "json":
+        print(json.dumps([{"seed": one.cell.seed} | one.run.metrics for one in found], indent=1))
+    else:
+        lines = []
+        for metric, value in means(rows).items():
+            if value is not None and (metric in FIRST or (metric.startswith("n_") and value[0])):
+                half = [] if len(rows) == 1 else ["" if value[1] is None else tables.number(value[1], 2)]
+                lines.append([metric, tables.number(value[0]), *half, DECLARED[metric].unit, DECLARED[metric].words])
+        heads = ["measured"] if len(rows) == 1 else [f"mean of {len(rows)} seeds", "± 95 %"]
+        tables.show(["metric", *heads, "unit", "which is"], lines, title=f"measured at {given['url']}")
+    for sentence in dict.fromkeys(said for one in found for said in one.says):
+        print(f"prebleexp: {sentence}", file=sys.stderr)
+    print(f"prebleexp: kept in {folder}; beside a simulation: prebleexp live compare {folder}", file=sys.stderr)
+
+
+def _compare(given: Given) -> int:
+    extra.check()
+    from prebleexp.live.measuring import compared, kept
+
+    of = kept.read(Path(given.words[0]).expanduser())
+    job = _job([*of.about["settings"], *given.others])
+    cells = {cell.seed: cell for cell in job.cells}
+    found = []
+    for run in of.about["runs"]:
+        seed = int(run["seed"])
+        columns = of.requests(seed)
+        made = compared.simulated(cells[seed], columns, given["arrivals"])
+        found.append(compared.compared(run["metrics"], columns, made, given["arrivals"]))
+    if given["output"] == "json":
+        print(json.dumps([_as_json(one) for one in found], indent=1))
+    else:
+        _show_compared(of.about, job, found)
+    return 0
+
+
+def _show_compared(about: Any, job: Job, found: Sequence[Compared]) -> None:
+    from prebleexp.intervals import mean_interval
+    from prebleexp.launch import tables
+
+    lines = []
+    for i, row in enumerate(found[0].rows):
+        of_seeds = [one.rows[i] for one in found]
+        both = [
+            (one.measured, one.simulated) for one in of_seeds if one.measured is not None and one.simulated is not None
+        ]
+        ratios = [one.ratio for one in of_seeds if one.ratio is not None]
+        mean, half = mean_interval(ratios) if ratios else (None, None)
+        values = [sum(side) / len(both) for side in zip(*both, strict=True)] if both else [row.measured, None]
+        spread = [] if len(found) == 1 else ["" if half is None else tables.number(half, 2)]
+        lines.append([row.metric, *map(tables.number, values), tables.number(mean, 3), *spread])
+    heads = ["metric", "measured", "simulated", "simulated / measured", *([] if len(found) == 1 else ["± 95 %"])]
+    tables.show(heads, lines, title=f"{about['name']}, measured at {about['url']}, beside its simulation")
+    print()
+    heads = ["request by request", "requests", "bias s", "median off s", "p90 off s", "rank correlation"]
+    agreements = [
+        [one.name, f"{one.requests:,}", *map(tables.number, (one.bias_s, one.p50_s, one.p90_s, one.correlation))]
+        for one in found[0].agreements
+    ]
+    tables.show(heads, agreements)
+    if found[0].stages:
+        print()
+        lines = [
+            [str(one.stage), *map(tables.number, (one.ttft_mean_s, two.ttft_mean_s, one.tpot_mean_s, two.tpot_mean_s))]
+            for one, two in found[0].stages
+        ]
+        tables.show(["stage", "ttft measured", "ttft simulated", "tpot measured", "tpot simulated"], lines)
+    for sentence in _said(about, found):
+        print(f"prebleexp: {sentence}", file=sys.stderr)
+
+
+def _said(about: Any, found: Sequence[Compared]) -> list[str]:
+    said = [
+        f"{one.same_gpu:.1%} of requests were sent to the GPU of the simulation"
+        for one in found
+        if one.same_gpu is not None
+    ][:1]
+    server = about["runs"][0]["server"]["means_s"]
+    if server:
+        parts = ", ".join(f"{name} {value * 1e3:.3g} ms" for name, value in server.items())
+        said.append(f"by the engines' own metrics, means of a request: {parts}")
+        rest_s = about["runs"][0]["metrics"]["ttft_mean_s"] - sum(server.get(one, 0.0) for one in ("queue", "prefill"))
+        said.append(
+            f"of the mean time to first token, {rest_s * 1e3:.3g} ms are neither queue nor prefill: network, frontend, "
+            "router"
+        )
+    return said
+
+
+def _as_json(one: Compared) -> dict[str, Any]:
+    return {
+        "metrics": {
+            row.metric: {"measured": row.measured, "simulated": row.simulated, "ratio": row.ratio} for row in one.rows
+        },
+        "requests": [of._asdict() for of in one.agreements],
+        "same_gpu": one.same_gpu,
+    }
+
+
+def _job(settings: Sequence[str]) -> Job:
+    from prebleexp.launch import configs, configure
+
+    return configure.job(list(settings), configs.loader())
+
+
+def _origins(name: str, urls: str | None) -> list[Origin]:
+    from prebleexp.errors import InvalidInput
+    from prebleexp.live.http.places import origin
+
+    if not urls:
+        raise InvalidInput(f"{name} is missing; give the URL of a server as {name}=http://127.0.0.1:8000")
+    return [origin(name, one.strip()) for one in urls.split(",")]
+
+
+COMMANDS: Commands = {
+    "": Command(
+        "send the requests of a workload to real endpoints, in an open loop, and measure what a simulation tells: the "
+        f"same metrics, of the same requests. An API's key is taken from {KEY}, and written nowhere",
+        _live,
+        "python -m prebleexp live url=http://127.0.0.1:8000 workload=chats rps=4 duration_s=30 slo.ttft_s=0.5",
+        settings=(
+            text("url", "servers as OpenAI's, several by commas: requests go to them in turn"),
+            text("model", "its name there; by default what /v1/models says first"),
+            choice("prompt", "ids of tokens, which have exactly the planned lengths; or words", "ids", "text", "chat"),
+            choice(
+                "answers",
+                "what later turns have of earlier answers: what came, or made-up tokens",
+                "auto",
+                "real",
+                "planned",
+            ),
+            integer("vocabulary", "ids of tokens are below it", 1000, 100, 2**31 - 1),
+            text("metrics", "engines whose /metrics are read before and after; by default those of url="),
+            number("timeout_s", "of a whole request; by default none"),
+            number("late_limit_s", "how late a single request may be sent", 0.1),
+            integer("warm_connections", "opened ahead to each server", 8, 0, 4096),
+            text("name", "of the folder; by default the time"),
+            LIVE_DIR,
+            OUTPUT,
+        ),
+        others="what is sent, and what a simulation of it would be, as for a run (prebleexp --help)",
+    ),
+    "compare": Command(
+        "a measurement beside the simulation of the same requests",
+        _compare,
+        "python -m prebleexp live compare live/NAME hardware/gpu=h100",
+        words="FOLDER",
+        takes="one folder, of a measurement",
+        settings=(
+            choice("arrivals", "when simulated requests come: when they were sent, or due", "sent", "due"),
+            OUTPUT,
+        ),
+        others="what is simulated otherwise than the measurement's settings have it",
+    ),
+}

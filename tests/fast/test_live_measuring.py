@@ -1,0 +1,321 @@
+"""`prebleexp live`: what is sent, what is written down of answers, and what is said of a measurement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prebleexp.commands import live as command
+from prebleexp.errors import InvalidInput
+from prebleexp.live.http import loops
+from prebleexp.live.http.places import origin
+from prebleexp.live.measuring import compared, kept
+from prebleexp.live.measuring.lateness import lateness
+from prebleexp.live.measuring.outcome import outcome, unknown
+from prebleexp.live.measuring.prompts import LEAST_ID, Prompts
+from prebleexp.live.measuring.sending import How, send
+from prebleexp.live.measuring.sent import Sent, Table, table
+from prebleexp.live.measuring.server_view import between, parsed
+from prebleexp.live.measuring.stream import Answer
+from prebleexp.metrics import measure
+from prebleexp.sim.types import State, Workload
+from tests.support.openai_server import Answer as Answers
+from tests.support.openai_server import Seen, serving
+from tests.support.sessions import after_those
+from tests.support.strategies.conversations import workload_of, workloads
+
+
+def sent(
+    workload: Workload, answers: Answers = lambda number, body: "ok", stop_s: float = math.inf, **how: Any
+) -> tuple[Table, Seen]:
+    """To a server that answers so."""
+
+    async def main() -> tuple[Table, Seen]:
+        async with serving(answers) as seen:
+            usual = {"model": "tiny", "prompt": "ids", "real_answers": True, "vocabulary": 1000}
+            usual |= {"timeout_s": math.inf, "connections": 1}
+            to = How(**{"origins": [origin("url", f"http://127.0.0.1:{seen.port}")]} | usual | how)
+            return (await send(workload, 7, stop_s, math.inf, to))[0], seen
+
+    return loops.run(main())
+
+
+def requests(n: int = 4, output: int = 3, **columns: Any) -> Workload:
+    made = workload_of([[0, i + 1] for i in range(n)], [16, *[10] * n], [0.0] * n, [output] * n, [output] * n, [-1] * n)
+    return made.changed(**columns)
+
+
+# ---------------------------------------------------------------- what is sent
+@given(workloads())
+def test_prompts_share_the_tokens_of_their_equal_leading_segments(workload: Workload) -> None:
+    prompts = Prompts(workload, 3, 50_000)
+    ids = [prompts.ids(one) for one in range(len(workload))]
+    assert [len(one) for one in ids] == workload.prompt_tokens.tolist()
+    assert all(LEAST_ID <= one < 50_000 for prompt in ids for one in prompt)
+    rows = [slice(*workload.segment_offsets[i : i + 2]) for i in range(len(workload))]
+    for i in range(1, len(ids)):
+        shared = 0
+        pairs = (
+            zip(workload.segment_ids[row], workload.segment_tokens[row], strict=True) for row in (rows[0], rows[i])
+        )
+        for one, other in zip(*pairs, strict=False):
+            if one[0] != other[0]:
+                break
+            shared += min(int(one[1]), int(other[1]))
+            if one[1] != other[1]:
+                break
+        assert ids[0][:shared] == ids[i][:shared]
+
+
+def test_another_seed_sends_other_tokens() -> None:
+    one, other = (Prompts(requests(), seed, 50_000).ids(0) for seed in (1, 2))
+    assert sum(a == b for a, b in zip(one, other, strict=True)) < 3
+
+
+@pytest.mark.parametrize("kind", ["ids", "text", "chat"])
+def test_lengths_are_those_of_the_stream(kind: str) -> None:
+    made, seen = sent(requests(), prompt=kind, real_answers=False)
+    assert made.state.tolist() == [State.FINISHED] * 4
+    assert made.prompt.tolist() == [26] * 4
+    assert made.output.tolist() == [3] * 4
+    assert made.chunks.tolist() == [3] * 4
+    assert made.cached.tolist() == [16] * 4
+    assert {body["max_tokens"] for body in seen.bodies} == {3}
+    assert all(body["ignore_eos"] and body["min_tokens"] == 3 and body["model"] == "tiny" for body in seen.bodies)
+    assert (made.sent_s >= made.due_s).all()
+    assert (made.first_s > made.sent_s).all()
+    assert (made.last_s > made.first_s).all()
+
+
+def test_a_next_turn_has_the_answer_that_came_or_a_made_up_one() -> None:
+    made = workload_of([[0], [0, 1, 2]], [16, 3, 5], [0.0, 0.0], [3, 2], [3, 2], [1, -1])
+    made = made.changed(session=np.zeros(2, np.int32))
+    turns = after_those(made, [[], [0]], delay_s=np.zeros(2))
+    _, seen = sent(turns)
+    assert seen.bodies[1]["prompt"][16:19] == [20, 21, 22], "what the server said"
+    assert seen.bodies[1]["prompt"][:16] == seen.bodies[0]["prompt"]
+    _, seen = sent(turns, real_answers=False)
+    assert seen.bodies[1]["prompt"] == Prompts(turns, 7, 1000).ids(1)
+
+
+# ---------------------------------------------------------------- what is written down
+KINDS = {"ok": State.FINISHED, "busy": State.REFUSED, "broken": State.LOST, "cut": State.LOST, "empty": State.LOST}
+
+
+def test_what_fails_is_never_dropped() -> None:
+    names = list(KINDS)
+    made, _ = sent(requests(5), lambda number, body: names[number])
+    ways = dict(zip(names, range(5), strict=True))
+    by_state = sorted(made.state.tolist())
+    assert by_state == sorted(KINDS.values())
+    assert sum(bool(one) for one in made.error) == 4
+    assert any("status 429" in one for one in made.error)
+    assert any("engine is dead" in one for one in made.error)
+    assert any("closed the connection" in one for one in made.error)
+    assert any("without a token" in one for one in made.error)
+    assert ways["ok"] == 0
+
+
+def test_those_behind_a_failure_never_come_unless_it_goes_on() -> None:
+    made = requests(3).changed(session=np.zeros(3, np.int32))
+    chain = after_those(made, [[], [0], [1]], delay_s=np.zeros(3))
+    found, seen = sent(chain, lambda number, body: "broken")
+    assert found.state.tolist() == [State.LOST, State.CANCELLED, State.CANCELLED]
+    assert len(seen.bodies) == 1
+    assert np.isnan(found.due_s[1:]).all()
+    found, seen = sent(chain.changed(goes_on=np.ones(3, np.int32)), lambda number, body: "broken")
+    assert found.state.tolist() == [State.LOST] * 3
+    assert len(seen.bodies) == 3
+
+
+def test_who_has_no_first_token_within_its_patience_closes_the_connection() -> None:
+    made, seen = sent(requests(2).changed(patience_s=np.array([0.01, np.nan])), lambda number, body: "slow")
+    assert made.state.tolist() == [State.CANCELLED, State.FINISHED]
+    assert math.isnan(made.first_s[0])
+    assert seen.left == 1
+
+
+def test_a_request_that_takes_too_long_is_lost_and_said() -> None:
+    made, _ = sent(requests(1), lambda number, body: "slow", timeout_s=0.01)
+    assert made.state.tolist() == [State.LOST]
+    assert made.error == ["not over after timeout_s=0.01"]
+
+
+def test_a_run_that_stops_cuts_off_what_is_under_way() -> None:
+    arrivals = np.array([0.0, 0.0, 0.0, 100.0])
+    made, _ = sent(requests(output=2000).changed(arrival_s=arrivals), stop_s=0.3)
+    assert made.state.tolist() == [State.RUNNING] * 3 + [State.NOT_DUE]
+
+
+def test_no_server_is_said() -> None:
+    how = How([origin("url", "http://127.0.0.1:9")], "tiny", "ids", False, 1000, math.inf, 1)
+    with pytest.raises(Exception, match=r"no connection to http://127\.0\.0\.1:9"):
+        loops.run(send(requests(), 0, math.inf, math.inf, how))
+
+
+# ---------------------------------------------------------------- streams
+def event(text: str) -> bytes:
+    return b"data: " + text.encode() + b"\n\n"
+
+
+def test_the_first_token_is_the_first_that_says_something() -> None:
+    answer = Answer()
+    for at, one in enumerate(
+        (
+            '{"choices": [{"delta": {"role": "assistant", "content": ""}}]}',
+            '{"choices": []}',
+            '{"choices": [{"delta": {"reasoning_content": "hm"}}]}',
+            '{"choices": [{"delta": {"tool_calls": [{"id": 1}]}, "finish_reason": "stop"}]}',
+            '{"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 9}}',
+        )
+    ):
+        answer.feed(event(one), float(at))
+    assert answer.times == [2.0, 3.0]
+    assert answer.whole
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 9
+
+
+@given(st.lists(st.integers(1, 30), max_size=20), st.booleans())
+def test_pieces_may_be_cut_anywhere(cuts: list[int], returns: bool) -> None:
+    data = event('{"choices": [{"text": "ä", "token_ids": [5]}]}') * 3 + b": a remark\n\n" + event("[DONE]")
+    data = data.replace(b"\n", b"\r\n") if returns else data
+    answer, at = Answer(), 0
+    for cut in [*cuts, len(data)]:
+        answer.feed(data[at : at + cut], 1.0)
+        at += cut
+    assert answer.ids == [5, 5, 5]
+    assert answer.done
+
+
+@pytest.mark.parametrize("text", ["{", '{"choices": 5}', '{"error": {"message": "dead"}}'])
+def test_what_is_no_event_is_an_error(text: str) -> None:
+    answer = Answer()
+    answer.feed(event(text) + event("[DONE]"), 0.0)
+    assert answer.error
+    assert not answer.whole
+
+
+# ---------------------------------------------------------------- what it is worth
+def late(of_s: float, first_s: float = 0.0) -> Table:
+    one = Sent()
+    one.due_s, one.sent_s, one.first_s = 1.0, 1.0 + of_s, 1.0 + of_s + first_s
+    return table([one])
+
+
+def test_a_client_that_is_late_measures_nothing() -> None:
+    assert not lateness(late(0.004), 0.1).is_late
+    assert lateness(late(0.006), 0.1).is_late
+    assert not lateness(late(0.006, first_s=1.0), 0.1).is_late, "a hundredth of the time to first token"
+    assert lateness(late(0.2, first_s=100.0), 0.1).is_late
+
+
+def test_what_a_client_cannot_know_is_nothing() -> None:
+    made, _ = sent(requests())
+    known = outcome(made, 1, 1.0)
+    metrics = dict(measure(requests(), known)) | dict.fromkeys(unknown(made))
+    assert metrics["n_finished"] == 4
+    assert metrics["hit_ratio"] == pytest.approx(16 / 26)
+    assert metrics["evicted_tokens"] is None
+    assert metrics["availability"] is None
+    assert metrics["ttft_mean_s"] == pytest.approx(float((made.first_s - made.due_s).mean()))
+    assert sum(known.gaps_counts[0]) == 8
+
+
+def test_counters_of_engines_are_differences_and_one_that_went_back_is_left_out() -> None:
+    text = 'a_total{x="}"} 5\n# TYPE a counter\na_total 2 1700000000\nnan_ x\n'
+    assert parsed(text) == {"a_total": 7.0}
+    before = {"vllm:num_preemptions_total": 5.0, "vllm:prefix_cache_hits_total": 10.0}
+    after = {"vllm:num_preemptions_total": 7.0, "vllm:prefix_cache_hits_total": 4.0}
+    assert between(before, after).totals == {"preemptions": 2.0}
+
+
+# ---------------------------------------------------------------- the command
+LOAD = ("workload=vllm_bench", "workload.num_prompts=12", "workload.request_rate=100", "workload.random_output_len=4")
+LOAD = (*LOAD, "workload.random_input_len=20", "gpus=2", "policy=lor")
+
+
+def at_a_server(run: Any) -> Any:
+    """`run` is called in a thread with a server's URL."""
+
+    async def main() -> Any:
+        async with serving() as seen:
+            return await asyncio.to_thread(run, f"http://127.0.0.1:{seen.port}")
+
+    return asyncio.run(main())
+
+
+def test_a_measurement_is_kept_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setenv(command.KEY, "sk-secret")
+    words = [f"live_dir={tmp_path}", "name=one", "replications=2", "late_limit_s=1000", *LOAD]
+    read = command.COMMANDS[""]
+    code = at_a_server(lambda url: read.run(read.read("live", [f"url={url}", *words, "output=json"])))
+    rows = json.loads(capsys.readouterr().out)
+    assert code in (0, 1), "1: this machine was late"
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert [row["n_finished"] for row in rows] == [12, 12]
+    of = kept.read(tmp_path / "one")
+    assert of.seeds == [0, 1]
+    assert "sk-secret" not in (tmp_path / "one" / "about.json").read_text()
+    columns = of.requests(1)
+    assert columns["measured_prompt_tokens"].tolist() == [20] * 12
+    assert of.about["runs"][0]["server"]["means_s"] == {"queue": 0.25}
+    beside = command.COMMANDS["compare"]
+    assert beside.run(beside.read("live compare", [str(tmp_path / "one"), "output=json"])) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == 2
+    assert found[0]["metrics"]["n_finished"] == {"measured": 12, "simulated": 12, "ratio": 1.0}
+    assert {one["name"] for one in found[0]["requests"]} == {"ttft", "tpot", "latency"}
+    assert beside.run(beside.read("live compare", [str(tmp_path / "one")])) == 0
+    shown = capsys.readouterr()
+    assert "simulated / measured" in shown.out
+    assert "queue 250 ms" in shown.err
+    with pytest.raises(InvalidInput, match="has a measurement already"):
+        at_a_server(lambda url: read.run(read.read("live", [f"url={url}", *words])))
+
+
+def test_simulated_requests_come_when_they_were_sent() -> None:
+    made = requests()
+    late_by = np.array([0.25, 0.5, np.nan, 0.0])
+    columns = {"state": np.full(4, int(State.FINISHED)), "output_seen": np.full(4, 7), "sent_s": late_by}
+    changed = compared.as_measured(made, columns, "sent")
+    assert changed.arrival_s.tolist() == [0.25, 0.5, 0.5, 0.5]
+    assert changed.output_tokens.tolist() == [7] * 4
+    assert compared.as_measured(made, columns, "due").arrival_s.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "url is missing; give the URL of a server as url=http://127.0.0.1:8000"),
+        (["url=ftp://x"], "url=ftp://x is not valid; it must be a URL as http://127.0.0.1:8000"),
+        (["url=http://127.0.0.1:9"], "url=http://127.0.0.1:9 does not answer: no connection"),
+        (["url=http://127.0.0.1:9", "model=m", "warm=run"], "warm"),
+        (
+            ["url=http://127.0.0.1:9", "model=m", "prompt=text", "answers=real"],
+            "answers=real is not valid with prompt=text",
+        ),
+        (["url=http://127.0.0.1:9", "model=m", "timeout_s=0"], "timeout_s=0.0 is not valid"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(words: list[str], said: str, tmp_path: Path) -> None:
+    read = command.COMMANDS[""]
+    with pytest.raises(InvalidInput) as refused:
+        read.run(read.read("live", [f"live_dir={tmp_path}", *words]))
+    assert said in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_a_measurement_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="has no measurement"):
+        kept.read(tmp_path)

@@ -17,16 +17,21 @@ from prebleexp.workloads.vllm_bench import VllmBench
 
 def show(job: Job) -> int:
     """Print it; what the tool cannot say goes to standard error. The run is computed anew, as its steps are needed."""
-    of, date = benchmarked.of_cells(job.cells), datetime.now()
+    printed(benchmarked.of_cells(job.cells))
+    return 0
+
+
+def printed(of: benchmarked.Benchmarked, model: str | None = None) -> None:
+    """What a client saw of any load; `model` is its own name of what is served."""
+    date = datetime.now()
     pasted, source, said = flags.read(["--save-detailed"]), of.cell.workload, list(of.says)
     if not isinstance(source, VllmBench):
         source, how = _as_benchmark(of)
         said.append(how)
     found = result(of.seen, source, pasted.wanted, date)
-    print(json.dumps(fields_of(pasted, source, found, of.model, date)))
+    print(json.dumps(fields_of(pasted, source, found, model or of.model, date)))
     for sentence in said:
         print(f"prebleexp: {sentence}", file=sys.stderr)
-    return 0
 
 
 def _as_benchmark(of: benchmarked.Benchmarked) -> tuple[VllmBench, str]:

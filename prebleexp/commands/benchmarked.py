@@ -51,7 +51,7 @@ def of_cells(cells: Sequence[Cell]) -> Benchmarked:
     run = runs.run(cell, on_event=steps)
     steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
     seen = served(run, steps)
-    says = [f"simulated: {_served_by(cell)}", *files_of(cell)]
+    says = [f"simulated: {served_by(cell)}", *files_of(cell)]
     says += losses.sentences([("", [run.metrics | {"horizon": cell.horizon, "duration_s": cell.duration_s}])])
     if len(cells) > 1:
         says.append(f"of {len(cells):,} replications it is the first")
@@ -64,7 +64,8 @@ def of_cells(cells: Sequence[Cell]) -> Benchmarked:
     return Benchmarked(cell, seen, tuple(says))
 
 
-def _served_by(cell: Cell) -> str:
+def served_by(cell: Cell) -> str:
+    """What a run simulates, and how well it is known."""
     seed = f", seed {cell.seed}" if cell.draws else ""
     called = f"{counting.words(cell)}, policy={cell.called('policy')}, engine={cell.called('engine')}{seed}"
     return f"{called}; {_hardware(cell)}: {cell.hardware.support}" if cell.hardware.support else called

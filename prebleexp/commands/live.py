@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from prebleexp.checks import positive
 from prebleexp.commands.arguments import Command, Commands, Given, choice, integer, number, path, text
+from prebleexp.errors import InvalidInput
 from prebleexp.live import extra
 
 if TYPE_CHECKING:
+    from prebleexp.experiment.cell import Cell
     from prebleexp.launch.configure import Job
     from prebleexp.live.http.places import Origin
     from prebleexp.live.measuring.compared import Compared
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 KEY = "OPENAI_API_KEY"
 LIVE_DIR = path("live_dir", "where measurements are kept, a folder each", "live")
 OUTPUT = choice("output", "how the result is written", "table", "json")
+MEASURED_OUTPUT = choice("output", "how the result is written", "table", "json", "vllm_bench")
 
 
 def _live(given: Given) -> int:
@@ -53,17 +56,22 @@ def _live(given: Given) -> int:
         about |= {"prompt": how.prompt, "answers": "real" if real else "planned", "vocabulary": how.vocabulary}
         runs = [measured.facts(one) for one in found]
         kept.write(folder, about | {"runs": runs}, {cell.seed: found[-1].columns})
-    _show(given, folder, found)
+    _show(given, folder, found, model)
     return 1 if any(one.lateness.is_late for one in found) else 0
 
 
-def _show(given: Given, folder: Path, found: Sequence[Measured]) -> None:
+def _show(given: Given, folder: Path, found: Sequence[Measured], model: str) -> None:
+    from prebleexp.commands import as_vllm_bench, benchmarked
     from prebleexp.launch import tables
     from prebleexp.launch.rows import means
+    from prebleexp.live.measuring.as_client import as_client
     from prebleexp.metrics import DECLARED, FIRST
 
     rows = [one.run.metrics for one in found]
-    if given["output"] == "json":
+    if given["output"] == "vllm_bench":
+        first = found[0]
+        as_vllm_bench.printed(benchmarked.Benchmarked(first.cell, as_client(first), ()), model)
+    elif given["output"] == "json":
         print(json.dumps([{"seed": one.cell.seed} | one.run.metrics for one in found], indent=1))
     else:
         lines = []
@@ -80,25 +88,39 @@ def _show(given: Given, folder: Path, found: Sequence[Measured]) -> None:
 
 def _compare(given: Given) -> int:
     extra.check()
-    from prebleexp.live.measuring import compared, kept
+    from prebleexp.launch import tables
+    from prebleexp.live.measuring import compared, kept, page
+    from prebleexp.waiting import waiting
 
     of = kept.read(Path(given.words[0]).expanduser())
     job = _job([*of.about["settings"], *given.others])
-    cells = {cell.seed: cell for cell in job.cells}
-    found = []
-    for run in of.about["runs"]:
-        seed = int(run["seed"])
-        columns = of.requests(seed)
-        made = compared.simulated(cells[seed], columns, given["arrivals"])
+    of_seed = {cell.seed: cell for cell in job.cells}
+    cells, measured, found = [], [], []
+    for run in [one for one in of.about["runs"] if one["seed"] in of_seed]:
+        cell, columns = of_seed[run["seed"]], of.requests(run["seed"])
+        made = compared.simulated(cell, columns, given["arrivals"])
+        cells.append(cell)
+        measured.append(columns)
         found.append(compared.compared(run["metrics"], columns, made, given["arrivals"]))
+    if not found:
+        raise InvalidInput(f"{of.folder} has no measurement of seed {job.cells[0].seed}; valid: {of.seeds}")
     if given["output"] == "json":
         print(json.dumps([_as_json(one) for one in found], indent=1))
     else:
-        _show_compared(of.about, job, found)
+        _show_compared(of.about, found)
+    said = [*(one for run in of.about["runs"] for one in run["says"]), *_said(of.about, cells[0], found)]
+    for sentence in dict.fromkeys(said):
+        print(f"prebleexp: {sentence}", file=sys.stderr)
+    if job.settings.report != "none":
+        with waiting("drawing the page"):
+            folder = job.settings.reports_dir / f"live-{of.folder.absolute().name}"
+            written = page.write(folder, of.about, cells, measured, found, list(dict.fromkeys(said)), given.line)
+        print(tables.address(written), file=sys.stderr)
+    print(page.sentence(found), file=sys.stderr)
     return 0
 
 
-def _show_compared(about: Any, job: Job, found: Sequence[Compared]) -> None:
+def _show_compared(about: Any, found: Sequence[Compared]) -> None:
     from prebleexp.intervals import mean_interval
     from prebleexp.launch import tables
 
@@ -129,12 +151,13 @@ def _show_compared(about: Any, job: Job, found: Sequence[Compared]) -> None:
             for one, two in found[0].stages
         ]
         tables.show(["stage", "ttft measured", "ttft simulated", "tpot measured", "tpot simulated"], lines)
-    for sentence in _said(about, found):
-        print(f"prebleexp: {sentence}", file=sys.stderr)
 
 
-def _said(about: Any, found: Sequence[Compared]) -> list[str]:
-    said = [
+def _said(about: Any, cell: Cell, found: Sequence[Compared]) -> list[str]:
+    from prebleexp.commands.benchmarked import served_by
+
+    said = [f"simulated: {served_by(cell)}"]
+    said += [
         f"{one.same_gpu:.1%} of requests were sent to the GPU of the simulation"
         for one in found
         if one.same_gpu is not None
@@ -144,10 +167,11 @@ def _said(about: Any, found: Sequence[Compared]) -> list[str]:
         parts = ", ".join(f"{name} {value * 1e3:.3g} ms" for name, value in server.items())
         said.append(f"by the engines' own metrics, means of a request: {parts}")
         rest_s = about["runs"][0]["metrics"]["ttft_mean_s"] - sum(server.get(one, 0.0) for one in ("queue", "prefill"))
-        said.append(
-            f"of the mean time to first token, {rest_s * 1e3:.3g} ms are neither queue nor prefill: network, frontend, "
-            "router"
-        )
+        if rest_s >= 0:
+            said.append(
+                f"of the mean time to first token, {rest_s * 1e3:.3g} ms are neither queue nor prefill: network, "
+                "frontend, router"
+            )
     return said
 
 
@@ -168,7 +192,6 @@ def _job(settings: Sequence[str]) -> Job:
 
 
 def _origins(name: str, urls: str | None) -> list[Origin]:
-    from prebleexp.errors import InvalidInput
     from prebleexp.live.http.places import origin
 
     if not urls:
@@ -200,7 +223,7 @@ COMMANDS: Commands = {
             integer("warm_connections", "opened ahead to each server", 8, 0, 4096),
             text("name", "of the folder; by default the time"),
             LIVE_DIR,
-            OUTPUT,
+            MEASURED_OUTPUT,
         ),
         others="what is sent, and what a simulation of it would be, as for a run (prebleexp --help)",
     ),

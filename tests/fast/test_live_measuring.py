@@ -271,17 +271,38 @@ def test_a_measurement_is_kept_and_compared(
     assert columns["measured_prompt_tokens"].tolist() == [20] * 12
     assert of.about["runs"][0]["server"]["means_s"] == {"queue": 0.25}
     beside = command.COMMANDS["compare"]
-    assert beside.run(beside.read("live compare", [str(tmp_path / "one"), "output=json"])) == 0
+    pages = f"reports_dir={tmp_path / 'reports'}"
+    assert beside.run(beside.read("live compare", [str(tmp_path / "one"), "output=json", "report=none"])) == 0
+    assert not (tmp_path / "reports").exists()
     found = json.loads(capsys.readouterr().out)
     assert len(found) == 2
     assert found[0]["metrics"]["n_finished"] == {"measured": 12, "simulated": 12, "ratio": 1.0}
     assert {one["name"] for one in found[0]["requests"]} == {"ttft", "tpot", "latency"}
-    assert beside.run(beside.read("live compare", [str(tmp_path / "one")])) == 0
+    assert beside.run(beside.read("live compare", [str(tmp_path / "one"), pages])) == 0
     shown = capsys.readouterr()
+    assert "Simulated against measured: mean time to first token" in shown.err
+    page = (tmp_path / "reports" / "live-one" / "index.html").read_text()
+    assert "one: measured and simulated" in page
+    assert "Request by request" in page
+    with pytest.raises(InvalidInput, match=r"no measurement of seed 7; valid: \[0, 1\]"):
+        beside.run(beside.read("live compare", [str(tmp_path / "one"), "seed=7"]))
     assert "simulated / measured" in shown.out
     assert "queue 250 ms" in shown.err
     with pytest.raises(InvalidInput, match="has a measurement already"):
         at_a_server(lambda url: read.run(read.read("live", [f"url={url}", *words])))
+
+
+def test_a_measurement_is_written_as_vllms_benchmark_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read = command.COMMANDS[""]
+    words = [f"live_dir={tmp_path}", "name=two", "output=vllm_bench", *LOAD]
+    at_a_server(lambda url: read.run(read.read("live", [f"url={url}", *words])))
+    written = json.loads(capsys.readouterr().out)
+    assert (written["completed"], written["failed"], written["model_id"]) == (12, 0, "tiny")
+    assert written["input_lens"] == [20] * 12
+    assert written["output_lens"] == [4] * 12
+    columns = kept.read(tmp_path / "two").requests(0)
+    assert written["ttfts"] == pytest.approx(columns["ttft_sent_s"].tolist())
+    assert [len(one) for one in written["itls"]] == [3] * 12
 
 
 def test_simulated_requests_come_when_they_were_sent() -> None:

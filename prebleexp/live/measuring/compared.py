@@ -60,6 +60,8 @@ class Compared(NamedTuple):
     stages: list[tuple[Stage, Stage]]
     """measured and simulated, where the load comes in stages"""
     simulated: Run
+    columns: Columns
+    """of its requests"""
 
 
 def simulated(cell: Cell, kept: Columns, arrivals: str) -> Run:
@@ -92,7 +94,9 @@ def compared(metrics: Mapping[str, Any], kept: Columns, made: Run, arrivals: str
         _agreement(name, of[f"{name}_s"][both], columns[f"{name}_s"][both]) for name in ("ttft", "tpot", "latency")
     ]
     stages = list(zip(of_requests(of), of_requests(columns), strict=False))
-    return Compared([one for one in rows if one.measured is not None], agreements, _same_gpu(of, columns), stages, made)
+    return Compared(
+        [one for one in rows if one.measured is not None], agreements, _same_gpu(of, columns), stages, made, columns
+    )
 
 
 def _from_sent(kept: Columns) -> dict[str, npt.NDArray[Any]]:

@@ -1,0 +1,133 @@
+"""The page of a measurement beside its simulation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prebleexp.experiment.cell import Cell
+from prebleexp.intervals import mean_interval
+from prebleexp.live.measuring.compared import Columns, Compared
+from prebleexp.metrics import DECLARED
+from prebleexp.report import cumulative, frame, listing, page
+from prebleexp.report.answer import Answer
+from prebleexp.report.cumulative import Distribution
+from prebleexp.report.figures import Column, Table
+from prebleexp.report.page import Aside, Report, Sweep
+from prebleexp.report.wording import number, signed_percent
+from prebleexp.sim.types import State
+
+MEASURED, SIMULATED = "measured", "simulated"
+SAID = {"ttft_mean_s": "mean time to first token", "tpot_mean_s": "mean time per output token"}
+DRAWN = {"ttft_s": "Time to first token", "tpot_s": "Time per output token", "latency_s": "Latency"}
+
+
+def write(
+    folder: Path,
+    about: Mapping[str, Any],
+    cells: Sequence[Cell],
+    kept: Sequence[Columns],
+    found: Sequence[Compared],
+    says: Sequence[str],
+    command: str,
+) -> Path:
+    """Of each seed in order the cell, what was measured and the comparison. Raises InvalidInput for a folder that
+    cannot be written."""
+    title = f"{about['name']}: measured and simulated"
+    answer = Answer(sentence(found))
+    figure = cumulative.figure(
+        "distributions",
+        "Requests, measured and simulated",
+        answer,
+        _distributions(kept, found),
+        "Each line says which share of finished requests had no more; marks are the median and the p90. "
+        "Times count from when a request was sent.",
+        _metrics(found),
+    )
+    asides = [_request_by_request(found), *_stages(found[0])]
+    asides.append(Aside("To know of this measurement", [f"{one[0].upper()}{one[1:]}." for one in says], is_caveat=True))
+    rows = [
+        {"key": f"seed {cell.seed}"} | cell.columns() | one.simulated.metrics | {"seconds": one.simulated.seconds}
+        for cell, one in zip(cells, found, strict=True)
+    ]
+    sweep = Sweep(folder.name, title, command, json.dumps(about["settings"], indent=1), ("policy",), "measurement")
+    provenance = {
+        "measured at": str(about["url"]),
+        "model": str(about["model"]),
+        "measured, UTC": str(about["started"]),
+    }
+    report = Report(sweep, rows, [figure], provenance=provenance, measure="ttft_mean_s", asides=asides)
+    with frame.into(folder):
+        written = page.write(folder, report)
+        seeds = f"{len(found)} seed{'s' if len(found) > 1 else ''}"
+        listing.add(folder, listing.About(title, f"measurement of {seeds}", command, answer.sentence, folder.name))
+    return written
+
+
+def sentence(found: Sequence[Compared]) -> str:
+    """By how much the simulation is off, with what intervals there are."""
+    parts = []
+    for name, words in SAID.items():
+        ratios = [row.ratio for one in found for row in one.rows if row.metric == name and row.ratio is not None]
+        if ratios:
+            mean, half = mean_interval(ratios)
+            parts.append(f"{words} {signed_percent(mean - 1, half)}")
+    return f"Simulated against measured: {', '.join(parts)}." if parts else "No request was finished."
+
+
+def _distributions(kept: Sequence[Columns], found: Sequence[Compared]) -> list[Distribution]:
+    made = []
+    for name, title in DRAWN.items():
+        measured = np.concatenate([_finished(one, name.replace("_s", "_sent_s"), name) for one in kept])
+        simulated = np.concatenate([_finished(one.columns, name, name) for one in found])
+        if len(measured) and len(simulated):
+            made.append(Distribution(title, "seconds", {MEASURED: measured, SIMULATED: simulated}))
+    return made
+
+
+def _finished(columns: Columns, name: str, other: str) -> Any:
+    """Its values, or those of the other column where there is no such one."""
+    values = np.asarray(columns[name if name in columns else other], np.float64)[columns["state"] == State.FINISHED]
+    return values[values > 0]
+
+
+def _metrics(found: Sequence[Compared]) -> Table:
+    columns = (Column("metric", False), *(Column(one, True) for one in (MEASURED, SIMULATED, "ratio")))
+    rows = []
+    for i, row in enumerate(found[0].rows):
+        of = [one.rows[i] for one in found]
+        sides = [
+            [one for one in side if one is not None] for side in ([x.measured for x in of], [x.simulated for x in of])
+        ]
+        ratios = [one.ratio for one in of if one.ratio is not None]
+        values = [number(float(np.mean(side))) if side else "–" for side in sides]
+        rows.append((DECLARED[row.metric].words, *values, number(float(np.mean(ratios))) if ratios else "–"))
+    return Table(columns, tuple(rows))
+
+
+def _request_by_request(found: Sequence[Compared]) -> Aside:
+    heads = ("of finished requests", "requests", "mean, s", "median off, s", "p90 off, s", "rank correlation")
+    rows = tuple(
+        (DRAWN[f"{one.name}_s"], f"{one.requests:,}", *map(number, (one.bias_s, one.p50_s, one.p90_s, one.correlation)))
+        for one in found[0].agreements
+    )
+    columns = tuple(Column(head, i > 0) for i, head in enumerate(heads))
+    return Aside("Request by request", ["Simulated less measured, of the first seed."], Table(columns, rows))
+
+
+def _stages(of: Compared) -> list[Aside]:
+    if not of.stages:
+        return []
+    heads = ("stage", "requests/s", "TTFT measured, s", "simulated", "TPOT measured, s", "simulated ")
+    rows = tuple(
+        (
+            str(one.stage),
+            *map(number, (one.offered_rps, one.ttft_mean_s, two.ttft_mean_s, one.tpot_mean_s, two.tpot_mean_s)),
+        )
+        for one, two in of.stages
+    )
+    return [Aside("By stage", ["Of the first seed."], Table(tuple(Column(head, True) for head in heads), rows))]

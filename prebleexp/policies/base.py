@@ -86,6 +86,10 @@ class Policy(Part):
         alone; what several routers of a run agree on, such as hashes, from `setup.agreed_seed`."""
         return None
 
+    def cannot_be_hosted(self) -> str:
+        """Why nobody can ask it outside of a simulation; empty: one can."""
+        return ""
+
     def explained(self, mine: Any) -> Decisions | None:
         """Of what it remembers at the end of a run, what each decision was made by; None: nothing is kept of that."""
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,24 @@ def xxh64(names: Sequence[str]) -> Hashes:
 
 
 # ---------------------------------------------------------------- of requests
+class Names(Protocol):
+    """What a request that comes from outside calls its session and its prompt. A policy that routes by names has a
+    `named(self, mine, request, names)`, in Python, which is told of them before `route` if the setup has `room`."""
+
+    session: str | None
+    """None: of none"""
+    number: int
+    """of the session, from 0 on in the order in which they came first; -1: of none"""
+
+    def prefix(self, tokens: int) -> str:
+        """What so many first tokens, or all of them, are called."""
+
+
 def of_sessions(policy: Any, setup: Setup, hashed: Hashed, form: str = "{}") -> Hashes:
     """(requests,) the hash of each one's session, whose name is put into `form`; anything if it is of none. Raises
-    InvalidInput if none is of any."""
+    InvalidInput if none is of any. Those that come later are told of (`Names`)."""
+    if setup.room is not None:
+        return np.zeros(setup.requests, np.uint64)
     known = np.zeros(keys.sessions(policy, setup), np.uint64)
     used = in_use(setup)
     known[used] = hashed([form.format(keys.session(one)) for one in used.tolist()])
@@ -53,6 +68,8 @@ def in_use(setup: Setup) -> Longs:
 
 def of_prefixes(setup: Setup, tokens: int, hashed: Hashed, requests: Longs | None = None) -> Hashes:
     """Of some requests, or of all: the hash of the name of each prompt's first so many tokens, or of all of it."""
+    if setup.room is not None:
+        return np.zeros(setup.requests, np.uint64)
     workload = setup.workload
     some = slice(None) if requests is None else requests
     lengths = np.minimum(workload.prompt_tokens[some], tokens)

@@ -19,7 +19,7 @@ def session(number: int) -> str:
 
 def sessions(policy: Any, setup: Setup) -> int:
     """How many sessions there are, numbered from 0. Raises InvalidInput if no request belongs to one."""
-    count = 1 + int(setup.workload.session.max(initial=-1))
+    count = setup.sessions
     if count == 0:
         name = type(policy).__name__
         raise InvalidInput(f"policy {name} routes by session, and no request of this workload is of one")

@@ -53,7 +53,7 @@ class PrefixIndex(NamedTuple):
 
 def prefix_index(setup: Setup) -> PrefixIndex:
     """An empty one for the requests of a run."""
-    ids = 1 + max(setup.segment_ids, int(setup.workload.answer_segment.max(initial=-1)) + 1)
+    ids = 1 + setup.context_ids
     size = (1 + SPLITS) * ids
     return PrefixIndex(
         records(size, NODE),

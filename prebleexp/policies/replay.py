@@ -49,6 +49,9 @@ class Replay(Policy):
             )
         return assignments
 
+    def cannot_be_hosted(self) -> str:
+        return "it says where the requests of one run went, and others come"
+
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         gpu = mine[request]
         if 0 <= gpu < len(view.sent) and not is_candidate(view.candidates, gpu):

@@ -111,6 +111,19 @@ class Routing:
         else:
             self._plug.replace(mine)
 
+    def start_again(self, setup: Setup) -> None:
+        """Forget all, as at the beginning."""
+        mine = self._try(self._policy.start, setup)
+        if self._plug is None:
+            self._mine = mine
+        else:
+            self._plug.replace(mine)
+
+    def named(self, request: int, names: Any) -> None:
+        """Say what a request that comes from outside calls its session and its prompt, to a policy that asks for it."""
+        if hasattr(self._kind, "named"):
+            self._try(self._kind.named, self._policy, self.mine, request, names)
+
     # ---------------------------------------------------------------- errors
     def bad_answer(self, view: Any, request: int, now: float, answer: object) -> str:
         gpus = len(view.sent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,12 @@ from prebleexp.sim.arrays import records as records
 from prebleexp.sim.outcomes import OF_REQUESTS as OF_REQUESTS
 from prebleexp.sim.outcomes import Outcome as Outcome
 from prebleexp.sim.paths import check_paths
+from prebleexp.sim.setup import CHUNKED as CHUNKED
+from prebleexp.sim.setup import FULL as FULL
+from prebleexp.sim.setup import SLIDING as SLIDING
+from prebleexp.sim.setup import Layers as Layers
+from prebleexp.sim.setup import Room as Room
+from prebleexp.sim.setup import Setup as Setup
 from prebleexp.sim.states import State as State
 
 
@@ -278,65 +284,3 @@ def _refuse(name: str, column: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], v
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InvalidInput(f"workload column {name}, row {row}: {column[row]} is not valid; it must be {valid}")
-
-
-FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
-"""what a layer of attention looks back to: all of a context, a window, or where its chunk of the context begins"""
-
-
-class Layers(NamedTuple):
-    """Layers of a model that are alike."""
-
-    kind: str
-    """`FULL`, `SLIDING` or `CHUNKED`"""
-    window: int
-    """tokens of a window or a chunk; 0: full"""
-    layers: int
-    """how many they are"""
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a plug may know when a run begins."""
-
-    gpus: int
-    seed: int
-    requests: int
-    """how many there will be"""
-    kv_tokens: int
-    """that fit on a GPU"""
-    context_length: int
-    workload: Workload
-    """for engines: a router that looks into it is an oracle"""
-    gpu: str = ""
-    """its kind; empty: not known"""
-    gpu_memory_gib: float = 0.0
-    """of one of them; 0: not known"""
-    layer_kinds: tuple[Layers, ...] = ()
-    """kinds of a model's layers, in the order in which it has them; none: all look back to all"""
-    legs: bool = False
-    """whether the second half of the requests is what computes the first half's prompts, on GPUs of their own"""
-    tiers: bool = False
-    """whether tiers of KV stand behind the caches"""
-    moves: bool = False
-    """whether requests are moved from one GPU to another"""
-    loads_s: tuple[tuple[float, float], ...] = ((math.inf, math.inf),) * 4
-    """seconds that a load from a GPU's host, its disk, the store for all and another GPU takes, and a token of it;
-    infinite: there is none"""
-    common_seed: int | None = None
-    """the run's, where `seed` is that of one of several replicas of a router; None: that is the run's"""
-
-    @property
-    def segment_ids(self) -> int:
-        """How many ids the segments of prompts have: all are less."""
-        return 1 + int(self.workload.segment_ids.max(initial=-1))
-
-    @property
-    def agreed_seed(self) -> int:
-        """Of what all replicas of a router agree on, such as hashes."""
-        return self.seed if self.common_seed is None else self.common_seed
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The generator of the seed, from its beginning."""
-        return np.random.default_rng(self.seed)

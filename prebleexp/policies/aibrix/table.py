@@ -64,7 +64,7 @@ class Table(NamedTuple):
 
 def table(setup: Setup, block: int, most: int, unused_s: float, interval_s: float) -> Table:
     """An empty one. Each time that a prompt is put, a segment makes one run at most, and a run has a block at least."""
-    rows = len(setup.workload.segment_ids) + 2
+    rows = setup.segments + 2
     control = records(1, CONTROL)[0]
     control.runs = 1
     return Table(

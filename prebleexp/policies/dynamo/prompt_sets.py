@@ -76,7 +76,7 @@ def prompt_sets(setup: Setup, block_size: int) -> PromptSets:
     nodes, words = setup.segment_ids + 1, -(-setup.gpus // 64)
     return PromptSets(
         records(nodes, NODE),
-        records(len(setup.workload.segment_ids) + setup.gpus + 1, LINK),
+        records(setup.segments + setup.gpus + 1, LINK),
         np.array([1, 0, 1, 0]),
         np.zeros((nodes, words), np.int64),
         np.zeros(setup.segment_ids, np.int32),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from prebleexp.checks import is_integer, positive, require
 from prebleexp.policies.base import Policy, tuned
-from prebleexp.policies.hashes import of_prefixes, xxh64
+from prebleexp.policies.hashes import Names, of_prefixes, xxh64
 from prebleexp.policies.loads import loads
 from prebleexp.policies.ring import Bounded, bound, clockwise, places, ring
 from prebleexp.sim.records import View
@@ -41,8 +41,14 @@ class KubeAICHWBL(Policy):
 
     def start(self, setup: Setup) -> Bounded:
         made = ring(setup, xxh64, "{}{}", self.replication)
-        tokens = max(1, int(self.prefix_char_length / self.characters_per_token))
-        return Bounded(made, places(made, of_prefixes(setup, tokens, xxh64)), loads(setup))
+        return Bounded(made, places(made, of_prefixes(setup, self._tokens, xxh64)), loads(setup))
+
+    def named(self, mine: Any, request: int, names: Names) -> None:
+        mine.places[request] = places(mine.ring, xxh64([names.prefix(self._tokens)]))[0]
+
+    @property
+    def _tokens(self) -> int:
+        return max(1, int(self.prefix_char_length / self.characters_per_token))
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         most = bound(mine.loads, view, self.mean_load_percentage / 100)

@@ -80,7 +80,7 @@ class BlockIndex(NamedTuple):
 
 def block_index(setup: Setup, block_size: int, most: int, partial: bool, capacity: int) -> BlockIndex:
     """An empty one. A stretch that is outgrown is left behind: with all before it, it is shorter than the next."""
-    links = 4 * len(setup.workload.segment_ids)
+    links = 4 * setup.segments
     puts = records(setup.requests + 1, PUT)
     made = records(setup.segment_ids, STRETCH), records(links, LINK), puts, records(setup.gpus, LRU)
     return BlockIndex(block_size, most, partial, capacity, most > capacity, *made, np.zeros(2, np.int64))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from prebleexp.checks import positive
 from prebleexp.policies.base import Policy
-from prebleexp.policies.hashes import md5_64, of_sessions
+from prebleexp.policies.hashes import Names, md5_64, of_sessions
 from prebleexp.policies.production_stack import arrivals
 from prebleexp.policies.production_stack.arrivals import Arrivals, arrived, fewest
 from prebleexp.policies.ring import UNBOUNDED, OnRing, clockwise, places, ring
@@ -42,6 +42,10 @@ class ProductionStackSession(Policy):
         hashes = of_sessions(self, setup, md5_64)
         made = ring(setup, md5_64, "{}-{}", POINTS)
         return Sessions(OnRing(made, places(made, hashes)), arrivals.arrivals(setup, self.request_stats_window))
+
+    def named(self, mine: Any, request: int, names: Names) -> None:
+        if names.session is not None:
+            mine.sessions.places[request] = places(mine.sessions.ring, md5_64([names.session]))[0]
 
     def lacks_room(self, mine: Any, view: View, request: int) -> int:
         return arrivals.lacks_room(mine.arrivals)

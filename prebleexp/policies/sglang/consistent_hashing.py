@@ -9,7 +9,7 @@ import numpy as np
 
 from prebleexp.checks import flag
 from prebleexp.policies.base import Policy
-from prebleexp.policies.hashes import blake3_64, of_sessions
+from prebleexp.policies.hashes import Names, blake3_64, of_sessions
 from prebleexp.policies.ring import UNBOUNDED, Ring, clockwise, places, ring
 from prebleexp.sim.draws import below, generator
 from prebleexp.sim.records import NONE, View
@@ -48,6 +48,11 @@ class SGLangConsistentHashing(Policy):
         hashes = of_sessions(self, setup, blake3_64)
         made = sglang_ring(setup)
         return Hashed(generator(setup.seed), made, hashes, places(made, hashes))
+
+    def named(self, mine: Any, request: int, names: Names) -> None:
+        if names.session is not None:
+            mine.hashes[request] = blake3_64([names.session])[0]
+            mine.places[request] = places(mine.ring, mine.hashes[request : request + 1])[0]
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         gpus = len(view.candidates)

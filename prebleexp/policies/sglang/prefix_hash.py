@@ -11,7 +11,7 @@ import xxhash
 from prebleexp.checks import is_integer, positive, require
 from prebleexp.policies.base import Policy, tuned
 from prebleexp.policies.choices import least_outstanding
-from prebleexp.policies.hashes import Hashes, blake3_64, of_prefixes
+from prebleexp.policies.hashes import Hashes, Names, blake3_64, of_prefixes
 from prebleexp.policies.loads import loads
 from prebleexp.policies.ring import UNBOUNDED, Bounded, bound, clockwise, places
 from prebleexp.policies.sglang.consistent_hashing import sglang_ring
@@ -42,6 +42,9 @@ class SGLangPrefixHash(Policy):
     def start(self, setup: Setup) -> Bounded:
         made = sglang_ring(setup)
         return Bounded(made, places(made, of_prefixes(setup, self.prefix_token_count, twice)), loads(setup))
+
+    def named(self, mine: Any, request: int, names: Names) -> None:
+        mine.places[request] = places(mine.ring, twice([names.prefix(self.prefix_token_count)]))[0]
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         gpu, most = (

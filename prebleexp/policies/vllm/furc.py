@@ -6,6 +6,7 @@ number below a bound so that most names keep theirs when the bound grows. Here t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ import numpy as np
 from prebleexp.policies.hashes import Hashes
 from prebleexp.sim.compiled import compiled
 
+LONGEST = 256
+"""bytes of a text that comes later"""
 BITS = 23
 BOUND = (1 << BITS) - 1
 TRIES = 32
@@ -34,6 +37,21 @@ class Texts(NamedTuple):
 def texts(given: Sequence[str]) -> Texts:
     encoded = [one.encode() for one in given]
     return Texts(np.frombuffer(bytearray(b"".join([*encoded, b"\0"])), np.uint8), np.cumsum([0, *map(len, encoded)]))
+
+
+def room_for(count: int) -> Texts:
+    """For so many texts that come one by one."""
+    return Texts(np.zeros(count * LONGEST + 1, np.uint8), np.zeros(count + 1, np.int64))
+
+
+def put(into: Texts, number: int, text: str) -> None:
+    """The next text of `room_for`. What is longer than that has room for is known by its hash."""
+    encoded = text.encode()
+    if len(encoded) > LONGEST:
+        encoded = hashlib.sha256(encoded).hexdigest().encode()
+    start = int(into.ends[number])
+    into.letters[start : start + len(encoded)] = np.frombuffer(encoded, np.uint8)
+    into.ends[number + 1] = start + len(encoded)
 
 
 def furc(names: Sequence[str]) -> Hashes:

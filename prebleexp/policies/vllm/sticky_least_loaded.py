@@ -10,8 +10,8 @@ import numpy as np
 from prebleexp.policies import keys
 from prebleexp.policies.base import Policy
 from prebleexp.policies.candidates import MOST, is_candidate, nth
-from prebleexp.policies.hashes import in_use
-from prebleexp.policies.vllm.furc import Texts, texts
+from prebleexp.policies.hashes import Names, in_use
+from prebleexp.policies.vllm.furc import Texts, put, room_for, texts
 from prebleexp.policies.vllm.highest import Tails, highest, tails
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import GPUS, NONE, View
@@ -57,12 +57,21 @@ class VLLMStickyLeastLoaded(Policy):
     reads_lengths: ClassVar[bool] = False
 
     def start(self, setup: Setup) -> Sticky:
-        sessions, used = records(keys.sessions(self, setup), SESSION), in_use(setup)
+        sessions = records(keys.sessions(self, setup), SESSION)
         sessions.gpu = NONE
-        sessions.name[used] = np.arange(len(used))
-        names = texts([keys.session(one) for one in used.tolist()])
+        if setup.room is None:
+            used = in_use(setup)
+            sessions.name[used] = np.arange(len(used))
+            names = texts([keys.session(one) for one in used.tolist()])
+        else:
+            names = room_for(len(sessions))
         workers = tails([f":{keys.worker(gpu)}" for gpu in range(setup.gpus)])
         return Sticky(sessions, np.full(2, NONE), np.zeros(setup.gpus, np.int64), names, workers)
+
+    def named(self, mine: Any, request: int, names: Names) -> None:
+        if names.session is not None and mine.names.ends[names.number + 1] == 0:
+            put(mine.names, names.number, names.session)
+            mine.sessions.name[names.number] = names.number
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
         first, session = mine.ends[0], view.requests[request].session

@@ -1,0 +1,101 @@
+"""What a plug may know when a run begins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from prebleexp.sim.types import Workload
+
+FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
+"""what a layer of attention looks back to: all of a context, a window, or where its chunk of the context begins"""
+
+
+class Layers(NamedTuple):
+    """Layers of a model that are alike."""
+
+    kind: str
+    """`FULL`, `SLIDING` or `CHUNKED`"""
+    window: int
+    """tokens of a window or a chunk; 0: full"""
+    layers: int
+    """how many they are"""
+
+
+class Room(NamedTuple):
+    """For requests that come one by one, with no end known, so that no workload says how many there are."""
+
+    segments: int
+    """rows of all prompts"""
+    ids: int
+    """of segments: all are less"""
+    sessions: int
+    """likewise"""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a plug may know when a run begins."""
+
+    gpus: int
+    seed: int
+    requests: int
+    """how many there will be"""
+    kv_tokens: int
+    """that fit on a GPU"""
+    context_length: int
+    workload: Workload
+    """for engines: a router that looks into it is an oracle"""
+    gpu: str = ""
+    """its kind; empty: not known"""
+    gpu_memory_gib: float = 0.0
+    """of one of them; 0: not known"""
+    layer_kinds: tuple[Layers, ...] = ()
+    """kinds of a model's layers, in the order in which it has them; none: all look back to all"""
+    legs: bool = False
+    """whether the second half of the requests is what computes the first half's prompts, on GPUs of their own"""
+    tiers: bool = False
+    """whether tiers of KV stand behind the caches"""
+    moves: bool = False
+    """whether requests are moved from one GPU to another"""
+    loads_s: tuple[tuple[float, float], ...] = ((math.inf, math.inf),) * 4
+    """seconds that a load from a GPU's host, its disk, the store for all and another GPU takes, and a token of it;
+    infinite: there is none"""
+    common_seed: int | None = None
+    """the run's, where `seed` is that of one of several replicas of a router; None: that is the run's"""
+    room: Room | None = None
+    """for what comes, where `workload` does not say; the policy is told of names (see `policies.hashes.Names`)"""
+
+    @property
+    def segments(self) -> int:
+        """How many segments all prompts have."""
+        return len(self.workload.segment_ids) if self.room is None else self.room.segments
+
+    @property
+    def segment_ids(self) -> int:
+        """How many ids the segments of prompts have: all are less."""
+        return 1 + int(self.workload.segment_ids.max(initial=-1)) if self.room is None else self.room.ids
+
+    @property
+    def context_ids(self) -> int:
+        """The same, with those of answers."""
+        return max(self.segment_ids, 1 + int(self.workload.answer_segment.max(initial=-1)))
+
+    @property
+    def sessions(self) -> int:
+        """How many there are, numbered from 0."""
+        return 1 + int(self.workload.session.max(initial=-1)) if self.room is None else self.room.sessions
+
+    @property
+    def agreed_seed(self) -> int:
+        """Of what all replicas of a router agree on, such as hashes."""
+        return self.seed if self.common_seed is None else self.common_seed
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of the seed, from its beginning."""
+        return np.random.default_rng(self.seed)

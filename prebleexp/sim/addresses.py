@@ -6,7 +6,10 @@ import numpy as np
 
 _OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "changed", "lacks_room", "compiled")
 _TOLD_OF_OTHERS = ("copied", "dropped", "routed")
-ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_OTHERS)], align=True)
+ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_OTHERS, "seen")], align=True)
+"""`seen`: where what it sees is"""
+
+BOOKS = np.dtype([(name, np.int64) for name in ("own", "whose", "write", "age", "lacks_room")], align=True)
 
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel")
 _OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found")

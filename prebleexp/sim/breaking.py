@@ -17,9 +17,6 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs
 
-LISTS = (("queue_head", "queue_tail"), ("held_head", "held_tail"))
-"""of requests that wait for the router"""
-
 
 def unread(world: World, g: int) -> Longs:
     """Requests whose KV a GPU holds, or has taken blocks for, in the order in which they came."""
@@ -48,14 +45,14 @@ def break_off(world: World, handle: Any, request: int, withdraw: Any) -> None:
 
 
 def _leave_router(world: World, request: int) -> None:
-    """It waits for the router no more, if it does: what is decided on is in no list."""
-    control, jobs = world.control, world.jobs
-    for head, tail in LISTS:
-        rows, row = [], int(control[head])
+    """It waits for a router no more, if it does: what is decided on is in no list."""
+    jobs = world.jobs
+    for one in world.lists:
+        rows, row = [], int(one.head)
         while row != NONE:
             rows.append(row)
             row = int(jobs[row].next)
         if request in rows:
             rows.remove(request)
             jobs.next[rows] = [*rows[1:], NONE][: len(rows)]
-            control[head], control[tail] = (rows[0], rows[-1]) if rows else (NONE, NONE)
+            one.head, one.tail = (rows[0], rows[-1]) if rows else (NONE, NONE)

@@ -133,7 +133,6 @@ REFUSED = (
     Refusal(("peers",), ("kinds",), "transfers", "GPUs are of several kinds", "KV comes from other GPUs"),
     Refusal(("replicas",), ROLES, "router", _SPLIT, "the router has replicas"),
     Refusal(("replicas",), ("gateway",), "router", "requests pass a gateway", "the router has replicas"),
-    Refusal(("replicas",), ("serial",), "router", "decisions take time", "the router has replicas"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
     Refusal(("migration",), ("gateway",), "transfers", "requests pass a gateway", "requests are moved"),

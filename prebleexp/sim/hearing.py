@@ -1,5 +1,5 @@
-"""What the router hears of GPUs: of each request that ends there it closes its book, then the policy hears of it, and
-then the request may be routed once more."""
+"""What routers hear of GPUs: of each request that ends there the books are closed, then the policy hears of it that was
+asked, and then the request may be routed once more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from prebleexp.sim.records import (
     STORED,
     World,
 )
-from prebleexp.sim.router_queue import join
+from prebleexp.sim.router_queue import join, router_of
+from prebleexp.sim.router_records import COMMON
 from prebleexp.sim.running_mean import learn
 from prebleexp.sim.sessions import ended, failed
 from prebleexp.sim.types import State
@@ -73,7 +74,7 @@ def _joins_again(world: World, request: int) -> bool:
     gateway = world.gateway
     if world.rules.gated:
         return call_int(gateway.join, gateway.own, world, request_of(world, request), world.control.now) != 0
-    join(world, request)
+    join(world, COMMON, request)
     return True
 
 
@@ -90,22 +91,21 @@ def _hand_over(world: World, leg: int) -> None:
         push(world.events, world.control, world.control.now, key(REACHED, request))
         return
     world.arrivals[request] = world.control.now
-    join(world, request)
+    join(world, COMMON, request)
 
 
 # ---------------------------------------------------------------- hearing
 @compiled
 def hear(world: World, kind: int, request: int) -> None:
-    """The router's own book, before the policy hears of it."""
+    """The routers' books, before a policy hears of it."""
+    if len(world.routers) > 1:
+        call_none(world.books.age, world.books.own, world, world.control.now)
     if kind in (FINISHED, CANCELLED, LOST):
         g = int(world.seen.requests[request].gpu)
         strike(world, request)
         part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
-        if world.rules.gated:
-            if not part:
-                call_none(world.gateway.hear, world.gateway.own, world, kind, request_of(world, request))
-            if world.seen.sent[g].outstanding == world.rules.max_in_flight - 1:
-                world.control.stale = world.control.offering = 1
+        if world.rules.gated and not part:
+            call_none(world.gateway.hear, world.gateway.own, world, kind, request_of(world, request))
         if kind == LOST or part:
             return
         request = request_of(world, request)
@@ -121,6 +121,17 @@ def hear(world: World, kind: int, request: int) -> None:
         leave_moved(world, request)
     elif kind == ROUTED:
         join_moved(world, request)
+
+
+@compiled
+def hearers(world: World, kind: int, request: int, g: int) -> tuple[int, int]:
+    """The first of the policies that hear of it, and who is behind the last: all, or the one that was asked."""
+    routers = len(world.routers)
+    first = routers if decodes(world, g) else 0
+    if routers == 1 or kind in (STORED, EVICTED, COPIED, DROPPED, CHANGED):
+        return first, first + routers
+    first += router_of(world, request)
+    return first, first + 1
 
 
 @compiled
@@ -140,31 +151,33 @@ def go_on(world: World, kind: int, request: int) -> None:
 
 @compiled
 def tell_policy(world: World) -> None:
-    """Let a compiled policy hear what has happened."""
+    """Let compiled policies hear what has happened."""
     control = world.control
     for row in range(control.news):
         news = world.news[row]
         kind, request = int(news.kind), int(news.request)
-        of_outputs = decodes(world, int(news.gpu))
-        router, view = (world.decode_router, world.decode_seen) if of_outputs else (world.router, world.seen)
         hear(world, kind, request)
-        if is_silent(world, kind, request, int(router.routed != 0)):
-            pass
-        elif kind in (FINISHED, CANCELLED, LOST, LEFT) and router.finished != 0:
-            call_none(router.finished, router.own, view, request, control.now)
-        elif kind == FIRST_TOKEN and router.first_token != 0:
-            call_none(router.first_token, router.own, view, request, control.now)
-        elif kind == ROUTED and router.routed != 0:
-            call_none(router.routed, router.own, view, request, control.now)
-        elif kind == STORED and router.stored != 0:
-            call_none(router.stored, router.own, view, request, news.gpu, news.tokens, control.now)
-        elif kind == EVICTED and router.evicted != 0:
-            call_none(router.evicted, router.own, view, request, news.gpu, news.tokens, control.now)
-        elif kind == COPIED and router.copied != 0:
-            call_none(router.copied, router.own, view, request, news.gpu, news.tokens, control.now)
-        elif kind == DROPPED and router.dropped != 0:
-            call_none(router.dropped, router.own, view, request, news.gpu, news.tokens, control.now)
-        elif kind == CHANGED and router.changed != 0:
-            call_none(router.changed, router.own, view, news.gpu, control.now)
+        first, behind = hearers(world, kind, request, int(news.gpu))
+        for k in range(first, behind):
+            policy = world.policies[k]
+            seen = policy.seen
+            if is_silent(world, kind, request, int(policy.routed != 0)):
+                pass
+            elif kind in (FINISHED, CANCELLED, LOST, LEFT) and policy.finished != 0:
+                call_none(policy.finished, policy.own, seen, request, control.now)
+            elif kind == FIRST_TOKEN and policy.first_token != 0:
+                call_none(policy.first_token, policy.own, seen, request, control.now)
+            elif kind == ROUTED and policy.routed != 0:
+                call_none(policy.routed, policy.own, seen, request, control.now)
+            elif kind == STORED and policy.stored != 0:
+                call_none(policy.stored, policy.own, seen, request, news.gpu, news.tokens, control.now)
+            elif kind == EVICTED and policy.evicted != 0:
+                call_none(policy.evicted, policy.own, seen, request, news.gpu, news.tokens, control.now)
+            elif kind == COPIED and policy.copied != 0:
+                call_none(policy.copied, policy.own, seen, request, news.gpu, news.tokens, control.now)
+            elif kind == DROPPED and policy.dropped != 0:
+                call_none(policy.dropped, policy.own, seen, request, news.gpu, news.tokens, control.now)
+            elif kind == CHANGED and policy.changed != 0:
+                call_none(policy.changed, policy.own, seen, news.gpu, control.now)
         go_on(world, kind, request)
     control.news = 0

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, deciding, gaps, hearing, links, loop, outcome, router, sending, world
+from prebleexp.sim import addresses, deciding, gaps, links, loop, outcome, router, sending, world
 from prebleexp.sim.changes import LOOK, Changes, with_spare
-from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import MODES, PAUSE, Given
 from prebleexp.sim.handles import Block
@@ -24,14 +23,11 @@ from prebleexp.sim.pools import (
     DECODE,
     Disaggregation,
     Pools,
-    decodes,
-    is_routed_again,
     refined_of_legs,
     told_of_legs,
 )
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.replicated import Replicated
-from prebleexp.sim.routing import Routing
+from prebleexp.sim.routers import Routers
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.scaling import Scaling
 from prebleexp.sim.signatures import DECIDER, GATEWAY, LINK, SENDING, WORLD
@@ -79,12 +75,7 @@ class Host:
             watched=watched,
         )
         self.batcher = engine
-        self.replicated: Replicated | None = None
-        if given.replicas is not None:
-            self.replicated = Replicated(policy, given.setup(), given.replicas, given.check)
-        self.routers: list[Routing | Replicated] = [
-            self.replicated or Routing(one, given.setup(), given.check) for one in policies
-        ]
+        self.routers = Routers(given)
         self.kinds = [Kind(given, kind) for kind in range(len(given.kinds))]
         self.kind_of = [kind for kind in self.kinds for _ in range(kind.count)]
         if given.impatient and not self.kinds[0].engine.record.cancel:
@@ -93,7 +84,7 @@ class Host:
         refused = np.any([given.refused(i, kind.setup) for i, kind in enumerate(self.kinds)], axis=0)
         caches = [engine.own_cache(kind.setup) for kind in self.kinds]
         own_cache = None if None in caches else max(size for size in caches if size is not None)
-        plugs = (self.routers[0].record, self.routers[-1].record, engines, costs)
+        plugs = (self.routers.records, engines, costs)
         kv_tokens = [kind.setup.kv_tokens for kind in self.kind_of]
         split = tiers = moves = under_way = None
         owners: dict[int, links.Links] = {}
@@ -122,11 +113,11 @@ class Host:
         timeline = with_spare(given.timeline, given.gpus) if spare else given.timeline
         self.workload = given.workload
         counted = gaps.counts(given.workload, given.gaps_of_each, shows)
-        seams = (timeline, split, gateway, tiers, moves, under_way, counted)
+        books = None if self.routers.books is None else self.routers.books.record
+        seams = (timeline, split, gateway, tiers, moves, under_way, counted, self.routers.count, books)
         made = world.allocate(given.setup(), rules, kv_tokens, refused, expected, refined, plugs, own_cache, *seams)
         self.world = Block(made, WORLD)
-        if self.replicated is not None:
-            self.replicated.look(made.seen)
+        self.routers.look(self.world)
         self.changes = Changes(given.gpus, terms, given.autoscaler is not None)
         self.scaling = None
         if given.autoscaler is not None:
@@ -158,7 +149,7 @@ class Host:
             except PrebleexpError:
                 raise
             except Exception as error:
-                raise self._explained(error, state) from error
+                raise self.routers.explained(error, self.world) from error
             if status == router.DONE and self.warming is not None and self.warming.goes_on():
                 continue
             if status == loop.WAITS:
@@ -185,12 +176,13 @@ class Host:
             engine = self.kind_of[g].engine
             engine.replace(self.batcher.with_more_room(engine.mine, state, g))
         elif status == router.NEEDS_ROOM:
-            self._asked(request)[0].with_more_room(self._asked(request)[1], request)
+            self.routers.with_more_room(self.world, request)
+        elif status == router.NEEDS_NOTES:
+            self.routers.with_more_notes(int(control.news))
         elif status == router.NEEDS_ROUTE:
-            routing, view = self._asked(request)
-            control.answer, control.answered = routing.ask(view, request, now), 1
+            control.answer, control.answered = self.routers.ask(self.world, request, now), 1
         elif status == loop.HAS_NEWS:
-            self._tell(state)
+            self.routers.tell(self.world)
         elif status == loop.HAS_CHANGED:
             engines = Emptied(self.batcher, [kind.engine for kind in self.kind_of], self.world)
             if self.scaling is not None and state.timeline[control.subject].event == LOOK:
@@ -199,8 +191,7 @@ class Host:
                 self.changes.happen(self.world, engines)
             self._find_candidates(state)
         elif status == router.BAD_ROUTE:
-            routing, view = self._asked(request)
-            raise PrebleexpError(routing.bad_answer(view, request, now, control.answer))
+            raise self.routers.bad_answer(self.world, request)
 
     def ended(self) -> outcome.Ended:
         """What is left of a run that is over."""
@@ -225,36 +216,4 @@ class Host:
             may_get = may_get & ~outputs
             self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))  # they are never full
         self.world.put(("seen", "candidates"), np.flatnonzero(may_get))
-        if self.replicated is not None:
-            self.replicated.look(self.world.value.seen)
-
-    def _of(self, outputs: bool) -> tuple[Routing | Replicated, Any]:
-        """The router of outputs on GPUs of their own, or the other one, and what it sees."""
-        seen = self.world.value if INTERPRETED else self.world
-        return (self.routers[-1], seen.decode_seen) if outputs else (self.routers[0], seen.seen)
-
-    def _asked(self, row: int) -> tuple[Routing | Replicated, Any]:
-        """Who is asked about a request, or a leg of one."""
-        return self._of(is_routed_again(self.world.handle, row))
-
-    def _explained(self, error: Exception, state: World) -> PrebleexpError:
-        """What went wrong, by whoever was asked, or told last."""
-        request, news = int(state.control.request), state.news[: state.control.news]
-        if request != NONE:
-            routing, view = self._asked(request)
-        else:
-            routing, view = self._of(len(news) > 0 and decodes(self.world.handle, int(news[-1].gpu)))
-        mine = [one for one in news if self._of(decodes(self.world.handle, int(one.gpu)))[0] is routing]
-        return routing.explained(error, view, request, mine, float(state.control.now))
-
-    def _tell(self, state: World) -> None:
-        """Let routers hear what has happened, of which one is plain Python."""
-        handle = self.world.handle
-        for news in state.news[: state.control.news]:
-            kind, request, g = int(news.kind), int(news.request), int(news.gpu)
-            hearing.hear(handle, kind, request)
-            routing, view = self._of(decodes(handle, g))
-            if not hearing.is_silent(handle, kind, request, int(routing.record.routed != 0)):
-                routing.tell(view, kind, request, g, int(news.tokens), float(state.control.now))
-            hearing.go_on(handle, kind, request)
-        state.control.news = 0
+        self.routers.look(self.world)

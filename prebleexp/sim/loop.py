@@ -32,14 +32,15 @@ from prebleexp.sim.patience import GONE, expire, leave
 from prebleexp.sim.plug import call_float, call_int, call_none
 from prebleexp.sim.pulling import arrived
 from prebleexp.sim.records import AWAKE, IDLE, NONE, STEPPING, World
-from prebleexp.sim.router import DONE, decided, reached, serve, submit
+from prebleexp.sim.router import DONE, NEEDS_NOTES, decided, reached, serve, submit
 from prebleexp.sim.router_queue import release
+from prebleexp.sim.router_records import COMMON
 from prebleexp.sim.sessions import take_next
 from prebleexp.sim.touching import touch, touch_all
 from prebleexp.sim.world import EXAMPLE
 
 # Why the loop returned, beside what `serve` answers
-NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED, WAITS = range(5, 11)
+NEEDS_NODES, NEEDS_ROWS, HAS_NEWS, PAUSED, HAS_CHANGED, WAITS = range(6, 12)
 
 WAITING_AN_EVENT = 64
 """requests that wait on a GPU whose step begins take about as long as an event: an engine may look at all of them"""
@@ -131,17 +132,20 @@ def _finish(world: World) -> int:
 @compiled_for(EXAMPLE)
 def advance(world: World) -> int:
     """Run until the end, or until Python is needed; returns why."""
-    control, rules = world.control, world.rules
+    control, rules, routers, books = world.control, world.rules, len(world.routers), world.books
+    common = world.lists[COMMON]
     left = rules.pause
     while True:
+        if routers > 1 and call_int(books.lacks_room, books.own, world, control.news) != 0:
+            return NEEDS_NOTES
         if control.news > 0:
-            if world.router.compiled == 0 or world.decode_router.compiled == 0:
+            if world.told.compiled == 0:
                 return HAS_NEWS
             tell_policy(world)
         if control.kind == END:
             release(world)
             if control.unfinished > 0:  # else all is over, and nobody is to hear of more
-                asked = (control.queue_head != NONE or control.offering != 0) and control.deciding == 0
+                asked = (common.head != NONE or control.offering != 0) and control.deciding < routers
                 if control.lacking == NONE and not asked and _next_time(world) > control.now:
                     control.starting = control.subject  # nothing else happens at this instant
                 else:
@@ -154,7 +158,7 @@ def advance(world: World) -> int:
             return NEEDS_ROWS
         if world.cache.control.free_nodes < NODES_A_STEP * (control.most + 1):
             return NEEDS_NODES
-        if (control.queue_head != NONE or control.offering != 0) and control.deciding == 0:
+        if (common.head != NONE or control.offering != 0) and control.deciding < routers:
             status = serve(world)
             if status != DONE:
                 return status

@@ -126,7 +126,7 @@ def leave(world: World, request: int) -> None:
 def join(world: World, request: int) -> None:
     """… and comes to another."""
     world.seen.requests[request].gpu = world.moves.requests[request].gpu
-    enter(world, request)
+    enter(world, request, 0)
 
 
 @compiled

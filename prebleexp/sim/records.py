@@ -255,14 +255,10 @@ CONTROL = np.dtype(
         ("request", np.int64),  # waits for a route, or -1
         ("answer", np.int64),
         ("answered", np.int64),  # whether Python has answered
-        ("deciding", np.int64),  # whether the router is busy, …
-        ("missed", np.int64),  # … and something has ended since
+        ("deciding", np.int64),  # how many routers are busy
+        ("freed", np.int64),  # router that is busy no more, of whose own list the first is in the common one; or -1
         ("offering", np.int64),  # whether the gateway may have somebody for the router, …
         ("stale", np.int64),  # … and whether it is to be seen anew which GPUs may get more
-        ("queue_head", np.int64),  # requests that the router has not taken up, linked by `next`
-        ("queue_tail", np.int64),
-        ("held_head", np.int64),  # requests it holds, likewise
-        ("held_tail", np.int64),
         ("starting", np.int64),  # GPU whose step begins now, or -1
         ("lacking", np.int64),  # GPU whose engine lacks room, or -1
         ("news", np.int64),  # rows of World.news in use
@@ -334,9 +330,14 @@ class World(NamedTuple):
     moves: Any
     """requests that are moved from one GPU to another: `prebleexp.sim.moves.Moves`"""
     told: Any
-    """`ROUTER`: what any router wants to be told is not 0"""
-    router: Any
-    decode_router: Any
-    """of requests whose prompts were computed elsewhere; without pools the same"""
+    """`prebleexp.sim.addresses.ROUTER`: what any policy wants to be told is not 0, `compiled` is whether all are"""
+    routers: Any
+    """(routers,) `prebleexp.sim.router_records.ROUTER`"""
+    lists: Any
+    """(2 + routers,) `LIST` of the same: who waits for them"""
+    policies: Any
+    """(routers,) `prebleexp.sim.addresses.ROUTER`; with pools as many again, for those whose prompts were computed"""
+    books: Any
+    """`prebleexp.sim.addresses.BOOKS`: what each of several routers knows"""
     engines: Any
     """(GPUs,) `ENGINE`"""

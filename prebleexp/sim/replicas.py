@@ -1,9 +1,15 @@
-"""Several routers side by side, each with a policy's memory and a book of its own. To the loop they are one router: its
-functions are these, which find whose a request is, and call the policy with what that replica remembers and sees.
+"""Several routers side by side, each with a policy's memory and a book of its own: what each of them knows.
 
-A replica hears what happens to requests that came to it, and what GPUs tell everybody: of their caches, and that they
+A router hears what happens to requests that came to it, and what GPUs tell everybody: of their caches, and that they
 go and come back. Of the others' books it knows what is `gossip_s` old: each change is noted, and written to all other
 books when it is that old, which is before the next look at any.
+
+| function | when it is called |
+| --- | --- |
+| `whose` | to which router does a request come? |
+| `write` | a request is sent to a GPU, moved there, or outstanding there no more |
+| `age` | a router is asked, or told of something: what of the others is old enough? |
+| `lacks_room` | whether there may be more changes than there is room for |
 """
 
 from __future__ import annotations
@@ -12,23 +18,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.records import NONE, View
+from prebleexp.sim.records import NONE, World
 
 CONTROL = np.dtype(
     [
-        ("turn", np.int64),  # replica to which the next request comes, where they come in turn
-        ("outstanding", np.int64),  # requests that were sent and of which nobody has heard the end
+        ("turn", np.int64),  # router to which the next request comes, where they come in turn
         ("noted", np.int64),  # changes of books that were ever noted, …
         ("told", np.int64),  # … and how many of them all know
     ],
     align=True,
 )
 
-NOTE = np.dtype([("at_s", np.float64), ("request", np.int32), ("gpu", np.int32), ("sign", np.int64)], align=True)
-"""A change of a book: a request was sent to a GPU (1), or is outstanding there no more (-1)."""
+NOTE = np.dtype(
+    [("at_s", np.float64), ("request", np.int32), ("gpu", np.int32), ("sign", np.int32), ("is_sent", np.int32)],
+    align=True,
+)
+"""A change of a book: a request was sent to a GPU, or moved there (1), or is outstanding there no more (-1)."""
 
 
 class Replicas(NamedTuple):
@@ -36,142 +42,60 @@ class Replicas(NamedTuple):
     """infinite: books are not told"""
     control: Any
     of: Any
-    """(n,) int32, to which replica each request comes; -1: that is not known yet"""
-    routers: Any
-    """(replicas,) `prebleexp.sim.addresses.ROUTER`"""
-    views: Any
-    """(replicas,) addresses of what each sees; in plain Python what it sees"""
+    """(n,) int32, to which router each request comes; -1: that is not known yet"""
     books: Any
-    """(replicas · GPUs,) `SENT`, one replica's after the other; (0,) if one is common to all, which is the loop's"""
+    """(routers · GPUs,) `SENT`, one router's after the other; (0,) if one is common to all, which is the loop's"""
     notes: Any
     """(room,) `NOTE`, change i in row i mod room; (0,) where none are told"""
 
 
-# ---------------------------------------------------------------- as a router
 @compiled
-def route(self: Any, mine: Replicas, view: View, request: int, now: float) -> int:
-    tell_others(mine, view, now)
-    one, seen = mine.routers[replica_of(mine, request)], mine.views[replica_of(mine, request)]
-    answer = call_int(one.route, one.own, seen, request, now)
-    if is_candidate(view.candidates, answer):  # it is sent, and at once
-        write(mine, view, request, answer, 1, now)
-    return answer
-
-
-@compiled
-def lacks_room(self: Any, mine: Replicas, view: View, request: int) -> int:
-    if lacks_notes(mine):
-        return 1
-    one, seen = mine.routers[replica_of(mine, request)], mine.views[replica_of(mine, request)]
-    return 0 if one.lacks_room == 0 else call_int(one.lacks_room, one.own, seen, request)
-
-
-@compiled
-def first_token(self: Any, mine: Replicas, view: View, request: int, now: float) -> None:
-    tell_others(mine, view, now)
-    one = mine.routers[mine.of[request]]
-    call_none(one.first_token, one.own, mine.views[mine.of[request]], request, now)
-
-
-@compiled
-def finished(self: Any, mine: Replicas, view: View, request: int, now: float) -> None:
-    tell_others(mine, view, now)
-    write(mine, view, request, view.requests[request].gpu, -1, now)
-    one = mine.routers[mine.of[request]]
-    if one.finished != 0:
-        call_none(one.finished, one.own, mine.views[mine.of[request]], request, now)
-
-
-@compiled
-def stored(self: Any, mine: Replicas, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
-    tell_others(mine, view, now)
-    for r in range(len(mine.views)):
-        one = mine.routers[r]
-        call_none(one.stored, one.own, mine.views[r], request, gpu, tokens, now)
-
-
-@compiled
-def evicted(self: Any, mine: Replicas, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
-    tell_others(mine, view, now)
-    for r in range(len(mine.views)):
-        one = mine.routers[r]
-        call_none(one.evicted, one.own, mine.views[r], request, gpu, tokens, now)
-
-
-@compiled
-def copied(self: Any, mine: Replicas, view: View, request: int, place: int, tokens: int, now: float) -> None:
-    tell_others(mine, view, now)
-    for r in range(len(mine.views)):
-        one = mine.routers[r]
-        call_none(one.copied, one.own, mine.views[r], request, place, tokens, now)
-
-
-@compiled
-def dropped(self: Any, mine: Replicas, view: View, request: int, place: int, tokens: int, now: float) -> None:
-    tell_others(mine, view, now)
-    for r in range(len(mine.views)):
-        one = mine.routers[r]
-        call_none(one.dropped, one.own, mine.views[r], request, place, tokens, now)
-
-
-@compiled
-def changed(self: Any, mine: Replicas, view: View, gpu: int, now: float) -> None:
-    tell_others(mine, view, now)
-    for r in range(len(mine.views)):
-        one = mine.routers[r]
-        call_none(one.changed, one.own, mine.views[r], gpu, now)
-
-
-# ---------------------------------------------------------------- whose a request is
-@compiled
-def replica_of(mine: Replicas, request: int) -> int:
+def whose(self: Any, mine: Replicas, world: World, request: int) -> int:
     """Where they come in turn, that is in the order in which they are first asked about."""
     if mine.of[request] == NONE:
         mine.of[request] = mine.control.turn
-        mine.control.turn = (mine.control.turn + 1) % len(mine.views)
+        mine.control.turn = (mine.control.turn + 1) % len(world.routers)
     return int(mine.of[request])
 
 
-# ---------------------------------------------------------------- books
 @compiled
-def write(mine: Replicas, view: View, request: int, gpu: int, sign: int, now: float) -> None:
-    """A request is sent to a GPU (1), or outstanding there no more (-1): its replica knows at once."""
-    control = mine.control
+def write(self: Any, mine: Replicas, world: World, row: int, sign: int, is_sent: int) -> None:
+    """Its router knows at once."""
+    control, g = mine.control, int(world.seen.requests[row].gpu)
     if len(mine.books) == 0:
         return
-    control.outstanding += sign
-    _enter(mine, view, int(mine.of[request]), request, gpu, sign)
+    _enter(mine, world, whose(self, mine, world, row % world.pools.requests), row, g, sign, is_sent)
     if len(mine.notes) > 0:
         note = mine.notes[control.noted % len(mine.notes)]
-        note.at_s, note.request, note.gpu, note.sign = now, request, gpu, sign
+        note.at_s, note.request, note.gpu, note.sign, note.is_sent = world.control.now, row, g, sign, is_sent
         control.noted += 1
 
 
 @compiled
-def tell_others(mine: Replicas, view: View, now: float) -> None:
+def age(self: Any, mine: Replicas, world: World, now: float) -> None:
     """Let all know of what is old enough."""
     control = mine.control
     while control.told < control.noted:
         note = mine.notes[control.told % len(mine.notes)]
         if note.at_s + mine.gossip_s > now:
             return
-        for r in range(len(mine.views)):
-            if r != mine.of[note.request]:
-                _enter(mine, view, r, int(note.request), int(note.gpu), int(note.sign))
+        row = int(note.request)
+        for r in range(len(world.routers)):
+            if r != mine.of[row % world.pools.requests]:
+                _enter(mine, world, r, row, int(note.gpu), int(note.sign), int(note.is_sent))
         control.told += 1
 
 
 @compiled
-def _enter(mine: Replicas, view: View, r: int, request: int, gpu: int, sign: int) -> None:
-    book = mine.books[r * (len(mine.books) // len(mine.views)) + gpu]
+def _enter(mine: Replicas, world: World, r: int, row: int, g: int, sign: int, is_sent: int) -> None:
+    book = mine.books[r * len(world.seen.sent) + g]
     book.outstanding += sign
-    book.tokens += sign * view.requests[request].prompt_tokens
-    if sign > 0:
-        book.requests += 1
+    book.tokens += sign * world.seen.requests[row].prompt_tokens
+    book.requests += is_sent
 
 
 @compiled
-def lacks_notes(mine: Replicas) -> bool:
-    """Whether there may be more changes, until the next request is asked about, than there is room for."""
+def lacks_room(self: Any, mine: Replicas, world: World, more: int) -> int:
+    """Whether so many changes, and one more that a decision in hand may bring, may be more than there is room for."""
     control, room = mine.control, len(mine.notes)
-    return room > 0 and control.noted - control.told + control.outstanding + 2 > room
+    return int(0 < room < control.noted - control.told + more + 1)

@@ -1,4 +1,4 @@
-"""The router: requests wait for it in order, it takes one up, asks the policy, and sends, holds or refuses it."""
+"""Routers: requests wait for them in order, one takes one up, asks its policy, and sends, holds or refuses it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from prebleexp.sim.records import (
     SERIAL,
     World,
 )
-from prebleexp.sim.router_queue import hold, join, release
+from prebleexp.sim.router_queue import call_next, join, release, router_of
+from prebleexp.sim.router_records import COMMON, HELD, OWN
 from prebleexp.sim.running_mean import expect
 from prebleexp.sim.sessions import failed, watch_patience
 from prebleexp.sim.touching import touch
@@ -43,7 +44,7 @@ GONE, GONE_WITH_IT, KEPT = int(State.CANCELLED), int(State.LOST), int(State.HELD
 EXPIRED, RESERVED = int(State.EXPIRED), int(State.RESERVED)
 
 
-DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE, NEEDS_CANDIDATES = range(5)
+DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE, NEEDS_CANDIDATES, NEEDS_NOTES = range(6)
 
 
 # ---------------------------------------------------------------- the queue
@@ -57,7 +58,8 @@ def submit(world: World, request: int) -> None:
     if job.answer == REFUSE:  # no GPU could ever serve it
         _refuse(world, request)
         return
-    if world.rules.gated and not _arrives(world, request):
+    gateway = world.gateway
+    if world.rules.gated and call_int(gateway.arrive, gateway.own, world, request, control.now) == 0:
         _refuse(world, request)
         return
     watch_patience(world, request)
@@ -66,23 +68,18 @@ def submit(world: World, request: int) -> None:
         world.seen.requests[leg].arrival_s = world.seen.requests[request].arrival_s
         world.arrivals[leg] = world.arrivals[request]
     if not world.rules.gated:
-        join(world, leg if world.pools.decider == ALWAYS else request)
-
-
-@compiled
-def _arrives(world: World, request: int) -> bool:
-    """Whether the gateway lets it in; it waits in its queue then."""
-    gateway = world.gateway
-    return call_int(gateway.arrive, gateway.own, world, request, world.control.now) != 0
+        join(world, COMMON, leg if world.pools.decider == ALWAYS else request)
 
 
 # ---------------------------------------------------------------- asking
 @compiled
 def serve(world: World) -> int:
-    """Decide on the requests that wait for the router, until none is left, it is busy, or Python is needed."""
-    control, rules = world.control, world.rules
-    while control.deciding == 0 and control.lacking == NONE:
-        if control.queue_head == NONE:
+    """Decide on the requests that wait for routers, until none is left, all are busy, or Python is needed."""
+    control, rules, routers, books = world.control, world.rules, len(world.routers), world.books
+    common = world.lists[COMMON]
+    while control.deciding < routers and control.lacking == NONE:
+        request = int(common.head)
+        if request == NONE:
             if control.offering == 0:
                 break
             if control.stale != 0:
@@ -90,28 +87,39 @@ def serve(world: World) -> int:
                 return NEEDS_CANDIDATES
             _take_offer(world)
             continue
-        if world.jobs[control.queue_head].state == GONE:
-            control.queue_head = world.jobs[control.queue_head].next
+        if world.jobs[request].state == GONE:
+            common.head = world.jobs[request].next
+            call_next(world)
             continue
-        again = is_routed_again(world, int(control.queue_head))
-        router, view = (world.decode_router, world.decode_seen) if again else (world.router, world.seen)
+        again = is_routed_again(world, request)
+        view = world.decode_seen if again else world.seen
         if len(view.candidates) == 0:  # nobody to ask about: all wait until a GPU comes up
-            request = int(control.queue_head)
-            control.queue_head = world.jobs[request].next
-            hold(world, request)
+            common.head = world.jobs[request].next
+            join(world, HELD, request)
+            call_next(world)
             continue
+        r = router_of(world, request)
+        if world.routers[r].deciding != 0:
+            common.head = world.jobs[request].next
+            join(world, OWN + r, request)
+            continue
+        policy = world.policies[r + routers if again else r]
         if control.request == NONE:
-            control.request = control.queue_head
-            if rules.mean_window_s > 0 and not _makes_no_output(world, control.request):
-                expect(world, control.request)
+            control.request = request
+            if rules.mean_window_s > 0 and (request < world.pools.requests or world.pools.whole):
+                expect(world, request)
         if control.answered == 0:
-            if router.lacks_room != 0 and call_int(router.lacks_room, router.own, view, control.request) != 0:
+            if routers > 1:
+                if call_int(books.lacks_room, books.own, world, 1) != 0:
+                    return NEEDS_NOTES
+                call_none(books.age, books.own, world, control.now)
+            if policy.lacks_room != 0 and call_int(policy.lacks_room, policy.own, policy.seen, request) != 0:
                 return NEEDS_ROOM
-            if router.compiled == 0:
+            if policy.compiled == 0:
                 return NEEDS_ROUTE
-            control.answer = call_int(router.route, router.own, view, control.request, control.now)
+            control.answer = call_int(policy.route, policy.own, policy.seen, request, control.now)
         control.answered = 0
-        if not _decided(world, view.candidates, control.request, control.answer):
+        if not _decided(world, view.candidates, request, control.answer, r):
             return BAD_ROUTE
         if control.news > 0 and both_at_arrival(world):  # a GPU is rid of who was refused
             return DONE
@@ -127,22 +135,17 @@ def _take_offer(world: World) -> None:
     if request == NONE:
         control.offering = 0
     else:
-        join(world, leg_of(world, request))
+        join(world, COMMON, leg_of(world, request))
 
 
 @compiled
-def _makes_no_output(world: World, row: int) -> bool:
-    """Whether a row computes a prompt alone, whoever gets it."""
-    return row >= world.pools.requests and not world.pools.whole
-
-
-@compiled
-def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
-    """What becomes of a request, now or when the decision has taken its time; False if there is no such answer."""
+def _decided(world: World, candidates: Any, request: int, answer: int, r: int) -> bool:
+    """What becomes of a request, now or when the router's decision has taken its time; False if there is no such
+    answer."""
     control, rules, job = world.control, world.rules, world.jobs[request]
     if answer not in (HOLD, REFUSE) and not is_candidate(candidates, answer):
         return False
-    control.queue_head, control.request = job.next, NONE
+    world.lists[COMMON].head, control.request = job.next, NONE
     if rules.overhead == NO_OVERHEAD:
         _carry_out(world, request, answer)
         return True
@@ -153,7 +156,9 @@ def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
     waited = control.now - world.arrivals[request]
     job.overhead_s = rules.prediction_s + seconds
     if rules.overhead == SERIAL:
-        control.deciding, control.missed, job.answer = 1, 0, answer
+        world.routers[r].deciding, world.routers[r].missed, job.answer = 1, 0, answer
+        control.deciding += 1
+        control.freed = NONE
         push(world.events, control, control.now + seconds, key(DECIDED, request))
     else:
         _carry_out(world, request, answer)
@@ -164,11 +169,15 @@ def _decided(world: World, candidates: Any, request: int, answer: int) -> bool:
 @compiled
 def decided(world: World, request: int) -> None:
     """The decision has taken its time."""
-    world.control.deciding = 0
+    r = router_of(world, request)
+    world.routers[r].deciding = 0
+    world.control.deciding -= 1
     if world.jobs[request].state not in (GONE, EXPIRED) and world.jobs[request].answer != WITHDRAWN:
         _carry_out(world, request, world.jobs[request].answer)
-    if world.control.missed:
+    if world.routers[r].missed != 0:
         release(world)
+    world.control.freed = r
+    call_next(world)
 
 
 @compiled
@@ -180,7 +189,7 @@ def _carry_out(world: World, request: int, answer: int) -> None:
         if call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0:  # it comes again
             return
     if answer == HOLD:
-        hold(world, request)
+        join(world, HELD, request)
     elif answer == REFUSE:
         _refuse(world, request)
     else:
@@ -207,13 +216,9 @@ def _refuse(world: World, request: int) -> None:
 
 @compiled
 def _send(world: World, request: int, g: int) -> None:
-    sent = world.seen.sent[g]
     world.seen.requests[request].gpu = g
-    enter(world, request)
-    sent.requests += 1
+    enter(world, request, 1)
     touch(world, g)
-    if sent.outstanding == world.rules.max_in_flight:
-        world.control.stale = 1
     if not is_part(world, request):
         _pass_frontend(world, request)
     elif world.pools.decider != ALWAYS:
@@ -224,7 +229,7 @@ def _send(world: World, request: int, g: int) -> None:
             _pass_frontend(world, request)
     else:
         world.arrivals[request_of(world, request)] = world.control.now
-        join(world, request_of(world, request))
+        join(world, COMMON, request_of(world, request))
 
 
 @compiled
@@ -235,7 +240,7 @@ def _decide(world: World, row: int) -> None:
         _pass_frontend(world, row)
         return
     world.arrivals[leg_of(world, row)] = now
-    join(world, leg_of(world, row))
+    join(world, COMMON, leg_of(world, row))
 
 
 @compiled

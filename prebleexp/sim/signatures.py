@@ -57,6 +57,12 @@ GATEWAY: Signatures = {
     "expire": (INT, (WORLD, *_SUBJECT)),
     "hear": (NOTHING, (WORLD, INT, INT)),
 }
+BOOKS: Signatures = {
+    "whose": (INT, (WORLD, INT)),
+    "write": (NOTHING, (WORLD, INT, INT, INT)),
+    "age": (NOTHING, (WORLD, FLOAT)),
+    "lacks_room": (INT, (WORLD, INT)),
+}
 COST: Signatures = {
     "request_ms": (FLOAT, (INT, INT)),
     "step_s": (FLOAT, (INT, INT, INT, INT, INT, INT, FLOAT)),

@@ -105,6 +105,8 @@ class Stepped:
             job.answer = REFUSE
         state.jobs[row] = job[0]
         state.gaps.last_s[row] = np.nan
+        if self.host.routers.books is not None:
+            self.host.routers.books.forget(row)
         for kind in self.host.kinds:
             self.host.batcher.come(kind.engine.mine, kind.setup, row, one)
         if len(state.sessions.patience_s):

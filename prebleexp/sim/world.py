@@ -22,6 +22,7 @@ from prebleexp.sim.moves import Moves
 from prebleexp.sim.moves import nothing as no_moves
 from prebleexp.sim.pools import DECODE, UNUSED, Pools, nothing
 from prebleexp.sim.records import NONE, Cache, Events, Means, Prompts, View, World
+from prebleexp.sim.router_records import LIST, OWN, ROUTER
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.tiers import Tiers
 from prebleexp.sim.tiers import nothing as no_tiers
@@ -36,7 +37,7 @@ def allocate(
     refused: Any,
     expected_output: Floats | None,
     refined: tuple[Ints, Floats] | None,
-    plugs: tuple[Any, Any, Any, Any],
+    plugs: tuple[Any, Any, Any],
     own_cache: int | None = None,
     timeline: Any = NOTHING,
     split: tuple[Workload, Pools] | None = None,
@@ -45,13 +46,16 @@ def allocate(
     moves: Moves | None = None,
     links: UnderWay | None = None,
     gaps: Any = None,
+    routers: int = 1,
+    books: Any = None,
 ) -> World:
     """The state at time 0. `kv_tokens`: of each GPU; `refused`: (n,) which requests are refused when they arrive;
-    `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of both
-    routers, which are one without pools, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
+    `refined`: each request's length class, and what is left by class and tokens produced; `plugs`: the records of
+    all policies, and those of every GPU's engine and cost; `own_cache`: if the engine keeps no
     contexts in the tree, what it may tell of its own at once; `timeline`: what happens to GPUs; `split`: if the setup
     has legs, the requests without them, and who does what; `gateway`: its record, if there is one; `tiers`: of KV;
-    `moves`: requests that are moved; `links`: over which KV moves; `gaps`: what counts those between tokens."""
+    `moves`: requests that are moved; `links`: over which KV moves; `gaps`: what counts those between tokens; `routers`:
+    how many there are, and `books`: the record of what each knows, if there are several."""
     workload, gpus = setup.workload, setup.gpus
     requests, pools = split or (workload, nothing(len(workload)))
     tiers, moves = no_tiers() if tiers is None else tiers, no_moves() if moves is None else moves
@@ -59,7 +63,7 @@ def allocate(
     sessions = made_sessions(requests, rules)
     control = records(1, of.CONTROL)[0]
     control.unfinished, control.until = pools.requests, np.inf
-    for name in ("kind", "request", "queue_head", "held_head", "starting", "lacking"):
+    for name in ("kind", "request", "starting", "lacking", "freed"):
         control[name] = NONE
     live = records(gpus, of.REPORT)
     live.kv_tokens = live.kv_free = kv_tokens
@@ -67,7 +71,9 @@ def allocate(
     jobs.answer[: pools.requests][refused] = REFUSE
     if refined is not None:
         jobs.length_class = refined[0]
-    router, decode_router, engines, costs = plugs
+    policies, engines, costs = plugs
+    lists = records(OWN + routers, LIST)
+    lists.head = NONE
     cache = made_cache(setup, max(gpus, min(gpus + 4 * n, 1 << 16)) if own_cache is None else gpus)
     servers = records(gpus, of.SERVER)
     servers.leaving, servers.speed = NONE, 1.0
@@ -111,20 +117,22 @@ def allocate(
         gateway=records(1, addresses.GATEWAY)[0] if gateway is None else gateway,
         tiers=tiers,
         moves=moves,
-        told=_either(router, decode_router),
-        router=router,
-        decode_router=decode_router,
+        told=_any(policies),
+        routers=records(routers, ROUTER),
+        lists=lists,
+        policies=policies,
+        books=records(1, addresses.BOOKS)[0] if books is None else books,
         engines=engines,
     )
 
 
-def _either(one: Any, other: Any) -> Any:
-    """A router's record of what at least one of two wants to be told."""
-    if one is other:
-        return one
-    told = copy(one)
-    for name in ("first_token", "stored", "evicted", "copied", "dropped"):
-        setattr(told, name, getattr(one, name) or getattr(other, name))
+def _any(policies: Any) -> Any:
+    """A policy's record of what at least one of them wants to be told; `compiled`: whether all are."""
+    told = copy(policies[0])
+    for one in policies:
+        for name in ("first_token", "stored", "evicted", "copied", "dropped"):
+            setattr(told, name, getattr(told, name) or getattr(one, name))
+        told.compiled = min(told.compiled, one.compiled)
     return told
 
 
@@ -218,10 +226,8 @@ def _example() -> Block:
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
     lengths, losses = (0.0, False, False), (False, False, 0)
     rules = Rules(1.0, 1.0, 0.0, 1, *lengths, 0, 0.0, *losses, 0.0, 0.0, np.zeros(4), False, 0, 0, False)
-    router, engines, costs = records(1, addresses.ROUTER)[0], records(1, addresses.ENGINE), records(1, addresses.COST)
-    return Block(
-        allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, (router, router, engines, costs))
-    )
+    plugs = (records(1, addresses.ROUTER), records(1, addresses.ENGINE), records(1, addresses.COST))
+    return Block(allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, plugs))
 
 
 EXAMPLE = _example()

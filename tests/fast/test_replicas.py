@@ -55,11 +55,8 @@ REPLICAS = st.builds(
 @st.composite
 def replicas(draw: st.DrawFn) -> dict[str, Any]:
     cluster = draw(CLUSTERS)
-    overhead = cluster["overhead"]
-    if overhead.mode == "serial":
-        overhead = replace(overhead, mode="recorded")
     faults = draw(st.one_of(st.none(), timelines(cluster["gpus"])))
-    return cluster | {"replicas": draw(REPLICAS), "faults": faults, "overhead": overhead}
+    return cluster | {"replicas": draw(REPLICAS), "faults": faults}
 
 
 @pytest.mark.slow
@@ -99,7 +96,10 @@ def test_one_replica_is_one_router(workload: Workload, cluster: dict[str, Any]) 
 @settings(max_examples=examples(20, found=True), deadline=None)
 @given(STREAMS, replicas())
 def test_who_shares_a_book_and_remembers_nothing_is_one_router(workload: Workload, cluster: dict[str, Any]) -> None:
+    """Unless decisions take the router's time, of which several have more."""
     cluster |= {"policy": LeastOutstanding(), "replicas": replace(cluster["replicas"], gossip_s=0.0)}
+    if cluster["overhead"].mode == "serial":
+        cluster |= {"overhead": replace(cluster["overhead"], mode="recorded")}
     one = simulate(workload, lengths=Max(), **cluster | {"replicas": None})
     assert_alike(simulate(workload, lengths=Max(), **cluster), one)
 
@@ -148,6 +148,40 @@ def test_what_is_known_of_others_is_of_a_while_ago(at_s: float, gpu: int) -> Non
     """One replica sends a request to GPU 0 at 0, which ends at .9766 s. The other is told of both a quarter of a second
     later: until .25 it takes the GPU for idle, and until 1.2266 for busy."""
     assert serve(of([0.0, at_s]), 2, 0.25).gpu.tolist() == [0, gpu]
+
+
+@pytest.mark.parametrize(
+    ("count", "spread", "sent_s"),
+    [
+        (1, IN_TURN, [1, 2, 3, 4, 5]),
+        (2, IN_TURN, [1, 1, 2, 2, 3]),
+        (3, IN_TURN, [1, 1, 1, 2, 2]),
+        (9, IN_TURN, [1] * 5),
+    ],
+)
+def test_each_decides_on_one_at_a_time(count: int, spread: int, sent_s: list[int]) -> None:
+    """Five requests at once, a decision takes 1 s: who comes to a router that is busy waits for that one."""
+    made = serve(of([0.0] * 5, 16), count, NEVER, RoundRobin(), overhead=Overhead("serial", decision_s=1.0))
+    first = (made.router_wait_s + made.overhead_s).tolist()
+    assert first == sent_s
+
+
+def test_who_waits_for_a_router_that_is_busy_is_passed_by_others() -> None:
+    """Sessions 0 and 1 come to router 1, session 2 to router 0: of four requests at once, the last is decided on with
+    the first."""
+    workload = replace(of([0.0] * 4, 16), session=np.array([0, 0, 1, 2]))
+    given = Replication(2, BY_SESSION, NEVER)
+    seed = next(s for s in range(99) if given.of(Setup(R, s, 4, 1, 1, workload)).tolist() == [1, 1, 1, 0])
+    slow = Overhead("serial", decision_s=1.0)
+    made = serve(workload, 2, NEVER, RoundRobin(), overhead=slow, replicas=given, seed=seed)
+    assert (made.router_wait_s + made.overhead_s).tolist() == [1, 2, 3, 1]
+
+
+def test_a_decision_sees_what_the_others_have_not_sent_yet() -> None:
+    """Two routers that know all of each other, one request each at once, a decision takes 1 s: both take GPU 0."""
+    slow = Overhead("serial", decision_s=1.0)
+    assert serve(of([0.0] * 2), 2, 0.0, overhead=slow).gpu.tolist() == [0, 0]
+    assert serve(of([0.0] * 2), 1, 0.0, overhead=slow).gpu.tolist() == [0, 1]
 
 
 def test_each_remembers_for_itself() -> None:
@@ -266,10 +300,6 @@ def test_a_wrong_answer_is_named() -> None:
             "gateway.replicas=2 is not valid; it must be 1 where the gateway has an order, limits or retries",
         ),
         (
-            "gateway.replicas=2 overhead=serial",
-            "only one of the two is modelled at once: take gateway.replicas=1, or overhead=recorded or none",
-        ),
-        (
             "gateway.replicas=2 engine=released hardware=a6000_mistral_7b",
             "engine=released takes no gateway; take another engine, or gateway=open",
         ),
@@ -287,7 +317,6 @@ def test_what_is_not_valid_is_said_in_a_line(override: str, said: str) -> None:
     ("given", "said"),
     [
         ({"gateway": Gateway(limit=3)}, "requests pass a gateway, and the router has replicas"),
-        ({"overhead": Overhead("serial")}, "decisions take time, and the router has replicas"),
     ],
 )
 def test_what_is_not_modelled_at_once_is_refused(given: dict[str, Any], said: str) -> None:

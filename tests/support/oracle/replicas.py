@@ -11,18 +11,22 @@ import numpy as np
 
 from prebleexp.sim.records import SENT
 from prebleexp.sim.replicated import BY_SESSION, IN_TURN, Replication
-from prebleexp.sim.types import Outcome, Workload, records
-from tests.support.oracle.core import Job, Oracle
+from prebleexp.sim.types import Outcome, State, Workload, records
+from tests.support.oracle.core import DECIDED, Job, Oracle
 
 OF_ALL = ("stored", "evicted", "copied", "dropped", "changed")
 
 
 class ReplicasOracle(Oracle):
-    """`view.sent` is the sum of all books; nobody sees it."""
+    """`view.sent` is the sum of all books; nobody sees it. `queue` is what comes to any router, `waiting` has those who
+    came to one that was busy."""
 
     def __init__(self, workload: Workload, of: Any, tell_at_start: bool) -> None:
         self.replicas: Replication = of.replicas
         self.now, self.turn = 0.0, 0
+        self.waiting: dict[int, list[Job]] = {r: [] for r in range(self.replicas.count)}
+        self.missing: set[int] = set()  # routers that have decided since before something ended
+        self.freed: int | None = None  # who waits for this router is next
         self.book: list[tuple[float, int, int, int, int]] = []  # (when, whose, GPU, 1 or -1, prompt tokens)
         super().__init__(workload, of, tell_at_start)
         count, n = self.replicas.count, len(workload)
@@ -56,11 +60,51 @@ class ReplicasOracle(Oracle):
     # ---------------------------------------------------------------- what happens
     def _route(self, now: float) -> None:
         self.now = now
-        super()._route(now)
+        while self.queue and len(self._busy()) < self.replicas.count:
+            job = self.queue.pop(0)
+            if not len(self._view_of(job).candidates):
+                self.held.append(job)
+                self._call_next()
+                continue
+            r = self._replica(job.index)
+            if r in self._busy():
+                self.waiting[r].append(job)
+                continue
+            self._ask(job, now)
+            if r in self._busy():
+                self.freed = None
+                self.missing.discard(r)
+
+    def _view_of(self, job: Job) -> Any:
+        """What is seen by whoever is asked about it, but for books."""
+        return super()._asked(job)[2]
+
+    def _busy(self) -> set[int]:
+        return {self._replica(i) for i in self.deciding}
+
+    def _call_next(self) -> None:
+        if self.freed is not None and self.waiting[self.freed]:
+            self.queue.insert(0, self.waiting[self.freed].pop(0))
+
+    def _happens(self, kind: int, subject: int, now: float) -> None:
+        if kind != DECIDED:
+            super()._happens(kind, subject, now)
+            return
+        self.freed = self._replica(subject)
+        self.missed = self.freed in self.missing
+        super()._happens(kind, subject, now)
+        self._call_next()
+
+    def _release(self) -> None:
+        super()._release()
+        self.missing = self._busy()
+
+    def _expire(self, job: Job, now: float) -> None:
+        super()._expire(job, now)
+        if job.state == State.CANCELLED:
+            self.waiting = {r: [one for one in jobs if one is not job] for r, jobs in self.waiting.items()}
 
     def _asked(self, job: Job) -> tuple[Any, Any, Any]:
-        if not len(self.view.candidates):
-            return super()._asked(job)
         return self._knows(self._replica(job.index), self.now)
 
     def _hearers(self, kind: str, i: int, g: int, now: float) -> list[tuple[Any, Any, Any]]:

@@ -57,23 +57,22 @@ def comes(one: Asked) -> int:
 def decide(one: Asked) -> int:
     """Where the request in hand goes: it is sent there."""
     world, request, now = one.world, one.ints[ROW], one.floats[NOW]
-    view, router, answer = world.seen, world.router, one.ints[SENT_TO]
+    view, policy, answer = world.seen, world.policies[0], one.ints[SENT_TO]
     world.control.now = now
     if answer == NONE:  # nobody has answered yet
         view.requests[request].gpu, view.requests[request].ttft_s = NONE, np.nan  # it may have been lost
-        if router.lacks_room != 0 and call_int(router.lacks_room, router.own, view, request) != 0:
+        if policy.lacks_room != 0 and call_int(policy.lacks_room, policy.own, policy.seen, request) != 0:
             return NEEDS_ROOM
-        if router.compiled == 0:
+        if policy.compiled == 0:
             return NEEDS_PYTHON
-        answer = call_int(router.route, router.own, view, request, now)
+        answer = call_int(policy.route, policy.own, policy.seen, request, now)
     if answer in (HOLD, REFUSE):
         return int(answer)
     if not is_candidate(view.candidates, answer):
         one.ints[GPU] = answer
         return BAD_ANSWER
     view.requests[request].gpu = answer
-    enter(world, request)
-    view.sent[answer].requests += 1
+    enter(world, request, 1)
     touch(world, answer)
     return int(answer)
 
@@ -94,6 +93,6 @@ def notes(one: Asked) -> int:
         touch(world, g)
     else:
         touch_all(world)
-    if world.router.compiled != 0:
+    if world.told.compiled != 0:
         tell_policy(world)
     return int(world.control.news)

@@ -78,7 +78,9 @@ class Host:
         self.routing = Routing(policy, self.setup)
         costs = [Plug(one, one.kernels(), one.start(), addresses.COST, COST) for one in hardware]
         self._kept = costs
+        self._policies = self.routing.repeated()
         self._block: Any = Block(of.asked(self._made(costs, [one.kv_tokens for one in hardware])), of.EXAMPLE.layout)
+        self._look()
         self._begin()
 
     def _made(self, costs: Sequence[Plug], kv_tokens: Sequence[int]) -> Any:
@@ -107,8 +109,7 @@ class Host:
         engines = [Plug(None, None, None, addresses.ENGINE, {}) for _ in range(gpus)]
         self._engines = engines
         plugs = (
-            self.routing.record,
-            self.routing.record,
+            self._policies,
             joined([one.repeated(1) for one in engines]),
             joined([one.repeated(1) for one in costs]),
         )
@@ -243,6 +244,11 @@ class Host:
         for name in ("seen", "decode_seen"):
             self._block.put(("world", name, "candidates"), np.array(sorted(gpus), np.int64))
         self.view = self._block.value.world.seen
+        self._look()
+
+    def _look(self) -> None:
+        """What the policy sees may be at another place now."""
+        self._policies[0].seen = self._seen if INTERPRETED else self._seen.address
 
     def _told(self, kind: int, row: int, gpu: int, tokens: int, now: float) -> None:
         ints = self._ints

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any
 
 NAMES = (
-    *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "composes", "hardware", "live", "open"),
-    *("plan", "predict", "published", "sql", "status", "trace", "why", "workload"),
+    *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "composes", "hardware", "live", "mock"),
+    *("open", "plan", "predict", "published", "sql", "status", "trace", "why", "workload"),
 )
 
 

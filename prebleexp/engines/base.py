@@ -118,6 +118,15 @@ class Engine(Part):
         nobody had ever come there. Raises InvalidInput if all requests must be known from the start."""
         raise InvalidInput(f"engine {type(self).__name__} has no come, and requests come while it runs")
 
+    def remembers(self, mine: Any) -> Longs | None:
+        """Rows of requests, ended or not, that it may still look at: the others may be of other requests that come.
+        None: it may look at all that ever came, and cannot serve for ever."""
+        return None
+
+    def forget(self, mine: Any, world: Any, g: int) -> None:
+        """Remember fewer of them: drop the older half of what GPU g's cache holds and nobody uses, if that names whom
+        it is of. `mine` and `world` as of `lose`."""
+
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         """The same with more room for GPU g."""
         raise NotImplementedError

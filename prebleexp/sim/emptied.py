@@ -26,6 +26,10 @@ class Emptied:
         """Empty a GPU, where these requests are."""
         self._batcher.lose(self._mine(g), self.handle, g, requests)
 
+    def forget(self, g: int) -> None:
+        """Drop the older half of what a GPU's cache holds and nobody uses, if that names whom it is of."""
+        self._batcher.forget(self._mine(g), self.handle, g)
+
     def abandon(self, g: int) -> None:
         """Give up moves from a GPU, and to it: what it has is dropped."""
         moves.abandon(self.handle, g)

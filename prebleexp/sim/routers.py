@@ -38,6 +38,11 @@ class Routers:
         self._own: dict[int, Block] = {}
         self._seen: list[Any] = []
 
+    @property
+    def mine(self) -> Any:
+        """What the first of them remembers."""
+        return self._policies[0].mine
+
     def look(self, world: Block) -> None:
         """What routers see may be at other places now, or was not there before."""
         self._seen = [self._view(world, k) for k in range(len(self._policies))]

@@ -12,7 +12,7 @@ from prebleexp.checks import flag, integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
 from prebleexp.engines.sglang.records import AT_ONCE, CLIP_MAX_NEW_TOKENS, RETRACT_DECODE_STEPS, Settings
 from prebleexp.sim.comer import Coming
-from prebleexp.sim.types import Setup
+from prebleexp.sim.types import Longs, Setup
 
 POLICIES = ("fcfs", "lpm")
 CHUNKS = ((160.0, 16384), (60.0, 8192), (20.0, 4096), (1e-9, 2048), (0.0, 4096))
@@ -118,6 +118,17 @@ class SGLang(Engine):
         from prebleexp.engines.sglang import rooms
 
         rooms.come(mine, row, one)
+
+    def remembers(self, mine: Any) -> Longs | None:
+        from prebleexp.engines.sglang import rooms
+
+        return rooms.remembered(mine)
+
+    def forget(self, mine: Any, world: Any, g: int) -> None:
+        from prebleexp.engines.sglang.tree import make_room
+
+        gpu = mine.gpus[g]
+        make_room(mine, world, g, int(gpu.free + -(-gpu.evictable // 2)))
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         from prebleexp.engines.sglang import rooms, stepping

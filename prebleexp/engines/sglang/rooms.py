@@ -25,7 +25,7 @@ from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.comer import Coming
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
-from prebleexp.sim.types import Setup, records
+from prebleexp.sim.types import Longs, Setup, records
 
 
 def engines(setup: Setup, settings: Settings) -> Engines:
@@ -66,6 +66,24 @@ def come(mine: Engines, row: int, one: Coming) -> None:
     job = records(1, JOB)
     job.prompt, job.target, job.max_new = one.prompt_tokens, one.target, one.max_new_tokens
     mine.jobs[row], mine.retractions[row] = job[0], 0
+
+
+def remembered(mine: Engines) -> Longs:
+    """Rows of requests that are in steps that are not over, or due with a decode that is to come, or whose context goes
+    through a node of the tree."""
+    tree, jobs = mine.tree, mine.jobs
+    found = [tree.nodes.owner[len(mine.gpus) : tree.control.made]]
+    for g, gpu in enumerate(mine.gpus):
+        for last in mine.due[g, mine.due[g] != 0] - 1:
+            one, ring = int(jobs.next_due[last]), [int(last)]
+            while one != last:
+                ring.append(one)
+                one = int(jobs.next_due[one])
+            found.append(np.array(ring))
+        for number in range(max(0, int(gpu.begun) - 1), int(gpu.scheduled)):
+            slot = number % STEPS
+            found.append(mine.chosen[g, slot, : mine.steps[g, slot].chosen].request)
+    return np.concatenate(found).astype(np.int64)
 
 
 def with_more(mine: Engines, wanted: int) -> Engines:

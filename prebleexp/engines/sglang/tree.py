@@ -211,7 +211,7 @@ def make_room(mine: Engines, world: World, g: int, tokens: int) -> bool:
         if world.told.evicted != 0:
             tell(world, EVICTED, int(node.owner), g, above)
         remove_child(tree, parent, int(node.first))
-        node.parent = tree.control.free_node
+        node.parent, node.owner = tree.control.free_node, NONE
         tree.control.free_node = index
         tree.control.nodes -= 1
         nodes[parent].children -= 1

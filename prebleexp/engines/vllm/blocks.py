@@ -141,7 +141,8 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         record.high -= gone
         left -= gone
         if world.told.evicted != 0 and record.key < mine.settings.told_keys:
-            tell(world, EVICTED, int(record.owner), g, int(record.high) * mine.settings.block_size)
+            whose = int(record.key) if mine.settings.names_keys else int(record.owner)
+            tell(world, EVICTED, whose, g, int(record.high) * mine.settings.block_size)
         if record.high == record.low:
             forget(mine, g, run)
     return evicted

@@ -190,6 +190,7 @@ class VLLM(Engine):
             grouped=grouping is not None,
             told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
             segment_ids=segment_ids,
+            names_keys=False,
         )
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
@@ -216,6 +217,11 @@ class VLLM(Engine):
         from prebleexp.engines.vllm import rooms
 
         rooms.come(mine, row, one, setup.context_length)
+
+    def remembers(self, mine: Any) -> Longs | None:
+        from prebleexp.engines.vllm import losing
+
+        return losing.remembered(mine)
 
     def with_more_room(self, mine: Any, world: Any, g: int) -> Any:
         from prebleexp.engines.vllm import rooms

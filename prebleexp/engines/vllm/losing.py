@@ -11,7 +11,7 @@ from prebleexp.engines.vllm import queue as waiting
 from prebleexp.engines.vllm.blocks import clear
 from prebleexp.engines.vllm.giving_up import stop_waiting
 from prebleexp.engines.vllm.publishing import publish
-from prebleexp.engines.vllm.records import GPU, JOB, Engines
+from prebleexp.engines.vllm.records import GPU, JOB, STEPS, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_groups, begin_jobs
 from prebleexp.engines.vllm.tables import release
 from prebleexp.engines.vllm.tiering import break_off
@@ -70,6 +70,19 @@ def _queue(mine: Any, g: int) -> Longs:
         found += [int(side) for side in (mine.jobs[one].heap_left, mine.jobs[one].heap_right) if side != NONE]
     queue = np.array(found, np.int64)
     return queue[np.argsort(mine.jobs.heap_key[queue])]
+
+
+def remembered(mine: Any) -> Longs:
+    """Rows of requests that wait or run, or are in steps that are not over. Whoever gave up may still be in the queue,
+    and be passed over when its turn comes."""
+    found = [mine.running[g, : gpu.running] for g, gpu in enumerate(mine.gpus)]
+    for g, gpu in enumerate(mine.gpus):
+        if gpu.queue != NONE:
+            found.append(_queue(mine, g))
+        for number in range(int(gpu.over), int(gpu.scheduled)):
+            slot = number % STEPS
+            found.append(mine.chosen[g, slot, : mine.steps[g, slot].chosen].request)
+    return np.concatenate(found).astype(np.int64)
 
 
 def forget(mine: Any, world: Any, requests: Longs) -> None:

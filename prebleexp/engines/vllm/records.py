@@ -258,6 +258,8 @@ class Settings(NamedTuple):
     """whether layers have groups"""
     told_keys: int
     """routers hear of blocks whose keys are below this: of one group, where there are several"""
+    names_keys: bool
+    """whether an eviction is told with the key of the block in place of a request that had it"""
     segment_ids: int
     """more than any segment has: names of answers that nobody continues begin there"""
 

@@ -64,7 +64,6 @@ async def send(workload: Workload, seed: int, stop_s: float, last_start_s: float
         run = _Run(
             workload, Prompts(workload, seed, how.vocabulary), Schedule(workload, last_start_s), how, client, timers
         )
-        gc.collect()
         gc.freeze()
         gc.disable()  # a collection takes as long as many requests
         await run.to_the_end(stop_s)

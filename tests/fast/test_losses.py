@@ -248,7 +248,7 @@ def test_every_way_of_not_being_served_has_a_sentence() -> None:
 
 def test_kept_requests_have_what_was_declared() -> None:
     found = prebleexp.run(gpus=2, rps=4, duration_s=5, cache_dir=None).requests
-    assert [*found.columns][:18] == [
+    assert [*found.columns][:19] == [
         *("arrival_s", "prompt_tokens", "output_tokens", "max_new_tokens", "prefix_group"),
         *(
             "session",
@@ -261,9 +261,9 @@ def test_kept_requests_have_what_was_declared() -> None:
             "parent_session",
             "patience_s",
         ),
-        *("client", "goes_on", "stage", "overlaps"),
+        *("client", "adapter", "goes_on", "stage", "overlaps"),
     ]
-    assert [*found.columns][18:] == [
+    assert [*found.columns][19:] == [
         *("gpu", "decode_gpu", "state", "due_s", "told_output", "overhead_s", "router_wait_s", "ttft_s"),
         *(
             "latency_s",

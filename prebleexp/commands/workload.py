@@ -1,4 +1,5 @@
-"""`python -m prebleexp workload describe …`: what a stream of requests looks like, before anything serves it."""
+"""`python -m prebleexp workload describe …`: what a stream of requests looks like, before anything serves it; and
+`workload export …`: the stream as a file."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from typing import Any
 
 from prebleexp.commands.arguments import Command, Commands, Given, choice, path
 from prebleexp.described import SHARES, Description, Quantiles, describe
+from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.warming import before
 from prebleexp.launch import configs, configure, tables
 from prebleexp.sim.types import Workload
+from prebleexp.workloads import exported, recorded
 from prebleexp.workloads.reading import Understood
 
 UNITS = {
@@ -45,6 +48,16 @@ def _describe(given: Given) -> int:
 
         stream.save(given["out"], workload, found, f"workload={cell.names['workload']}")
         print(given["out"], file=sys.stderr)
+    return 0
+
+
+def _export(given: Given) -> int:
+    """Raises InvalidInput for what is not valid, PrebleexpError where the disk refuses."""
+    if given["out"] is None:
+        raise InvalidInput("out is missing; give the file to write as out=stream.jsonl")
+    workload = runs.draw(configure.job(given.others, configs.loader()).cells[0])
+    FORMATS[given["format"]](workload, given["out"])
+    print(f"{given['out']}: {len(workload):,} requests", file=sys.stderr)
     return 0
 
 
@@ -99,7 +112,19 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+FORMATS = {"mooncake": exported.write, "parquet": recorded.save}
 COMMANDS: Commands = {
+    "export": Command(
+        "a stream of requests as a file: lines of JSON as Mooncake's traces, which aiperf, vLLM's benchmark and Dynamo "
+        "replay; or all of it as Parquet, for workload=recorded",
+        _export,
+        "python -m prebleexp workload export workload=chats rps=4 duration_s=60 out=chats.jsonl",
+        settings=(
+            path("out", "the file that is written"),
+            choice("format", "what it is", *FORMATS),
+        ),
+        others="the stream, as that of a run is set (prebleexp --help): workload=, rps=, duration_s=, seed=",
+    ),
     "describe": Command(
         "what a stream of requests looks like: rate, burstiness, lengths, sessions, and what a cache finds",
         _describe,

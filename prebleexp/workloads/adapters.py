@@ -44,6 +44,7 @@ class Zipf(Adapters):
     """The k-th most frequent of `count` is asked for 1 / k^exponent as often as the first."""
 
     count: int = 16
+    """how many adapters there are"""
     exponent: float = 1.0
     """0: all as often"""
     base_share: float = 0.0

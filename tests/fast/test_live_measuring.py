@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.commands import live as command
@@ -29,6 +29,7 @@ from prebleexp.metrics import measure
 from prebleexp.sim.types import State, Workload
 from tests.support.openai_server import Answer as Answers
 from tests.support.openai_server import Seen, serving
+from tests.support.sampled import examples
 from tests.support.sessions import after_those
 from tests.support.strategies.conversations import workload_of, workloads
 
@@ -54,6 +55,7 @@ def requests(n: int = 4, output: int = 3, **columns: Any) -> Workload:
 
 
 # ---------------------------------------------------------------- what is sent
+@settings(max_examples=examples(40), deadline=None)
 @given(workloads())
 def test_prompts_share_the_tokens_of_their_equal_leading_segments(workload: Workload) -> None:
     prompts = Prompts(workload, 3, 50_000)
@@ -184,6 +186,7 @@ def test_the_first_token_is_the_first_that_says_something() -> None:
     assert answer.usage.completion_tokens == 9
 
 
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(1, 30), max_size=20), st.booleans())
 def test_pieces_may_be_cut_anywhere(cuts: list[int], returns: bool) -> None:
     data = event('{"choices": [{"text": "ä", "token_ids": [5]}]}') * 3 + b": a remark\n\n" + event("[DONE]")

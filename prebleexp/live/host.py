@@ -42,6 +42,8 @@ NOBODY = Workload(np.zeros(1), _ONE, _ONE, _ONE, _ONE, np.array([0, 1]), _ONE, _
 class Taken:
     """A request, for as long as its lap lasts."""
 
+    number: int
+    """of all that ever came"""
     lap: int
     row: int
     tokens: int
@@ -74,7 +76,7 @@ class Host:
             first.layer_kinds,
             room=room,
         )
-        self.rows, self.room, self.lap = rows, room, 0
+        self.rows, self.room, self.lap, self.arrived = rows, room, 0, 0
         self.routing = Routing(policy, self.setup)
         costs = [Plug(one, one.kernels(), one.start(), addresses.COST, COST) for one in hardware]
         self._kept = costs
@@ -82,6 +84,7 @@ class Host:
         self._block: Any = Block(of.asked(self._made(costs, [one.kv_tokens for one in hardware])), of.EXAMPLE.layout)
         self._look()
         self._begin()
+        self.view.gpus["kv_tokens"] = self.view.gpus["kv_free"] = [one.kv_tokens for one in hardware]
 
     def _made(self, costs: Sequence[Plug], kv_tokens: Sequence[int]) -> Any:
         gpus, n = self.setup.gpus, self.rows
@@ -175,6 +178,7 @@ class Host:
         self._prompts.ends[first : first + count] = ends
         self.segment += count
         self.row += 1
+        self.arrived += 1
         ints, floats = self._ints, self._floats
         ints[of.ROW], ints[of.FIRST], ints[of.SEGMENTS], ints[of.PROMPT] = row, first, count, ends[count - 1]
         ints[of.MOST], ints[of.ANSWER], ints[of.SESSION] = most, answer, session
@@ -183,7 +187,7 @@ class Host:
         of.comes(self._block.handle)
         if names is not None:
             self.routing.named(row, names)
-        return Taken(self.lap, row, int(ends[count - 1]))
+        return Taken(self.arrived - 1, self.lap, row, int(ends[count - 1]))
 
     def decide(self, request: Taken, now: float) -> int:
         """The GPU that it is sent to, `HOLD` or `REFUSE`. One that was lost with its GPU may be asked about again."""

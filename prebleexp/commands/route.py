@@ -1,0 +1,114 @@
+"""`python -m prebleexp route policy=NAME upstream=URL,URL …`: a policy as a proxy before OpenAI-style servers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prebleexp.checks import not_valid, positive
+from prebleexp.commands.arguments import Command, Commands, Given, choice, integer, number, path, text
+from prebleexp.errors import InvalidInput
+from prebleexp.live import extra
+
+if TYPE_CHECKING:
+    from prebleexp.experiment.cell import Cell
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MOST_SERVERS = 1024
+
+
+def _route(given: Given) -> int:
+    extra.check()
+    if given["check"] is not None:
+        return _check(given["check"], given.others)
+    from prebleexp.live.http import loops, places
+    from prebleexp.live.router import served
+
+    urls = [one for one in given["upstream"].strip("[]").split(",") if one]
+    if not urls:
+        raise InvalidInput("upstream= is missing: the URLs of servers, as upstream=http://127.0.0.1:8001,…")
+    origins = [places.origin("upstream", one) for one in urls]
+    if len(set(origins)) < len(origins):
+        raise InvalidInput(f"upstream={given['upstream']} names a server twice")
+    slots = given["slots"] or len(origins)
+    if slots < len(origins):
+        raise not_valid("slots", slots, f"at least {len(origins)}, the number of servers")
+    settings = [*given.others, f"gpus={slots}"]
+    cell = _cell(settings)
+    admin = given["admin"] == "true" or (given["admin"] == "auto" and given["host"] in LOOPBACK)
+    how = served.How(
+        upstreams=origins,
+        slots=slots,
+        host=given["host"],
+        port=given["port"],
+        session_header=given["session_header"],
+        hold_s=positive("hold_s", given["hold_s"], "a number of seconds > 0"),
+        health_s=positive("health_s", given["health_s"], "a number of seconds > 0"),
+        health_fails=given["health_fails"],
+        drain_s=given["drain_s"],
+        admin=admin,
+        bytes_per_token=positive("bytes_per_token", given["bytes_per_token"]),
+        record=given["record"],
+        settings=settings,
+    )
+    print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
+    served.compile_for(cell.policy, cell.hardware)
+    loops.run(served.serve(cell.policy, [cell.hardware] * slots, cell.seed, how))
+    return 0
+
+
+def _check(recorded: Path, others: Sequence[str]) -> int:
+    """0 if a fresh policy decides alike, 1 if not."""
+    from prebleexp.live.host import Host
+    from prebleexp.live.router import recording
+
+    settings, gpus = recording.settings_of(recorded)
+    cell = _cell([*settings, *others])
+    found = recording.check(recorded, Host(cell.policy, [cell.hardware] * gpus, cell.seed))
+    print(f"{found.decisions:,} decisions, {found.differ:,} differ")
+    if found.first is not None:
+        print(f"prebleexp: the first is line {found.first} of {recorded}", file=sys.stderr)
+    return int(found.differ > 0)
+
+
+def _cell(settings: Sequence[str]) -> Cell:
+    """What the settings of a simulation say of policy, hardware and seed."""
+    from prebleexp.launch.configure import job
+
+    return job(["rps=1", *settings]).cells[0]
+
+
+def _seconds(name: str, meaning: str, default: float) -> Any:
+    return number(name, meaning, default)
+
+
+COMMANDS: Commands = {
+    "": Command(
+        "a policy as a router that runs: a proxy before OpenAI-style servers (vLLM, SGLang, prebleexp mock), which "
+        "decides with the simulator's own code; needs pip install 'prebleexp[live]'",
+        _route,
+        "python -m prebleexp route policy=e2 port=8000 upstream=http://127.0.0.1:8001,http://127.0.0.1:8002",
+        settings=(
+            text("upstream", "URLs of servers, with commas between: GPU 0, 1, … of the policy", ""),
+            integer("port", "where it listens", 8000, least=0, most=65535),
+            text("host", "at which address; nobody but this machine is served unless you say", "127.0.0.1"),
+            integer(
+                "slots", "servers that there is room for, as many as URLs unless you say", least=1, most=MOST_SERVERS
+            ),
+            text(
+                "session_header", "that names a request's session; else session_id or user of its body", "x-session-id"
+            ),
+            _seconds("hold_s", "for which a request waits where there is no server for it; then 503", 30.0),
+            _seconds("health_s", "between two looks at each server's /health and /metrics", 1.0),
+            integer("health_fails", "in a row, after which a server is down", 3, least=1),
+            _seconds("drain_s", "for which requests may end after SIGTERM", 30.0),
+            _seconds("bytes_per_token", "of prompts that come as text, until usage says better", 4.0),
+            choice("admin", "who may change /workers: auto is all if host is this machine", "auto", "true", "false"),
+            path("record", "a file for all that the policy is asked and told: no prompts, numbers of blocks"),
+            path("check", "such a file: is a fresh policy of the same opinion? Nothing is served"),
+        ),
+        others="of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, seed=",
+    )
+}

@@ -1,0 +1,212 @@
+"""The policy, with all that it is told of requests while they pass: no sockets here, and no clock of its own."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from prebleexp.live.host import ROOM, ROWS, Host, Taken
+from prebleexp.live.router.caches import Assumed
+from prebleexp.live.router.prompts import BYTES_PER_TOKEN, Interner, Request
+from prebleexp.live.router.recording import Recording
+from prebleexp.policies.base import Policy
+from prebleexp.sim import records
+from prebleexp.sim.records import NONE
+
+KV_BLOCK = 16
+"""tokens that caches keep together"""
+
+
+class Known(OrderedDict[str, int]):
+    """Sessions by name, numbered from 0 for a lap."""
+
+    def number(self, name: str) -> int:
+        return self.setdefault(name, len(self))
+
+
+class Names:
+    """What a request calls its session and its prompt (`policies.hashes.Names`), and what was asked of that."""
+
+    def __init__(self, session: str | None, number: int, request: Request) -> None:
+        self.session, self.number, self._request = session, number, request
+        self.prefixes: dict[int, str] = {}
+
+    def prefix(self, tokens: int) -> str:
+        """By the hash of its bytes: the same in every router before the same servers."""
+        text = self._request.text[: min(tokens, 1 << 24) * round(BYTES_PER_TOKEN)]
+        made = f"prefix-{xxhash.xxh3_128_hexdigest(self._request.of.encode() + text)}"
+        self.prefixes[tokens] = made
+        return made
+
+
+class Ticket:
+    """A request that the policy knows."""
+
+    __slots__ = ("arrived_s", "ends", "first_s", "gpu", "ids", "prompt_bytes", "request", "taken")
+
+    def __init__(self, request: Request, taken: Taken, ids: Any, ends: Any, arrived_s: float) -> None:
+        self.request, self.taken, self.ids, self.ends, self.arrived_s = request, taken, ids, ends, arrived_s
+        self.gpu = NONE
+        self.first_s: float | None = None
+        """when its first token came"""
+
+
+class Deciding:
+    """`bytes_per_token`: of prompts that come as text; what `usage` says of them is adopted when a lap begins."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        hardware: Sequence[Any],
+        seed: int,
+        hash_seed: int,
+        rows: int = ROWS,
+        recording: Recording | None = None,
+        bytes_per_token: float = BYTES_PER_TOKEN,
+    ) -> None:
+        self.host = Host(policy, hardware, seed, rows)
+        self._interner = Interner(ROOM.ids, hash_seed, bytes_per_token)
+        self._caches: list[Assumed[Taken]] = [Assumed(one.kv_tokens) for one in hardware]
+        self._sessions = Known()
+        self._recording = recording
+        self._named = hasattr(type(policy), "named")
+        self._bytes, self._tokens, self._given_ratio = 0, 0, bytes_per_token
+        self.candidates: list[int] = []
+        self.waiting_tokens = [0] * len(hardware)
+        """prompt tokens of requests without a first token"""
+        self._look([])
+
+    # ------------------------------------------------------------ requests
+    def arrives(self, request: Request, now: float) -> Ticket:
+        """A body is whole."""
+        found = self._interner.of(request.text, request.of) if self._has_room(request) else None
+        if found is None:
+            self._begin_lap(now)
+            found = self._interner.of(request.text, request.of)
+            assert found is not None
+        session = request.session
+        if session is not None and self._recording is not None:  # no names of people in files
+            session = xxhash.xxh3_128_hexdigest(session.encode())
+        number = NONE if session is None else self._sessions.number(session)
+        names = Names(session, number, request) if self._named else None
+        ids = found.ids.copy()
+        taken = self.host.arrive(ids, found.ends, request.most, now, session=number, names=names)
+        if self._recording is not None:
+            told: dict[str, Any] = {"most": request.most, "session": number}
+            if names is not None:
+                told["names"] = [session, number, names.prefixes]
+            self._recording.arrives(taken, now, ids, found.ends, told)
+        return Ticket(request, taken, ids, found.ends, now)
+
+    def ask(self, ticket: Ticket, now: float) -> int:
+        """The GPU that it is sent to, `HOLD` or `REFUSE`. There must be candidates."""
+        answer = self.host.decide(ticket.taken, now)
+        if self._recording is not None:
+            self._recording.answers(ticket.taken, now, answer)
+        if answer >= 0:
+            ticket.gpu = answer
+            ticket.first_s = None
+            self.waiting_tokens[answer] += ticket.taken.tokens
+        return answer
+
+    def is_of_this_lap(self, ticket: Ticket) -> bool:
+        """If not, the policy cannot be asked about it again: it has to arrive anew."""
+        return ticket.taken.lap == self.host.lap
+
+    def first_token(self, ticket: Ticket, now: float) -> None:
+        """… has come. What its prompt's KV displaces is assumed to be gone."""
+        ticket.first_s = now
+        gpu, taken = ticket.gpu, ticket.taken
+        self.waiting_tokens[gpu] -= taken.tokens
+        self._hear(ticket, records.FIRST_TOKEN, now, ttft_s=now - ticket.arrived_s, output=1)
+        if not self.is_of_this_lap(ticket):
+            return
+        whole = (taken.tokens - 1) // KV_BLOCK * KV_BLOCK  # an engine computes the last token of every prompt
+        for gone in self._caches[gpu].stored(taken, ticket.ids, ticket.ends, whole):
+            if gone.request.lap == self.host.lap:
+                self._tell(gone.request, gpu, records.EVICTED, now, tokens=gone.tokens)
+        if whole > 0:
+            self._hear(ticket, records.STORED, now, tokens=whole)
+
+    def finished(self, ticket: Ticket, output: int, now: float) -> None:
+        """The answer is whole."""
+        if ticket.first_s is None:
+            self.first_token(ticket, now)
+        first_s = now if ticket.first_s is None else ticket.first_s
+        more = {"ttft_s": first_s - ticket.arrived_s, "latency_s": now - ticket.arrived_s}
+        self._hear(ticket, records.FINISHED, now, output=output, **more)
+        ticket.gpu = NONE
+
+    def lost(self, ticket: Ticket, now: float) -> None:
+        """Its server is gone, or its client."""
+        if ticket.gpu == NONE:
+            return
+        if ticket.first_s is None:
+            self.waiting_tokens[ticket.gpu] -= ticket.taken.tokens
+        self._hear(ticket, records.CANCELLED, now)
+        ticket.gpu = NONE
+
+    def learns(self, ticket: Ticket, prompt_tokens: int) -> None:
+        """What `usage` says of a prompt."""
+        if not ticket.request.whole_tokens and prompt_tokens > 0 and ticket.request.text:
+            self._bytes += len(ticket.request.text)
+            self._tokens += prompt_tokens
+
+    @property
+    def bytes_per_token(self) -> float:
+        """As learned."""
+        return self._bytes / self._tokens if self._tokens else self._given_ratio
+
+    # ------------------------------------------------------------ GPUs
+    def changed(self, gpu: int, candidates: Sequence[int], now: float) -> None:
+        """These are there now, and the GPU was not before, or is no longer."""
+        self._caches[gpu].forget()
+        self._look(candidates)
+        self.host.changed(gpu, candidates, now)
+        if self._recording is not None:
+            self._recording.changes(gpu, candidates, now)
+
+    def _look(self, candidates: Sequence[int]) -> None:
+        self.candidates = sorted(candidates)
+        self.host.candidates(self.candidates)
+
+    def begin(self, candidates: Sequence[int]) -> None:
+        """These are there from the beginning."""
+        self._look(candidates)
+        if self._recording is not None:
+            self._recording.changes(NONE, candidates, 0.0)
+
+    def reports(self, now: float) -> None:
+        """`host.view.gpus` was written."""
+        if self._recording is not None:
+            self._recording.reports(self.host.view.gpus, now)
+
+    # ------------------------------------------------------------ laps
+    def _has_room(self, request: Request) -> bool:
+        blocks = len(request.text) // 64 + 1
+        return self.host.has_room(blocks) and len(self._sessions) < ROOM.sessions
+
+    def _begin_lap(self, now: float) -> None:
+        self.host.begin_lap()
+        self._interner.begin(self.bytes_per_token)
+        self._sessions.clear()
+        for one in self._caches:
+            one.forget()
+        if self._recording is not None:
+            self._recording.laps(now)
+
+    def _hear(self, ticket: Ticket, kind: int, now: float, **more: Any) -> None:
+        self._tell(ticket.taken, ticket.gpu, kind, now, **more)
+
+    def _tell(self, taken: Taken, gpu: int, kind: int, now: float, **more: Any) -> None:
+        self.host.hear(kind, taken, gpu, now, **more)
+        if self._recording is not None:
+            self._recording.hears(taken, now, kind, gpu, {name: _plain(value) for name, value in more.items()})
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,301 @@
+"""What clients see of a router: OpenAI's paths, and its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prebleexp.errors import InvalidInput
+from prebleexp.live.http.calls import Call, Failed, NotConnected, TimedOut
+from prebleexp.live.http.client import Client
+from prebleexp.live.http.exchange import Exchange
+from prebleexp.live.http.places import origin
+from prebleexp.live.router import said
+from prebleexp.live.router.deciding import Deciding, Ticket
+from prebleexp.live.router.passing import NOT_ASKED, Passage
+from prebleexp.live.router.prompts import Malformed, read
+from prebleexp.live.router.said import Counts
+from prebleexp.live.router.upstreams import Health, Stage, Upstream, gauges
+from prebleexp.sim.answers import HOLD
+
+LOG = logging.getLogger(__name__)
+SESSION = b"x-session-id"
+
+
+class Proxy:
+    """Answers exchanges (see `http.server.listen`). Times are of `time.monotonic`, from when it was made."""
+
+    def __init__(
+        self,
+        deciding: Deciding,
+        upstreams: Sequence[Upstream],
+        client: Client,
+        *,
+        session_header: bytes = SESSION,
+        hold_s: float = 30.0,
+        health_s: float = 1.0,
+        health_fails: int = 3,
+        polls: bool = True,
+        administered: bool = True,
+    ) -> None:
+        self.deciding, self.upstreams, self._client = deciding, list(upstreams), client
+        self._session_header, self._hold_s, self._administered = session_header, hold_s, administered
+        self.counts = Counts()
+        self._held = deque[Passage]()
+        self._began = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        told = self._reported if polls else None
+        self.health = Health(client, self.upstreams, health_s, health_fails, self._came, self._went, told)
+        self._windows: dict[int, deque[tuple[float, float, float]]] = {}
+        self._expiring: asyncio.TimerHandle | None = None
+        self._tasks = set[asyncio.Task[None]]()
+
+    async def begin(self) -> None:
+        """Look who is there, and go on looking."""
+        await self.health.look()
+        self.deciding.begin(self._candidates())
+        self.health.begin()
+        self._expire()
+
+    async def end(self) -> None:
+        await self.health.end()
+        if self._expiring is not None:
+            self._expiring.cancel()
+
+    @property
+    def now(self) -> float:
+        return time.monotonic() - self._began
+
+    # ------------------------------------------------------------ what clients ask
+    def __call__(self, exchange: Exchange) -> None:
+        path, method = exchange.path, exchange.method
+        if path.startswith("/v1/") and method == "POST":
+            self._ask(exchange)
+        elif path.startswith("/v1/") and method == "GET":
+            self._later(exchange, self._fetched)
+        elif path == "/health":
+            up = len(self._candidates())
+            exchange.respond(200 if up else 503, json.dumps({"up": up, "of": len(self.upstreams)}).encode())
+        elif path == "/metrics":
+            text = said.metrics(self.counts, self.upstreams, self.deciding, len(self._held))
+            exchange.respond(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
+        elif path == "/workers" or path.startswith("/workers/"):
+            self._workers(exchange)
+        else:
+            exchange.fail(404, f"there is no {method} {path[:80]} here")
+
+    def _ask(self, exchange: Exchange) -> None:
+        began = time.perf_counter()
+        try:
+            request = read(exchange.body)
+        except Malformed as error:
+            self.counts.refused["malformed"] += 1
+            exchange.fail(400, str(error))
+            return
+        named = exchange.header(self._session_header)
+        if named is not None:
+            request = request._replace(session=named.decode("latin-1"))
+        now = self.now
+        ticket = self.deciding.arrives(request, now)
+        passage = Passage(self, exchange, ticket, now)
+        self._route(passage, now)
+        self.counts.decided(time.perf_counter() - began)
+
+    def _route(self, passage: Passage, now: float) -> None:
+        """Ask where it goes, and send it there."""
+        if not self.deciding.candidates:
+            self._held.append(passage)
+            return
+        if not self.deciding.is_of_this_lap(passage.ticket):
+            passage.ticket = self._anew(passage.ticket, now)
+        answer = self.deciding.ask(passage.ticket, now)
+        if answer >= 0:
+            passage.go(self.upstreams[answer])
+        elif answer == HOLD:
+            self._held.append(passage)
+        else:
+            self.counts.refused["policy"] += 1
+            passage.exchange.fail(429, "the policy refuses this request")
+
+    def _anew(self, ticket: Ticket, now: float) -> Ticket:
+        made = self.deciding.arrives(ticket.request, now)
+        made.arrived_s = ticket.arrived_s
+        return made
+
+    def _release(self) -> None:
+        """Something has ended, or somebody has come: those that wait are asked about once more."""
+        waiting, self._held = self._held, deque()
+        for passage in waiting:
+            if not passage.exchange.closed:
+                self._route(passage, self.now)
+
+    def _expire(self) -> None:
+        """Who has waited for so long is told so."""
+        now = self.now
+        while self._held and now - self._held[0].held_since > self._hold_s:
+            passage = self._held.popleft()
+            if not passage.exchange.closed:
+                kind = "policy" if self.deciding.candidates else "nobody"
+                self.counts.refused[kind] += 1
+                passage.exchange.fail(503, f"no server took this request within {self._hold_s:g} s")
+        self._expiring = self._loop.call_later(min(1.0, self._hold_s / 4), self._expire)
+
+    # ------------------------------------------------------------ what becomes of them (passing.Owner)
+    def sends(self, passage: Passage) -> Call:
+        exchange, upstream = passage.exchange, passage.upstream
+        assert upstream is not None
+        assert upstream.origin is not None
+        fields = [one for one in exchange.headers if one[0] not in NOT_ASKED]
+        path = exchange.path + ("?" + exchange.query.decode("latin-1") if exchange.query else "")
+        return self._client.call(upstream.origin, b"POST", path.encode("latin-1"), fields, exchange.body, passage)
+
+    def first_token(self, passage: Passage) -> None:
+        self.deciding.first_token(passage.ticket, self.now)
+
+    def finished(self, passage: Passage, output: int, prompt_tokens: int) -> None:
+        assert passage.upstream is not None
+        passage.upstream.finished += 1
+        self.counts.answered += 1
+        self.deciding.learns(passage.ticket, prompt_tokens)
+        self.deciding.finished(passage.ticket, output, self.now)
+        if self._held:
+            self._release()
+
+    def leaves(self, passage: Passage) -> None:
+        self.counts.left += 1
+        self.deciding.lost(passage.ticket, self.now)
+        if self._held:
+            self._release()
+
+    def fails(self, passage: Passage, error: Failed) -> None:
+        """A server did not answer to the end. If the client has seen nothing, another one may."""
+        upstream, exchange = passage.upstream, passage.exchange
+        assert upstream is not None
+        upstream.lost += 1
+        self.deciding.lost(passage.ticket, self.now)
+        if isinstance(error, NotConnected):
+            self.health.suspect(upstream)
+        if passage.can_go_again and passage.attempts <= 2 * len(self.upstreams):
+            self.counts.retried += 1
+            self._loop.call_soon(self._again, passage)
+        elif not exchange.closed:
+            self.counts.cut += 1
+            exchange.fail(502, f"the server of this request is gone: {_why(error)}", "UpstreamError")
+        if self._held:
+            self._loop.call_soon(self._release)
+
+    def _again(self, passage: Passage) -> None:
+        if not passage.exchange.closed:
+            self._route(passage, self.now)
+
+    # ------------------------------------------------------------ servers
+    def _candidates(self) -> list[int]:
+        return [one.number for one in self.upstreams if one.stage is Stage.UP]
+
+    def _came(self, upstream: Upstream) -> None:
+        LOG.info("gpu %d is up: %s", upstream.number, upstream.origin)
+        self._changed(upstream)
+
+    def _went(self, upstream: Upstream) -> None:
+        LOG.warning("gpu %d is down: %s", upstream.number, upstream.origin)
+        for passage in list(upstream.flying):
+            passage.cut(TimedOut("it does not answer"))
+        self._changed(upstream)
+
+    def _changed(self, upstream: Upstream) -> None:
+        self.deciding.changed(upstream.number, self._candidates(), self.now)
+        if self._held:
+            self._loop.call_soon(self._release)
+
+    def _reported(self, upstream: Upstream, text: str) -> None:
+        told, row, now = gauges(text), self.deciding.host.view.gpus[upstream.number], self.now
+        flying = list(upstream.flying)
+        waiting = sum(one.ticket.first_s is None for one in flying)
+        row.queued = int(told.get("queued", waiting))
+        row.running = int(told.get("running", len(flying) - waiting))
+        row.waiting_tokens = self.deciding.waiting_tokens[upstream.number]
+        if "usage" in told:
+            row.kv_free = int(max(0.0, 1.0 - told["usage"]) * row.kv_tokens)
+        if "queries" in told and "hits" in told:
+            window = self._windows.setdefault(upstream.number, deque())
+            window.append((now, told["hits"], told["queries"]))
+            while now - window[0][0] > said.WINDOW_S:
+                window.popleft()
+            row.window_hit_tokens = int(max(0.0, told["hits"] - window[0][1]))
+            row.window_prompt_tokens = int(max(0.0, told["queries"] - window[0][2]))
+        self.deciding.reports(now)
+
+    # ------------------------------------------------------------ slow paths
+    def _later(self, exchange: Exchange, what: Callable[[Exchange], Any]) -> None:
+        task = self._loop.create_task(what(exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fetched(self, exchange: Exchange) -> None:
+        """From the first server that is up."""
+        for one in self.upstreams:
+            if one.stage is Stage.UP and one.origin is not None:
+                fields = [field for field in exchange.headers if field[0] not in NOT_ASKED]
+                try:
+                    reply = await self._client.fetch(one.origin, exchange.path, headers=fields)
+                except Failed:
+                    continue
+                kind = next((value for name, value in reply.headers if name == b"content-type"), b"application/json")
+                exchange.respond(reply.status, reply.body, kind)
+                return
+        exchange.fail(503, "no server is up")
+
+    def _workers(self, exchange: Exchange) -> None:
+        if exchange.method == "GET":
+            exchange.respond(200, json.dumps([one.about() for one in self.upstreams]).encode())
+            return
+        if not self._administered:
+            exchange.fail(403, "workers are changed from this machine alone: admin=true allows it to all")
+            return
+        try:
+            asked = json.loads(exchange.body or b"{}")
+            self._change_workers(exchange, exchange.method, str(asked["url"]))
+        except (ValueError, KeyError, TypeError):
+            exchange.fail(400, 'the body must be as {"url": "http://127.0.0.1:8001"}')
+        except InvalidInput as error:
+            exchange.fail(400, str(error))
+
+    def _change_workers(self, exchange: Exchange, method: str, url: str) -> None:
+        place = origin("url", url)
+        found = next((one for one in self.upstreams if one.origin == place), None)
+        if method == "POST" and exchange.path == "/workers":
+            empty = next((one for one in self.upstreams if one.stage is Stage.EMPTY), None)
+            if found is not None or empty is None:
+                why = (
+                    f"{url} is there already" if found else f"there is room for {len(self.upstreams)} servers (slots=)"
+                )
+                exchange.fail(409, why)
+                return
+            empty.origin, empty.stage, empty.fails, found = place, Stage.STARTING, 0, empty
+        elif found is None:
+            exchange.fail(404, f"{url} is no worker")
+            return
+        elif method == "POST" and exchange.path == "/workers/drain":
+            found.stage = Stage.DRAINING
+            self._changed(found)
+        elif method == "DELETE":
+            found.stage, found.origin = Stage.EMPTY, None
+            for passage in list(found.flying):
+                passage.cut(TimedOut("it was removed"))
+            self._changed(found)
+        else:
+            exchange.fail(405, "POST /workers, POST /workers/drain and DELETE /workers are known")
+            return
+        exchange.respond(200, json.dumps(found.about()).encode())
+
+
+def _why(error: Failed) -> str:
+    """Without the server's address, which is no client's business."""
+    return {"NotConnected": "it takes no connection", "TimedOut": "it does not answer"}.get(
+        type(error).__name__, "it closed the connection"
+    )

@@ -1,0 +1,455 @@
+"""`prebleexp route`: requests through a policy to servers that are well, hang, die and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cell import Cell
+from prebleexp.launch import configure
+from prebleexp.live.host import Host
+from prebleexp.live.http.calls import Reply
+from prebleexp.live.http.client import Client
+from prebleexp.live.http.places import Origin, origin
+from prebleexp.live.http.server import Server, listen
+from prebleexp.live.router import recording
+from prebleexp.live.router.caches import Assumed
+from prebleexp.live.router.prompts import Interner, Malformed, read
+from prebleexp.live.router.proxy import Proxy
+from prebleexp.live.router.served import How, compile_for, made
+from prebleexp.live.router.upstreams import gauges
+from tests.support.engines import Engine
+from tests.support.http import run
+
+
+@cache
+def cell(policy: str) -> Cell:
+    """With machine code: no test waits for that."""
+    made = configure.cells([f"policy={policy}", "rps=1", "gpus=1"])[0]
+    compile_for(made.policy, made.hardware)
+    return made
+
+
+class Running:
+    """A router before engines."""
+
+    def __init__(self, proxy: Proxy, server: Server, client: Client, engines: Sequence[Engine]) -> None:
+        self.proxy, self.server, self.client, self.engines = proxy, server, client, engines
+
+    @property
+    def at(self) -> Origin:
+        return origin("url", f"http://127.0.0.1:{self.server.port}")
+
+    async def ask(self, path: str = "/v1/completions", session: str | None = None, **body: Any) -> Reply:
+        headers = [] if session is None else [(b"x-session-id", session.encode())]
+        given = {"model": "tiny", "prompt": "once upon a time", "max_tokens": 3, **body}
+        return await self.client.fetch(self.at, path, "POST", json.dumps(given).encode(), headers, within_s=15)
+
+    async def where(self, requests: int) -> set[int]:
+        """The GPUs that got so many at once."""
+        return {gpu_of(reply) for reply in await asyncio.gather(*(self.ask() for _ in range(requests)))}
+
+    async def metrics(self) -> str:
+        return (await self.client.fetch(self.at, "/metrics")).body.decode()
+
+
+@pytest.fixture(autouse=True)
+def _compiled(request: pytest.FixtureRequest) -> None:
+    """Before the loop begins."""
+    params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    for policy in {"lor", "round_robin", params.get("policy", "lor")}:
+        cell(policy)
+
+
+@asynccontextmanager
+async def routing(policy: str, count: int, gap_s: float = 0.002, **how: Any) -> AsyncIterator[Running]:
+    one = cell(policy)
+    engines = [await Engine(gap_s).start() for _ in range(count)]
+    client, theirs = Client(), Client()
+    places = [origin("url", engine.url) for engine in engines]
+    settings = How(
+        places, how.pop("slots", count), health_s=how.pop("health_s", 0.1), rows=how.pop("rows", 4096), **how
+    )
+    proxy, recorded = made(one.policy, [one.hardware] * settings.slots, 0, settings, client)
+    await proxy.begin()
+    server = await listen(proxy, 0)
+    try:
+        yield Running(proxy, server, theirs, engines)
+    finally:
+        await server.close()
+        await proxy.end()
+        for engine in engines:
+            await engine.kill()
+        client.close()
+        theirs.close()
+        if recorded is not None:
+            recorded.close()
+
+
+def gpu_of(reply: Reply) -> int:
+    return int(dict(reply.headers)[b"x-prebleexp-gpu"])
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_bodies_and_answers_pass_byte_for_byte(path: str, stream: bool) -> None:
+    async def main() -> None:
+        async with routing("lor", 1) as running:
+            body = b'{"model":  "tiny", "messages": [{"role": "user", "content": "h\\u00e9"}], "prompt": "x"'
+            body += b', "max_tokens": 3, "stream": true}' if stream else b"}"
+            headers = [(b"authorization", b"Bearer secret"), (b"accept-encoding", b"gzip"), (b"x-mine", b"1")]
+            direct = await running.client.fetch(origin("u", running.engines[0].url), path, "POST", body, headers)
+            through = await running.client.fetch(running.at, path, "POST", body, headers)
+            assert through.body == direct.body
+            assert through.status == direct.status == 200
+            first, second = running.engines[0].bodies
+            assert first == second == body
+            told = running.engines[0].headers[1]
+            assert told[b"authorization"] == b"Bearer secret"
+            assert told[b"x-mine"] == b"1"
+            assert b"accept-encoding" not in told
+            assert gpu_of(through) == 0
+            for name in (b"content-type", *([b"x-engine"] if stream else [])):
+                assert dict(through.headers)[name] == dict(direct.headers)[name]
+
+    run(main())
+
+
+def test_requests_go_where_the_policy_says() -> None:
+    async def main() -> None:
+        async with routing("lor", 3, 0.02) as running:
+            replies = await asyncio.gather(*(running.ask(stream=bool(i % 2), max_tokens=5) for i in range(9)))
+            assert sorted(map(gpu_of, replies)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+            book = running.proxy.deciding.host.view.sent
+            assert book["outstanding"].tolist() == [0, 0, 0]
+            assert book["tokens"].tolist() == [0, 0, 0]
+            assert running.proxy.deciding.waiting_tokens == [0, 0, 0]
+
+    run(main())
+
+
+def test_prompts_that_begin_alike_meet_again() -> None:
+    cell("vllm_cache_aware")
+
+    async def main() -> None:
+        async with routing("vllm_cache_aware", 4) as running:
+            where: dict[int, set[int]] = {}
+            for i in range(24):
+                reply = await running.ask(prompt=f"{i % 3} " * 400 + str(i), stream=True)
+                where.setdefault(i % 3, set()).add(gpu_of(reply))
+            assert all(len(gpus) == 1 for gpus in where.values())
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "policy", ["sglang_consistent_hashing", "vllm_sticky_least_loaded", "production_stack_session"]
+)
+def test_sessions_stay_where_they_are(policy: str) -> None:
+    async def main() -> None:
+        async with routing(policy, 4) as running:
+            for name in ("ann", "bob", "céline"):
+                by_header = [gpu_of(await running.ask(session=name)) for _ in range(4)]
+                by_body = [gpu_of(await running.ask(session_id=name)) for _ in range(2)]
+                by_body += [gpu_of(await running.ask(user=name))]
+                assert len(set(by_header)) == 1
+                if name.isascii():
+                    assert set(by_body) == set(by_header)
+
+    run(main())
+
+
+# ---------------------------------------------------------------- servers that are not well
+def test_a_dead_server_gets_nothing_and_nobody_notices() -> None:
+    async def main() -> None:
+        async with routing("lor", 3) as running:
+            await running.engines[1].kill()
+            replies = await asyncio.gather(*(running.ask(stream=True) for _ in range(30)))
+            assert {reply.status for reply in replies} == {200}
+            assert {gpu_of(reply) for reply in replies} == {0, 2}
+            assert running.proxy.deciding.candidates == [0, 2]
+            await running.engines[1].start()
+            while len(running.proxy.deciding.candidates) < 3:
+                await asyncio.sleep(0.01)
+            assert await running.where(9) == {0, 1, 2}
+
+    run(main())
+
+
+def test_who_has_no_token_yet_is_answered_elsewhere_and_who_has_one_is_told() -> None:
+    async def main() -> None:
+        async with routing("round_robin", 2, 0.5) as running:
+            asked = [asyncio.create_task(running.ask(stream=True, max_tokens=1)) for _ in range(4)]
+            while sum(engine.flying for engine in running.engines) < 4:
+                await asyncio.sleep(0.01)
+            await running.engines[0].kill()
+            replies = await asyncio.gather(*asked)
+            assert [reply.status for reply in replies] == [200] * 4
+            assert all(reply.body.endswith(b"data: [DONE]\n\n") for reply in replies)
+            assert {gpu_of(reply) for reply in replies} == {1}
+            await running.engines[0].start()
+        async with routing("round_robin", 2, 0.05) as running:
+            asked = [asyncio.create_task(running.ask(stream=True, max_tokens=40)) for _ in range(2)]
+            await asyncio.sleep(0.5)
+            await running.engines[0].kill()
+            replies = sorted(await asyncio.gather(*asked), key=gpu_of)
+            assert [reply.body.endswith(b"data: [DONE]\n\n") for reply in replies] == [False, True]
+            events = [json.loads(one[6:]) for one in replies[0].body.split(b"\n\n") if one]
+            assert events[-1]["error"]["message"] == "the server of this request is gone: it closed the connection"
+            assert str(running.engines[0].port) not in events[-1]["error"]["message"]
+            assert running.proxy.counts.cut == 1
+
+    run(main())
+
+
+def test_a_server_that_hangs_is_found_out() -> None:
+    async def main() -> None:
+        async with routing("round_robin", 2) as running:
+            running.engines[0].hangs = True
+            replies = await asyncio.gather(*(running.ask() for _ in range(6)))
+            assert {gpu_of(reply) for reply in replies} == {1}
+            assert running.proxy.deciding.candidates == [1]
+
+    run(main())
+
+
+def test_without_servers_requests_wait_and_then_are_told() -> None:
+    async def main() -> None:
+        async with routing("lor", 1, hold_s=0.5) as running:
+            await running.engines[0].kill()
+            reply = await running.ask()
+            assert reply.status == 503
+            assert b"no server took this request within 0.5 s" in reply.body
+            assert (await running.client.fetch(running.at, "/health")).status == 503
+            waits = asyncio.create_task(running.ask())
+            await asyncio.sleep(0.05)
+            await running.engines[0].start()
+            assert (await waits).status == 200
+
+    run(main())
+
+
+def test_a_client_that_leaves_ends_its_request_there() -> None:
+    async def main() -> None:
+        async with routing("lor", 1, 0.05) as running:
+            for when in (0.02, 0.3):
+                asked = asyncio.create_task(running.ask(stream=True, max_tokens=100))
+                while not running.engines[0].flying:
+                    await asyncio.sleep(0.005)
+                await asyncio.sleep(when)
+                asked.cancel()
+                while running.engines[0].flying:
+                    await asyncio.sleep(0.005)
+                assert running.proxy.deciding.host.view.sent["outstanding"].tolist() == [0]
+            assert running.engines[0].left == 2
+            assert running.proxy.counts.left == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
+def test_errors_of_servers_pass(status: int) -> None:
+    async def main() -> None:
+        async with routing("lor", 1) as running:
+            reply = await running.ask(refuse=status)
+            assert reply.status == status
+            assert json.loads(reply.body)["error"]["message"] == "as asked"
+            assert running.proxy.deciding.host.view.sent["outstanding"].tolist() == [0]
+
+    run(main())
+
+
+BAD_BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b'"x"',
+    b"\xff\xfe",
+    b'{"prompt": [1, "x"]}',
+    b'{"max_tokens": "many"}',
+    b"null",
+    b"1e999",
+]
+
+
+@pytest.mark.parametrize("body", BAD_BODIES)
+def test_bodies_that_are_none_are_told_so(body: bytes) -> None:
+    async def main() -> None:
+        async with routing("lor", 1) as running:
+            reply = await running.client.fetch(running.at, "/v1/completions", "POST", body)
+            assert reply.status == 400
+            assert not running.engines[0].asked
+
+    run(main())
+
+
+# ---------------------------------------------------------------- what it tells, and is told
+def test_it_tells_of_itself() -> None:
+    async def main() -> None:
+        async with routing("lor", 2) as running:
+            for _ in range(4):
+                await running.ask(prompt="word " * 100, stream=True)
+            text = await running.metrics()
+            assert 'prebleexp:requests_total{outcome="answered"} 4' in text
+            assert "prebleexp:decision_seconds_count 4" in text
+            assert 'prebleexp:upstream_up{gpu="1"} 1' in text
+            assert running.proxy.deciding.bytes_per_token != 4.0
+            models = await running.client.fetch(running.at, "/v1/models")
+            assert json.loads(models.body)["data"][0]["id"] == "tiny"
+            assert (await running.client.fetch(running.at, "/elsewhere")).status == 404
+            assert (await running.client.fetch(running.at, "/health")).body == b'{"up": 2, "of": 2}'
+
+    run(main())
+
+
+def test_workers_are_added_drained_and_removed() -> None:
+    async def main() -> None:
+        async with routing("lor", 1, slots=2) as running:
+
+            async def change(method: str, path: str, url: str) -> Reply:
+                return await running.client.fetch(running.at, path, method, json.dumps({"url": url}).encode())
+
+            more = await Engine().start()
+            assert (await change("POST", "/workers", more.url)).status == 200
+            assert (await change("POST", "/workers", more.url)).status == 409
+            while len(running.proxy.deciding.candidates) < 2:
+                await asyncio.sleep(0.01)
+            assert await running.where(4) == {0, 1}
+            assert (await change("POST", "/workers/drain", running.engines[0].url)).status == 200
+            assert await running.where(4) == {1}
+            assert (await change("DELETE", "/workers", running.engines[0].url)).status == 200
+            stages = [one["stage"] for one in json.loads((await running.client.fetch(running.at, "/workers")).body)]
+            assert stages == ["empty", "up"]
+            for bad in ("http://u:p@x", "ftp://x", "file:///etc/passwd"):
+                assert (await change("POST", "/workers", bad)).status == 400
+            assert (await change("DELETE", "/workers", "http://127.0.0.1:1")).status == 404
+            await more.kill()
+        async with routing("lor", 1, admin=False) as running:
+            reply = await running.client.fetch(running.at, "/workers", "POST", b'{"url": "http://127.0.0.1:1"}')
+            assert reply.status == 403
+
+    run(main())
+
+
+def test_reports_of_servers_are_read() -> None:
+    async def main() -> None:
+        async with routing("lor", 1) as running:
+            seen = running.proxy.deciding.host.view.gpus[0]
+            while seen.kv_free == seen.kv_tokens:
+                await asyncio.sleep(0.01)
+            assert seen.kv_free == int(0.75 * seen.kv_tokens)
+
+    run(main())
+    assert gauges('vllm:num_requests_waiting{engine="0"} 3\nvllm:num_requests_waiting{engine="1"} 4.0\nx 1\n') == {
+        "queued": 7.0
+    }
+    assert gauges("sglang:token_usage 0.5\nsglang:num_running_reqs nan\n")["usage"] == 0.5
+
+
+@pytest.mark.parametrize("policy", ["lmetric", "sglang_prefix_hash", "vllm_sticky_least_loaded"])
+def test_what_is_recorded_decides_alike_and_has_no_prompts(policy: str, tmp_path: Path) -> None:
+    """Laps, deaths and clients that leave included."""
+    file = tmp_path / "recorded.jsonl"
+    one = cell(policy)
+
+    async def main() -> None:
+        async with routing(policy, 3, record=file, rows=40) as running:
+            for i in range(20):
+                asked = [
+                    running.ask(prompt="confidential " * (20 + j) + str(i), session=f"ann{j}", stream=bool(j % 2))
+                    for j in range(6)
+                ]
+                replies = await asyncio.gather(*asked)
+                assert {reply.status for reply in replies} == {200}
+                if i == 10:
+                    await running.engines[2].kill()
+            assert running.proxy.deciding.host.lap >= 2
+
+    run(main())
+    text = file.read_text()
+    assert "confidential" not in text
+    assert "ann1" not in text
+    settings, gpus = recording.settings_of(file)
+    assert (settings, gpus) == ([], 3)
+    found = recording.check(file, Host(one.policy, [one.hardware] * 3, 0, 40))
+    print(f"{policy}: {found.decisions} decisions, {found.differ} differ")
+    assert found.decisions >= 120
+    assert found.differ == 0
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if '"e":"ask"' in line)
+    told = json.loads(lines[at])
+    lines[at] = json.dumps(told | {"gpu": (told["gpu"] + 1) % 3})
+    file.write_text("\n".join(lines))
+    assert recording.check(file, Host(one.policy, [one.hardware] * 3, 0, 40)).first == at + 1
+
+
+def test_another_file_is_no_recording(tmp_path: Path) -> None:
+    for content in (b"", b"{}", b"\xff\xfe", b"[1]", b'{"format": "x"}'):
+        file = tmp_path / "file"
+        file.write_bytes(content)
+        with pytest.raises(InvalidInput, match="check="):
+            recording.settings_of(file)
+
+
+# ---------------------------------------------------------------- prompts and caches
+def ids_of(interner: Interner, text: bytes, kind: str = "") -> list[int]:
+    found = interner.of(text, kind)
+    assert found is not None
+    assert len(found.ids) == len(found.ends)
+    assert (np.diff(found.ends, prepend=0) > 0).all()
+    return [int(one) for one in found.ids]
+
+
+def test_blocks_stand_for_their_path() -> None:
+    interner = Interner(1000, 7)
+    a, b = ids_of(interner, b"a" * 200 + b"b" * 56), ids_of(interner, b"a" * 200 + b"c" * 100)
+    assert a[:3] == b[:3]
+    assert a[3] != b[3]
+    assert len(set(a)) == 4  # equal blocks behind others are others
+    assert ids_of(interner, b"a" * 200 + b"b" * 56) == a
+    assert not set(ids_of(interner, b"a" * 256, "another model")) & set(a)
+    assert ids_of(interner, b"x") != ids_of(interner, b"x\0")
+    assert ids_of(Interner(1000, 8), b"a" * 64) == [0]
+    assert len(ids_of(interner, b"")) == 1
+    for size in range(1, 300):
+        ids_of(interner, b"z" * size)
+
+
+def test_an_interner_says_when_it_is_full() -> None:
+    interner = Interner(3, 0)
+    assert interner.of(b"a" * 64 * 4, "") is None
+    interner.begin(4.0)
+    assert ids_of(interner, b"b" * 64 * 3) == [0, 1, 2]
+
+
+def test_bodies_are_read() -> None:
+    assert read(b'{"prompt": [1, 2, 300]}').text == np.array([1, 2, 300], np.int32).tobytes()
+    assert read(b'{"prompt": [[1], [2]]}').whole_tokens
+    first = read(b'{"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 9, "stream": true}')
+    later = read(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
+    assert later.text.startswith(first.text)
+    assert (first.most, first.stream, first.session) == (9, True, None)
+    assert read(b'{"prompt": "x", "user": "u", "session_id": "s"}').session == "s"
+    assert read(b'{"prompt": "x", "model": "a"}').of != read(b'{"prompt": "x", "model": "b"}').of
+    with pytest.raises(Malformed, match="no JSON"):
+        read(b"{")
+
+
+def test_assumed_caches_drop_what_was_used_least_recently() -> None:
+    cache = Assumed[str](64)
+    ends = np.array([16, 32])
+    assert list(cache.stored("a", np.array([0, 1]), ends, 32)) == []
+    assert list(cache.stored("b", np.array([0, 2]), ends, 32)) == []
+    assert cache.held == 48
+    assert list(cache.stored("c", np.array([3, 4]), ends, 32)) == [("a", 16)]
+    assert list(cache.stored("d", np.array([5, 6]), ends, 16)) == [("b", 16)]
+    assert list(cache.stored("e", np.array([7, 8, 9]), np.array([16, 32, 48]), 48)) == [("b", 0), ("c", 16), ("c", 0)]

@@ -14,6 +14,11 @@ class InvalidInput(PrebleexpError):
     """Something the user gave is not valid. The command line prints the message alone and exits with 2."""
 
 
+class DoesNotFit(InvalidInput):
+    """Hardware of which each part exists, but that cannot serve the model: too little memory, another number of GPUs,
+    a precision that the GPU does not have."""
+
+
 LONG = 120
 """letters of a list behind which nobody finds a hint"""
 

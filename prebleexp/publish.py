@@ -82,7 +82,7 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
     from prebleexp.report.drawings import Drawings
 
     folder = session.settings.reports_dir / session.settings.sweep
-    unchanged = page.Unchanged(folder, _made_of(session, _configuration(master), command))
+    unchanged = page.Unchanged(folder, made_of(session, _configuration(master), command))
     if unchanged and (known := listing.described(folder)):
         return folder / listing.PAGE, known.sentence
     drawings = Drawings(folder / page.DRAWN)
@@ -104,7 +104,7 @@ def plan(made: Planner, name: str, command: str) -> Path:
     from prebleexp.report.page import Report, Sweep
 
     folder = made.settings.reports_dir / name
-    unchanged = page.Unchanged(folder, _made_of(made, made.configuration, command))
+    unchanged = page.Unchanged(folder, made_of(made, made.configuration, command))
     if unchanged and listing.described(folder):
         return folder / listing.PAGE
     title = made.settings.title or _asks(made)
@@ -116,7 +116,7 @@ def plan(made: Planner, name: str, command: str) -> Path:
             about,
             made.tried,
             [figure, *others],
-            provenance=_provenance(made),
+            provenance=provenance_of(made),
             measure="slo_attainment",
             asides=asides,
         )
@@ -138,7 +138,7 @@ def capacity(made: Planner, command: str) -> tuple[Path, str]:
     settings = made.settings
     assert settings.plans is not None
     folder, title = settings.reports_dir / settings.sweep, settings.title or settings.sweep
-    unchanged = page.Unchanged(folder, _made_of(made, made.configuration, command))
+    unchanged = page.Unchanged(folder, made_of(made, made.configuration, command))
     if unchanged and (known := listing.described(folder)):
         return folder / listing.PAGE, known.sentence
     drawings = Drawings(folder / page.DRAWN)
@@ -153,7 +153,7 @@ def capacity(made: Planner, command: str) -> tuple[Path, str]:
             findings=capacity.findings(found, base),
             findings_title=capacity.TITLE,
             note=capacity.NOTE,
-            provenance=_provenance(made),
+            provenance=provenance_of(made),
             measure="slo_attainment",
         )
         drawings.prune()
@@ -203,7 +203,7 @@ def _configuration(master: DictConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.create({name: master[name] for name in master if name != "hydra"}))
 
 
-def _made_of(session: Session, configuration: str, command: str) -> str:
+def made_of(session: Session, configuration: str, command: str) -> str:
     """A digest of all that a page says."""
     runs = [(one.key, one.error and one.error.message, sorted(one.provenance.items())) for one in session.runs]
     found = hashlib.sha256(repr((command, configuration, session.places, runs)).encode())
@@ -263,12 +263,12 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         findings_title=title,
         note=note,
         failures=[failure(result) for result in session.failed],
-        provenance=_provenance(session),
+        provenance=provenance_of(session),
         parts=settings.figures[0].parts if settings.figures else (),
     )
 
 
-def _provenance(session: Session) -> dict[str, str]:
+def provenance_of(session: Session) -> dict[str, str]:
     """By which code, where and when the runs were computed; several of each where they came about in several."""
     from prebleexp.launch.loads import files_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 NAMES = (
     *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "composes", "hardware", "live", "mock"),
-    *("open", "plan", "predict", "published", "route", "sql", "status", "trace", "why", "workload"),
+    *("open", "plan", "predict", "published", "recommend", "route", "sql", "status", "trace", "why", "workload"),
 )
 
 

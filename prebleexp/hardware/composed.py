@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from prebleexp.checks import is_integer, is_number, not_valid, one_of, require
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import DoesNotFit
 from prebleexp.hardware import uncertain
 from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.domain import UNKNOWN, Domain
@@ -100,10 +100,11 @@ class Composed(Hardware):
         gpu, model, count = self.gpu, self.model, self.tensor_parallel
         if not is_integer(count) or count not in self.groups:
             least = f"one of {', '.join(map(str, self.groups))}" if len(self.groups) > 1 else "1"
-            raise not_valid("hardware.tensor_parallel", count, f"{least} for {model.name} on {gpu.name}")
+            said = not_valid("hardware.tensor_parallel", count, f"{least} for {model.name} on {gpu.name}")
+            raise DoesNotFit(str(said))
         if self.precision not in gpu.precisions:
             valid = f"one of {', '.join(gpu.precisions)} on {gpu.name}"
-            raise not_valid("hardware.precision", self.precision, valid)
+            raise DoesNotFit(str(not_valid("hardware.precision", self.precision, valid)))
 
     @property
     def groups(self) -> list[int]:
@@ -122,7 +123,7 @@ class Composed(Hardware):
             if (count := next((n for n in self.groups if self._room(n, precision) >= LEAST_TOKENS), 0))
         ]
         weights = model.weight_bytes(self.precision) / self.tensor_parallel / 1e9
-        raise InvalidInput(
+        raise DoesNotFit(
             f"{model.name} in {self.precision} does not fit on {self.tensor_parallel} {gpu.name}: its weights take "
             f"{weights:.0f} GB of {self.utilisation * gpu.memory_gb:.0f} a GPU; "
             + (f"on {gpu.name} these fit: {'; '.join(would)}" if would else f"it fits on no number of {gpu.name}")

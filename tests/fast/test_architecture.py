@@ -68,6 +68,7 @@ LEVELS = {
     "predict": 9,
     "live": 9,
     "bench": 9,
+    "recommending": 8,
     "commands": 10,
     "api": 10,
     "__main__": 11,

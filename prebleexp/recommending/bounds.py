@@ -1,0 +1,107 @@
+"""What needs no run: how many replicas a load takes at least, by what its prompts and outputs cost in full steps.
+
+It is meant to be too low. All tokens of prompts that any request before had are taken to be cached; prompts are
+computed in large steps and outputs in the largest batch whose step is within the promised time per output token; what
+prompts cost and what outputs cost are not added, as steps that do both overlap them. Only half of that is asked for
+still, since a burst may be served after it came. What that cannot do, no run can.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
+from prebleexp.experiment.cell import Cell
+from prebleexp.hardware.base import Hardware
+from prebleexp.planning.contender import Contender
+
+SLACK = 2.0
+"""times too low a bound is made"""
+CHUNK = 8192
+"""tokens of a step that computes prompts"""
+MOST_AT_ONCE = 1024
+"""requests of a step"""
+DRAWN = 2_000
+"""requests, of a stream that is drawn"""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A stream, by the request."""
+
+    rps: float | None
+    """requests a second; None: users, who have no rate"""
+    prompt: float
+    """tokens"""
+    new: float
+    """of these, no request before had"""
+    output: float
+    """tokens"""
+
+    @classmethod
+    def of(cls, contender: Contender) -> Demand:
+        cell = contender.cell
+        if not contender.is_nested and contender.load:
+            cell = replace(cell, duration_s=DRAWN / contender.load)
+        stream = runs.draw(cell)
+        _, first = np.unique(stream.segment_ids, return_index=True)
+        count = len(stream)
+        return cls(
+            rps=None if cell.workload.users is not None else contender.load,
+            prompt=float(stream.prompt_tokens.sum()) / count,
+            new=float(stream.segment_tokens[first].sum()) / count,
+            output=float(np.minimum(stream.output_tokens, stream.max_new_tokens).sum()) / count,
+        )
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds of a replica for a request, at least."""
+
+    prefill_s: float
+    decode_s: float
+
+    @property
+    def share(self) -> float:
+        """Of prompts."""
+        return self.prefill_s / (self.prefill_s + self.decode_s)
+
+
+def work(hardware: Hardware, demand: Demand, tpot_s: float | None) -> Work:
+    """Raises InvalidInput if not even one request at a time is within the promised time per output token."""
+    cost, of, mine = hardware.kernels(), hardware.numbers(), hardware.start()
+    prefill = float(cost.step_s(of, mine, 1, CHUNK, CHUNK, 0, 0, CHUNK, 0.0)) / CHUNK
+    context = demand.prompt + demand.output / 2
+    unique = demand.new + demand.output / 2
+
+    def step_s(at_once: int) -> float:
+        return float(cost.decode_s(of, mine, at_once, int(at_once * context), int(at_once * unique), 1))
+
+    alone = float(cost.decode_s(of, mine, 1, 1, 1, 1))
+    if tpot_s is not None and alone > tpot_s:
+        raise InvalidInput(
+            f"a step takes {alone * 1e3:.3g} ms for one request, more than the promised {tpot_s * 1e3:g}"
+        )
+    most, room = 1, hardware.kv_tokens / unique
+    while 2 * most <= min(MOST_AT_ONCE, room) and (tpot_s is None or step_s(2 * most) <= tpot_s):
+        most *= 2
+    return Work(prefill * demand.new, demand.output * step_s(most) / most)
+
+
+def replicas(of: Work, demand: Demand, target: float) -> int:
+    """That it takes at least to keep this share of requests."""
+    if demand.rps is None:
+        return 1
+    return max(1, math.ceil(demand.rps * target * max(of.prefill_s, of.decode_s) / SLACK))
+
+
+def tpot_of(cell: Cell) -> float | None:
+    """The loosest limit on the time per output token that is promised."""
+    given = cell.slo.tpot_s
+    if given is None or isinstance(given, float | int):
+        return given
+    return max(most for _, most in given)

@@ -1,0 +1,1 @@
+"""A recommendation as files: how engines and routers are started, and a Kubernetes manifest."""

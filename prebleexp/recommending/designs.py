@@ -1,0 +1,118 @@
+"""What may be deployed, all but how many replicas: its runs as cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from prebleexp.cluster.groups import Cluster, Group
+from prebleexp.experiment.cell import Cell
+from prebleexp.planning.contender import GPUS, Contender
+from prebleexp.planning.trials import Trial
+from prebleexp.workloads.replayed import Replayed
+
+WHOLE = "whole"
+SHORTEST_S = 30.0
+"""of a window"""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Replicas of which some compute prompts alone, and the others make outputs."""
+
+    share: float
+    """of the replicas that compute prompts, of those that there are"""
+    more: int
+    """and so many more"""
+    cluster: Cluster
+    """what is said of links and protocols; its groups do not matter"""
+
+    def prefill(self, replicas: int) -> int:
+        return max(1, min(replicas - 1, round(self.share * replicas) + self.more))
+
+
+@dataclass(frozen=True)
+class Design:
+    """`cell` serves with whole replicas; how many does not matter, nor does its seed."""
+
+    at: Mapping[str, Any]
+    """what tells it from others: gpu, tensor_parallel, roles, policy and all else of which several may be chosen"""
+    cell: Cell
+    price: float
+    """of an hour of a replica"""
+    most: int
+    """replicas that can be had"""
+    least: int = 1
+    """replicas below which it cannot keep the promise, by its cost model alone"""
+    split: Split | None = None
+
+    @property
+    def name(self) -> str:
+        """ "4 x h100 whole lor", with what else was chosen of several."""
+        return " ".join(_said(key, value) for key, value in self.at.items() if value is not None)
+
+    @property
+    def each(self) -> int:
+        """GPUs of a replica."""
+        return self.cell.sizes[0].each
+
+    @property
+    def fewest(self) -> int:
+        """Replicas without which there is none: of two kinds one each."""
+        return 1 if self.split is None else 2
+
+    @cached_property
+    def contender(self) -> Contender:
+        return Contender(self.cell, GPUS)
+
+    def with_stream(self, changed: Mapping[str, Any]) -> Design:
+        """The same under another stream, as `shorter` says it."""
+        return replace(self, cell=replace(self.cell, **changed)) if changed else self
+
+    def cell_of(self, trial: Trial) -> Cell:
+        """Its size is a number of replicas."""
+        return self._parted(self.contender.cell_of(trial), int(trial.size))
+
+    def at_size(self, replicas: int) -> Cell:
+        """The first replication, with so many."""
+        return self._parted(replace(self.cell, gpus=replicas * self.each), replicas)
+
+    def _parted(self, cell: Cell, replicas: int) -> Cell:
+        if self.split is None:
+            return cell
+        prefill = self.split.prefill(replicas)
+        roles = {"prefill": prefill, "decode": replicas - prefill}
+        groups = tuple(Group(count * self.each, cell.hardware, role=role) for role, count in roles.items())
+        cluster = replace(self.split.cluster, groups=groups)
+        return replace(cell, cluster=cluster, names={**cell.names, "cluster": "groups"})
+
+
+def shorter(of: Contender, share: float) -> dict[str, Any]:
+    """What of a cell makes its stream last so much of the time: of a recording a window, drawn by the seed, in which
+    requests come as often as in all of it; of sessions one that is shorter. Nothing for others, whose runs have fewer
+    requests, and where it would be no shorter."""
+    cell, source = of.cell, of.cell.workload
+    if share == 1 or not of.is_nested:
+        return {}
+    if not of.is_recorded:
+        lasts_s = max(cell.duration_s * share, SHORTEST_S, 2 * cell.slo.warmup_s)
+        return {"duration_s": lasts_s} if lasts_s < cell.duration_s else {}
+    if not isinstance(source, Replayed) or "window" not in source.loads or not cell.profile.changes_nothing:
+        return {}
+    span_s, rps = source.span_s, source.recorded_rps
+    lasts_s = max(span_s * share, SHORTEST_S, 2 * cell.slo.warmup_s)
+    if rps is None or not lasts_s < span_s < math.inf:
+        return {}
+    window = replace(source, load="window")
+    return {"workload": window, "rps": float(f"{rps:.4g}"), "duration_s": float(f"{lasts_s:.4g}")}
+
+
+def _said(key: str, value: Any) -> str:
+    if key in ("gpu", "roles", "policy"):
+        return str(value)
+    if key == "tensor_parallel":
+        return f"TP {value}"
+    return f"{key}={value}"

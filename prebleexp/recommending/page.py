@@ -1,0 +1,65 @@
+"""The page of a recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from prebleexp.recommending import candidates as points_of
+from prebleexp.recommending import words
+from prebleexp.recommending.candidates import Candidate, Point, alike
+from prebleexp.recommending.recommender import Recommender
+from prebleexp.report import pareto
+from prebleexp.report.figures import Column, Figure, Table
+from prebleexp.report.page import Aside
+from prebleexp.report.pareto import Front, Priced
+
+NAME = "fronts"
+PANELS = (
+    ("slo_attainment", "Requests within their limits, %", 100.0, True),
+    ("ttft_p95_s", "p95 time to first token, s", 1.0, False),
+    ("tpot_p95_s", "p95 time per output token, ms", 1000.0, False),
+)
+NUMERIC = ("price/h",)
+
+
+def title(made: Recommender) -> str:
+    contender = made.candidates[0].design.contender
+    load = "this recording" if contender.is_recorded else words.subject(contender).removesuffix(" take")
+    return f"What should serve {load}?"
+
+
+def figure(made: Recommender) -> Figure:
+    """Prices against what they buy."""
+    fronts = []
+    for metric, panel, scale, higher in PANELS:
+        known = [one for one in made.points if metric in one.seen]
+        if known:
+            line = points_of.front(known, metric, higher=higher)
+            found = {id(one): _priced(one, metric) for one in known}
+            target = made.candidates[0].answer.target if metric == "slo_attainment" else None
+            fronts.append(Front(panel, list(found.values()), [found[id(one)] for one in line], scale, target or None))
+    return pareto.figure(NAME, "Price against what it buys", words.sentence(made), fronts)
+
+
+def _priced(one: Point, metric: str) -> Priced:
+    mean, half = one.seen[metric]
+    return Priced(one.name, one.price, mean, half, one.keeps)
+
+
+def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Path]) -> list[Aside]:
+    """The candidates, where their files are, and what a reader must know."""
+    heads = words.heads(shown)
+    table = Table(
+        tuple(Column(head, head in NUMERIC) for head in heads),
+        tuple(map(tuple, words.lines(shown, alike(made.candidates)))),
+    )
+    said = [
+        "Those with a star cannot be told apart from the first: by what request streams leave open, their prices may "
+        "be as low."
+    ]
+    found = [Aside("What to deploy", said, table)]
+    if deployed:
+        files = [f"{one.name}: {', '.join(sorted(file.name for file in one.iterdir()))}." for one in deployed]
+        found.append(Aside("Files, in deployments/ beside this page", files))
+    return [*found, Aside("To know before this is used", words.caveats(made), is_caveat=True)]

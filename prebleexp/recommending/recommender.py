@@ -1,0 +1,258 @@
+"""The search of a recommendation: rounds of successive halving, then a plan of those that are left, all over cached
+cells."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.results import Result
+from prebleexp.launch.configure import Settings, job
+from prebleexp.launch.progress import Progress
+from prebleexp.launch.rows import Row
+from prebleexp.launch.session import Session
+from prebleexp.planning import gpus, recorded
+from prebleexp.planning.answer import Answer
+from prebleexp.planning.load import Search
+from prebleexp.planning.together import together
+from prebleexp.planning.trials import Sample, Trial
+from prebleexp.recommending import halving
+from prebleexp.recommending.asked import Asked
+from prebleexp.recommending.candidates import Candidate, Point, ordered, seen, without_twins
+from prebleexp.recommending.designs import Design, shorter
+from prebleexp.recommending.halving import Found, Judged, Priced, Trying
+from prebleexp.recommending.space import Space, question_of, space
+
+LAST = 12
+"""designs that the last round has"""
+MORE = (1.25, 1.5)
+"""times the replicas of the answer, that are measured too, of so many designs: what more money buys"""
+MORE_OF = 3
+
+
+def recommend(lines: Sequence[str], asked: Asked) -> Recommender:
+    """Raises InvalidInput for what is not valid, or if nothing that can be had keeps the promise; PrebleexpError if
+    no run succeeds."""
+    made = Recommender(settings_of(lines), space(lines, asked), asked)
+    made.search()
+    return made
+
+
+def settings_of(lines: Sequence[str]) -> Settings:
+    from prebleexp.launch import several
+
+    first = [one[0] for one in several.by_key(lines).values()]
+    kept = [] if any(line.startswith("keep_requests=") for line in first) else ["keep_requests=none"]
+    return job([*first, *kept]).settings
+
+
+class Recommender(Session):
+    """Finds the cheapest designs. All that its searches ask for at a time is computed at a time."""
+
+    def __init__(self, settings: Settings, of: Space, asked: Asked) -> None:
+        super().__init__(settings)
+        self.space, self.asked = of, asked
+        self.candidates: list[Candidate] = []
+        """of the last round, the best first"""
+        self.points: list[Point] = []
+        """that the last round measured"""
+        self.rounds: list[int] = []
+        """designs of each"""
+        self.in_round: list[int] = []
+        """runs that each asked for, by now"""
+        self._runs: dict[str, Result] = {}
+        self._failed: dict[str, str] = {}
+        self._of_last: set[str] = set()
+        """keys of runs of the last round"""
+
+    @property
+    def job_dirs(self) -> bool:
+        return False
+
+    # ---------------------------------------------------------------- the search
+    def search(self) -> None:
+        start = time.perf_counter()
+        designs = dict(enumerate(self.space.designs))
+        known = {i: Priced(one.price, one.least, one.most, one.least) for i, one in designs.items()}
+        counts = halving.left(len(designs), LAST)
+        for at, ((share, seeds), count) in enumerate(zip(halving.ROUNDS, counts, strict=True), 1):
+            if len(known) <= count and at > 1:
+                continue
+            stream = shorter(designs[0].contender, share)
+            judged = self._round(at, {i: designs[i].with_stream(stream) for i in known}, known, share, seeds)
+            self.rounds.append(len(known))
+            going_on = halving.going_on(judged, count)
+            known = {one.name: halving.guessed(known[one.name], one) for one in going_on}
+        self.rounds.append(len(known))
+        self._last({i: designs[i] for i in known}, known)
+        self.results = [[one] for one in self.found]
+        self.axes = [key for key in self.space.axes if "/" not in key]
+        self.seconds += time.perf_counter() - start
+
+    @property
+    def found(self) -> list[Result]:
+        """Of all runs, by now."""
+        return list(self._runs.values())
+
+    @property
+    def last_rows(self) -> list[Row]:
+        """Of runs of the last round."""
+        return [one for one in self.rows if one["key"] in self._of_last]
+
+    def _round(
+        self, at: int, designs: Mapping[int, Design], known: Mapping[int, Priced], share: float, seeds: int
+    ) -> list[Judged[int]]:
+        of = len(halving.ROUNDS) + 1
+        self.in_round.append(0)
+        self.say(
+            f"round {at} of {of}: {len(designs):,} designs, {share:.0%} of a stream, {seeds} of them".replace("%", " %")
+        )
+        with Progress(len(designs), "designs") as progress:
+
+            def find(tried: Mapping[int, Trying]) -> Mapping[int, Found]:
+                return together(tried, partial(self._samples, designs))  # type: ignore[arg-type,return-value]
+
+            return halving.round_of(
+                known,
+                lambda i: question_of(designs[i], self.asked, share, seeds),
+                find,
+                lambda done: progress.advance(done - progress.done),
+            )
+
+    def _last(self, designs: Mapping[int, Design], known: Mapping[int, Priced]) -> None:
+        self.say(f"round {len(halving.ROUNDS) + 1}: {len(designs)} designs, whole streams, with intervals")
+        self.in_round.append(0)
+        searches = {i: self._search(one, known[i]) for i, one in designs.items()}
+        sized: dict[tuple[int, int], list[Result]] = {}
+        with Progress(len(designs), "designs"):
+            answers = together(searches, partial(self._samples, designs, sized=sized))
+            answers = {i: one for i, one in answers.items() if one.size is not None}
+            if not answers:
+                raise InvalidInput(self._none())
+            made = self._made(designs, answers, sized)
+            wanted = [
+                (i, math.ceil(answers[i].size * times))  # type: ignore[operator]
+                for i in list(made)[:MORE_OF]
+                for times in MORE
+                if math.ceil(answers[i].size * times) <= known[i].most  # type: ignore[operator]
+            ]
+            trials = [
+                (i, Trial(float(size), seed, answers[i].requests))
+                for i, size in wanted
+                for seed in range(answers[i].seeds)
+            ]
+            self._samples(designs, trials, sized=sized)
+        self.candidates = without_twins(list(self._made(designs, answers, sized).values()))
+        self.points = [
+            self._point(designs[i], size, _longest(results))
+            for (i, size), results in sorted(sized.items())
+            if i in answers
+        ]
+
+    def _search(self, design: Design, known: Priced) -> Search:
+        asked = self.asked
+        question = replace(
+            question_of(design, asked, 1.0, asked.seeds),
+            tolerance=asked.tolerance,
+            most_seeds=asked.most_seeds if design.contender.cell.draws else 1,
+        )
+        if design.contender.is_recorded:
+            return recorded.fewest(question, known.guess, known.most, 1)
+        question = replace(question, most_requests=question.requests)
+        return gpus.fewest(question, known.guess, known.most)
+
+    def _made(
+        self,
+        designs: Mapping[int, Design],
+        answers: Mapping[int, Answer],
+        sized: Mapping[tuple[int, int], list[Result]],
+    ) -> dict[int, Candidate]:
+        """The best first."""
+        found = {}
+        for i, answer in answers.items():
+            size = int(answer.size or 0)
+            found[i] = self._candidate(designs[i], answer, size, sized[i, size])
+        number = {id(one): i for i, one in found.items()}
+        return {number[id(one)]: one for one in ordered(list(found.values()))}
+
+    def _candidate(self, design: Design, answer: Answer, size: int, runs: Sequence[Result]) -> Candidate:
+        return Candidate(design, answer, self._point(design, size, _longest(runs)))
+
+    def _point(self, design: Design, size: int, runs: Sequence[Result]) -> Point:
+        metrics = [one.metrics or {} for one in runs]
+        kept = [design.contender.to_keep.kept(one) for one in metrics]
+        target = design.contender.to_keep.target
+        return Point(design, size, seen(metrics), sum(kept) / len(kept) >= target)
+
+    def _none(self) -> str:
+        most = max(one.most for one in self.space.designs)
+        return f"nothing that can be had keeps the promise, not {most:,} replicas of any; most_gpus= or looser limits"
+
+    # ---------------------------------------------------------------- runs
+    def _samples(
+        self,
+        designs: Mapping[int, Design],
+        batch: Sequence[tuple[int, Trial]],
+        sized: dict[tuple[int, int], list[Result]] | None = None,
+    ) -> list[Sample]:
+        """What runs say; too few replicas to be split keep nothing. A run that failed keeps nothing either, and why is
+        said; raises PrebleexpError if all of them did."""
+        there = [trial.size >= designs[i].fewest for i, trial in batch]
+        cells = [designs[i].cell_of(trial) for (i, trial), one in zip(batch, there, strict=True) if one]
+        found = iter(self._results(cells, self.settings.keep_requests))
+        self.in_round[-1] += len(cells)
+        made = []
+        for (i, trial), one in zip(batch, there, strict=True):
+            if not one:
+                made.append(Sample(0.0, 1, None))
+                continue
+            result = next(found)
+            self._runs[result.key] = result
+            if result.error is not None:
+                self._failed[designs[i].name] = f"{result.error.type}: {result.error.message}"
+                made.append(Sample(0.0, 1, None))
+                continue
+            if sized is not None:
+                sized.setdefault((i, int(trial.size)), []).append(result)
+                self._of_last.add(result.key)
+            made.append(designs[i].contender.sample(result.metrics or {}))
+        if self._failed and len(self._failed) == len(self.space.designs):
+            name, why = next(iter(self._failed.items()))
+            raise PrebleexpError(f"{name}: a run failed: {why}")
+        return made
+
+    def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
+        """Without a bar: there is one of designs."""
+        from prebleexp.experiment.results import run_all
+
+        return run_all(
+            cells,
+            self.cache,
+            workers=self.settings.workers,
+            backend=self.settings.backend,
+            keep_requests=keep_requests,
+            retry=self.settings.retry,
+            time_limit_s=self.settings.time_limit_s,
+            check=self.settings.check,
+        )
+
+    def say(self, line: str) -> None:
+        """How far the search is."""
+        print(f"prebleexp: {line}", file=sys.stderr, flush=True)
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """By design, why a run of it failed."""
+        return self._failed
+
+
+def _longest(runs: Sequence[Result]) -> list[Result]:
+    """Runs that were made longer are another length, and those of a stream are there once."""
+    most = max(one.cell.duration_s for one in runs)
+    return list({one.key: one for one in runs if one.cell.duration_s == most}.values())

@@ -1,0 +1,214 @@
+"""All designs there are: every combination of what may be chosen, but for what cannot serve."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prebleexp.errors import DoesNotFit, InvalidInput
+from prebleexp.experiment.cell import Cell
+from prebleexp.launch import configure, several
+from prebleexp.planning.contender import GPUS, Contender
+from prebleexp.planning.trials import Question
+from prebleexp.recommending import bounds
+from prebleexp.recommending.asked import Asked
+from prebleexp.recommending.bounds import Demand, Work
+from prebleexp.recommending.designs import WHOLE, Design, Split
+
+ROUTERS = (
+    *("kubernetes_service", "sglang_cache_aware", "sglang_power_of_two", "sglang_prefix_hash", "vllm_cache_aware"),
+    *("vllm_power_of_two", "llmd", "llmd_precise", "dynamo_kv", "aibrix_prefix_cache", "kubeai_chwbl"),
+    "production_stack_prefixaware",
+)
+"""where none are given: those that can be deployed as they are"""
+TENSOR_PARALLEL = ("1", "2", "4", "8")
+BUDGETS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "vllm": {"engine.max_num_batched_tokens": ("null", "2048"), "engine.max_num_seqs": ("null", "128")},
+    "sglang": {"engine.chunked_prefill_size": ("null", "2048"), "engine.max_running_requests": ("null", "128")},
+}
+"""where none are given; null: what the engine takes by itself"""
+CHOSEN = ("hardware", "engine", "policy")
+"""groups of which several may be compared"""
+GPU, TP = "hardware/gpu", "hardware.tensor_parallel"
+MORE = (0, 1)
+"""replicas that compute prompts, besides those that the cost model says"""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Of which nothing was run, and why."""
+
+    what: str
+    why: str
+    designs: int
+
+
+@dataclass(frozen=True)
+class Space:
+    designs: Sequence[Design]
+    left_out: Sequence[LeftOut]
+    axes: Sequence[str]
+    """keys of which there are several values"""
+
+
+def space(lines: Sequence[str], asked: Asked) -> Space:
+    """Raises InvalidInput for lines that are not valid, and if nothing that can be had can serve."""
+    given = _with_usual(several.by_key(lines), asked)
+    for key, values in given.items():
+        if len(values) > 1 and _group(key) not in CHOSEN:
+            raise InvalidInput(f"{key}: recommend compares values of {', '.join(CHOSEN)}; of {key} it takes one")
+    of = {group: {key: one for key, one in given.items() if _group(key) == group} for group in CHOSEN}
+    same = [line for key, one in given.items() if _group(key) not in CHOSEN for line in one]
+    hardware, policies = list(_product(of["hardware"])), list(_product(of["policy"]))
+    engines = [one for kind in of["engine"].pop("engine") for one in _engines(kind, of["engine"])]
+    axes = [key for key, one in given.items() if len(one) > 1]
+    own = dict.fromkeys(_key(line) for one in engines for line in one)
+    axes += [
+        key
+        for key in own
+        if key not in axes and len({line for one in engines for line in one if _key(line) == key}) > 1
+    ]
+    routed = [(one, configure.cells([*same, *one])[0]) for one in policies]
+    made = list(_made(same, hardware, engines, policies[0]))
+    left_out = [LeftOut(what, why, len(policies)) for what, cell, why in made if cell is None]
+    served = [(chosen, cell) for chosen, (_, cell, _) in zip(_pairs(hardware, engines), made, strict=True) if cell]
+    if not served:
+        raise InvalidInput(f"nothing that can be had serves this: {left_out[0].why}")
+    contender = Contender(served[0][1], GPUS)
+    if contender.cell.cluster.groups:
+        raise InvalidInput("cluster.groups: that is searched; most_gpus says how many GPUs can be had")
+    demand, target = Demand.of(contender), contender.to_keep.target or contender.to_keep.strictest
+    designs: list[Design] = []
+    for chosen, cell in served:
+        try:
+            work = bounds.work(cell.hardware, demand, bounds.tpot_of(cell))
+        except InvalidInput as error:
+            left_out.append(LeftOut(_words(chosen), str(error), len(policies)))
+            continue
+        least = bounds.replicas(work, demand, target)
+        kind = cell.hardware.gpu_name
+        each = cell.hardware.gpus_per_replica
+        most, price = asked.most_of(kind) // each, asked.prices.an_hour(replace(cell, gpus=each))
+        if least > most:
+            left_out.append(LeftOut(_words(chosen), _short(least * each, most * each, kind), len(policies)))
+            continue
+        for line, router in routed:
+            whole = replace(
+                cell,
+                policy=router.policy,
+                reports_ms=router.reports_ms,
+                names={**cell.names, "policy": router.names["policy"]},
+                gpus=each,
+            )
+            designs += _shapes(whole, [*chosen, *line], axes, price, most, least, asked.split, work)
+    if not designs:
+        raise InvalidInput(f"nothing that can be had keeps the promise: {left_out[0].what}: {left_out[0].why}")
+    return Space(designs, left_out, axes)
+
+
+def _with_usual(given: dict[str, list[str]], asked: Asked) -> dict[str, list[str]]:
+    kinds = asked.prices.of
+    found = dict(given)
+    if GPU not in found:
+        if not isinstance(kinds, Mapping):
+            raise InvalidInput(f"{GPU}: which GPUs can be had? As {GPU}=h100,h200, or a price for each kind")
+        found[GPU] = [f"{GPU}={one}" for one in kinds]
+    found.setdefault(TP, [f"{TP}={one}" for one in TENSOR_PARALLEL])
+    found.setdefault("policy", [f"policy={one}" for one in ROUTERS])
+    found.setdefault("engine", ["engine=vllm"])
+    return found
+
+
+def _engines(kind: str, given: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """With each of its budgets."""
+    usual = {key: [f"{key}={one}" for one in values] for key, values in BUDGETS.get(_value(kind), {}).items()}
+    yield from ([kind, *one] for one in _product({**usual, **given}))
+
+
+def _made(
+    same: Sequence[str], hardware: Sequence[list[str]], engines: Sequence[list[str]], policy: Sequence[str]
+) -> Iterator[tuple[str, Cell | None, str]]:
+    for chosen in _pairs(hardware, engines):
+        try:
+            yield _words(chosen), configure.cells([*same, *chosen, *policy])[0], ""
+        except DoesNotFit as error:
+            yield _words(chosen), None, str(error)
+
+
+def _pairs(hardware: Sequence[list[str]], engines: Sequence[list[str]]) -> Iterator[list[str]]:
+    yield from ([*one, *other] for one in hardware for other in engines)
+
+
+def _shapes(
+    whole: Cell,
+    lines: Sequence[str],
+    axes: Sequence[str],
+    price: float,
+    most: int,
+    least: int,
+    split: bool,
+    work: Work,
+) -> Iterator[Design]:
+    at: dict[str, Any] = {"gpu": whole.hardware.gpu_name, "tensor_parallel": whole.hardware.gpus_per_replica}
+    chosen = {_key(line): _value(line) for line in lines}
+    others = {
+        key.removeprefix("engine."): chosen[key] for key in axes if key in chosen and key not in (GPU, TP, "policy")
+    }
+    of = {"policy": whole.names["policy"], **{key: None if one == "null" else one for key, one in others.items()}}
+    yield Design({**at, "roles": WHOLE, **of}, whole, price, most, least)
+    if not split or not _splits(whole) or most < 2:
+        return
+    cluster = configure.cells(["cluster=disaggregated"])[0].cluster
+    plain = replace(cluster, protocol=None, link=replace(cluster.link, send=None))
+    for more in MORE:
+        roles = "split" if not more else f"split +{more}P"
+        yield Design({**at, "roles": roles, **of}, whole, price, most, max(2, least), Split(work.share, more, plain))
+
+
+def _splits(cell: Cell) -> bool:
+    """Whether its prompts can have GPUs of their own."""
+    cluster = cell.cluster
+    return bool(cell.engine.protocols) and cell.hardware.kv_bytes > 0 and not (cluster.has_tiers or cluster.migrates)
+
+
+def _product(of: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    yield from (list(one) for one in itertools.product(*of.values()))
+
+
+def _group(key: str) -> str:
+    return key.replace("/", ".").split(".")[0]
+
+
+def _key(line: str) -> str:
+    return line.partition("=")[0].lstrip("+~")
+
+
+def _value(line: str) -> str:
+    return line.partition("=")[2]
+
+
+def _words(lines: Sequence[str]) -> str:
+    return " ".join(line for line in lines if _value(line) != "null")
+
+
+def _short(needed: int, most: int, kind: str) -> str:
+    return f"it takes {needed:,} {kind.upper()} at least, and {most:,} can be had"
+
+
+def question_of(design: Design, asked: Asked, share: float, seeds: int) -> Question:
+    """Of a round."""
+    from prebleexp.planning.contender import question
+
+    made = question(
+        design.contender,
+        tolerance=asked.tolerance,
+        seeds=max(seeds, 1),
+        most_seeds=max(seeds, 1),
+        requests=asked.requests,
+        most_requests=0,
+    )
+    if not design.contender.is_nested:
+        made = replace(made, requests=max(round(made.requests * share), 1))
+    return made

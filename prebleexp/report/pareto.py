@@ -1,0 +1,127 @@
+"""Prices against what they buy: a point for each that was measured, and the line of those than which none is both as
+cheap and better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from prebleexp.report.answer import Answer
+from prebleexp.report.canvas import POINTS, drawn, quiet
+from prebleexp.report.figures import Column, Data, Figure, Panel, Table
+from prebleexp.report.palette import INK, STYLES
+from prebleexp.report.wording import number, tick
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+WIDTH_IN, HEIGHT_IN = 3.55, 2.5
+BOX = (0.17, 0.2, 0.79, 0.74)
+MOST_DEARER = 4.0
+"""times the cheapest that keeps the promise, at most, a price is drawn"""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A point of one panel. `half` is that of the interval of `value`."""
+
+    name: str
+    price: float
+    value: float
+    half: float | None
+    keeps: bool
+    """the promise"""
+
+
+@dataclass(frozen=True)
+class Front:
+    """A panel. `line` are the best of `points`, the cheapest first; `scale` makes numbers of an axis of values."""
+
+    title: str
+    points: Sequence[Priced]
+    line: Sequence[Priced]
+    scale: float = 1.0
+    limit: float | None = None
+    """that is promised, on the axis"""
+
+
+def figure(name: str, title: str, sentence: str, fronts: Sequence[Front]) -> Figure:
+    """A panel for each."""
+    panels = tuple(
+        Panel(one.title, _panel(f"{name}-{i}", one, sentence), WIDTH_IN * POINTS, HEIGHT_IN * POINTS)
+        for i, one in enumerate(fronts)
+    )
+    rows = [(front, one) for front in fronts for one in front.line]
+    columns = (Column("of", numeric=False), Column("what", numeric=False), *(Column(head, True) for head in HEADS))
+    table = tuple((front.title, one.name, number(one.price), _value(front, one)) for front, one in rows)
+    data = Data(
+        ("of", "what", "price_per_hour", "value", "half_width", "on_front", "keeps_promise"),
+        tuple(
+            (front.title, one.name, one.price, one.value, one.half, one in front.line, one.keeps)
+            for front in fronts
+            for one in front.points
+        ),
+    )
+    return Figure(
+        name=name,
+        number="",
+        title=title,
+        command="",
+        x="price of an hour",
+        y="",
+        answer=Answer(sentence),
+        losses="",
+        panels=panels,
+        paired=False,
+        left_out=0,
+        legend=(),
+        caption="Each point is a deployment of the last round: filled ones keep the promise, hollow ones do not. On "
+        "the line are those than which none is both as cheap and better; bars are 95 % intervals over request streams.",
+        table=Table(columns, table),
+        data=data,
+    )
+
+
+HEADS = ("price of an hour", "value")
+
+
+def _value(front: Front, one: Priced) -> str:
+    half = "" if one.half is None else f" ± {number(one.half * front.scale, 2)}"
+    return f"{number(one.value * front.scale)}{half}"
+
+
+def _panel(name: str, front: Front, sentence: str) -> Markup:
+    def draw(canvas: Canvas) -> None:
+        from matplotlib import ticker
+
+        axes = canvas.add_axes(BOX)
+        enough = [one.price for one in front.points if one.keeps]
+        reach = min(max(one.price for one in front.points), MOST_DEARER * min(enough, default=float("inf")))
+        shown = [one for one in front.points if one.price <= reach]
+        for one in shown:
+            value = one.value * front.scale
+            if one.half:
+                ends = [value - one.half * front.scale, value + one.half * front.scale]
+                axes.plot([one.price] * 2, ends, color=INK[0], linewidth=0.8)
+            face = STYLES[0].light if one.keeps else "none"
+            axes.plot([one.price], [value], marker="o", markersize=4, color=STYLES[0].light, markerfacecolor=face)
+        line = [one for one in front.line if one.price <= reach]
+        if line:
+            values = [one.value * front.scale for one in line]
+            style: Any = {"color": STYLES[1].light, "linewidth": 1.4}
+            axes.step([*(one.price for one in line), reach], [*values, values[-1]], where="post", **style)
+        if front.limit is not None:
+            axes.axhline(front.limit * front.scale, color=INK[0], linewidth=0.8, linestyle=(0, (3, 3)))
+        axes.set(xlim=(0, 1.04 * reach), xlabel="price of an hour")
+        low, high = axes.get_ylim()
+        axes.set(ylim=(max(0.0, low), high))
+        axes.xaxis.label.set_color(INK[0])
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(ticker.MaxNLocator(5))
+            axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: tick(x)))
+        quiet(axes, "y")
+
+    return drawn(draw, WIDTH_IN, HEIGHT_IN, name=name, title=front.title, description=sentence)

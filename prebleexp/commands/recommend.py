@@ -76,8 +76,7 @@ COMMANDS: Commands = {
         "many replicas, split or whole, which budget of the engine, which router; with intervals, and the files "
         "that deploy it",
         _recommend,
-        "python -m prebleexp recommend rps=12 slo.ttft_s=1 slo.tpot_s=0.05 hardware/model=llama_3_1_70b "
-        "hardware.precision=fp8 price_per_gpu_hour='{h100: 2.5, h200: 3.5}' most_gpus=16",
+        "python -m prebleexp recommend rps=12 slo.ttft_s=1 slo.target=0.9 price_per_gpu_hour='{h100: 2.5, h200: 3.5}'",
         settings=(
             Setting(
                 KEY,

@@ -33,5 +33,5 @@ def by_key(lines: Sequence[str]) -> dict[str, list[str]]:
             )
             if not own:
                 raise InvalidInput(f"{line}: there is nothing to choose from; no value matches")
-            found.setdefault(key_of(line), []).extend(own)
+            found[key_of(line)] = own  # the last of several, as everywhere
     return found

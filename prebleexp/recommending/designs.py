@@ -31,7 +31,7 @@ class Split:
     """what is said of links and protocols; its groups do not matter"""
 
     def prefill(self, replicas: int) -> int:
-        return max(1, min(replicas - 1, round(self.share * replicas) + self.more))
+        return min(replicas - 1, max(1, round(self.share * replicas)) + self.more)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ DEARER = 1.25
 """times the cheapest's price, at most, a design is tried for"""
 AT_ONCE = 24
 """designs that are tried at a time"""
-ROUNDS = ((0.25, 2), (0.5, 2), (1.0, 2))
+ROUNDS = ((0.125, 1), (0.25, 2), (1.0, 2))
 """of each the share of a stream's length, and how many streams"""
 
 MOST_TWINS = 3

@@ -67,7 +67,8 @@ class Outlook(Recommender):
 
     def _rounds(self) -> list[tuple[int, int, int]]:
         count, last = len(self.space.designs), len(halving.ROUNDS)
-        counts = [*self.rounds, *[count, *halving.left(count, LAST)][len(self.rounds) :]]
+        usual = [count, *halving.left(count, LAST)]
+        counts = [*self.rounds, *(usual[len(self.rounds) :] if self.missing else [])]
         seeds = [*(seeds for _, seeds in halving.ROUNDS), self._seeds]
         found = []
         for i, designs in enumerate(counts):

@@ -35,7 +35,7 @@ def of(cell: Cell, about: str) -> dict[str, str]:
 
 
 def _readme(cell: Cell, about: str, router: routers.Router, notes: Sequence[str], names: Sequence[str]) -> str:
-    parts = [f"{count} {'' if role == WHOLE else f'{role} '}servers" for role, count in kubernetes.pools(cell).items()]
+    parts = [_servers(role, count) for role, count in kubernetes.pools(cell).items()]
     lines = [
         f"# {about}",
         "",
@@ -51,6 +51,11 @@ def _readme(cell: Cell, about: str, router: routers.Router, notes: Sequence[str]
     if notes:
         lines += ["", *(f"- {one[0].upper() if not one.startswith('--') else one[0]}{one[1:]}." for one in notes)]
     return "\n".join([*lines, "", f"Files: {', '.join(names)}.", ""])
+
+
+def _servers(role: str, count: int) -> str:
+    """ "4 servers", "1 prefill server" """
+    return f"{count} {'' if role == WHOLE else f'{role} '}server{'' if count == 1 else 's'}"
 
 
 def write(folder: Path, candidates: Sequence[Candidate]) -> list[Path]:

@@ -1,0 +1,377 @@
+"""What to deploy: rounds of halving by hand, fronts against a definition, files against schemas and lists of flags, and
+the whole search against every deployment there is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prebleexp.__main__ import main
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
+from prebleexp.launch import configure
+from prebleexp.planning.trials import Question, Sample, Trial
+from prebleexp.recommending import asked, bounds, candidates, halving, recommender, space
+from prebleexp.recommending.candidates import Point
+from prebleexp.recommending.deployment import files, kubernetes, routers, serving
+from prebleexp.recommending.designs import Design, shorter
+from prebleexp.recommending.halving import Found, Priced, Trying
+from tests.support.places import ROOT
+
+LOAD = ["rps=60", "slo.ttft_s=0.3", "slo.tpot_s=30ms", "slo.target=0.9"]
+MODEL = ["hardware/model=llama_3_1_8b"]
+PRICES = "price_per_gpu_hour={h100: 2.5, h200: 3.5}"
+QUICK = {"tol": 0.2, "seeds": 3, "most_seeds": 3, "requests": 600}
+
+
+def wanted(lines: list[str], **given: object) -> asked.Asked:
+    values = {"price_per_gpu_hour": {"h100": 2.5, "h200": 3.5}, "most_gpus": 8, "whole": False, **QUICK} | given
+    return asked.asked(lines, values)
+
+
+# ---------------------------------------------------------------- rounds, by hand
+class Made:
+    """Designs of which it is known from how many replicas on they keep the promise."""
+
+    def __init__(self, enough: Mapping[str, int]) -> None:
+        self.enough = enough
+        self.tried: list[tuple[str, int]] = []
+
+    def find(self, tried: Mapping[str, Trying]) -> dict[str, Found]:
+        return {name: self._run(name, search) for name, search in tried.items()}
+
+    def _run(self, name: str, search: Trying) -> Found:
+        asked_for = next(search)
+        while True:
+            try:
+                asked_for = search.send([self._sample(name, one) for one in asked_for])
+            except StopIteration as over:
+                return over.value  # type: ignore[no-any-return]
+
+    def _sample(self, name: str, trial: Trial) -> Sample:
+        self.tried.append((name, int(trial.size)))
+        return Sample(min(1.0, 0.9 * trial.size / self.enough[name] + 1e-9), 100, None)
+
+
+QUESTION = Question(target=0.9, strictest=0.9, seeds=1, most_seeds=1, requests=100)
+
+
+def test_a_round_orders_designs_by_what_they_cost() -> None:
+    made = Made({"small": 9, "large": 4, "poor": 40})
+    designs = {
+        "small": Priced(1.0, 1, 16, 1),
+        "large": Priced(2.0, 1, 16, 1),
+        "poor": Priced(1.0, 1, 16, 1),
+        "dear": Priced(50.0, 3, 16, 3),
+    }
+    made.enough = {**made.enough, "dear": 3}
+    judged = halving.round_of(designs, lambda name: QUESTION, made.find)
+    assert [one.name for one in judged][:2] == ["large", "small"]
+    assert [one.found.size for one in judged if one.name in ("large", "small", "poor")] == [4, 9, None]
+    assert judged[0].found.part == pytest.approx(4)
+
+
+def test_whoever_is_too_dear_takes_one_run_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(halving, "AT_ONCE", 1)
+    made = Made({"cheap": 2, "worse": 5, "dear": 1})
+    designs = {"cheap": Priced(1.0, 1, 16, 1), "worse": Priced(1.1, 1, 16, 1), "dear": Priced(9.0, 1, 16, 1)}
+    judged = {one.name: one.found.size for one in halving.round_of(designs, lambda name: QUESTION, made.find)}
+    assert judged == {"cheap": 2, "worse": None, "dear": None}
+    assert [size for name, size in made.tried if name == "worse"] == [2], "as many as 1.25 times the cheapest buys"
+    assert [name for name, _ in made.tried if name == "dear"] == []
+
+
+def test_twins_are_counted_once() -> None:
+    same, other = Found(2, 2.0, 0.95), Found(3, 2.8, 0.93)
+    judged = [halving.Judged(name, found, 1.0) for name, found in (("a", same), ("b", same), ("c", other))]
+    assert [one.name for one in halving.going_on(judged, 1)] == ["a", "b"]
+    assert [one.name for one in halving.going_on(judged, 2)] == ["a", "b", "c"]
+
+
+def test_rounds_become_smaller() -> None:
+    assert halving.left(1728, 12) == [432, 108, 27]
+    assert halving.left(10, 12) == [10, 10, 10]
+
+
+# ---------------------------------------------------------------- fronts
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=12), st.booleans())
+def test_on_a_front_is_whom_nobody_beats(values: list[tuple[int, int]], higher: bool) -> None:
+    design = Design({"gpu": "h100", "policy": "lor"}, CELL, 1.0, 64)
+    points = [Point(design, price, {"m": (float(value), None)}, keeps=True) for price, value in values]
+
+    def beats(one: Point, other: Point) -> bool:
+        a, b = (one.seen["m"][0], other.seen["m"][0]) if higher else (-one.seen["m"][0], -other.seen["m"][0])
+        return one.price <= other.price and a >= b and (one.price < other.price or a > b)
+
+    found = candidates.front(points, "m", higher=higher)
+    unbeaten = {(one.price, one.seen["m"]) for one in points if not any(beats(other, one) for other in points)}
+    assert [(one.price, one.seen["m"]) for one in found] == sorted(unbeaten)
+
+
+# ---------------------------------------------------------------- the space
+CELL = configure.cells([*LOAD, *MODEL, "hardware/gpu=h100", "gpus=1"])[0]
+
+
+def test_what_does_not_fit_is_left_out_and_said() -> None:
+    lines = [*LOAD, "hardware/model=llama_3_1_70b", "policy=lor,e2", "hardware.tensor_parallel=1,4"]
+    found = space.space(lines, wanted(lines, whole=True))
+    assert {one.at["tensor_parallel"] for one in found.designs} == {4}
+    assert len(found.designs) == 2 * 2 * 4, "of each kind both routers with four budgets"
+    assert any("does not fit on 1 h100" in one.why for one in found.left_out)
+    assert sum(one.designs for one in found.left_out) == 16
+
+
+def test_prompts_have_replicas_of_their_own_in_splits() -> None:
+    lines = [*LOAD, *MODEL, "policy=lor", "hardware.tensor_parallel=2", "hardware/gpu=h100"]
+    found = space.space([*lines, "engine.max_num_batched_tokens=null", "engine.max_num_seqs=null"], wanted(lines))
+    assert [one.at["roles"] for one in found.designs] == ["whole", "split", "split +1P"]
+    _, split, more = (one.at_size(4) for one in found.designs)
+    sizes = [[(group.role, group.replicas, group.gpus) for group in cell.cluster.groups] for cell in (split, more)]
+    assert [role for of in sizes for role, _, _ in of] == ["prefill", "decode"] * 2
+    assert sum(count for _, count, _ in sizes[0]) == 4
+    assert sizes[1][0][1] == min(3, sizes[0][0][1] + 1)
+    assert split.gpus == 8
+
+
+@pytest.mark.parametrize(
+    ("lines", "given_values", "said"),
+    [
+        (["gpus=4"], {}, "gpus: that is searched; most_gpus says how many GPUs can be had"),
+        ([], {"price_per_gpu_hour": None}, "price_per_gpu_hour: what is cheapest depends on it"),
+        ([], {"price_per_gpu_hour": 2.0}, "hardware/gpu: which GPUs can be had?"),
+        ([], {"most_gpus": {"h100": 4}}, "most_gpus says nothing of h200; it has h100"),
+        (["rps=1,2"], {}, "rps: recommend compares values of hardware, engine, policy; of rps it takes one"),
+        (["policy=lor,nobody"], {}, "nobody"),
+        (["hardware/gpu=h100,h1000"], {"price_per_gpu_hour": 2.0}, "h1000"),
+        (["replications=3"], {}, "replications: recommend adds seeds itself"),
+        ([], {"most_gpus": 0}, "most_gpus=0 is not valid"),
+    ],
+)
+def test_what_is_not_valid_is_said(lines: list[str], given_values: dict[str, object], said: str) -> None:
+    all_lines = [*LOAD[lines[:1] == ["rps=1,2"] :], *MODEL, *lines]
+    with pytest.raises(InvalidInput) as refused:
+        space.space(all_lines, wanted(all_lines, **given_values))
+    assert said in str(refused.value)
+
+
+def test_bounds_are_below_what_a_replica_can_serve() -> None:
+    """A stream that one replica serves within its limits never needs more by the bound."""
+    for gpu, each in product(("h100", "h200"), (1, 2)):
+        own = [*MODEL, f"hardware/gpu={gpu}", f"hardware.tensor_parallel={each}", f"gpus={each}", "duration_s=20"]
+        for rps in (20, 40, 80, 160):
+            cell = configure.cells([*LOAD[1:], f"rps={rps}", *own])[0]
+            kept = runs.run(cell).metrics["slo_attainment"]
+            design = Design({}, cell, 1.0, 1)
+            demand = bounds.Demand.of(design.contender)
+            work = bounds.work(cell.hardware, demand, bounds.tpot_of(cell))
+            if kept >= 0.9:
+                assert bounds.replicas(work, demand, 0.9) == 1, (gpu, each, rps)
+
+
+def test_a_model_too_slow_for_one_request_is_not_run() -> None:
+    lines = [*LOAD[:1], "slo.tpot_s=0.2ms", "slo.target=0.9", *MODEL, "policy=lor"]
+    with pytest.raises(InvalidInput, match=r"more than the promised 0\.2"):
+        space.space(lines, wanted(lines))
+
+
+def test_rounds_see_windows_of_a_recording(tmp_path: Path) -> None:
+    rows = [{"timestamp": i * 0.5, "input_length": 400, "output_length": 50} for i in range(600)]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    own = ["workload=request_log", f"workload.path={path}", "slo.ttft_s=1", "slo.target=0.9", *MODEL]
+    cell = configure.cells([*own, "gpus=1", "hardware/gpu=h100"])[0]
+    design = Design({}, cell, 1.0, 8)
+    changed = shorter(design.contender, 0.25)
+    window = design.with_stream(changed).contender
+    assert not window.is_recorded
+    assert changed["duration_s"] == pytest.approx(600 * 0.5 * 0.25, rel=0.01)
+    assert changed["rps"] == pytest.approx(2, rel=0.01)
+    assert shorter(design.contender, 1.0) == {}
+
+
+# ---------------------------------------------------------------- files
+FLAGS_OF_SGLANG = {
+    *("--policy", "--worker-urls", "--pd-disaggregation", "--prefill", "--decode", "--host", "--port"),
+    *("--cache-threshold", "--balance-abs-threshold", "--balance-rel-threshold", "--eviction-interval-secs"),
+    *("--max-tree-size", "--max-idle-secs", "--assignment-mode"),
+}
+"""of sglang-router 0.3.2's launcher (router_args.py), those that are used"""
+POLICIES_OF_SGLANG = {"random", "round_robin", "cache_aware", "power_of_two", "manual"}
+FLAGS_OF_VLLM = FLAGS_OF_SGLANG - {"--pd-disaggregation", "--max-idle-secs", "--assignment-mode"} | {
+    "--vllm-pd-disaggregation"
+}
+POLICIES_OF_VLLM = {
+    *("random", "round_robin", "cache_aware", "kv_aware", "power_of_two", "consistent_hash", "sticky_least_loaded")
+}
+NAMES = sorted(one.stem for one in (ROOT / "conf" / "policy").glob("*.yaml") if one.stem != "replay")
+
+
+def cell_of(policy: str, split: bool, engine: str = "vllm") -> object:
+    groups = "cluster.groups=[{replicas: 1,role: prefill},{replicas: 2,role: decode}]"
+    size = groups if split else "replicas=3"
+    own = [f"policy={policy}", size, "hardware/gpu=h100", "hardware.tensor_parallel=2", "hardware.precision=fp8"]
+    return configure.cells([*MODEL, *own, f"engine={engine}"])[0]
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+@pytest.mark.parametrize("policy", NAMES)
+def test_every_policy_has_files_and_what_is_near_to_it_is_said(policy: str, split: bool) -> None:
+    cell = cell_of(policy, split)
+    found = files.of(cell, "about")  # type: ignore[arg-type]
+    router = routers.router(cell)  # type: ignore[arg-type]
+    assert router.sentence in found["README.md"]
+    assert router.how is not routers.How.NONE or "simulate it first: policy=dynamo_kv" in router.says
+    objects = list(yaml.safe_load_all(found["kubernetes.yaml"]))
+    servers = [one for one in objects if one["kind"] == "StatefulSet"]
+    assert [one["spec"]["replicas"] for one in servers] == ([1, 2] if split else [3])
+    for one in servers:
+        pod = one["spec"]["template"]
+        assert one["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        (container,) = pod["spec"]["containers"]
+        assert container["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    names = {one["metadata"]["name"] for one in objects if one["kind"] == "Service"}
+    assert all(one["spec"]["serviceName"] in names for one in servers)
+    for name, text in found.items():
+        if name.endswith((".yaml", ".yml")):
+            assert all(isinstance(one, dict) for one in yaml.safe_load_all(text))
+    words = shlex.split(found.get("router.sh", "#").replace("\\\n", " "), comments=True)
+    flags = {one for one in words if one.startswith("--")}
+    if policy.startswith("sglang_") or policy in ("random", "round_robin"):
+        assert flags <= FLAGS_OF_SGLANG
+        if words[1] == "python3":
+            assert words[words.index("--policy") + 1] in POLICIES_OF_SGLANG
+    if policy.startswith("vllm_") and words:
+        assert flags <= FLAGS_OF_VLLM
+        assert words[words.index("--policy") + 1] in POLICIES_OF_VLLM
+    if words and "{workers}" in router.command:
+        urls = [one for one in words if one.startswith("http://")]
+        assert len(urls) == len(set(urls)) == 3
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+def test_manifests_are_valid_by_the_schemas_of_kubernetes(split: bool, engine: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate").validate
+    for policy in ("lor", "sglang_cache_aware", "vllm_cache_aware", "dynamo_kv", "production_stack_session"):
+        text = files.of(cell_of(policy, split, engine), "about")["kubernetes.yaml"]  # type: ignore[arg-type]
+        for one in yaml.safe_load_all(text):
+            validate(one, "1.34", strict=True)
+
+
+def test_engines_are_started_as_they_were_simulated() -> None:
+    own = ["hardware/gpu=h100", "hardware.tensor_parallel=4", "hardware.precision=fp8", "gpus=4"]
+    budget = ["engine.max_num_batched_tokens=2048", "engine.max_num_seqs=128", "engine.enable_prefix_caching=false"]
+    cell = configure.cells([*MODEL, *own, *budget])[0]
+    said = " ".join(serving.server(cell).command)
+    for part in (
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --port 8000",
+        "--tensor-parallel-size 4",
+        "--max-num-batched-tokens 2048",
+        "--max-num-seqs 128",
+        "--no-enable-prefix-caching",
+        "--quantization fp8",
+        "--kv-cache-dtype fp8",
+        "--gpu-memory-utilization 0.9",
+    ):
+        assert part in said
+    sglang = ["engine=sglang", "engine.chunked_prefill_size=4096", "engine.max_running_requests=64"]
+    said = " ".join(serving.server(configure.cells([*MODEL, *own, *sglang])[0], "prefill").command)
+    for part in (
+        "--tp-size 4",
+        "--chunked-prefill-size 4096",
+        "--max-running-requests 64",
+        "--disaggregation-mode prefill",
+    ):
+        assert part in said
+    with pytest.raises(InvalidInput, match="engine=preble is not deployed"):
+        serving.server(configure.cells([*MODEL, "engine=preble", "hardware/gpu=h100"])[0])
+    with pytest.raises(InvalidInput, match="take hardware=composed"):
+        serving.server(configure.cells(["hardware=a6000_mistral_7b"])[0])
+
+
+def test_all_models_and_gpus_have_names_in_the_world() -> None:
+    models = [yaml.safe_load(one.read_text())["name"] for one in (ROOT / "conf/hardware/model").glob("*.yaml")]
+    assert set(models) == set(serving.HUB)
+    kinds = [yaml.safe_load(one.read_text())["name"] for one in (ROOT / "conf/hardware/gpu").glob("*.yaml")]
+    assert set(kinds) == set(kubernetes.PRODUCTS)
+
+
+# ---------------------------------------------------------------- against every deployment there is
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "split too"])
+def test_the_best_is_within_3_percent_of_an_exhaustive_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    policies = "lor,e2,round_robin" if whole else "lor"
+    budgets = ["engine.max_num_batched_tokens=null", "engine.max_num_seqs=null,32"]
+    lines = ["rps=160", *LOAD[1:], *MODEL, f"policy={policies}", "hardware.tensor_parallel=1,2", *budgets]
+    of = wanted(lines, whole=whole)
+    made = recommender.recommend([*lines, "report=none"], of)
+    prices = []
+    for design in made.space.designs:
+        for replicas in range(design.fewest, design.most + 1):
+            cell = design.at_size(replicas)
+            cells = [replace(cell, seed=seed, duration_s=600 / 160) for seed in range(3)]
+            if np.mean([runs.run(one).metrics["slo_attainment"] for one in cells]) >= 0.9:
+                prices.append(replicas * design.price)
+                break
+    best = made.candidates[0]
+    found = min((one.answer.likely or 0) * one.design.price for one in made.candidates)
+    print(
+        f"of {len(made.space.designs)} designs, best {found} an hour; exhaustive {min(prices)}; {len(made.found)} runs"
+    )
+    assert found <= 1.03 * min(prices)
+    assert best.ends[0] <= found
+
+
+# ---------------------------------------------------------------- the command
+COMMAND = [
+    *("recommend", *LOAD, *MODEL, PRICES, "most_gpus=8", "policy=lor,llmd", "hardware.tensor_parallel=1,2"),
+    *("requests=600", "seeds=3", "most_seeds=3", "tol=0.2", "engine.max_num_seqs=null"),
+]
+
+
+@pytest.mark.slow
+def test_the_command_writes_what_to_deploy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*COMMAND, "--dry"]) == 0
+    assert "how long that takes is not known before the first run" in capsys.readouterr().err
+    assert main(COMMAND) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].startswith("1*")
+    assert "prebleexp: round 1 of 4: " in err
+    assert err.splitlines()[-1].startswith(
+        "To keep 90 % of requests within ttft 0.3 s and tpot 0.03 s, 60 requests/s take"
+    )
+    (folder,) = (tmp_path / "reports").glob("recommend-*")
+    deployed = sorted((folder / "deployments").iterdir())
+    assert len(deployed) >= 3
+    for one in deployed:
+        assert {"README.md", "kubernetes.yaml"} <= {file.name for file in one.iterdir()}
+        assert any(file.name.startswith("serve") for file in one.iterdir())
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    for said in ("What to deploy", "Price against what it buys", "p95 time to first token", deployed[0].name):
+        assert said in page, said
+    assert main([*COMMAND, "--dry"]) == 0
+    assert "all that this recommendation needs is in the cache" in capsys.readouterr().err
+    assert main([*COMMAND, "output=json"]) == 0
+    out, err = capsys.readouterr()
+    rows = json.loads(out)
+    assert rows[0]["alike"]
+    assert rows == sorted(rows, key=lambda row: row["price_per_hour"])
+    assert ", all from the cache" in err
+    assert main([*COMMAND, "slo.ttft_s=0.0001"]) == 2
+    assert "nothing that can be had keeps the promise" in capsys.readouterr().err

@@ -38,7 +38,8 @@ def figure(made: Recommender) -> Figure:
             line = points_of.front(known, metric, higher=higher)
             found = {id(one): _priced(one, metric) for one in known}
             target = made.candidates[0].answer.target if metric == "slo_attainment" else None
-            fronts.append(Front(panel, list(found.values()), [found[id(one)] for one in line], scale, target or None))
+            best = [found[id(one)] for one in line]
+            fronts.append(Front(panel, list(found.values()), best, scale, target or None, is_time=not higher))
     return pareto.figure(NAME, "Price against what it buys", words.sentence(made), fronts)
 
 

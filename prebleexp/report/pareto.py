@@ -46,6 +46,8 @@ class Front:
     scale: float = 1.0
     limit: float | None = None
     """that is promised, on the axis"""
+    is_time: bool = False
+    """on a logarithmic axis, as those that fail are many times as late"""
 
 
 def figure(name: str, title: str, sentence: str, fronts: Sequence[Front]) -> Figure:
@@ -115,12 +117,12 @@ def _panel(name: str, front: Front, sentence: str) -> Markup:
             axes.step([*(one.price for one in line), reach], [*values, values[-1]], where="post", **style)
         if front.limit is not None:
             axes.axhline(front.limit * front.scale, color=INK[0], linewidth=0.8, linestyle=(0, (3, 3)))
-        axes.set(xlim=(0, 1.04 * reach), xlabel="price of an hour")
-        low, high = axes.get_ylim()
-        axes.set(ylim=(max(0.0, low), high))
-        axes.xaxis.label.set_color(INK[0])
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(ticker.MaxNLocator(5))
+        axes.set(xlim=(0, 1.04 * reach))
+        if front.is_time:
+            axes.set_yscale("log")
+        locators = (ticker.MaxNLocator(5), ticker.LogLocator(10, (1, 2, 5)) if front.is_time else ticker.MaxNLocator(5))
+        for axis, locator in zip((axes.xaxis, axes.yaxis), locators, strict=True):
+            axis.set_major_locator(locator)
             axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: tick(x)))
         quiet(axes, "y")
 

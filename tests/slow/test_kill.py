@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,12 @@ RUNS = 240
 pytestmark = pytest.mark.slow
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, command: Sequence[str] = SWEEP) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "prebleexp", *SWEEP],
+        [sys.executable, "-m", "prebleexp", *command],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if command is not SWEEP else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=heed_interrupts,
@@ -98,3 +99,38 @@ def test_an_interrupted_sweep_says_so_in_one_line_and_keeps_what_is_finished(
     _, said = process.communicate()
     assert process.returncode == 0, said
     assert before.items() <= finished(tmp_path).items()
+
+
+RECOMMEND = (
+    *(
+        "recommend",
+        "rps=60",
+        "slo.ttft_s=0.3",
+        "slo.target=0.9",
+        "hardware/model=llama_3_1_8b",
+        "policy=lor,round_robin",
+    ),
+    *("price_per_gpu_hour={h100: 2.5, h200: 3.5}", "most_gpus=4", "hardware.tensor_parallel=1,2", "requests=300"),
+    *("seeds=2", "most_seeds=2", "tol=0.3", "whole=true", "engine.max_num_seqs=null", "report=none", "output=json"),
+)
+
+
+def test_a_killed_recommendation_goes_on_where_it_was(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    process = start(killed, RECOMMEND)
+    wait_for(process, killed, 7)
+    process.kill()
+    process.communicate()
+    before = finished(killed)
+    assert len(before) >= 7
+    ends = []
+    for folder in (killed, whole):
+        out, err = start(folder, RECOMMEND).communicate()
+        ends.append(out)
+        assert "To keep 90 % of requests" in err
+    after = finished(killed)
+    assert ends[0] == ends[1], "as if it had never been stopped"
+    assert {key: after[key] for key in before} == before, "nothing is written twice"
+    assert after.keys() == finished(whole).keys()

@@ -27,35 +27,32 @@ class Answer:
     def __init__(self, number: int, model: str, chat: bool, ids: bool) -> None:
         self._chat, self._ids = chat, ids
         self.id = f"{'chatcmpl' if chat else 'cmpl'}-{number:032x}"
-        self._head: dict[str, Any] = {"id": self.id, "object": "", "created": int(time.time()), "model": model}
-        self._begun = False
+        self._head: dict[str, Any] = {"id": self.id, "created": int(time.time()), "model": model}
+        begun = _json(self._about(True))[:-1]
+        said = b'"delta":{"content":"' if chat else b'"text":"'
+        self._before = begun + b',"choices":[{"index":0,' + said
+        """what stands before a token's text: there is a piece for each token, so they are not made one by one"""
+        self._behind = b'"},"logprobs":null' if chat else b'","logprobs":null,"stop_reason":null'
 
     def pieces(self, token: int, first: bool, finish: str | None, prompt: Ints, used: Any) -> list[bytes]:
         """Events for one more token. `used`: usage so far, if that is to be in each."""
         text = tokens.decode(token) if first else f" {tokens.decode(token)}"
-        found = []
+        more = b"" if used is None else b',"usage":' + _json(used)
+        end = b'"finish_reason":null}]' if finish is None else b'"finish_reason":"%b"}]' % finish.encode()
+        ids = b""
+        if self._ids:
+            ids = b'"token_ids":[%d],' % token
+            if first and not self._chat:
+                ids += b'"prompt_token_ids":%b,' % _json(prompt.tolist())
+        found = [b"%b%b%b,%b%b%b}" % (self._before, text.encode(), self._behind, ids, end, more)]
         if self._chat and first:
-            found.append(self._event({"role": "assistant", "content": ""}, None, None, used))
-        choice: Any = {"content": text} if self._chat else text
-        found.append(self._event(choice, finish, ([token], prompt if first else None) if self._ids else None, used))
+            role = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+            found.insert(0, _json(self._about(True) | {"choices": [role]})[:-1] + more + b"}")
         return found
-
-    def _event(self, said: Any, finish: str | None, ids: Any, used: Any) -> bytes:
-        choice = {"index": 0, "delta" if self._chat else "text": said, "logprobs": None, "finish_reason": finish}
-        if not self._chat:
-            choice["stop_reason"] = None
-        if ids is not None:
-            choice["token_ids"] = ids[0]
-            if ids[1] is not None and not self._chat:
-                choice["prompt_token_ids"] = ids[1].tolist()
-        made = self._head | {"object": self._kind(True), "choices": [choice]}
-        if used is not None:
-            made["usage"] = used
-        return _json(made)
 
     def last(self, used: Any) -> bytes:
         """The event of usage alone."""
-        return _json(self._head | {"object": self._kind(True), "choices": [], "usage": used})
+        return _json(self._about(True) | {"choices": [], "usage": used})
 
     def whole(self, made: Ints, finish: str, prompt: Ints, used: Any) -> bytes:
         text = " ".join(tokens.decode(one) for one in made.tolist())
@@ -64,12 +61,11 @@ class Answer:
         if self._ids:
             choice["token_ids"] = made.tolist()
             choice["prompt_token_ids"] = prompt.tolist()
-        return _json(self._head | {"object": self._kind(False), "choices": [choice], "usage": used})
+        return _json(self._about(False) | {"choices": [choice], "usage": used})
 
-    def _kind(self, piece: bool) -> str:
-        if not self._chat:
-            return "text_completion"
-        return "chat.completion.chunk" if piece else "chat.completion"
+    def _about(self, piece: bool) -> dict[str, Any]:
+        chat = "chat.completion.chunk" if piece else "chat.completion"
+        return self._head | {"object": chat if self._chat else "text_completion"}
 
 
 def _json(value: Any) -> bytes:

@@ -92,7 +92,7 @@ class Completion(Asked):
         found: list[int] = tokens.encode(prompt) if isinstance(prompt, str) else prompt
         if not found:
             raise Wrong("Either prompt or prompt_embeds must be provided and non-empty.")
-        if not all(type(one) is int for one in found):
+        if {*map(type, found)} != {int}:
             raise Wrong("prompt must be a text or a list of token ids.")
         if min(found) < 0 or max(found) >= 1 << 31:
             raise Wrong("prompt has token ids out of the vocabulary.")

@@ -62,6 +62,9 @@ class Cluster:
         self.watching: Watching | None = None
         self.on_cache: Caching | None = None
         self._slab, self._rows = slab, Rows(run.host, rows)
+        gaps, totals = run.world.gaps, run.world.totals
+        self._shown, self._showing = gaps.shown["request"].view(np.ndarray), gaps.showing
+        self._steps_of = totals["decode_steps"].view(np.ndarray)
         self._steps = np.zeros(self.gpus, np.int64)
         self._forwarded = np.zeros(self.gpus, np.int64)
         self._down = np.zeros(self.gpus, np.bool_)
@@ -141,11 +144,10 @@ class Cluster:
     # ------------------------------------------------------------ what happens
     def _look(self, state: Any) -> None:
         """After an event: who has a token, and who has ended."""
-        gaps, now = state.gaps, float(state.control.now)
-        shown = int(gaps.showing[0])
+        now, shown = float(state.control.now), int(self._showing[0])
         if shown:
-            gaps.showing[0] = 0
-            for row in gaps.shown.request[:shown].tolist():
+            self._showing[0] = 0
+            for row in self._shown[:shown].tolist():
                 ticket = self.tickets.get(row)
                 if ticket is not None:
                     self._token(ticket, now)
@@ -166,7 +168,7 @@ class Cluster:
         ticket.heard.token(ticket, now)
 
     def _look_at_steps(self, state: Any, now: float) -> None:
-        steps, watching = state.totals.decode_steps, self.watching
+        steps, watching = self._steps_of, self.watching
         for g in np.flatnonzero(steps != self._steps).tolist():
             self._steps[g] = steps[g]
             forwarded = int(state.totals.forwarded_tokens[g])
@@ -182,8 +184,9 @@ class Cluster:
     def _computed(self, gpu: int) -> list[int]:
         """Requests of the step that has begun, but those that only go on decoding."""
         mine = self.engine.mine
-        slot = (int(mine.gpus[gpu].begun) - 1) % mine.steps.shape[1]
-        rows: list[int] = mine.chosen[gpu, slot, : mine.steps[gpu, slot].chosen].request.tolist()
+        slot = (int(mine.gpus["begun"][gpu]) - 1) % mine.steps.shape[1]
+        count = int(mine.steps["chosen"][gpu, slot])
+        rows: list[int] = mine.chosen["request"][gpu, slot, :count].tolist()
         return rows
 
     def _look_at_caches(self, told: Caching) -> None:

@@ -194,7 +194,8 @@ class Stream:
         if not self._streams:
             return
         exchange, made = self._exchange, ticket.made
-        exchange.start(headers=self._headers)
+        if made == 1:
+            exchange.start(headers=self._headers)
         used = self._used(ticket) if self._each else None
         finish = ticket.reason if made == ticket.target else None
         token = int(ticket.answer[made - 1])

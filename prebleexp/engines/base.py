@@ -87,6 +87,11 @@ class Engine(Part):
     """whether it has `move`, `copied`, `stop` and `abandon`, without which no requests are moved between its GPUs"""
 
     @property
+    def draws(self) -> bool:
+        """Whether it draws anything, so that another seed can make another run."""
+        return False
+
+    @property
     def own(self) -> Mapping[str, str]:
         """What it is called that it brings, by group."""
         return {}

@@ -25,7 +25,7 @@ class Watched(Setup):
 
 def draws(cell: Cell) -> bool:
     """Whether another seed can make another run."""
-    if "seed" in cell.workload.obeys or cell.engine.own_loop() is not None:
+    if "seed" in cell.workload.obeys or cell.engine.own_loop() is not None or cell.engine.draws:
         return True
     if (
         not (cell.faults.changes_nothing and cell.adapters.changes_nothing)

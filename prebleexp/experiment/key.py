@@ -33,6 +33,7 @@ COMPUTES = (
         "warm",
         "warmed.py",
         "metrics.py",
+        "draft_metrics.py",
         "averages.py",
         "told.py",
     ),

@@ -121,6 +121,12 @@ class Outcome:
     """(classes,) what they add up to: the time from first tokens to last ones"""
     gaps_max_s: Floats = field(default_factory=lambda: np.zeros(0))
     """(classes,) the longest of them, exactly; 0 where there is none"""
+    gpu_drafted_tokens: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    """tokens of steps that were drafts (`engine.speculative_config`); none where the engine has no drafts"""
+    gpu_accepted_tokens: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    """of these, those that were accepted"""
+    gpu_verified_steps: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    """steps that verified drafts of a request, each request counted"""
     history: History = NOTHING
     """what became of its GPUs over time, and what its autoscaler decided"""
     begun: Begun | None = None

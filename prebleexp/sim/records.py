@@ -231,6 +231,9 @@ TOTALS = np.dtype(
         ("peak_running", np.int64),
         ("peak_context_tokens", np.int64),
         ("decode_steps", np.int64),
+        ("drafted_tokens", np.int64),
+        ("accepted_tokens", np.int64),  # of these
+        ("verified_steps", np.int64),  # with drafts, of each request
         ("downs", np.int64),  # how often it went down, …
         ("lost_s", np.float64),  # … and when first
         ("down_s", np.float64),

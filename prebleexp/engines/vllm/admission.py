@@ -9,7 +9,8 @@ from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.adapters import has_slot, take_slot
 from prebleexp.engines.vllm.choosing import blocks_of, choose
-from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, Engines
+from prebleexp.engines.vllm.drafts import placeholders
+from prebleexp.engines.vllm.records import LOADED, NEVER, PULLED, PULLS, Engines
 from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int
@@ -41,19 +42,21 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
             job.heap_left, passed = passed, request
         if fetched in (DEFERRED, FETCHING):
             continue
-        if fetched == NO_ROOM or not _fits(mine, world, g, request, cap, budget):
+        padding = placeholders(mine, world, g, request)
+        padding = padding if padding < NEVER else 0
+        if fetched == NO_ROOM or padding >= budget or not _fits(mine, world, g, request, cap, budget, padding):
             break
         queue.pop(mine, g)
         gpu.queued -= 1
         step.hits += _start(mine, world, g, request)
         take_slot(mine, world, g, request)
-        new = min(job.known - job.computed, budget, cap if cap > 0 else budget)
-        need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
-        step.evicted += lengthen(mine, world, g, request, need)
-        remember(mine, world, g, request, int(job.computed + new))
-        choose(mine, g, gpu.scheduled, request, new, job.computed)
+        new = min(job.known - job.computed + padding, budget, cap if cap > 0 else budget)
+        reach = min(int(job.computed) + new + mine.settings.lookahead, mine.settings.context_length)
+        step.evicted += lengthen(mine, world, g, request, max(0, blocks_of(mine, reach) - job.blocks))
+        remember(mine, world, g, request, min(int(job.computed) + new, int(job.known) - mine.settings.key_ahead))
+        choose(mine, g, gpu.scheduled, request, new, padding, job.computed)
         step.admitted += 1
-        budget -= new
+        budget -= new + mine.settings.slots
     while passed != NONE:
         request, passed = passed, int(mine.jobs[passed].heap_left)
         queue.push(mine, g, request)
@@ -69,7 +72,7 @@ def _fetched(mine: Engines, world: World, g: int, request: int, now: float) -> i
 
 
 @compiled
-def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: int) -> bool:
+def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: int, padding: int) -> bool:
     """Whether there are blocks, and without chunks the budget, for a waiting request."""
     gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
@@ -77,13 +80,15 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
         whole = mine.jobs[request].filling == LOADED and not settings.enable_chunked_prefill
         more = max(0, blocks_of(mine, known) - mine.jobs[request].blocks)  # none, but where a move was given up
         return bool(more + kept <= gpu.free and (not whole or known - mine.jobs[request].computed <= budget))
-    if settings.enable_chunked_prefill and settings.tables * blocks_of(mine, known) + kept <= gpu.free:
+    most = min(known + settings.drafts + settings.lookahead, settings.context_length)
+    if settings.enable_chunked_prefill and settings.tables * blocks_of(mine, most) + kept <= gpu.free:
         return True  # whatever is cached
     hits, idle = cached(mine, world, g, request)
     rest = known - hits * settings.block_size
     if rest > budget and not settings.enable_chunked_prefill:
         return False
-    reached = known - rest + min(rest, budget, cap if cap > 0 else budget)
+    reached = known - rest + min(rest + padding, budget, cap if cap > 0 else budget)
+    reached = min(reached + settings.lookahead, settings.context_length)
     return bool(needed(mine, known, hits, reached) + idle + kept <= gpu.free)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.segments import end_of, segment_of
+from prebleexp.engines.segments import ALL, segment_of
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hold, join_queue, leave_queue
 from prebleexp.sim.children import child_of
@@ -97,9 +97,17 @@ def most_of(mine: Engines, request: int) -> int:
 
 
 @compiled
+def end_of(mine: Engines, world: World, request: int, segment: int) -> int:
+    """Until where blocks are known by a segment: to its end, or a token before it where keys cover the next token."""
+    row = world.seen.requests[request]
+    end = int(world.seen.prompts.ends[row.first_segment + segment]) if segment < row.segments else ALL
+    return end - mine.settings.key_ahead
+
+
+@compiled
 def segment_at(mine: Engines, world: World, request: int, segment: int, block: int) -> int:
     """In which segment of its context, from `segment` on, a block ends."""
-    while end_of(world, request, segment) < (block + 1) * mine.settings.block_size:
+    while end_of(mine, world, request, segment) < (block + 1) * mine.settings.block_size:
         segment += 1
     return segment
 
@@ -111,7 +119,7 @@ def found_run(
     """The oldest run that has a block of a request's context, and until where it is that: at most to the segment's end,
     for the run may be of an answer that was longer than this context has it; and to where an older one begins. -1:
     there is none."""
-    most = min(most, end_of(world, request, segment) // mine.settings.block_size)
+    most = min(most, end_of(mine, world, request, segment) // mine.settings.block_size)
     runs = mine.blocks.runs
     run = first = child_of(mine.blocks, g, segment_of(mine, world, request, segment) + of)
     while run != NONE:
@@ -221,7 +229,7 @@ def cache_between(
             return segment
     while low < high:
         segment = segment_at(mine, world, request, segment, low)
-        until = min(high, end_of(world, request, segment) // size)
+        until = min(high, end_of(mine, world, request, segment) // size)
         key = segment_of(mine, world, request, segment)
         nobodys = mine.jobs[request].finished != 0 and key >= mine.settings.segment_ids
         add_run(mine, g, request, holder, key + of, low, until, nobodys)

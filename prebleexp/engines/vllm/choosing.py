@@ -9,11 +9,11 @@ from prebleexp.sim.compiled import compiled
 
 
 @compiled
-def choose(mine: Engines, g: int, number: int, request: int, tokens: int, hits: int) -> None:
+def choose(mine: Engines, g: int, number: int, request: int, tokens: int, drafts: int, hits: int) -> None:
     """List a request for step `number`. Whether its tokens bring one is seen when the step is whole."""
     step = mine.steps[g, number % STEPS]
     one = mine.chosen[g, number % STEPS, step.chosen]
-    one.request, one.tokens, one.samples, one.hits = request, tokens, 1, hits
+    one.request, one.tokens, one.samples, one.hits = request, tokens, 1 + drafts, hits
     step.chosen += 1
 
 

@@ -1,9 +1,9 @@
-"""vLLM's V1 engine, step for step (0.33.0): groups of layers, LoRA, no speculation; of KV connectors NIXL's."""
+"""vLLM's V1 engine, step for step (0.33.0): groups of layers, LoRA, speculative decoding; of KV connectors NIXL's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.groups import grouping as of_kinds
 from prebleexp.engines.vllm.records import NEVER, Settings
+from prebleexp.engines.vllm.speculative import SpeculativeConfig
 from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup
 
@@ -23,7 +24,7 @@ DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
 SMALL = "a100"
 """has the smallest ones in spite of its memory"""
 FLAGS = ("enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "scheduler_reserve_full_isl")
-UNLESS_SAID = ("max_loras",)
+UNLESS_SAID = ("max_loras", "speculative_config")
 """fields that are no part of a key where they have their default"""
 MOST_SEQS, MOST_TOKENS = 2**16, 2**24
 
@@ -79,10 +80,17 @@ class VLLM(Engine):
     """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs or tiers, and
     where layers look back to where a chunk begins"""
 
+    speculative_config: Any = None
+    """drafts: vLLM's settings, what is accepted of them, and what they cost"""
     max_loras: int = 1
     """LoRA adapters that run at once, at most; a request with another one waits, and those behind it are tried"""
 
     def __post_init__(self) -> None:
+        drafts = SpeculativeConfig.of(self.speculative_config)
+        object.__setattr__(self, "speculative_config", drafts)
+        valid = "false where ngram drafts: it looks at tokens when a step is over"
+        known = drafts.method != "ngram" or self.async_scheduling is False
+        require(known, "engine.async_scheduling", self.async_scheduling, valid)
         integer("engine.max_loras", self.max_loras, 1, MOST_SEQS)
         optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
         for name, most in optional.items():
@@ -116,7 +124,20 @@ class VLLM(Engine):
     def identity(self) -> dict[str, object]:
         """All fields, but of those in `UNLESS_SAID` what is as it is unless said: it changes nothing."""
         kept = (one for one in fields(self) if one.name not in UNLESS_SAID or getattr(self, one.name) != one.default)
-        return {one.name: getattr(self, one.name) for one in kept}
+        values = {one.name: getattr(self, one.name) for one in kept}
+        drafts = asdict(values.pop("speculative_config"))
+        return values | ({"speculative_config": drafts} if drafts["method"] is not None else {})
+
+    def columns(self) -> dict[str, Any]:
+        """Its fields, with what is said of drafts as speculative_config.method."""
+        shown = {one.name: getattr(self, one.name) for one in fields(self)}
+        drafts = asdict(shown.pop("speculative_config"))
+        return shown | {f"speculative_config.{name}": value for name, value in drafts.items()}
+
+    @property
+    def draws(self) -> bool:
+        """Whether chance decides which drafts are accepted."""
+        return bool(self.speculative_config.draws)
 
     def limits(self, setup: Setup) -> tuple[int, int]:
         """(max_num_batched_tokens, max_num_seqs) for a GPU."""
@@ -155,6 +176,12 @@ class VLLM(Engine):
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
     def _check_groups(self, where: str) -> None:
+        require(
+            not self.speculative_config.drafts,
+            "engine.speculative_config.method",
+            self.speculative_config.method,
+            f"null {where}: drafts are not modelled there",
+        )
         valid = f"true or null {where}: KV of layers with windows cannot be moved"
         name, disabled = "engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager
         require(disabled is not False, name, disabled, valid)
@@ -167,7 +194,7 @@ class VLLM(Engine):
         from prebleexp.engines.vllm.adapters import adapters
 
         tokens, seqs = self.limits(setup)
-        grouping = self.grouping(setup)
+        grouping, drafts = self.grouping(setup), self.speculative_config
         blocks = self._pool(setup, grouping) - 1  # vLLM never uses one of them
         answers = int(setup.workload.answer_segment.max(initial=-1))
         segment_ids = max(setup.segment_ids, answers + 1)
@@ -184,6 +211,12 @@ class VLLM(Engine):
             by_priority=self.scheduling_policy == "priority",
             async_scheduling=self.async_scheduling,
             host_s=self.host_step_s,
+            context_length=setup.context_length,
+            drafts=drafts.drafts,
+            draft_cost=float(drafts.cost),
+            lookahead=drafts.lookahead,
+            slots=drafts.slots,
+            key_ahead=drafts.key_ahead,
             most_pulled=self._most_pulled(setup),
             tiered=setup.tiers,
             tables=1 if grouping is None else len(grouping.groups),
@@ -194,7 +227,14 @@ class VLLM(Engine):
         )
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
-        return rooms.engines(setup, settings, last_tokens(setup), groups, adapters(setup, self.max_loras))
+        of_adapters = adapters(setup, self.max_loras)
+        return rooms.engines(setup, settings, last_tokens(setup), groups, of_adapters, self.speculation(setup))
+
+    def speculation(self, setup: Setup) -> Any:
+        """What is drafted and accepted; None: nothing is."""
+        from prebleexp.engines.vllm.drafts import speculation
+
+        return speculation(setup, self.speculative_config)
 
     def grouping(self, setup: Setup) -> Grouping | None:
         """Groups of the model's layers; None: one table does for all. Raises InvalidInput if chunks are no whole
@@ -263,7 +303,10 @@ class VLLM(Engine):
         return self.block_size, last_tokens(setup) // self.block_size
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
-        tokens, grouping = last_tokens(setup), self.grouping(setup)
+        tokens, grouping, drafts = last_tokens(setup), self.grouping(setup), self.speculative_config
+        if drafts.drafts:  # two steps may be under way, and the next drafts need room
+            ahead = 2 * (1 + drafts.drafts) + drafts.lookahead
+            tokens = np.maximum(tokens, np.minimum(tokens + ahead, setup.context_length))
         needed = blocks = -(-tokens // self.block_size)
         if grouping is not None:
             in_flight = (2 if self.async_scheduling else 1) * self.limits(setup)[0]

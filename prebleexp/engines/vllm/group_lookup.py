@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.segments import end_of, segment_of
-from prebleexp.engines.vllm.blocks import found_run, most_of, segment_at
+from prebleexp.engines.segments import segment_of
+from prebleexp.engines.vllm.blocks import end_of, found_run, most_of, segment_at
 from prebleexp.engines.vllm.records import CHUNKED, FULL, Engines
 from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
@@ -74,13 +74,13 @@ def _from_right(mine: Engines, world: World, g: int, request: int, kind: Any, mo
     if most > 0:
         segment = segment_at(mine, world, request, 0, most - 1)
     while at > 0 and end - at < tail:
-        while segment > 0 and end_of(world, request, segment - 1) >= at * mine.settings.block_size:
+        while segment > 0 and end_of(mine, world, request, segment - 1) >= at * mine.settings.block_size:
             segment -= 1
         below, found = 0, True
         for row in range(kind.first, kind.first + kind.size):
             of, first = int(mine.groups.all[mine.groups.members[row]].key), 0
             if segment > 0:  # the segment's first block
-                first = int(end_of(world, request, segment - 1)) // mine.settings.block_size
+                first = int(end_of(mine, world, request, segment - 1)) // mine.settings.block_size
             here, next_below = _reach(mine, g, segment_of(mine, world, request, segment) + of, first, at - 1)
             if not here:
                 at, found = min(at - 1, next_below), False

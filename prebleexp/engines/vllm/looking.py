@@ -23,7 +23,7 @@ def look_at(mine: Engines, world: World, g: int, row: int) -> None:
         return
     steps = min(job.limit - 2 - computed, go_steadily(mine, world, g, request))
     if job.limit - 2 == computed:  # its last step: what the results bring must be looked at as well
-        choose(mine, g, gpu.scheduled, request, 0, NONE)
+        choose(mine, g, gpu.scheduled, request, 0, 0, NONE)
         steps = 1
     if mine.settings.enable_prefix_caching and job.answer != ANONYMOUS:
         remember(mine, world, g, request, min(computed + 1, known_of(job, gpu.over)))
@@ -52,5 +52,5 @@ def unsettle(mine: Engines, world: World, g: int) -> None:
         if steady or ceased:
             remember(mine, world, g, request, int(mine.jobs[request].known) - 1)
             if pending > 0 and mine.jobs[request].computed + 1 < mine.jobs[request].limit:
-                choose(mine, g, gpu.scheduled - 1, request, 1, NONE)
+                choose(mine, g, gpu.scheduled - 1, request, 1, 0, NONE)
                 step.steady -= 1

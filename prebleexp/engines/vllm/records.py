@@ -124,7 +124,7 @@ CHOSEN = np.dtype(
     [
         ("request", np.int32),
         ("tokens", np.int32),  # that it computes; 0: it is steady, and finishes
-        ("samples", np.int32),  # whether that brings a token
+        ("samples", np.int32),  # tokens that it brings at most: one, and those that were drafted; 0: none
         ("hits", np.int32),  # if it was just admitted, tokens that were cached
     ],
     align=True,
@@ -248,6 +248,17 @@ class Settings(NamedTuple):
     by_priority: bool
     async_scheduling: bool
     host_s: float
+    context_length: int
+    drafts: int
+    """of a request and step; 0: nothing is drafted"""
+    draft_cost: float
+    """of a draft's pass, as a share of a step"""
+    lookahead: int
+    """positions behind a step's own for which a request holds blocks"""
+    slots: int
+    """tokens of a step's budget that a request takes beside its own"""
+    key_ahead: int
+    """tokens behind a block that its key covers"""
     most_pulled: int
     """blocks of KV that may come over a link at once"""
     tiered: bool
@@ -300,3 +311,5 @@ class Engines(NamedTuple):
     """`Groups`; None: all layers look back to all, and have their blocks in common"""
     adapters: Any
     """`engines.vllm.adapters.Adapters`; None: no request has one"""
+    speculation: Any
+    """`engines.vllm.drafts.Speculation`; None: nothing is drafted"""

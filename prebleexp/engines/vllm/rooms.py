@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from prebleexp.engines.recent import RECENT
 from prebleexp.engines.vllm.adapters import Adapters
+from prebleexp.engines.vllm.drafts import Speculation
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.records import (
     ALIKE,
@@ -49,8 +50,9 @@ def engines(
     last_tokens: npt.NDArray[np.int64],
     groups: Groups | None = None,
     adapters: Adapters | None = None,
+    speculation: Speculation | None = None,
 ) -> Engines:
-    """`last_tokens`: (n,) with which each request is finished. `groups`: of layers, `adapters`: if there are any."""
+    """`last_tokens`: (n,) with which each request is finished. `groups`: of layers, and so on: if there are any."""
     workload, gpus = setup.workload, setup.gpus
     state, jobs = records(gpus, GPU), records(len(workload), JOB)
     begin_gpus(state, settings)
@@ -75,6 +77,7 @@ def engines(
         recent=np.zeros((gpus, RECENT, 2), np.int64),
         groups=groups,
         adapters=adapters,
+        speculation=speculation,
     )
 
 

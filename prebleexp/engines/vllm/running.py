@@ -25,7 +25,7 @@ def plan(mine: Engines, g: int, cap: int) -> int:
     budget = mine.settings.max_num_batched_tokens - gpu.steady
     free = int(gpu.free - mine.settings.tables * mine.crossing[g, gpu.scheduled % mine.settings.block_size])
     clock, found = gpu.scheduled, 0
-    if budget < 0 or mine.settings.tiered:  # which blocks are full is looked at after every step
+    if budget < 0 or mine.settings.tiered or mine.settings.drafts > 0:  # these look at blocks after every step
         return -1
     row = -1
     while True:
@@ -99,7 +99,7 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
                 need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
                 step.evicted += lengthen(mine, world, g, request, need)
                 remember(mine, world, g, request, int(job.computed + new))
-                choose(mine, g, clock, request, new, NONE)
+                choose(mine, g, clock, request, new, 0, NONE)
                 continue
             begin_steady(mine, world, g, request)
         elif computed_of(job, clock) + 1 >= job.limit:
@@ -140,7 +140,7 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
         if need > 0:
             step.evicted += lengthen(mine, world, g, request, need)
         remember(mine, world, g, request, min(job.computed + new, job.known))
-        choose(mine, g, gpu.scheduled, request, new, NONE)
+        choose(mine, g, gpu.scheduled, request, new, 0, NONE)
         budget -= new
         at += 1
     return budget

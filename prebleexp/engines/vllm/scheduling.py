@@ -12,12 +12,16 @@ from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.vllm.admission import admit
 from prebleexp.engines.vllm.looking import unsettle
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.running import go_on, one_by_one, plan
+from prebleexp.engines.vllm.running import go_on, plan
+from prebleexp.engines.vllm.running import one_by_one as without_drafts
 from prebleexp.engines.vllm.tables import held, tokens_of, write_held
-from prebleexp.sim.compiled import compiled
+from prebleexp.engines.vllm.verifying import verify_one_by_one
+from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.records import NONE, World
+
+one_by_one = chosen_by("speculation", without_drafts, verify_one_by_one)
 
 
 @compiled
@@ -69,21 +73,22 @@ def _account(mine: Engines, world: World, g: int, step: Any) -> float:
             continue
         job.computed += tokens
         job.under_way += tokens
-        one.samples = int(job.computed >= job.known + job.expected)
+        one.samples *= int(job.computed >= job.known + job.expected)
         if job.filling == 0:
             running += 1
             context += int(job.computed)
+            new += tokens - 1
         else:
             prefills += 1
             new += tokens
             length += int(job.computed)
             milliseconds += request_ms(cost, tokens, int(job.computed))
-            gpu.waiting_tokens -= tokens
+            gpu.waiting_tokens -= tokens - max(0, int(one.samples) - 1)
             prompt = int(world.seen.requests[one.request].prompt_tokens)
             step.prefilled += max(0, min(prompt, int(job.computed)) - int(job.computed - tokens))
             job.filling = int(one.samples == 0)
-        if mine.settings.async_scheduling and one.samples != 0:
-            job.expected += 1
+        if mine.settings.async_scheduling:
+            job.expected += one.samples
     step.requests = running + prefills
     if step.requests == 0:
         return 0.0
@@ -92,10 +97,21 @@ def _account(mine: Engines, world: World, g: int, step: Any) -> float:
     world.totals[g].peak_kv_tokens = max(world.totals[g].peak_kv_tokens, used)
     keep_largest(world.totals[g], running, context)
     unique = min(length + context, held(mine, g))
-    if prefills == 0:
+    if prefills + new == 0:
         seconds = decode_s(cost, running, context, unique, 1)
     else:
         seconds = step_s(cost, prefills, new, length, running, context, unique, milliseconds)
+    if mine.settings.drafts > 0:
+        sampling = theirs = 0
+        for row in range(step.chosen):
+            one = chosen[row]
+            if one.samples != 0:
+                sampling += 1
+                theirs += int(mine.jobs[one.request].computed)
+                world.totals[g].drafted_tokens += one.samples - 1
+        if sampling > 0:  # the first pass goes through all tokens of the step, each further one through one of each
+            passes = (mine.settings.drafts - 1) * decode_s(cost, sampling, theirs, min(theirs, held(mine, g)), 1)
+            seconds += mine.settings.draft_cost * (seconds + passes)
     return max(0.0, seconds) + mine.settings.host_s  # a fitted cost may be negative somewhere
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
+from prebleexp.engines.vllm.drafts import verify
 from prebleexp.engines.vllm.leaving import leave_running
 from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
@@ -120,7 +121,8 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
             job.stale -= one.tokens if stale else 0
             if one.samples == 0:
                 continue
-            _serve(mine, world, g, request, stale, now)
+            tokens = min(int(one.samples), verify(mine, world, g, row))
+            _serve(mine, world, g, request, stale, tokens, int(one.samples) - tokens, now)
         if job.finished != 0:
             mine.finished[g, slot, step.finished] = request
             step.finished += 1
@@ -201,16 +203,20 @@ def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> in
 
 
 @compiled
-def _serve(mine: Engines, world: World, g: int, request: int, stale: bool, now: float) -> None:
-    """A request gets a token: one that was preempted meanwhile as well, for it was under way."""
+def _serve(
+    mine: Engines, world: World, g: int, request: int, stale: bool, tokens: int, rejected: int, now: float
+) -> None:
+    """A request gets tokens: one that was preempted meanwhile as well, for they were under way. Rejected drafts are
+    taken back, and what would be behind its end is dropped."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     prompt = int(world.seen.requests[request].prompt_tokens)
-    job.known += 1
+    kept = min(tokens, int(job.limit - job.known))
+    job.known += kept
     world.jobs[request].latency_s = now - world.seen.requests[request].arrival_s
     if job.running == 0:
-        gpu.waiting_tokens += 1
+        gpu.waiting_tokens += kept
     elif job.running != STOPPED:
-        gpu.generated += 1
+        gpu.generated += kept
     if np.isnan(world.seen.requests[request].ttft_s):
         first_token(world, g, request, now)
         world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.known - prompt
@@ -218,10 +224,12 @@ def _serve(mine: Engines, world: World, g: int, request: int, stale: bool, now: 
             world.jobs[request].state = RUNNING
     else:
         token(world, request, now)
-    if not stale and job.expected > 0:
-        job.expected -= 1
+    if not stale and (job.expected > 0 or mine.settings.drafts > 0):
+        job.computed -= rejected + tokens - kept
+        job.expected -= rejected + tokens if job.expected > 0 else 0
         if job.running != 0:
-            remember(mine, world, g, request, min(int(job.computed - job.under_way), int(job.known)))
+            known = int(job.known) - mine.settings.key_ahead
+            remember(mine, world, g, request, min(int(job.computed - job.under_way), known))
     if job.known >= job.limit:
         if job.running == 0:
             gpu.queued -= 1

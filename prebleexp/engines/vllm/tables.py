@@ -17,7 +17,7 @@ from prebleexp.sim.records import NONE, World
 # ---------------------------------------------------------------- at an admission
 @compiled
 def _needed(mine: Engines, known: int, hits: int, reached: int) -> int:
-    return blocks_of(mine, known if mine.settings.reserve_full_isl else reached) - hits
+    return blocks_of(mine, max(known, reached) if mine.settings.reserve_full_isl else reached) - hits
 
 
 needed = chosen_by("groups", _needed, group_tables.needed)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from prebleexp.engines.vllm.drafts import Draws, scripted
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.engines.vllm.groups import Grouping
 from prebleexp.engines.vllm.records import STEPS
@@ -19,6 +21,7 @@ from tests.support.recordings.engines import Columns, Driven, drive, load, ns, o
 
 RECORDINGS = recordings("vllm")
 OF_GROUPS = recordings("vllm_features", "hybrid_*.npz")
+OF_DRAFTS = recordings("vllm_features", "spec_*.npz")
 OF_ADAPTERS = recordings("vllm_features", "lora_*.npz")
 
 OF_STEPS = {
@@ -61,7 +64,16 @@ def engine_of(config: dict[str, Any]) -> VLLM:
         long_prefill_token_threshold=config["long_prefill_token_threshold"],
         host_s=0.0,
         max_loras=config.get("max_loras", 1),
+        speculative_config=drafts_of(config),
     )
+
+
+def drafts_of(config: dict[str, Any]) -> dict[str, Any] | None:
+    """Free ones; how many are accepted is scripted."""
+    if "num_speculative_tokens" not in config:
+        return None
+    named = {"method": config["spec_method"], "num_speculative_tokens": config["num_speculative_tokens"]}
+    return named | {"acceptance_rate": 0.0, "draft_cost": 0.0}
 
 
 def run(config: dict[str, Any], columns: Columns, engine: Any, on_event: Any = None) -> Outcome:
@@ -73,14 +85,44 @@ def run(config: dict[str, Any], columns: Columns, engine: Any, on_event: Any = N
     return drive(config, workload, config["num_blocks"] * config["block_size"], engine, on_event, **longest)
 
 
+class Scripted(Driven):
+    """An engine of which it is written how many drafts there are, and how many are accepted."""
+
+    def __init__(self, engine: VLLM, columns: Columns) -> None:
+        super().__init__(engine)
+        self.columns = columns
+
+    def start(self, setup: Setup) -> Any:
+        mine, columns = super().start(setup), self.columns
+        accepts = _script(columns["accepts"])
+        proposes = _script(columns["drafts"]) if "drafts" in columns else mine.speculation.proposes
+        made = scripted(accepts, proposes, setup.gpus, takes_padding=mine.settings.async_scheduling)
+        self.mine = mine._replace(speculation=made)
+        return self.mine
+
+
+def served_by(config: dict[str, Any], columns: Columns) -> Any:
+    """The engine of a recording, with its script if it has one."""
+    return Scripted(engine_of(config), columns) if "accepts" in columns else engine_of(config)
+
+
+def _script(rows: Any) -> Draws:
+    return Draws(rows.astype(np.int8).ravel(), np.arange(len(rows)) * rows.shape[1], rows.shape[1])
+
+
 class Watched(Driven):
     """An engine whose steps are written down in the columns of a recording."""
 
     def __init__(self, engine: VLLM) -> None:
         super().__init__(engine)
         self.seen = self.over = 0
+        self.known = np.zeros(0, np.int64)
         self.rows: list[dict[str, float]] = []
         self.lists: dict[str, list[list[int]]] = {name: [] for name in LISTS}
+
+    def start(self, setup: Setup) -> Any:
+        self.prompts = setup.workload.prompt_tokens.astype(np.int64)
+        return super().start(setup)
 
     def __call__(self, world: Any) -> None:
         """Called after every event: what was scheduled, and what is over."""
@@ -102,6 +144,8 @@ class Watched(Driven):
             if mine.groups is not None:
                 held = mine.groups.whole[0, slot, : step.requests]
                 self.lists["scheduled_blocks"].append(held.ravel().tolist())
+            if mine.speculation is not None:
+                self.lists["scheduled_drafts"].append(np.maximum(chosen["samples"] - 1, 0).tolist())
             self.lists["admitted_request"].append(new["request"].tolist())
             self.lists["admitted_hit_tokens"].append(new["hits"].tolist())
             self.lists["preempted_request"].append(mine.preempted[0, slot, : step.preempted].tolist())
@@ -113,32 +157,54 @@ class Watched(Driven):
             slot, number = int(self.rows[at]["slot"]), int(self.rows[at]["of"])
             if stepping and number == over:
                 self.rows[at]["start_s"] = float(world.servers[0].begun_s)
+            if self.over <= number < over and mine.speculation is not None:
+                self._sampled(slot)
             if self.over <= number < over:
                 step = mine.steps[0, slot]
                 self.rows[at] |= {"finished": int(step.finished), "free_after": int(step.free_after)}
                 self.lists["finished_request"][at] = mine.finished[0, slot, : step.finished].tolist()
         self.over = over
 
+    def _sampled(self, slot: int) -> None:
+        """What requests have got of a step that is over."""
+        known = self.mine.jobs.known.astype(np.int64)
+        if not len(self.known):
+            self.known = self.prompts
+        rows = self.mine.chosen[0, slot, : self.mine.steps[0, slot].chosen]
+        got = [(int(r), int(known[r] - self.known[r])) for r in rows["request"] if known[r] > self.known[r]]
+        self.lists["sampled_request"].append([request for request, _ in got])
+        self.lists["sampled_tokens"].append([tokens for _, tokens in got])
+        self.known = known
+
     def columns(self) -> Columns:
+        # a run ends with its last request, and vLLM's engine with the last step
+        for before, row in pairwise(self.rows):
+            if row["of"] >= self.over:
+                row["free_after"] = int(self.mine.gpus[0].free)
+                row["start_s"] = max(row["start_s"], before["start_s"] + before["seconds"])
         made: Columns = {name: np.array([row[field] for row in self.rows]) for name, field in OF_STEPS.items()}
         times = {"step_schedule_ns": "scheduled_s", "step_start_ns": "start_s", "step_ns": "seconds"}
         made |= {name: ns([row[field] for row in self.rows]) for name, field in times.items()}
+        unwanted = () if self.mine.groups is not None else ("scheduled_blocks",)
+        unwanted += () if self.mine.speculation is not None else OF_SAMPLES
         return made | {
             name: np.array([one for step in values for one in step], np.int64)
             for name, values in self.lists.items()
-            if name != "scheduled_blocks" or self.mine.groups is not None
+            if name not in unwanted
         }
 
 
+OF_SAMPLES = ("scheduled_drafts", "sampled_request", "sampled_tokens")
 LISTS = (
     *("scheduled_request", "scheduled_tokens", "admitted_request", "admitted_hit_tokens"),
     *("preempted_request", "finished_request", "scheduled_blocks"),
+    *OF_SAMPLES,
 )
 
 
 def replay(config: dict[str, Any], columns: Columns) -> Columns:
     """The recording's columns, as `engine=vllm` makes them."""
-    watched = Watched(engine_of(config))
+    watched = Watched(served_by(config, columns))
     outcome = run(config, columns, watched, watched)
     seen = {"output_seen": outcome.output_seen, "preemptions": watched.mine.preemptions}
     return watched.columns() | of_requests(columns, outcome) | seen
@@ -146,7 +212,7 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
 
 NAMES_OF_BLOCKS = "step_blocks_crc32"
 """a column that is not compared: no decision depends on it"""
-OF_STREAMS = {"output_tokens", "priority", "lora", "prefix_group", "output_segment", "arrival_ns"}
+OF_STREAMS = {"output_tokens", "priority", "lora", "accepts", "drafts", "prefix_group", "output_segment", "arrival_ns"}
 OF_STREAMS |= {"segment_offsets", "segment_ids", "segment_tokens"}
 """columns that are given, and not made"""
 
@@ -162,8 +228,8 @@ def replays(path: Path) -> None:
 def is_served_alike_unseen(path: Path) -> None:
     """Asserts that who watches a recording being served changes nothing."""
     config, recorded = load(path)
-    watched = Watched(engine_of(config))
-    seen, unseen = run(config, recorded, watched, watched), run(config, recorded, engine_of(config))
+    watched = Watched(served_by(config, recorded))
+    seen, unseen = run(config, recorded, watched, watched), run(config, recorded, served_by(config, recorded))
     assert_same(seen, unseen)
 
 

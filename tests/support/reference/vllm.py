@@ -1,4 +1,4 @@
-"""A plain model of vLLM's V1 scheduler (0.33.0) for one GPU: groups of layers, LoRA; no KV connector.
+"""A plain model of vLLM's V1 scheduler (0.33.0) for one GPU: groups of layers, drafts, LoRA; no KV connector.
 
     python -m tests.support.reference.vllm ../shared/fidelity/vllm/*.npz    # replays and compares every column
 
@@ -72,6 +72,8 @@ class Blocks:
                 self.free[block] = None
 
 
+OF_DRAFTS = ("scheduled_drafts", "sampled_request", "sampled_tokens")
+
 NULL = 0
 """stands for a block that is behind a window; block 0 is never used"""
 
@@ -107,7 +109,7 @@ class Group:
 
 
 class Request:
-    def __init__(self, index: int, workload: Columns, groups: int) -> None:
+    def __init__(self, index: int, workload: Columns, groups: int, ahead: int = 0) -> None:
         self.index = index
         rows = slice(int(workload["segment_offsets"][index]), int(workload["segment_offsets"][index + 1]))
         self.segments = [int(s) for s in workload["segment_ids"][rows]]
@@ -118,12 +120,15 @@ class Request:
         self.answer = answer if answer >= 0 else -1 - index  # generated tokens of its own, or those of a segment
         self.rank = (int(workload["priority"][index]), int(workload["arrival_ns"][index]))
         self.lora = int(workload["lora"][index]) if "lora" in workload else 0
-        self.computed = 0  # positions scheduled so far, those under way included
+        self.ahead = ahead  # tokens behind a block that its key covers
+        self.computed = 0  # positions scheduled so far, those under way, and their drafts, included
         self.blocks: list[list[int]] = [[] for _ in range(groups)]
         self.keyed = 0  # of its blocks, in each group, how many were looked at to be cached, or found
         self.junction = 0  # a prefix that some groups have, and others are to keep
         self.running = self.done = False
         self.preemptions = 0
+        self.drafts = 0  # for its next step
+        self.verified = self.proposed = 0  # steps with drafts that were verified; after which drafts were proposed
         self.partial = False  # the step last scheduled does not reach the end of what is known
         # Only under asynchronous scheduling, where a step is scheduled before the one before it is done:
         self.expected = 0  # tokens that steps under way will generate
@@ -132,6 +137,7 @@ class Request:
 
     def key(self, end: int) -> Any:
         """Stands for the tokens before position `end`: a segment id stands for its whole path."""
+        end += self.ahead
         if end > self.prompt:
             return self.lora, self.answer, end
         return self.lora, self.segments[bisect.bisect_left(self.ends, end)], end
@@ -144,6 +150,13 @@ class Scheduler:
         self.pool = Blocks(config["num_blocks"], config["enable_prefix_caching"])
         given = config.get("groups") or [{"kind": "full"}]
         self.groups = [Group(i, one["kind"], one.get("window", 0), config) for i, one in enumerate(given)]
+        self.k, method = config.get("num_speculative_tokens", 0), config.get("spec_method", "ngram")
+        self.spare = 0 if method == "ngram" else self.k  # positions behind a step's own that need blocks too
+        self.slots = int(method == "draft_model")  # of the budget, that a request takes beside its tokens
+        self.ahead = int(method == "eagle")
+        self.drafted: dict[Request, int] = {}  # of the step in hand, how many drafts each has, …
+        self.padded: set[Request] = set()  # … and who has placeholders for them
+        self.prefills = False  # whether anybody in it who runs is part-way in its prompt
         self.max_loras = config.get("max_loras", 0)
         self.by_priority = config["policy"] == "priority"
         self.lookahead = config["async_scheduling"]
@@ -232,6 +245,8 @@ class Scheduler:
             return None
         self._give_up(request, computed - request.under_way)
         positions = computed + new
+        if self.k:
+            positions = min(positions + self.spare, self.config["max_model_len"])
         if self._need(request, positions, computed, hits, False) + headroom > len(self.pool.free):
             return None
         for group, mine, found in zip(self.groups, request.blocks, hits, strict=True):
@@ -244,7 +259,7 @@ class Scheduler:
             more = self.pool.take(max(0, -(-positions // self.block) - len(mine)))
             mine += more
             taken += more
-        self._remember(request, min(positions, request.tokens))
+        self._remember(request, min(computed + new, request.tokens))
         return taken
 
     def _give_up(self, request: Request, processed: int) -> None:
@@ -259,7 +274,7 @@ class Scheduler:
     def _remember(self, request: Request, known: int) -> None:
         if not self.pool.caching:
             return
-        for at in range(request.keyed, known // self.block):
+        for at in range(request.keyed, min(known, request.tokens - self.ahead) // self.block):
             request.keyed = at + 1
             for group, mine in zip(self.groups, request.blocks, strict=True):
                 if mine[at] != NULL and group.keeps(at, request):
@@ -279,6 +294,8 @@ class Scheduler:
         budget, cap = self.config["max_num_batched_tokens"], self.config["long_prefill_token_threshold"]
         if len(self.running) + len(self.waiting) < 2:
             cap = 0
+        budget -= self.slots
+        self.drafted, self.padded, self.prefills = {}, set(), False
         self.pool.evicted, self.flush = 0, False
         chosen: dict[Request, int] = {}
         fresh: dict[Request, list[int]] = {}
@@ -288,7 +305,7 @@ class Scheduler:
             request = self.running[at]
             settled = request.computed - request.expected
             last_is_due = request.expected and settled + 2 >= request.prompt + request.target
-            new = min(request.tokens - settled, cap or budget, budget)
+            new = min(request.tokens + request.drafts - settled, cap or budget, budget)
             if last_is_due or new == 0:
                 at += 1
                 continue
@@ -298,7 +315,8 @@ class Scheduler:
                 del self.running[place]
                 at -= place < at
                 if victim in chosen:
-                    budget += chosen.pop(victim)
+                    budget += chosen.pop(victim) + self.slots
+                    self.drafted.pop(victim)
                     del fresh[victim]
                 self._preempt(victim)
                 preempted.append(victim)
@@ -309,7 +327,10 @@ class Scheduler:
                     continue
                 break
             chosen[request], fresh[request] = new, taken
-            budget -= new
+            self.prefills |= request.partial
+            self.drafted[request] = min(request.drafts, max(0, new + settled - request.tokens))
+            request.drafts = 0
+            budget -= new + self.slots
             at += 1
         admitted = {} if preempted else self._admit(chosen, budget, cap)
         for request, new in chosen.items():
@@ -317,7 +338,8 @@ class Scheduler:
             request.under_way += new
             request.partial = request.computed < request.tokens + request.expected
             if self.lookahead and not request.partial:
-                request.expected += 1
+                request.expected += 1 + self.drafted.get(request, 0)
+                request.drafts = self.k
         crc = 0
         for request, new in chosen.items():
             blocks = fresh.get(
@@ -327,7 +349,8 @@ class Scheduler:
         row = (len(self.pool.free), self.pool.evicted, len(self.waiting), len(self.running), crc)
         told = [(r, n, not r.partial) for r, n in chosen.items()]
         held = [len(mine) - mine.count(NULL) for r in chosen for mine in r.blocks]
-        return {"chosen": told, "admitted": list(admitted.items()), "preempted": preempted, "row": row, "held": held}
+        step = {"chosen": told, "admitted": list(admitted.items()), "preempted": preempted, "row": row, "held": held}
+        return step | {"drafts": [self.drafted.get(r, 0) for r in chosen], "padded": self.padded}
 
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
@@ -342,7 +365,13 @@ class Scheduler:
                 continue
             hits = self._hits(request)
             found = len(hits[0]) * self.block
-            new = min(request.tokens - found, cap or budget, budget)
+            lacks, padding = request.tokens - found, 0
+            first = not self.prefills and (len(chosen) > len(admitted) or found)
+            if self.k and lacks == 1 and first and found + 2 + self.k <= self.config["max_model_len"]:
+                padding = self.k
+                if 1 + padding > budget:
+                    break
+            new = min(lacks + padding, cap or budget, budget)
             headroom = self.kept_free if self.running else 0
             if self._place(request, new, hits, headroom, self.config["reserve_full_isl"]) is None:
                 break
@@ -353,41 +382,68 @@ class Scheduler:
             loras |= {request.lora} - {0}
             admitted[request] = request.computed
             chosen[request] = new
-            budget -= new
+            budget -= new + self.slots
+            if padding:
+                self.drafted[request] = padding
+                self.padded.add(request)
         self.waiting.extendleft(reversed(passed))
         return admitted
 
     def _preempt(self, request: Request) -> None:
         """It loses its place and its blocks, but what is cached of them may be found again."""
         self._release(request)
-        request.running, request.computed, request.expected = False, 0, 0
+        request.running, request.computed, request.expected, request.drafts = False, 0, 0, 0
         request.stale = request.under_way
         request.preemptions += 1
         self.waiting.appendleft(request)
 
-    def take_up(self, step: dict[str, Any]) -> tuple[list[Request], list[Request]]:
-        """The step is done; returns the requests that got a token, and those that thereby finished."""
-        served, finished = [], []
-        for request, new, samples in step["chosen"]:
+    def take_up(self, step: dict[str, Any], script: Columns | None = None) -> tuple[list[Request], list[Request]]:
+        """The step is done; returns the requests that got tokens (`step["got"]`: how many), and those that thereby
+        finished. `script`: what is accepted of drafts, and how many are proposed."""
+        served, finished, step["got"] = [], [], []
+        for (request, new, samples), drafts in zip(step["chosen"], step["drafts"], strict=True):
             request.under_way -= new
             stale = request.stale > 0
             request.stale -= new * stale
             if request.done or not samples:
                 continue
-            request.tokens += 1
+            got = 1 + self._accepted(request, drafts, request in step["padded"], script)
+            kept = min(got, request.prompt + request.target - request.tokens)
+            request.tokens += kept
             served.append(request)
+            step["got"].append(kept)
             request.done = request.tokens - request.prompt >= request.target
-            if not stale and request.expected:
-                request.expected -= 1
+            if not stale and (request.expected or self.k):
+                request.computed -= drafts + 1 - kept
+                request.expected -= (drafts + 1) * (request.expected > 0)
                 if request.running:
                     self._remember(request, min(request.computed - request.under_way, request.tokens))
             if request.done:
                 self._release(request)
                 finished.append(request)
+        for request, _, samples in step["chosen"] if self.k and not self.lookahead else ():
+            if not request.done:
+                request.drafts = self._proposed(request, script) if samples else 0
         self.running = [r for r in self.running if not r.done]
         self.waiting = deque(r for r in self.waiting if not r.done)
         self.flush = self.flush or bool(finished)
         return served, finished
+
+    def _accepted(self, request: Request, drafts: int, padded: bool, script: Columns | None) -> int:
+        """Of the drafts of a step: of placeholders none, but where a recording was asynchronous."""
+        if not drafts or (padded and not self.lookahead):
+            return 0
+        assert script is not None
+        row = script["accepts"][request.index]
+        request.verified += 1
+        return min(drafts, int(row[(request.verified - 1) % len(row)]))
+
+    def _proposed(self, request: Request, script: Columns | None) -> int:
+        if script is None or "drafts" not in script:
+            return int(self.k)
+        row = script["drafts"][request.index]
+        request.proposed += 1
+        return int(row[(request.proposed - 1) % len(row)])
 
 
 def replay(config: dict[str, Any], workload: Columns) -> Columns:
@@ -398,7 +454,8 @@ def replay(config: dict[str, Any], workload: Columns) -> Columns:
     rows: list[tuple[int, ...]] = []
     after: list[list[int]] = []
     several = len(scheduler.groups) > 1
-    lists: dict[str, list[int]] = {name: [] for name in (*LISTS, *(("scheduled_blocks",) if several else ()))}
+    more = (*(("scheduled_blocks",) if several else ()), *(OF_DRAFTS if scheduler.k else ()))
+    lists: dict[str, list[int]] = {name: [] for name in (*LISTS, *more)}
     first, finish, hit = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.full(n, -1, np.int32)
     requests: list[Request] = []
     depth = 2 if config["async_scheduling"] else 1
@@ -410,7 +467,7 @@ def replay(config: dict[str, Any], workload: Columns) -> Columns:
                 break
             now = max(now, arrival[len(requests)])
         while len(requests) < n and arrival[len(requests)] <= now:
-            requests.append(Request(len(requests), workload, len(scheduler.groups)))
+            requests.append(Request(len(requests), workload, len(scheduler.groups), scheduler.ahead))
             scheduler.waiting.append(requests[-1])
         if scheduler.busy():
             step, row, start, cost = scheduler.schedule(), -1, now, 0
@@ -427,6 +484,8 @@ def replay(config: dict[str, Any], workload: Columns) -> Columns:
                 after.append([0, 0])
                 lists["scheduled_request"] += [r.index for r, _, _ in step["chosen"]]
                 lists["scheduled_tokens"] += [new for _, new, _ in step["chosen"]]
+                if scheduler.k:
+                    lists["scheduled_drafts"] += step["drafts"]
                 if several:
                     lists["scheduled_blocks"] += step["held"]
                 lists["admitted_request"] += [r.index for r, _ in step["admitted"]]
@@ -442,7 +501,10 @@ def replay(config: dict[str, Any], workload: Columns) -> Columns:
             continue
         step, done, row = flight.popleft()
         now = max(now, done)
-        served, finished = scheduler.take_up(step)
+        served, finished = scheduler.take_up(step, workload)
+        if scheduler.k:
+            lists["sampled_request"] += [r.index for r in served]
+            lists["sampled_tokens"] += step["got"]
         for request in (r for r in served if first[r.index] < 0):
             first[request.index] = now
         for request in finished:

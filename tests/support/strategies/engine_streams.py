@@ -83,18 +83,33 @@ def random_groups(seed: int) -> tuple[dict[str, Any], Columns]:
 
 
 def random_features(seed: int) -> tuple[dict[str, Any], Columns]:
-    """The same, of one group or several, with adapters in two of three."""
+    """The same, of one group or several, with adapters in two of three, and drafts in two of three."""
     config, workload = random_groups(seed) if seed % 2 else random_setting(seed)
     rng = np.random.default_rng([seed, 2])
     if rng.random() < 2 / 3:
         config["max_loras"] = int(rng.choice([1, 1, 2, 3, 1000]))
         workload["lora"] = _adapters(rng, workload)
+    if rng.random() < 2 / 3:
+        _draft(rng, config, workload)
     return config, workload
 
 
 def _adapters(rng: np.random.Generator, workload: Columns) -> np.ndarray:
     """Of each request: a prompt that goes on from an answer has its adapter or, as one that begins alike, any."""
     return rng.integers(0, int(rng.choice([2, 4, 8])), len(workload["arrival_ns"])).astype(np.int32)
+
+
+def _draft(rng: np.random.Generator, config: dict[str, Any], workload: Columns) -> None:
+    n, drafts = len(workload["arrival_ns"]), int(rng.integers(1, 6))
+    method = str(rng.choice(["eagle", "draft_model", *([] if config["async_scheduling"] else ["ngram"])]))
+    config |= {"num_speculative_tokens": drafts, "spec_method": method}
+    config.setdefault("max_model_len", 2**20)
+    workload["accepts"] = rng.integers(0, drafts + 1, (n, int(rng.integers(1, 9)))).astype(np.int32)
+    if method == "ngram":
+        workload["drafts"] = rng.integers(0, drafts + 1, (n, int(rng.integers(1, 9)))).astype(np.int32)
+    # what may be under way behind a request's end needs blocks too, or it preempts itself for ever
+    blocks, groups = -(-3 * (1 + drafts) // config["block_size"]) + 1, len(config.get("groups", [0]))
+    config["num_blocks"] += blocks * groups
 
 
 def _stream(rng: np.random.Generator) -> Columns:

@@ -1,0 +1,49 @@
+"""What came of drafts (`engine.speculative_config`), in numbers. Nothing where nothing was drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Declared = tuple[str, str, Callable[[Any], float | None], str, str, str]
+
+
+def _share(of: str, part: str, whole: str) -> Callable[[Any], float | None]:
+    def share(run: Any) -> float | None:
+        drafted = run.total("drafted_tokens")
+        parts = {"accepted": run.total("accepted_tokens"), "drafted": drafted, "steps": run.total("verified_steps")}
+        parts["rejected"] = drafted - parts["accepted"]
+        parts["computed"] = run.total("forwarded_tokens")
+        return (of == "length") + parts[part] / parts[whole] if drafted and parts[whole] else None
+
+    return share
+
+
+METRICS: tuple[Declared, ...] = (
+    (
+        "acceptance_length",
+        "tokens of a step with drafts",
+        _share("length", "accepted", "steps"),
+        "tokens",
+        "higher",
+        "Tokens that a step with drafts brings a request, on average: one, and the drafts that were accepted; vLLM's "
+        "mean acceptance length.",
+    ),
+    (
+        "draft_acceptance",
+        "acceptance of drafts",
+        _share("share", "accepted", "drafted"),
+        "share",
+        "higher",
+        "Accepted drafts over all that were computed. Those of steps in which a request was for nothing, since its end "
+        "was not known yet, count as rejected.",
+    ),
+    (
+        "wasted_tokens",
+        "rejected drafts of all tokens computed",
+        _share("share", "rejected", "computed"),
+        "share",
+        "lower",
+        "Rejected drafts over all tokens that steps computed, prompts and answers.",
+    ),
+)

@@ -1,0 +1,123 @@
+"""Speculative decoding: drafts that a step verifies beside the token that it would compute (vllm/v1/core/sched).
+
+Asynchronous scheduling knows no drafts when it schedules the next step: whoever samples is scheduled as if all were
+accepted, and what was rejected is taken back when the step is over. So a request may be in a whole step for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from prebleexp.engines.vllm.phases import nothing
+from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
+from prebleexp.engines.vllm.speculative import SpeculativeConfig
+from prebleexp.engines.vllm.tables import cached
+from prebleexp.sim.compiled import chosen_by, compiled
+from prebleexp.sim.records import NONE, World
+from prebleexp.sim.types import Setup
+
+ACCEPTED, PROPOSED = range(40, 42)
+"""random streams"""
+DRAWS = 2**18
+"""of a run: each request goes through them from a place of its own on"""
+
+
+class Draws(NamedTuple):
+    """A number for each time that a request asks for one: the same whenever and wherever that is."""
+
+    of: Any
+    """(d,) all of them"""
+    first: Any
+    """(n,) where each request begins"""
+    span: int
+    """after so many it begins anew"""
+
+
+class Speculation(NamedTuple):
+    accepts: Draws
+    """drafts accepted of a step that has enough of them"""
+    proposes: Draws
+    """drafts for the next step"""
+    verified: Any
+    """(n,) steps with drafts that were verified"""
+    proposed: Any
+    """(n,) steps after which drafts were proposed"""
+    prefills: Any
+    """(GPUs,) whether a running request of the step that is being scheduled was part-way in its prompt"""
+    takes_padding: bool
+    """whether placeholders are accepted like drafts: in truth never, but recordings of asynchronous scheduling do so"""
+
+
+def speculation(setup: Setup, of: SpeculativeConfig) -> Speculation | None:
+    """None: nothing is drafted."""
+    if of.drafts == 0:
+        return None
+    accepted = np.random.default_rng([setup.seed, ACCEPTED])
+    steps = np.searchsorted(1 - of.at_least, accepted.random(DRAWS), side="right")
+    found = np.random.default_rng([setup.seed, PROPOSED])
+    proposed = np.where(found.random(DRAWS if of.draft_rate < 1 else 1) < of.draft_rate, of.drafts, 0)
+    n = len(setup.workload)
+    return scripted(_draws(accepted, steps, n), _draws(found, proposed, n), setup.gpus)
+
+
+def scripted(accepts: Draws, proposes: Draws, gpus: int, takes_padding: bool = False) -> Speculation:
+    """With drafts that are known before the run. `accepts`, `proposes`: of n requests."""
+    n = len(accepts.first)
+    verified, proposed, prefills = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(gpus, np.int64)
+    return Speculation(accepts, proposes, verified, proposed, prefills, takes_padding)
+
+
+def _draws(rng: np.random.Generator, of: npt.NDArray[Any], n: int) -> Draws:
+    return Draws(of.astype(np.int8), rng.integers(0, len(of), n), DRAWS)
+
+
+@compiled
+def drawn(draws: Draws, request: int, time: int) -> int:
+    return int(draws.of[(draws.first[request] + time % draws.span) % len(draws.of)])
+
+
+@compiled
+def drafts_of(mine: Engines, request: int) -> int:
+    """What is drafted of a running request for the step that is being scheduled; or, asynchronous, may be."""
+    if mine.jobs[request].filling != 0:
+        return 0
+    if mine.settings.async_scheduling:
+        return int(mine.settings.drafts)
+    return drawn(mine.speculation.proposes, request, int(mine.speculation.proposed[request]) - 1)
+
+
+@compiled
+def _placeholders(mine: Engines, world: World, g: int, request: int) -> int:
+    """With how many a waiting request that lacks one token is padded, so that decodes of a step are alike; NEVER: it is
+    not."""
+    gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
+    if mine.speculation.prefills[g] != 0 or (known - 1) % settings.block_size != 0:
+        return NEVER
+    found, step = known - 1, mine.steps[g, gpu.scheduled % STEPS]
+    if found + 2 + settings.drafts > settings.context_length or (step.chosen == step.admitted and found == 0):
+        return NEVER
+    hits, _ = cached(mine, world, g, request)
+    return int(settings.drafts) if hits * settings.block_size == found else NEVER
+
+
+@compiled
+def _verify(mine: Engines, world: World, g: int, row: int) -> int:
+    """Tokens that a request has of the step that is over, if that sampled: accepted drafts, and one more."""
+    spec, slot = mine.speculation, (mine.gpus[g].begun - 1) % STEPS
+    one = mine.chosen[g, slot, row]
+    request, drafts, tokens = int(one.request), int(one.samples) - 1, 1
+    if drafts > 0 and (one.hits == NONE or spec.takes_padding):
+        tokens += min(drafts, drawn(spec.accepts, request, int(spec.verified[request])))
+        spec.verified[request] += 1
+        world.totals[g].verified_steps += 1
+        world.totals[g].accepted_tokens += tokens - 1
+    if mine.jobs[request].known + tokens < mine.jobs[request].limit:
+        spec.proposed[request] += 1
+    return tokens
+
+
+placeholders = chosen_by("speculation", nothing, _placeholders)
+verify = chosen_by("speculation", nothing, _verify)

@@ -1,0 +1,58 @@
+"""What the next step computes of running requests that have drafts: in order of admission, one by one.
+
+A request's known token goes first, and drafts are cut from the end where the budget ends. Blocks are taken for what it
+would have were all accepted, and for what is drafted next behind that; they stay when drafts are rejected.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.vllm.choosing import blocks_of, choose, not_chosen
+from prebleexp.engines.vllm.drafts import drafts_of
+from prebleexp.engines.vllm.preemption import preempt, victim
+from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.steady import last_is_due
+from prebleexp.engines.vllm.tables import lengthen, move_on, remember
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+
+
+@compiled
+def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
+    """Returns the budget that is left: to a request that takes slots beside its tokens, none of it is lent."""
+    gpu, running, settings, spec = mine.gpus[g], mine.running[g], mine.settings, mine.speculation
+    budget, at = settings.max_num_batched_tokens - settings.slots, 0
+    spec.prefills[g] = 0
+    while at < gpu.running and budget > 0:
+        request = int(running[at])
+        job, drafts = mine.jobs[request], drafts_of(mine, request)
+        lacks = int(job.known) - int(job.computed) + int(job.expected)
+        new = 0 if last_is_due(job) else min(lacks + drafts, budget, cap if cap > 0 else budget)
+        if new == 0:
+            at += 1
+            continue
+        move_on(mine, world, g, request)
+        reach = min(int(job.computed) + new + settings.lookahead, settings.context_length)
+        need = max(0, blocks_of(mine, reach) - job.blocks)
+        while need * settings.tables > gpu.free:
+            row = victim(mine, world, g)
+            loser = int(running[row])
+            gone = not_chosen(mine, g, step, loser) if settings.by_priority else 0
+            budget += gone + settings.slots * int(gone > 0)
+            preempt(mine, world, g, step, row)
+            at -= int(row < at)
+            if loser == request:
+                break
+        if job.running == 0:
+            if settings.by_priority:
+                continue
+            break
+        if need > 0:
+            step.evicted += lengthen(mine, world, g, request, need)
+        remember(mine, world, g, request, min(int(job.computed) + new, int(job.known) - settings.key_ahead))
+        spec.prefills[g] |= int(job.filling)
+        choose(mine, g, int(gpu.scheduled), request, new, min(drafts, max(0, new - lacks)), NONE)
+        budget -= new + settings.slots
+        at += 1
+    return budget

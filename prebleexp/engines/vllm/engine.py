@@ -13,7 +13,6 @@ from prebleexp.checks import flag, integer, is_integer, is_number, one_of, requi
 from prebleexp.engines.base import Engine
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.groups import grouping as of_kinds
-from prebleexp.engines.vllm.records import NEVER, Settings
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
 from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup
@@ -81,7 +80,8 @@ class VLLM(Engine):
     where layers look back to where a chunk begins"""
 
     speculative_config: Any = None
-    """drafts: vLLM's settings, what is accepted of them, and what they cost"""
+    """drafts: `method` and `num_speculative_tokens` as in vLLM, `acceptance_rate`, `draft_rate` and `draft_cost`; see
+    docs/core.md"""
     max_loras: int = 1
     """LoRA adapters that run at once, at most; a request with another one waits, and those behind it are tried"""
 
@@ -192,6 +192,7 @@ class VLLM(Engine):
     def start(self, setup: Setup) -> Any:
         from prebleexp.engines.vllm import rooms
         from prebleexp.engines.vllm.adapters import adapters
+        from prebleexp.engines.vllm.records import NEVER, Settings
 
         tokens, seqs = self.limits(setup)
         grouping, drafts = self.grouping(setup), self.speculative_config

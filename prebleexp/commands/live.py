@@ -30,7 +30,8 @@ MEASURED_OUTPUT = choice("output", "how the result is written", "table", "json",
 
 
 def _live(given: Given) -> int:
-    """Measure each seed; 0, or 1 where the client was late, so that nothing was measured of what was asked for."""
+    """Measure each seed; 0, or 1 where the client was late, so that nothing was measured of what was asked for, or
+    where somebody stopped it: what came until then is kept."""
     extra.check()
     from prebleexp.experiment.provenance import now
     from prebleexp.live.measuring import kept, measured
@@ -56,8 +57,10 @@ def _live(given: Given) -> int:
         about |= {"prompt": how.prompt, "answers": "real" if real else "planned", "vocabulary": how.vocabulary}
         runs = [measured.facts(one) for one in found]
         kept.write(folder, about | {"runs": runs}, {cell.seed: found[-1].columns})
+        if found[-1].stopped:
+            break
     _show(given, folder, found, model)
-    return 1 if any(one.lateness.is_late for one in found) else 0
+    return 1 if any(one.lateness.is_late or one.stopped for one in found) else 0
 
 
 def _show(given: Given, folder: Path, found: Sequence[Measured], model: str) -> None:

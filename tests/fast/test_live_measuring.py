@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from prebleexp.live.measuring import compared, kept
 from prebleexp.live.measuring.lateness import lateness
 from prebleexp.live.measuring.outcome import outcome, unknown
 from prebleexp.live.measuring.prompts import LEAST_ID, Prompts
-from prebleexp.live.measuring.sending import How, send
+from prebleexp.live.measuring.sending import Came, How, send
 from prebleexp.live.measuring.sent import Sent, Table, table
 from prebleexp.live.measuring.server_view import between, parsed
 from prebleexp.live.measuring.stream import Answer
@@ -44,7 +46,7 @@ def sent(
             usual = {"model": "tiny", "prompt": "ids", "real_answers": True, "vocabulary": 1000}
             usual |= {"timeout_s": math.inf, "connections": 1}
             to = How(**{"origins": [origin("url", f"http://127.0.0.1:{seen.port}")]} | usual | how)
-            return (await send(workload, 7, stop_s, math.inf, to))[0], seen
+            return (await send(workload, 7, stop_s, math.inf, to)).sent, seen
 
     return loops.run(main())
 
@@ -155,6 +157,27 @@ def test_a_run_that_stops_cuts_off_what_is_under_way() -> None:
     arrivals = np.array([0.0, 0.0, 0.0, 100.0])
     made, _ = sent(requests(output=2000).changed(arrival_s=arrivals), stop_s=0.3)
     assert made.state.tolist() == [State.RUNNING] * 3 + [State.NOT_DUE]
+
+
+def test_who_stops_a_measurement_keeps_what_came() -> None:
+    def answers(number: int, body: dict[str, Any]) -> str:
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return "ok" if number == 0 else "slow"
+
+    arrivals = np.array([0.0, 0.3, 0.3, 100.0])
+
+    async def main() -> Came:
+        async with serving(answers) as seen:
+            places = [origin("url", f"http://127.0.0.1:{seen.port}")]
+            how = How(places, "tiny", "ids", False, 1000, math.inf, 1)
+            return await send(requests().changed(arrival_s=arrivals), 0, math.inf, math.inf, how)
+
+    came = loops.run(main())
+    assert came.stopped
+    assert came.sent.state[0] == State.FINISHED
+    assert came.sent.state[3] == State.NOT_DUE
+    assert State.FINISHED not in came.sent.state[1:]
 
 
 def test_no_server_is_said() -> None:

@@ -14,13 +14,14 @@ import numpy as np
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.runs import GIVEN, Run, draw
+from prebleexp.launch.progress import Progress
 from prebleexp.live.http import loops
 from prebleexp.live.http.calls import Failed
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.places import Origin
 from prebleexp.live.measuring.lateness import Lateness, lateness
 from prebleexp.live.measuring.outcome import outcome, unknown
-from prebleexp.live.measuring.sending import How, send
+from prebleexp.live.measuring.sending import Came, How, send
 from prebleexp.live.measuring.sent import Table
 from prebleexp.live.measuring.server_view import View, between, scrape
 from prebleexp.metrics import measure, per_request
@@ -41,6 +42,8 @@ class Measured:
     sent: Table
     lateness: Lateness
     view: View
+    stopped: bool
+    """by somebody, before its end"""
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -63,6 +66,8 @@ class Measured:
                 f"p99 may be {self.lateness.valid_p99_s * 1e3:.1f} ms, and one {self.lateness.valid_max_s * 1e3:g} ms"
             )
             found.append(f"this is no measurement of the load that was asked for: the client was late ({limit})")
+        if self.stopped:
+            found.append(f"it was stopped after {self.run.seconds:.1f} s: what was not over then is cut off")
         found += _errors(self.sent) + _lengths(self.run, self.sent)
         chunks, tokens = int(self.sent.chunks.sum()), int(self.sent.output.sum())
         if chunks and abs(tokens / chunks - 1) > TOLD:
@@ -94,22 +99,26 @@ def measured(cell: Cell, how: How, engines: Sequence[Origin], late_limit_s: floa
     last_start_s = cell.duration_s if len(workload.after_ids) else math.inf
     stop_s = cell.duration_s if cell.horizon == "stop" else math.inf
 
-    async def main() -> tuple[Table, float, View]:
+    async def main() -> tuple[Came, View]:
         client = Client()
         try:
             before = await scrape(client, engines)
-            sent, end_s = await send(workload, cell.seed, stop_s, last_start_s, how)
-            return sent, end_s, between(before, await scrape(client, engines))
+            came = await send(workload, cell.seed, stop_s, last_start_s, how, progress.advance)
+            return came, between(before, await scrape(client, engines))
         finally:
             client.close()
 
     try:
-        sent, end_s, view = loops.run(main())
+        with Progress(len(workload), "requests") as progress:
+            came, view = loops.run(main())
     except Failed as error:
         raise InvalidInput(f"url: {error}") from error
-    made = outcome(sent, cell.replicas, end_s)
+    sent = came.sent
+    made = outcome(sent, cell.replicas, came.end_s)
     metrics: dict[str, Any] = dict(measure(workload, made, cell.slo)) | dict.fromkeys(unknown(sent))
-    return Measured(cell, Run(metrics, workload, made, end_s), sent, lateness(sent, late_limit_s), view)
+    return Measured(
+        cell, Run(metrics, workload, made, came.end_s), sent, lateness(sent, late_limit_s), view, came.stopped
+    )
 
 
 def served_models(origins: Sequence[Origin]) -> list[str]:
@@ -168,6 +177,7 @@ def facts(of: Measured) -> Mapping[str, Any]:
         "end_s": of.run.seconds,
         "lateness": of.lateness._asdict(),
         "is_late": of.lateness.is_late,
+        "stopped": of.stopped,
         "metrics": of.run.metrics,
         "server": {"totals": dict(of.view.totals), "means_s": dict(of.view.means_s)},
         "says": of.says,

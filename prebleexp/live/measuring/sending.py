@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,21 +56,40 @@ class How:
     """of the API; it is sent, and written nowhere"""
 
 
-async def send(workload: Workload, seed: int, stop_s: float, last_start_s: float, how: How) -> tuple[Table, float]:
-    """Returns what became of each request, and when the run ended. At `stop_s`, if that is finite, all is cut off.
+class Came(NamedTuple):
+    """What came of a stream."""
+
+    sent: Table
+    end_s: float
+    """when the run ended"""
+    stopped: bool
+    """somebody stopped it before its end (SIGINT, SIGTERM)"""
+
+
+async def send(
+    workload: Workload,
+    seed: int,
+    stop_s: float,
+    last_start_s: float,
+    how: How,
+    on_done: Callable[[], object] = lambda: None,
+) -> Came:
+    """At `stop_s`, if that is finite, all is cut off, and so it is when somebody stops the process: what came until
+    then is returned. `on_done` is called for each request that has ended.
+
     Raises `NotConnected` if a server is not there when it begins."""
     client = Client()
     timers = Timers(asyncio.get_running_loop())
     try:
         for origin in how.origins:
             await client.warm(origin, how.connections)
-        run = _Run(
-            workload, Prompts(workload, seed, how.vocabulary), Schedule(workload, last_start_s), how, client, timers
-        )
+        prompts, schedule = Prompts(workload, seed, how.vocabulary), Schedule(workload, last_start_s)
+        run = _Run(workload, prompts, schedule, how, client, timers, on_done)
         gc.freeze()
         gc.disable()  # a collection takes as long as many requests
-        await run.to_the_end(stop_s)
-        return table(run.requests), run.end_s
+        with _stops(run.stop):
+            await run.to_the_end(stop_s)
+        return Came(table(run.requests), run.end_s, run.stopped)
     finally:
         gc.enable()
         gc.unfreeze()
@@ -75,12 +97,36 @@ async def send(workload: Workload, seed: int, stop_s: float, last_start_s: float
         client.close()
 
 
+@contextmanager
+def _stops(call: Callable[[], object]) -> Iterator[None]:
+    """What stops a process calls this, where the system lets us say so (in a main thread, not on Windows)."""
+    loop, caught = asyncio.get_running_loop(), []
+    with suppress(NotImplementedError, ValueError, RuntimeError):
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(one, call)
+            caught.append(one)
+    try:
+        yield
+    finally:
+        for one in caught:
+            loop.remove_signal_handler(one)
+
+
 class _Run:
     def __init__(
-        self, workload: Workload, prompts: Prompts, schedule: Schedule, how: How, client: Client, timers: Timers
+        self,
+        workload: Workload,
+        prompts: Prompts,
+        schedule: Schedule,
+        how: How,
+        client: Client,
+        timers: Timers,
+        on_done: Callable[[], object],
     ) -> None:
         self.requests = [Sent() for _ in range(len(workload))]
         self.end_s = 0.0
+        self.stopped = False
+        self._on_done = on_done
         self._workload, self._prompts, self._schedule, self._how = workload, prompts, schedule, how
         self._client, self._timers = client, timers
         self._outputs = np.minimum(workload.output_tokens, workload.max_new_tokens).tolist()
@@ -98,6 +144,11 @@ class _Run:
         self._at = 0
         self._over = asyncio.Event()
         self._start = 0.0
+
+    def stop(self) -> None:
+        """All is cut off, as at its end."""
+        self.stopped = True
+        self._over.set()
 
     @property
     def now(self) -> float:
@@ -154,6 +205,7 @@ class _Run:
         """A request has ended, however."""
         del self._under_way[request]
         self._left -= 1
+        self._on_done()
         one = self.requests[request]
         due: list[Due] = []
         if one.state == State.FINISHED:

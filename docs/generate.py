@@ -28,7 +28,7 @@ WITHIN = {"hardware": {"hardware/gpu": Gpu, "hardware/model": Model}}
 HERE = Path(__file__).parent
 READING = {
     "n": "What became of the requests: each is in exactly one of those from `n_finished` to `n_expired`. Averages are over those that reported, and were due after `slo.warmup_s`: requests that were refused or never came are in none of them, unfinished ones as of "
-    "their last report. So the terminal, the tables and the pages say who was refused or not finished, and [compare](compare.md) calls a cell *incomparable* where what looks better "
+    "their last report. So the terminal, the tables and the pages say how many were refused or not finished. [Compare](compare.md) calls a cell *incomparable* where what looks better "
     "has lost requests that the other side served. With `horizon=stop` unfinished requests are normal, with `drain` they would have waited for ever.",
     "ttft": "What a person waits for before anything appears. The tail (`p99`) shows hot spots long before the mean does. Beware of `horizon=stop`: requests "
     "that never got a token are not in it, so an overloaded cluster can look good; look at `n_queued`.",

@@ -54,11 +54,15 @@ class Given:
     migration: Migration | None
     gaps_of_each: bool
     before: Before | None = None
+    engines: tuple[Batcher, ...] = ()
 
     @property
     def hardware(self) -> Accelerator:
         """Of the first GPU."""
         return self.kinds[0][1]
+
+    def engine_of(self, kind: int) -> Batcher:
+        return self.engines[kind] if self.engines else self.engine
 
     @property
     def retries(self) -> bool:
@@ -106,7 +110,7 @@ class Given:
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""
-        rows = np.asarray(self.engine.refuses(setup))
+        rows = np.asarray(self.engine_of(kind).refuses(setup))
         if self.pools is None:
             return rows
         requests, legs = np.split(rows, 2)

@@ -12,7 +12,8 @@ from prebleexp.sim.moves import is_over, routed_anew
 from prebleexp.sim.moves import join as join_moved
 from prebleexp.sim.moves import leave as leave_moved
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import ALWAYS, RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
+from prebleexp.sim.pools import ALWAYS, PULL, RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
+from prebleexp.sim.pulling import let_go
 from prebleexp.sim.records import (
     CANCELLED,
     CHANGED,
@@ -55,6 +56,8 @@ def is_lost(world: World, row: int) -> None:
             leg = world.jobs[first]
             leg.ttft_s = leg.latency_s = leg.finish_s = np.nan
             leg.output_seen = 0
+            if world.pools.protocol == PULL and world.seen.requests[first].gpu != NONE:
+                let_go(world, request)
             _begin_anew(world, first)
     else:
         control.unfinished -= 1

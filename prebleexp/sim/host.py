@@ -82,7 +82,7 @@ class Host:
             raise InvalidInput(f"engine {type(engine).__name__} has no cancel, and requests have patience_s")
         engines, costs = map(joined, zip(*map(Kind.records, self.kinds), strict=True))
         refused = np.any([given.refused(i, kind.setup) for i, kind in enumerate(self.kinds)], axis=0)
-        caches = [engine.own_cache(kind.setup) for kind in self.kinds]
+        caches = [kind.batcher.own_cache(kind.setup) for kind in self.kinds]
         own_cache = None if None in caches else max(size for size in caches if size is not None)
         plugs = (self.routers.records, engines, costs)
         kv_tokens = [kind.setup.kv_tokens for kind in self.kind_of]
@@ -173,8 +173,8 @@ class Host:
             self.world.replace(state._replace(cache=cache, news=world.made_news(cache)))
         elif status == loop.NEEDS_ROWS:
             g, control.lacking = int(control.lacking), NONE
-            engine = self.kind_of[g].engine
-            engine.replace(self.batcher.with_more_room(engine.mine, state, g))
+            kind = self.kind_of[g]
+            kind.engine.replace(kind.batcher.with_more_room(kind.engine.mine, state, g))
         elif status == router.NEEDS_ROOM:
             self.routers.with_more_room(self.world, request)
         elif status == router.NEEDS_NOTES:

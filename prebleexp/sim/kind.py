@@ -15,7 +15,8 @@ class Kind:
     """Their engine and what it costs, both told of this kind alone."""
 
     def __init__(self, given: Given, kind: int) -> None:
-        (self.count, hardware), self.setup, engine = given.kinds[kind], given.setup(kind), given.engine
+        (self.count, hardware), self.setup = given.kinds[kind], given.setup(kind)
+        self.batcher = engine = given.engine_of(kind)
         kept = engine.start(self.setup)
         functions = dict(ENGINE)
         if given.pools is not None:

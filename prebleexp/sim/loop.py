@@ -184,7 +184,7 @@ def advance(world: World) -> int:
         elif control.kind == END:
             _end(world, control.subject)
         elif control.kind == START:
-            if world.servers[control.subject].stage == AWAKE:  # else it was lost since
+            if world.servers[control.subject].stage in (AWAKE, IDLE):  # else it was lost since, or woken before
                 control.starting = control.subject
         elif control.kind == DECIDED:
             decided(world, control.subject)

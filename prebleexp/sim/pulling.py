@@ -88,7 +88,6 @@ def arrived(world: World, subject: int) -> None:
     call_none(engine.arrive, engine.own, world, request, control.now)
     if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
         control.lacking = g
-    wake(world, g)
     let_go(world, request)
 
 
@@ -141,4 +140,3 @@ def let_go(world: World, request: int) -> None:
     g = int(world.seen.requests[leg].gpu)
     engine = world.engines[g]
     call_none(engine.let_go, engine.own, world, leg, world.control.now)
-    wake(world, g)

@@ -19,7 +19,7 @@ CANCELLING: Signatures = {"cancel": (INT, (WORLD, *_SUBJECT))}
 """what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
 _MOVING: Signatures = {"arrive": (NOTHING, (WORLD, *_SUBJECT)), "let_go": (NOTHING, (WORLD, *_SUBJECT))}
 MOVING: dict[int, Signatures] = {
-    PULL: {**_MOVING, "pull": (INT, (WORLD, *_SUBJECT))},
+    PULL: {**_MOVING, "pull": (INT, (WORLD, *_SUBJECT)), "hear": (NOTHING, (WORLD, *_SUBJECT))},
     RESERVE_FIRST: {**_MOVING, "reserve": (NOTHING, (WORLD, *_SUBJECT))},
     PUSH_AT_END: {**_MOVING, "push": (NOTHING, (WORLD, *_SUBJECT))},
 }

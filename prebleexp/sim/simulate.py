@@ -32,6 +32,7 @@ def simulate(
     seed: int,
     reports_ms: float = 0.0,
     kinds: Sequence[tuple[int, Accelerator]] = (),
+    engines: Sequence[Batcher] = (),
     faults: Faulty | None = None,
     pools: Disaggregation | None = None,
     gateway: Entrance | None = None,
@@ -50,7 +51,8 @@ def simulate(
 
     `lengths` says what the policy is told of output lengths, `overhead` what its decisions take, `reports_ms` how often
     it hears of the GPUs' state (0: it sees that as it is), `kinds`, in place of `hardware`, how many GPUs of which
-    kind there are, one kind after the other; a request that one of them could not hold is refused; `faults`, what
+    kind there are, one kind after the other; a request that one of them could not hold is refused; `engines`, in place
+    of `engine`, that of each kind, all of one class; `faults`, what
     happens to GPUs; `pools`, which kinds compute prompts and which make outputs; `gateway`, what requests pass before
     the router; `tiers`, what KV is kept in behind the GPUs' caches; `replicas`, how many routers there are;
     `migration`, when requests are moved from one GPU to another; `before`, what is served, and ends, before time 0, and
@@ -86,6 +88,7 @@ def simulate(
         migration=migration,
         before=before,
         gaps_of_each=gaps_of_each,
+        engines=tuple(engines),
     )
     check_together(given)
     loop_of_its_own = engine.own_loop()

@@ -14,3 +14,12 @@ def wake(world: World, g: int) -> None:
     if server.stage == IDLE:
         server.stage = AWAKE
         push(world.events, world.control, world.control.now, key(START, g))
+
+
+@compiled
+def wake_at(world: World, g: int, time: float) -> None:
+    """The same then, unless something else wakes it before."""
+    if time == world.control.now:
+        wake(world, g)
+    else:
+        push(world.events, world.control, time, key(START, g))

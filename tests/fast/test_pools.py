@@ -61,6 +61,13 @@ def test_a_request_is_computed_read_and_goes_on() -> None:
     assert made.gpu_requests.tolist() == [1, 1]
 
 
+def test_a_gpu_that_has_nothing_to_compute_looks_each_millisecond() -> None:
+    """The KV is there at 200.8 ms; the second GPU, with nothing to do since 100 ms, looks at 201."""
+    engine = VLLM(async_scheduling=False, host_s=0.0)
+    made = serve(stream([own(0, 1000)], [0.0], [1]), split(), engine=engine)
+    assert made.ttft_s * 1e3 == pytest.approx([201.1])
+
+
 @pytest.mark.parametrize(
     ("sharing", "ms"), [(INFINITE, [300.8, 300.8]), (FIFO, [300.8, 401.6]), (FAIR, [401.6, 401.6])]
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.recordings import vllm_pairs
 from tests.support.recordings.engines import load
 from tests.support.recordings.vllm import (
     NAMES_OF_BLOCKS,
@@ -22,6 +23,7 @@ from tests.support.recordings.vllm import (
     replay,
     replays,
 )
+from tests.support.recordings.vllm_pairs import PAIRS
 from tests.support.reference import vllm as reference_vllm
 from tests.support.strategies.engine_streams import random_features, random_groups, random_setting
 
@@ -33,6 +35,12 @@ UNENDING = {50}
 @pytest.mark.parametrize("path", OF_GROUPS, ids=lambda path: path.stem)
 def test_every_step_of_a_recording_is_the_same(path: Path) -> None:
     replays(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
+def test_every_step_of_a_pair_is_the_same(path: Path) -> None:
+    vllm_pairs.replays(path)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from prebleexp.sim.pools import decodes, prefills
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
+from prebleexp.sim.waking import wake
 
 QUEUED, RUNS = int(State.QUEUED), int(State.RUNNING)
 
@@ -98,6 +99,7 @@ def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     receiving.arrive(mine, g, request)
     world.jobs[request].state = QUEUED
     _publish(mine, world, g)
+    wake(world, g)
 
 
 @compiled
@@ -106,6 +108,7 @@ def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None
     g = int(world.seen.requests[leg].gpu)
     unlock(mine, g, int(mine.jobs[leg].lock))
     _publish(mine, world, g)
+    wake(world, g)
 
 
 @compiled

@@ -10,10 +10,11 @@ from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.adapters import has_slot, take_slot
 from prebleexp.engines.vllm.choosing import blocks_of, choose
 from prebleexp.engines.vllm.drafts import placeholders
-from prebleexp.engines.vllm.records import LOADED, NEVER, PULLED, PULLS, Engines
+from prebleexp.engines.vllm.records import FAILED, LOADED, NEVER, PULLED, PULLS, Engines
 from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int
+from prebleexp.sim.pools import prefills
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import DEFERRED, FETCHING, GO_ON, NO_ROOM
 
@@ -26,15 +27,11 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
     while budget > 0 and gpu.queue != NONE and gpu.running < mine.settings.max_num_seqs:
         request = int(gpu.queue)
         job = mine.jobs[request]
-        if job.stale > 0 or job.finished != 0 or has_slot(mine, world, g, request) == 0:
+        stale = job.stale > 0 and not prefills(world, g)
+        if stale or job.finished != 0 or has_slot(mine, world, g, request) == 0:
             queue.pop(mine, g)
             if job.finished == 0:  # it waits for tokens under way, or for its adapter; those behind it may start
                 job.heap_left, passed = passed, request
-            continue
-        if job.filling == PULLS:
-            engine = world.engines[g]
-            if call_int(engine.pull, engine.own, world, request, step.scheduled_s) == 0:
-                break
             continue
         fetched = _fetched(mine, world, g, request, step.scheduled_s)
         if fetched == DEFERRED:
@@ -64,10 +61,12 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
 
 @compiled
 def _fetched(mine: Engines, world: World, g: int, request: int, now: float) -> int:
-    """Whether KV of a waiting request comes from tiers first, where there are any."""
-    if not mine.settings.tiered or mine.jobs[request].filling >= PULLED:
+    """Whether KV of a waiting request comes first, from where its prompt was computed or from tiers."""
+    engine, filling = world.engines[g], mine.jobs[request].filling
+    if engine.pull != 0 and filling in (PULLS, PULLED, FAILED):
+        return call_int(engine.pull, engine.own, world, request, now)
+    if not mine.settings.tiered or filling >= PULLED:
         return GO_ON
-    engine = world.engines[g]
     return call_int(engine.fetch, engine.own, world, request, now)
 
 
@@ -97,7 +96,7 @@ def _start(mine: Engines, world: World, g: int, request: int) -> int:
     """The request runs from now on, with what is cached of its context. Returns the tokens of its prompt in that."""
     gpu, job, seen, made = mine.gpus[g], mine.jobs[request], world.seen.requests[request], world.jobs[request]
     if job.filling >= PULLED:
-        job.filling, job.running = int(job.filling == LOADED), 1
+        job.filling, job.running = int(job.filling != PULLED), 1
         made.state = RUNNING if job.known > seen.prompt_tokens else made.state
         gpu.generated += job.known - seen.prompt_tokens
         mine.running[g, gpu.running], mine.due[g, gpu.running] = request, 0

@@ -49,6 +49,10 @@ class VLLM(Engine):
     fetches: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     adapts: ClassVar[bool] = True
+    idle_poll_s: ClassVar[float] = 0.001
+    """between two looks for KV that has come, or was read, while there is nothing to compute"""
+    hears_at_results: ClassVar[bool] = False
+    """whether a step's results tell of all transfers that are over by then; in vLLM, when it was launched"""
 
     max_num_batched_tokens: int | None = None
     """tokens that a step computes at most, prompts and decoding alike"""
@@ -218,6 +222,8 @@ class VLLM(Engine):
             lookahead=drafts.lookahead,
             slots=drafts.slots,
             key_ahead=drafts.key_ahead,
+            idle_poll_s=self.idle_poll_s,
+            hears_at_results=self.hears_at_results,
             most_pulled=self._most_pulled(setup),
             tiered=setup.tiers,
             tables=1 if grouping is None else len(grouping.groups),

@@ -4,6 +4,7 @@ looked at any more."""
 
 from __future__ import annotations
 
+from prebleexp.engines.vllm.hearing import unheard
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, STEPS, Engines
 from prebleexp.engines.vllm.steady import end_steady
 from prebleexp.engines.vllm.tables import release
@@ -37,7 +38,7 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
 def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
     """Whoever does not run is not counted any more, and has no blocks."""
     gpu, job = mine.gpus[g], mine.jobs[request]
-    under_way = world.jobs[request].state == RESERVED
+    under_way = world.jobs[request].state == RESERVED or unheard(mine, g, request)
     if under_way:
         gpu.reserved -= 1
     else:

@@ -10,13 +10,14 @@ import numpy as np
 from prebleexp.engines.vllm import queue as waiting
 from prebleexp.engines.vllm.blocks import clear
 from prebleexp.engines.vllm.giving_up import stop_waiting
+from prebleexp.engines.vllm.hearing import hear_all
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import GPU, JOB, STEPS, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_groups, begin_jobs
 from prebleexp.engines.vllm.tables import release
 from prebleexp.engines.vllm.tiering import break_off
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.pools import PUSH_AT_END
+from prebleexp.sim.pools import PUSH_AT_END, prefills
 from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.states import State
@@ -29,7 +30,7 @@ def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
     """`requests` are as if they had never come, or know what was shown of them. Nobody is told."""
     if mine.settings.tiered:
         break_off(mine, world, g)
-    _drop(mine, g, requests)
+    _drop(mine, world, g, requests)
     gpus = records(1, GPU)
     begin_gpus(gpus, mine.settings)
     mine.gpus[g] = gpus[0]
@@ -97,7 +98,9 @@ def forget(mine: Any, world: Any, requests: Longs) -> None:
 
 
 @compiled
-def _drop(mine: Engines, g: int, requests: Longs) -> None:
+def _drop(mine: Engines, world: World, g: int, requests: Longs) -> None:
+    if prefills(world, g):
+        hear_all(mine, world, g)
     for row in range(mine.gpus[g].running):
         release(mine, g, int(mine.running[g, row]))
     for request in requests:  # some have blocks and do not run, where requests are moved

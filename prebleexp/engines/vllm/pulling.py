@@ -11,13 +11,14 @@ from typing import Any
 
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.blocks import cached, hold, remember, take
+from prebleexp.engines.vllm.blocks import cached, hold, release, remember, take
 from prebleexp.engines.vllm.choosing import blocks_of
-from prebleexp.engines.vllm.records import PULLED, STEPS, Engines
+from prebleexp.engines.vllm.records import FAILED, PULLED, PULLS, STEPS, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pools import ALWAYS
 from prebleexp.sim.pulling import read
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.tiers import FETCHING, GO_ON, NO_ROOM
 
 FIRST = -(1 << 40)
 """rank before all that wait, and before those that were put in front of them"""
@@ -25,22 +26,40 @@ FIRST = -(1 << 40)
 
 @compiled
 def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
-    """The first of a queue asks for what of its prompt is not cached here; whether there are blocks for all of it.
+    """The first of a queue asks for what of its prompt is not cached here, if there are blocks for all of it, or has
+    got that: then others find it from now on.
 
     A transfer cannot be preempted: what prompts that are computed again still need is left to them."""
     g, size = int(world.seen.requests[request].gpu), mine.settings.block_size
-    gpu = mine.gpus[g]
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    if job.filling != PULLS:
+        _enter_cache(mine, world, g, request)
+        return GO_ON
     hits, idle = cached(mine, world, g, request)
     computing = gpu.put_back != 0 or world.pools.decider != ALWAYS  # else nobody computes a prompt here, or again
     again = promised(mine, g) if computing else 0
     evicted = reserve(mine, world, g, request, hits, idle + again, PULLED)
     if evicted == NONE:
-        return 0
-    mine.steps[g, gpu.scheduled % STEPS].evicted += evicted
-    known = int(mine.jobs[request].known)
+        return NO_ROOM
+    step, known = mine.steps[g, gpu.scheduled % STEPS], int(job.known)
+    step.evicted += evicted
+    step.reserved += 1
+    job.computed = known
     note(mine.recent, gpu, g, hits * size, known)
     read(world, request, (blocks_of(mine, known) - hits) * size)
-    return 1
+    return FETCHING
+
+
+@compiled
+def _enter_cache(mine: Engines, world: World, g: int, request: int) -> None:
+    """What has come of a prompt, whose last token is computed again; if nothing has, its blocks are given back."""
+    job = mine.jobs[request]
+    if job.filling == FAILED and job.computed == 0:
+        release(mine, g, request)
+        job.filling = 1
+        return
+    remember(mine, world, g, request, int(job.computed))
+    job.computed -= int(job.computed == job.known)
 
 
 @compiled

@@ -33,6 +33,10 @@ GPU = np.dtype(
         ("reservations", np.int64),  # … and how many there were so far
         ("moving", np.int64),  # request that stops, or has stopped, to be moved to another GPU
         ("flush", np.int64),  # whether requests finished since the last scheduling: one more follows, perhaps empty
+        # transfers that are over (see `engines.vllm.hearing`)
+        ("news", np.int64),  # the first of those that no step has asked for, and the last
+        ("last_news", np.int64),
+        ("idle_s", np.float64),  # since when it has had nothing to compute, the last time that it had not
         # steps
         ("scheduled", np.int64),  # so far
         ("begun", np.int64),  # of these, how many have begun
@@ -105,6 +109,9 @@ STEP = np.dtype(
         ("chosen", np.int64),  # … and others, of which (and of steady ones that finish) there are so many rows …
         ("admitted", np.int64),  # … the last ones of them just admitted
         ("preempted", np.int64),
+        ("reserved", np.int64),  # requests whose KV is asked for
+        ("news", np.int64),  # the first of the transfers that were over when it was launched
+        ("heard", np.int64),  # how many they were
         ("finished", np.int64),
         ("fresh", np.int64),  # steady from this step on, without a token of the one before
         ("computed", np.int64),  # tokens, …
@@ -165,15 +172,20 @@ ALIKE = np.dtype([(name, np.int64) for name in ("kind", "window", "tail", "first
 STORE = np.dtype([(name, np.int64) for name in ("free_run", "runs", "free_hold", "holds", "keys")], align=True)
 """First of the free ones, and how many were ever used; keys that have runs."""
 
-PULLS, PULLED, LOADED = 2, 3, 4
+PULLS, PULLED, LOADED, FAILED = 2, 3, 4, 5
 """of a prompt that was computed elsewhere: its KV is to be read from there; it has blocks for that, or has been read;
-of one that tiers have KV of: it has blocks, and that is loaded, or has been"""
+of one that tiers have KV of: it has blocks, and that is loaded, or has been; of one of which less has come than was to
+come: it has blocks, and computes the rest"""
+
+TOLD = 2
+"""of a prompt that is finished: it was read, but its GPU has not heard of that"""
 
 STOPPED = 2
 """of a request that is moved to another GPU: it is in no more steps, but for those under way"""
 
-STEPS = 4
-"""steps of a GPU that are remembered: at most three are scheduled at once, and the last two are not over"""
+STEPS = 8
+"""steps of a GPU that are remembered: at most three are scheduled at once, and the last two are not over; as many again
+may be empty, and take no time"""
 
 NEVER = 2**31 - 1
 FULL, SLIDING, CHUNKED = range(3)
@@ -259,6 +271,10 @@ class Settings(NamedTuple):
     """tokens of a step's budget that a request takes beside its own"""
     key_ahead: int
     """tokens behind a block that its key covers"""
+    idle_poll_s: float
+    """between two looks for transfers that are over, of a GPU that has nothing to compute"""
+    hears_at_results: bool
+    """whether it hears with a step's results of all that is over by then, not when the step was launched"""
     most_pulled: int
     """blocks of KV that may come over a link at once"""
     tiered: bool

@@ -130,7 +130,7 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
 def begin_gpus(gpus: Any, settings: Settings) -> None:
     """Let zeroed records be GPUs that nobody has used."""
     gpus.free = gpus.unkeyed = settings.blocks
-    gpus.first = gpus.last = gpus.queue = gpus.moving = NONE
+    gpus.first = gpus.last = gpus.queue = gpus.moving = gpus.news = NONE
 
 
 def begin_groups(mine: Engines, g: int) -> None:

@@ -11,6 +11,7 @@ from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.steady import begin_steady, computed_of, last_is_due
 from prebleexp.engines.vllm.tables import cross, lengthen, move_on, remember, wants
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.pools import PULL, decodes
 from prebleexp.sim.records import NONE, World
 
 TOGETHER = 16
@@ -113,9 +114,13 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
 
 @compiled
 def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
-    """The same where the budget or the blocks may not suffice, in order of admission."""
+    """The same where the budget or the blocks may not suffice, in order of admission.
+
+    Where KV comes from other GPUs, blocks of a request that a step under way has are given back when that is over. So
+    it is not preempted before, and whoever needs blocks is not scheduled, nor those behind."""
     gpu, running = mine.gpus[g], mine.running[g]
     budget, at = mine.settings.max_num_batched_tokens, 0
+    fenced = mine.settings.async_scheduling and world.pools.protocol == PULL and decodes(world, g)
     while at < gpu.running and budget > 0:
         request = int(running[at])
         job = mine.jobs[request]
@@ -127,6 +132,8 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
         need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
         while need * mine.settings.tables > gpu.free:
             row = victim(mine, world, g)
+            if fenced and mine.jobs[running[row]].under_way > 0:
+                return budget
             loser = int(running[row])
             budget += not_chosen(mine, g, step, loser) if mine.settings.by_priority else 0
             preempt(mine, world, g, step, row)

@@ -27,7 +27,7 @@ one_by_one = chosen_by("speculation", without_drafts, verify_one_by_one)
 @compiled
 def busy(gpu: Any) -> bool:
     """Whether there is anything to schedule."""
-    return bool(gpu.queued > 0 or gpu.running > 0 or gpu.flush != 0)
+    return bool(gpu.queued > 0 or gpu.running > 0 or gpu.flush != 0 or gpu.news != NONE)
 
 
 @compiled
@@ -39,7 +39,7 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
     step = mine.steps[g, gpu.scheduled % STEPS]
     step.scheduled_s = now
     step.requests = step.steady = step.chosen = step.admitted = 0
-    step.preempted = step.finished = step.fresh = step.evicted = 0
+    step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
     step.computed = step.prefilled = step.hits = step.recomputed = 0
     cap = mine.settings.long_prefill_token_threshold if gpu.running + gpu.queued > 1 else 0
     gpu.flush = 0
@@ -51,9 +51,12 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
         budget = one_by_one(mine, world, g, step, cap)
     if step.preempted == 0:
         admit(mine, world, g, step, cap, budget)
-    step.free, step.waiting, step.running = gpu.free, gpu.queued, gpu.running
+    step.free, step.waiting, step.running = gpu.free, gpu.queued + gpu.reserved, gpu.running
+    step.news = NONE
+    if not mine.settings.hears_at_results:
+        step.news, gpu.news = gpu.news, NONE
     step.seconds = _account(mine, world, g, step)
-    step.counts = int(step.requests > 0 or step.preempted > 0)
+    step.counts = int(step.requests > 0 or step.preempted > 0 or step.reserved > 0)
     if world.rules.watched:
         _write_down(mine, g, step)
     gpu.scheduled += 1

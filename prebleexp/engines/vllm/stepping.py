@@ -11,6 +11,8 @@ import numpy as np
 from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
 from prebleexp.engines.vllm.drafts import verify
+from prebleexp.engines.vllm.hearing import give_up, tell, unheard
+from prebleexp.engines.vllm.hearing import hear as hear
 from prebleexp.engines.vllm.leaving import leave_running
 from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
@@ -19,7 +21,7 @@ from prebleexp.engines.vllm.moving import move as move
 from prebleexp.engines.vllm.moving import stop as stop
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
-from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, Engines
+from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, TOLD, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of, show
 from prebleexp.engines.vllm.storing import offload as offload
@@ -28,8 +30,9 @@ from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import add, token
 from prebleexp.sim.plug import call_none
-from prebleexp.sim.pools import PUSH_AT_END, decodes, leg_of, prefills
+from prebleexp.sim.pools import PULL, PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.waking import wake
 
 AT_ONCE = 3
 """steps that are scheduled without a pause"""
@@ -53,7 +56,8 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 @compiled
 def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """Seconds that the step takes; negative: there is nothing to do."""
-    gpu, ahead, waits = mine.gpus[g], 2 if mine.settings.async_scheduling else 1, False
+    gpu, ahead = mine.gpus[g], 2 if mine.settings.async_scheduling else 1
+    waits = heard = False
     if mine.settings.tiered:
         call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
     while True:
@@ -61,8 +65,9 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
             schedule(mine, world, g, now)
             waits = _waits_for_others(mine, g)
         if gpu.scheduled == gpu.begun:
-            if gpu.held + gpu.reserved > 0 or mine.settings.tiered:  # it may have preempted, or reserved
+            if gpu.held + gpu.reserved > 0 or mine.settings.tiered or heard:  # it may have preempted, or reserved
                 publish(mine, world, g)
+            gpu.idle_s = now
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]
         gpu.begun += 1
@@ -70,7 +75,11 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
         if step.requests > 0:
             publish(mine, world, g)
             return float(step.seconds)
-        gpu.over, step.free_after = gpu.begun, gpu.free  # an empty one takes no time
+        gpu.over = gpu.begun  # an empty one takes no time
+        if step.news != NONE or (mine.settings.hears_at_results and gpu.news != NONE):
+            call_none(world.engines[g].hear, world.engines[g].own, world, g, now)
+            waits, heard = False, True
+        step.free_after = gpu.free
 
 
 @compiled
@@ -119,7 +128,7 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
             stale = job.stale > 0
             job.under_way -= one.tokens
             job.stale -= one.tokens if stale else 0
-            if one.samples == 0:
+            if one.samples == 0 or (stale and prefills(world, g)):  # a producer's is dropped
                 continue
             tokens = min(int(one.samples), verify(mine, world, g, row))
             _serve(mine, world, g, request, stale, tokens, int(one.samples) - tokens, now)
@@ -131,6 +140,8 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         gpu.flush = 1
     if gpu.moving != NONE:
         call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
+    if step.news != NONE or (mine.settings.hears_at_results and gpu.news != NONE):
+        call_none(world.engines[g].hear, world.engines[g].own, world, g, now)
     step.free_after = gpu.free
     publish(mine, world, g)
 
@@ -158,9 +169,13 @@ def found(self: Any, mine: Engines, world: World, request: int, now: float) -> i
 def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     """The KV of a prompt is there, and the last token that is known is to be computed: of a prompt, again."""
     g = int(world.seen.requests[request].gpu)
-    pulling.arrive(mine, world, g, request, int(mine.jobs[request].known) - 1)
     world.jobs[request].state = QUEUED
+    if world.pools.protocol == PULL:
+        tell(mine, world, g, request)
+        return
+    pulling.arrive(mine, world, g, request, int(mine.jobs[request].known) - 1)
     publish(mine, world, g)
+    wake(world, g)
 
 
 @compiled
@@ -171,14 +186,16 @@ def push(self: Any, mine: Engines, world: World, request: int, now: float) -> No
 
 @compiled
 def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None:
-    """The KV of a prompt was read, and stays cached; should it be lost since, the prompt begins anew."""
+    """The KV of a prompt was read, and stays cached; if that is said again, the prompt begins anew."""
     g, job = int(world.seen.requests[leg].gpu), mine.jobs[leg]
-    release(mine, g, leg)
-    job.known = world.seen.requests[leg].prompt_tokens
-    job.running = job.computed = job.keyed = job.segment = job.finished = 0
-    job.filling, mine.preemptions[leg] = 1, 0
-    mine.gpus[g].held -= 1
-    publish(mine, world, g)
+    if world.pools.protocol == PULL and job.finished == 1:
+        job.finished = TOLD
+        tell(mine, world, g, leg)
+    elif job.finished != 0:
+        unheard(mine, g, leg)
+        give_up(mine, world, g, leg)
+        publish(mine, world, g)
+        wake(world, g)
 
 
 @compiled
@@ -258,8 +275,6 @@ def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> No
         else:
             release(mine, g, request)
         mine.gpus[g].generated -= output
-    elif prefills(world, g):  # it was preempted in its last step: there is nothing to read
-        world.jobs[request].reached = 0
     finished(world, g, request, output, now)
 
 

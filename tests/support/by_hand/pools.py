@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
@@ -16,10 +15,11 @@ from prebleexp.sim.pools import DECODE, PREFILL, PULL, RESERVE_FIRST, Disaggrega
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.costs.linear_cost import LinearCost
+from tests.support.hears_at_once import HearsAtOnce
 
 MS = LinearCost(step_s=0.0, token_s=0.0001, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)
 """A token takes 0.1 ms, whoever computes it; 1,000 blocks can be held."""
-SYNCHRONOUS = VLLM(async_scheduling=False, host_s=0.0)
+SYNCHRONOUS = HearsAtOnce(async_scheduling=False, host_s=0.0)
 KV_BYTES = 1000.0
 
 

@@ -434,6 +434,10 @@ class Gpu:
 
 
 class Oracle:
+    pulls = False
+    pulls = False
+    """whether GPUs read KV from others, and hear of that later"""
+
     def __init__(self, workload: Workload, of: Any, tell_at_start: bool = False) -> None:
         self.policy, self.overhead, self.reports_s = of.policy, of.overhead, of.reports_ms / 1e3
         self.duration_s, self.tell_at_start = of.duration_s if of.horizon == "stop" else math.inf, tell_at_start
@@ -586,7 +590,7 @@ class Oracle:
             self._release() if self.missed else None
         elif kind == REACHED:
             self._reach(self.jobs[subject], now)
-        elif self.gpus[subject].awake and not self.gpus[subject].stepping:  # else it was lost since
+        elif self.gpus[subject].up and not self.gpus[subject].stepping:  # else it was lost since
             seconds = self.gpus[subject].begin(now)
             self.gpus[subject].awake = seconds is not None
             if seconds is not None:  # not said: a START that finds nothing to do publishes nothing

@@ -26,6 +26,7 @@ class FaultyGpu(VllmGpu):
         self.leaving.clear()
         self.requests.clear()
         self.awake = self.stepping = False
+        self.idle_s = 0.0
         return [self.world.jobs[request.index] for request in there]
 
     def give_back(self) -> list[Job]:

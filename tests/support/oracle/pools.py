@@ -26,9 +26,11 @@ from tests.support.reference.vllm import Request, Scheduler
 class Puller(Scheduler):
     """Beside what the reference does: prompts that are kept when they are computed, and prompts that are read."""
 
-    def __init__(self, config: dict[str, Any], role: int) -> None:
+    def __init__(self, config: dict[str, Any], role: int, hears_later: bool = False) -> None:
         super().__init__(config)
-        self.role = role
+        self.role, self.hears_later, self.drops = role, hears_later, role == PREFILL
+        self.news: list[Request] = []  # whose transfers are over, and nobody has heard of that
+        self.told: list[Request] = []  # were held, and are read
         self.held: list[Request] = []
         self.skipped: list[Request] = []  # reserved, in order; those in `arrived` have their KV
         self.arrived: set[Request] = set()
@@ -44,7 +46,24 @@ class Puller(Scheduler):
             super()._release(request)
 
     def busy(self) -> bool:
-        return bool(self.arrived) or super().busy()
+        return bool(self.arrived or self.news) or super().busy()
+
+    def _keeps_blocks(self, victim: Request) -> bool:
+        return self.hears_later and self.role == DECODE and self.lookahead and victim.under_way > 0
+
+    def schedule(self) -> dict[str, Any]:
+        step = super().schedule()
+        step["news"], self.news = self.news, []
+        return step
+
+    def hear(self, step: dict[str, Any]) -> None:
+        """With the results of a step, of what was over when it was launched."""
+        for request in step["news"]:
+            if request in self.told:
+                self.let_go(request)
+            elif request in self.skipped:  # else it gave up
+                self.arrived.add(request)
+                request.computed = request.tokens - 1
 
     def _preempt(self, request: Request) -> None:
         self.recomputed += min(request.computed, request.prompt)
@@ -62,7 +81,9 @@ class Puller(Scheduler):
         request.done, request.running = True, False
 
     def let_go(self, request: Request) -> None:
-        self.held.remove(request)
+        for places in (self.held, self.told, self.news):
+            if request in places:
+                places.remove(request)
         request.done = False
         self._release(request)
         request.done = True
@@ -82,6 +103,7 @@ class Puller(Scheduler):
         for request in [r for r in self.skipped if r in self.arrived]:
             if not budget or len(self.running) == self.config["max_num_seqs"]:
                 return admitted
+            self._remember(request, request.tokens)
             if self.running and self.kept_free > len(self.pool.free):
                 return admitted
             self.skipped.remove(request)
@@ -97,7 +119,7 @@ class Puller(Scheduler):
             more = super()._admit(chosen, budget, cap)
             budget -= sum(chosen[r] for r in more)
             admitted |= more
-            stuck = any(not r.stale for r in self.waiting)  # one of these did not fit
+            stuck = any(not r.stale or self.drops for r in self.waiting)  # one of these did not fit
             self.waiting.extend(reversed(behind))
             full = not budget or len(self.running) == self.config["max_num_seqs"]
             if not behind or stuck or full or not self._reserve(behind[-1]):
@@ -156,10 +178,11 @@ class VllmGpu:
         self.leaving: list[Job] = []
         self.up, self.gone, self.down_s, self.speed = True, False, 0.0, 1.0
         self.ends_s = self.down_since_s = math.nan
+        self.idle_s, self.poll_s = 0.0, engine.idle_poll_s
         self.publish()
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:
-        return Puller(config, self.role)
+        return Puller(config, self.role, self.world.pulls)
 
     def publish(self) -> None:
         of, pool = self.of, self.of.pool
@@ -230,15 +253,18 @@ class VllmGpu:
                 waits = not (step["chosen"] or step["preempted"] or self.of.running)
                 waits = waits and self._may_wait()
             if not self.flight:
+                self.idle_s = now
                 return None
             self.step, seconds, counts = self.flight.popleft()
             self.totals.update(counts)
             if self.step["chosen"]:
                 self.stepping = True
                 return seconds
+            waits = waits and not self.step["news"]
+            self.of.hear(self.step)
 
     def _may_wait(self) -> bool:
-        return bool(self.of.held or self.of.skipped)
+        return bool(self.of.held or self.of.told or self.of.skipped)
 
     def _schedule(self, now: float) -> tuple[Any, float]:
         self.of.recomputed = 0
@@ -289,6 +315,7 @@ class VllmGpu:
         for job in leaving:
             self.cancel(job)
         served, finished = self.of.take_up(self.step)
+        self.of.hear(self.step)
         for request in served:
             job = self.world.jobs[request.index]
             job.output_seen, job.latency_s = request.tokens - request.prompt, now - job.due_s
@@ -396,6 +423,7 @@ class PoolsOracle(Linked):
     def __init__(self, workload: Workload, of: Any, tell_at_start: bool = False) -> None:
         pools: Disaggregation = of.pools
         self.pools, self.n = pools, len(workload)
+        self.pulls = pools.protocol == PULL  # and GPUs hear later of what has come
         self.both = pools.protocol != PULL or pools.decider != ALWAYS  # GPUs are chosen at arrival
         self.roles = [role for role, (count, _) in zip(pools.roles, of.kinds, strict=True) for _ in range(count)]
         self.rows = _doubled(workload, BOTH in pools.roles)
@@ -604,9 +632,26 @@ class PoolsOracle(Linked):
     def let_go(self, request: Job, now: float) -> None:
         leg = self._leg(request)
         gpu = self.gpus[leg.gpu]
-        gpu.of.let_go(gpu.requests[leg.index])
+        one = gpu.requests[leg.index]
+        if self.pulls:
+            gpu.of.held.remove(one)
+            gpu.of.told.append(one)
+            self._has_moved(gpu, one, now)
+            return
+        gpu.of.let_go(one)
         self._tell(gpu.number, now)
         self._wake(gpu, now)
+
+    def _has_moved(self, gpu: Any, one: Request, now: float) -> None:
+        """A transfer, of which the GPU hears with a step; one that has nothing to do looks again and again."""
+        gpu.of.news.append(one)
+        if gpu.up and not gpu.awake and gpu.poll_s > 0:
+            looks_s = gpu.idle_s + math.ceil((now - gpu.idle_s) / gpu.poll_s) * gpu.poll_s
+            if looks_s > now:
+                heapq.heappush(self.heap, (looks_s, START, gpu.number))
+                return
+        if gpu.up:
+            self._wake(gpu, now)
 
     def ask(self, request: Job, tokens: int, now: float) -> None:
         request.state, self.transferred[request.index] = State.RESERVED, tokens
@@ -620,8 +665,12 @@ class PoolsOracle(Linked):
         elif self._arrives(subject, now):
             job = self.jobs[subject]
             gpu = self.gpus[job.gpu]
-            gpu.of.arrive(gpu.requests[job.index])
             job.state = State.QUEUED
+            if self.pulls:
+                self._has_moved(gpu, gpu.requests[job.index], now)
+                self.let_go(job, now)
+                return
+            gpu.of.arrive(gpu.requests[job.index])
             self._tell(gpu.number, now)
             self._wake(gpu, now)
             self.let_go(job, now)

@@ -99,6 +99,12 @@ class SplitOracle(PoolsOracle):
         if job is request:
             leg.ttft_s = leg.latency_s = leg.finish_s = math.nan
             leg.output_seen = 0
+            for gpu in self.gpus:
+                one = gpu.requests.get(leg.index)
+                if one in gpu.of.told:  # it is heard of now, since the prompt begins anew
+                    gpu.of.let_go(one)
+                    self._tell(gpu.number, now)
+                    self._wake(gpu, now)
         self.queue.append(self._first_of(job))
 
     def _outcome(self, end_s: float) -> Outcome:

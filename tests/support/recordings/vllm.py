@@ -113,8 +113,12 @@ def _script(rows: Any) -> Draws:
 class Watched(Driven):
     """An engine whose steps are written down in the columns of a recording."""
 
-    def __init__(self, engine: VLLM) -> None:
+    tells_groups = True
+    """whether blocks of each group are in its columns, where there are any"""
+
+    def __init__(self, engine: VLLM, g: int = 0) -> None:
         super().__init__(engine)
+        self.g = g
         self.seen = self.over = 0
         self.known = np.zeros(0, np.int64)
         self.rows: list[dict[str, float]] = []
@@ -126,14 +130,15 @@ class Watched(Driven):
 
     def __call__(self, world: Any) -> None:
         """Called after every event: what was scheduled, and what is over."""
-        mine, gpu = self.mine, self.mine.gpus[0]
+        mine, g = self.mine, self.g
+        gpu = mine.gpus[g]
         for number in range(self.seen, int(gpu.scheduled)):
             slot = number % STEPS
-            step = mine.steps[0, slot]
+            step = mine.steps[g, slot]
             assert int(gpu.scheduled) - number <= STEPS
             if step.counts == 0:
                 continue
-            chosen = mine.whole[0, slot, : step.requests].copy()
+            chosen = mine.whole[g, slot, : step.requests].copy()
             new = chosen[len(chosen) - int(step.admitted) :]
             self.rows.append(
                 {"slot": slot, "of": number, "start_s": float(step.scheduled_s)}
@@ -142,27 +147,27 @@ class Watched(Driven):
             self.lists["scheduled_request"].append(chosen["request"].tolist())
             self.lists["scheduled_tokens"].append(chosen["tokens"].tolist())
             if mine.groups is not None:
-                held = mine.groups.whole[0, slot, : step.requests]
+                held = mine.groups.whole[g, slot, : step.requests]
                 self.lists["scheduled_blocks"].append(held.ravel().tolist())
             if mine.speculation is not None:
                 self.lists["scheduled_drafts"].append(np.maximum(chosen["samples"] - 1, 0).tolist())
             self.lists["admitted_request"].append(new["request"].tolist())
             self.lists["admitted_hit_tokens"].append(new["hits"].tolist())
-            self.lists["preempted_request"].append(mine.preempted[0, slot, : step.preempted].tolist())
+            self.lists["preempted_request"].append(mine.preempted[g, slot, : step.preempted].tolist())
             self.lists["finished_request"].append([])
         self.seen = int(gpu.scheduled)
-        stepping = world.servers[0].stage == STEPPING
+        stepping = world.servers[g].stage == STEPPING
         over = int(gpu.begun) - int(stepping)
         for at in range(max(0, len(self.rows) - STEPS), len(self.rows)):
             slot, number = int(self.rows[at]["slot"]), int(self.rows[at]["of"])
             if stepping and number == over:
-                self.rows[at]["start_s"] = float(world.servers[0].begun_s)
+                self.rows[at]["start_s"] = float(world.servers[g].begun_s)
             if self.over <= number < over and mine.speculation is not None:
                 self._sampled(slot)
             if self.over <= number < over:
-                step = mine.steps[0, slot]
-                self.rows[at] |= {"finished": int(step.finished), "free_after": int(step.free_after)}
-                self.lists["finished_request"][at] = mine.finished[0, slot, : step.finished].tolist()
+                step = mine.steps[g, slot]
+                self.rows[at] |= {name: int(step[name]) for name in ("finished", "free_after", "heard")}
+                self.lists["finished_request"][at] = mine.finished[g, slot, : step.finished].tolist()
         self.over = over
 
     def _sampled(self, slot: int) -> None:
@@ -180,12 +185,12 @@ class Watched(Driven):
         # a run ends with its last request, and vLLM's engine with the last step
         for before, row in pairwise(self.rows):
             if row["of"] >= self.over:
-                row["free_after"] = int(self.mine.gpus[0].free)
+                row["free_after"] = int(self.mine.gpus[self.g].free)
                 row["start_s"] = max(row["start_s"], before["start_s"] + before["seconds"])
         made: Columns = {name: np.array([row[field] for row in self.rows]) for name, field in OF_STEPS.items()}
         times = {"step_schedule_ns": "scheduled_s", "step_start_ns": "start_s", "step_ns": "seconds"}
         made |= {name: ns([row[field] for row in self.rows]) for name, field in times.items()}
-        unwanted = () if self.mine.groups is not None else ("scheduled_blocks",)
+        unwanted = () if self.tells_groups and self.mine.groups is not None else ("scheduled_blocks",)
         unwanted += () if self.mine.speculation is not None else OF_SAMPLES
         return made | {
             name: np.array([one for step in values for one in step], np.int64)

@@ -144,6 +144,9 @@ class Request:
 
 
 class Scheduler:
+    drops = False
+    """whether an output that was under way at a preemption is thrown away, so that nobody waits for it"""
+
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.block = config["block_size"]
@@ -311,6 +314,8 @@ class Scheduler:
                 continue
             while (taken := self._place(request, new)) is None:
                 victim = max(self.running, key=lambda r: r.rank) if self.by_priority else self.running[-1]
+                if self._keeps_blocks(victim):
+                    break
                 place = self.running.index(victim)
                 del self.running[place]
                 at -= place < at
@@ -323,7 +328,7 @@ class Scheduler:
                 if victim is request:
                     break
             if taken is None:
-                if self.by_priority:
+                if self.by_priority and not request.running:
                     continue
                 break
             chosen[request], fresh[request] = new, taken
@@ -359,7 +364,7 @@ class Scheduler:
         while budget > 0 and self.waiting and len(self.running) < self.config["max_num_seqs"]:
             request = min(self.waiting, key=lambda r: (*r.rank, r.index)) if self.by_priority else self.waiting[0]
             no_slot = self.max_loras and request.lora and request.lora not in loras and len(loras) == self.max_loras
-            if request.stale or no_slot:  # stale: it may not resume before the results under way are in
+            if (request.stale and not self.drops) or no_slot:  # stale: it waits for results under way
                 self.waiting.remove(request)
                 passed.append(request)
                 continue
@@ -389,6 +394,10 @@ class Scheduler:
         self.waiting.extendleft(reversed(passed))
         return admitted
 
+    def _keeps_blocks(self, victim: Request) -> bool:
+        """Whether it is not preempted in this step, nor anybody else."""
+        return False
+
     def _preempt(self, request: Request) -> None:
         """It loses its place and its blocks, but what is cached of them may be found again."""
         self._release(request)
@@ -405,7 +414,7 @@ class Scheduler:
             request.under_way -= new
             stale = request.stale > 0
             request.stale -= new * stale
-            if request.done or not samples:
+            if request.done or not samples or (stale and self.drops):
                 continue
             got = 1 + self._accepted(request, drafts, request in step["padded"], script)
             kept = min(got, request.prompt + request.target - request.tokens)

@@ -139,6 +139,7 @@ def streams(draw: st.DrawFn) -> tuple[list[list[tuple[int, int]]], list[float], 
     return prompts, np.cumsum(gaps).tolist(), draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(streams(), st.integers(1, 4), st.sampled_from([1.0, 3.0, 5.0]))
 def test_a_random_stream_is_decided_as_by_a_plain_tree(

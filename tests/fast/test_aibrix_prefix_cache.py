@@ -228,6 +228,7 @@ def test_a_random_stream_is_decided_as_with_single_blocks(
         running.append(request)
 
 
+@pytest.mark.slow
 def test_a_long_stream_that_overflows_the_table_is_decided_as_with_single_blocks() -> None:
     """What is dropped first are the beginnings of prompts; a beginning that is put again is known of its GPU alone,
     while what followed it is still known of others. Runs are reused."""

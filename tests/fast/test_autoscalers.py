@@ -117,6 +117,7 @@ def every(gap_s: float, since_s: float, until_s: float) -> list[float]:
     return np.arange(since_s, until_s, gap_s).tolist()
 
 
+@pytest.mark.slow
 def test_a_cluster_grows_as_its_load_doubles_and_shrinks_again() -> None:
     """Six requests a second are less than a GPU bears, twelve more."""
     workload = alike([*every(1 / 6, 0, 10), *every(1 / 12, 10, 30), *every(1 / 2, 30, 50)], 16, 1)
@@ -194,6 +195,7 @@ def test_a_gpu_that_is_repaired_is_waited_for() -> None:
     assert made.finish_s.tolist() == [4200.125]
 
 
+@pytest.mark.slow
 def test_whoever_is_held_waits_as_long_as_a_rule_remembers() -> None:
     """At 1, 2, … until nothing that was seen before 1, when all was still, makes a difference, and once more."""
     made, asked = looks(alike([0.0], 16, 1), HPA(interval_s=1.0, window_s=2.0), policy=Watcher(-1), gpus=1)

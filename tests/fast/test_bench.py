@@ -334,6 +334,7 @@ def test_made_up_files_are_traces(tmp_path: Path) -> None:
     assert len(runs.draw(configure.cells([*lanes, f"workload.path={tmp_path}/chats.jsonl", "duration_s=100"])[0])) > 10
 
 
+@pytest.mark.slow
 def test_every_part_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """But pages, which need libraries that take seconds to import."""
     for name in ("MANY", "FILES", "TIMES", "OFTEN"):

@@ -226,6 +226,7 @@ def test_the_table_has_the_tools_rows(command: Run) -> None:
     assert not {"token throughput", "generated", "TTFT"} & {one for one in ROWS if one in plain}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "preble"])
 def test_times_are_those_of_the_run_and_gaps_those_of_its_steps(engine: str) -> None:
     asked = ["workload=vllm_bench", "workload.num_prompts=80", "workload.random_output_len=40"]
@@ -259,6 +260,7 @@ def test_gaps_of_those_that_leave_the_batch_are_even_and_that_is_said(command: R
 
 
 # ---------------------------------------------------------------- of any run
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "says"),
     [

@@ -293,6 +293,7 @@ def unshared(requests: int, tokens: int) -> Workload:
     return paths_of([[(one, tokens)] for one in range(requests)])
 
 
+@pytest.mark.slow
 def test_rows_of_dropped_nodes_come_back() -> None:
     """20 prompts a second on two GPUs, each of which may have 10 of them when the second is over."""
     policy = SGLangCacheAware(eviction_interval_secs=1, max_tree_size=4000)

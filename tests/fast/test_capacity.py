@@ -80,6 +80,7 @@ def test_a_workload_has_a_sentence_and_a_table(contender: Contender) -> None:
     assert [row["ratio"] for row in rows if row["line"] == "far"] == [pytest.approx(1.5)]
 
 
+@pytest.mark.slow
 def test_the_figure_has_a_row_for_each_router(contender: Contender) -> None:
     made = capacity.figure(answers(contender), "LOR", Drawings())
     assert [line for line, _ in made.answer.rows] == ["far", "same", "slow"]

@@ -361,6 +361,7 @@ def test_only_what_changes_a_load_is_part_of_a_key() -> None:
     assert not isinstance(usual.arrivals, Constant)
 
 
+@pytest.mark.slow
 def test_a_sweep_over_cv_and_its_rerun_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

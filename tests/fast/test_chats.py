@@ -79,6 +79,7 @@ def test_a_greater_rate_has_the_sessions_of_a_lesser_one_and_more() -> None:
     assert not turns(slow) & turns(drawn(rps=10, seed=1))
 
 
+@pytest.mark.slow
 def test_a_router_by_session_serves_them() -> None:
     settings = ["workload=chats", "gpus=4", "rps=20", "duration_s=10", "policy=vllm_sticky_least_loaded"]
     cell = configure.cells(settings)[0]

@@ -173,6 +173,7 @@ def test_the_agents_are_those_of_the_table() -> None:
     assert (tools[2], tools[3]) == (4, 8), "joins of two and of three agents"
 
 
+@pytest.mark.slow
 @needs_sessions
 def test_agents_find_what_the_table_says() -> None:
     source = Agents(str(SESSIONS))

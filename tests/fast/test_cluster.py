@@ -55,6 +55,7 @@ def served(policy: Policy, engine: Engine, kinds: Sequence[tuple[int, Hardware]]
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", [LeastOutstanding(), E2(), LeastWork()])
 def test_groups_of_one_kind_are_one_group(policy: Policy, engine: Engine) -> None:

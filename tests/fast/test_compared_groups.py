@@ -23,6 +23,7 @@ def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_only_what_differs_between_cells_is_shown(swept: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "lor", "e2", "sweep=gw", "output=json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -325,6 +325,7 @@ def named(name: str) -> Path:
     return Path("reports") / name / "index.html"
 
 
+@pytest.mark.slow
 def test_two_values_of_a_setting_are_compared(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "engine=sglang_2024", "engine=vllm", "policy=random", "output=json"]) == 0
     out, err = capsys.readouterr()

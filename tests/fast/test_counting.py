@@ -62,6 +62,7 @@ BY_HAND: list[tuple[tuple[str, ...], int, int, float]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overrides", "gpus", "replicas", "an_hour"), BY_HAND)
 def test_gpus_hours_and_price_are_those_counted_by_hand(
     overrides: tuple[str, ...], gpus: int, replicas: int, an_hour: float
@@ -227,6 +228,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_plan_counts_gpus_in_steps_of_a_replica(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     price = "price_per_gpu_hour={h100: 2.5}"
     command = ["plan", "rps=200", "hardware.tensor_parallel=1,4", *MADE, *PLAN, price]
@@ -251,6 +253,7 @@ def test_a_plan_counts_gpus_in_steps_of_a_replica(here: Path, capsys: pytest.Cap
     assert words in page
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_load_says_of_which_gpus(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "replicas=2", TP2, *MADE, *PLAN, "price_per_gpu_hour=3"]) == 0
     said = capsys.readouterr()
@@ -262,6 +265,7 @@ def test_a_plan_of_a_load_says_of_which_gpus(here: Path, capsys: pytest.CaptureF
     assert frame["gpu_hours_per_million"][0] == pytest.approx(4 / frame["rps"][0] * 1e6 / 3600)
 
 
+@pytest.mark.slow
 def test_contenders_are_ordered_by_gpus_or_by_money(here: Path) -> None:
     """Two H200 bear what three A100 do, at three times the price of one."""
     given = ["gpus=4", "hardware/gpu=a100,h200", *MADE[:1], *MADE[2:], *PLAN[:2]]

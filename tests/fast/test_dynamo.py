@@ -115,6 +115,7 @@ def test_a_request_waits_while_every_gpu_has_more_than_the_threshold(tokens: int
     assert driven.decide(2, 1.0) == 0
 
 
+@pytest.mark.slow
 def test_who_waits_goes_on_at_the_first_token() -> None:
     """One GPU, a threshold of 100 tokens, and prompts of 150 at once: each is sent when the one before it has its first
     token, though that runs for long."""

@@ -146,6 +146,7 @@ PANELS = {
 PANELS |= {"survival": 0}  # no GPU is lost here
 
 
+@pytest.mark.slow
 def test_every_figure_draws_a_sweep_of_two_variants() -> None:
     from prebleexp.report.figures import figure
     from tests.support.pages.sweep_rows import part_rows

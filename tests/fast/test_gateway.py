@@ -65,6 +65,7 @@ def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dic
 
 
 # ---------------------------------------------------------------- laws
+@pytest.mark.slow
 @settings(max_examples=examples(20, found=True), deadline=None)
 @given(STREAMS, gated())
 def test_what_does_nothing_changes_nothing(workload: Workload, cluster: dict[str, Any]) -> None:

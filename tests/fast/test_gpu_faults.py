@@ -444,6 +444,7 @@ def test_no_router_chooses_a_gpu_that_it_knows_to_be_down(policy: str) -> None:
     assert np.isin(made.state, (FINISHED, LOST, State.REFUSED, *gone)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", sampled(POLICIES, 20))
 def test_every_router_routes_again_what_is_lost(policy: str) -> None:
     cell = of(policy, "faults.detect_ms=300")

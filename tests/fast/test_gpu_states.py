@@ -63,6 +63,7 @@ def asked(folder: Path, query: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_tables_have_what_happened(folder: Path, computed: Run) -> None:
     history = computed.outcome.history
     states = [(one["at_s"], one["gpu"], one["state"]) for one in asked(folder, "from gpu_states order by at_s, gpu")]
@@ -118,6 +119,7 @@ def test_the_index_made_anew_has_the_same(folder: Path, given: list[str]) -> Non
     assert [asked(folder, query) for query in queries] == before
 
 
+@pytest.mark.slow
 def test_the_page_says_it_and_draws_it() -> None:
     (cell,) = configure.cells([*D11, "autoscaler.target=1", "rps=4", "duration_s=120"])
     steps = Steps()

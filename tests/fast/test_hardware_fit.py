@@ -335,6 +335,7 @@ def test_what_was_calibrated_is_a_document_for_programs(
     assert "TPOT by what ships" in printed.err
 
 
+@pytest.mark.slow
 def test_who_calibrated_sglang_is_told_to_simulate_sglang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -394,6 +395,7 @@ def test_a_cap_that_is_not_the_number_of_clients_is_refused(other: dict[str, obj
     assert own_runs.read(tmp_path / "one.json", known)[0][1]["concurrency"] == "256"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "served"), [("sglang", "sglang"), ("vllm", "vllm"), ("trtllm", "vllm")])
 def test_what_was_fitted_is_to_be_used_with_its_own_engine(
     engine: str, served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

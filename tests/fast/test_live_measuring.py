@@ -279,6 +279,7 @@ def at_a_server(run: Any) -> Any:
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_measurement_is_kept_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:

@@ -58,11 +58,13 @@ def test_a_weighted_draw_is_by_the_score() -> None:
     assert_drawn(busy, [0.25] * 4)  # all score 0
 
 
+@pytest.mark.slow
 def test_a_random_draw_is_not() -> None:
     policy = LlmD({"queue-scorer": 1.0}, picker="random")
     assert_drawn(waiting(one_prompt(policy), [4, 0, 2, 3]), [0.25] * 4)
 
 
+@pytest.mark.slow
 def test_blis_takes_the_first_of_equals() -> None:
     assert set(one_prompt(BlisWeighted()).answers(0, 0.0, 20)) == {0}
     assert set(waiting(one_prompt(BlisWeighted()), [1, 1, 0, 0]).answers(0, 0.0, 20)) == {2}

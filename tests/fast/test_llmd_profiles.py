@@ -73,6 +73,7 @@ def test_the_filter_is_open_where_those_that_have_it_have_more_to_do() -> None:
     assert sticky(rule, [0.9, 0.9, 0.9], [500, 0, 0], [0, 2]) == [0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speculative_s", [0.0, 2.0])
 def test_the_picker_fed_by_kv_events(speculative_s: float) -> None:
     rng = np.random.default_rng(4)
@@ -123,6 +124,7 @@ def test_connections_are_drawn_alike() -> None:
     assert ((counts - 1000) ** 2 / 1000).sum() < 16.27  # one in a thousand exceeds it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [LlmDPrecise(), LlmD(affinity_threshold=0.8), KubernetesService()])
 def test_they_pass_the_contract(policy: Any) -> None:
     check_policy(policy)

@@ -324,6 +324,7 @@ def test_requests_are_accounted_for_where_gpus_are_lost(workload: Workload, clus
     accounted(workload, made, faults.requeues)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40, found=True), deadline=None)
 @given(STREAMS, CLUSTERS)
 def test_where_gpus_are_never_paired_nothing_is_different(workload: Workload, cluster: dict[str, Any]) -> None:

@@ -121,6 +121,7 @@ def test_its_own_tiers_come_first() -> None:
     assert made.peer_tokens.tolist() == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("threshold", "ms"), [(1.0, [100, 250, 210.72]), (None, [100, 250.8, 250.8])])
 def test_mooncake_sends_it_where_it_is_fetched_in_time(threshold: float | None, ms: list[float]) -> None:
     """GPU 0 has X, and 500 tokens of Y before it, 50 ms; GPU 1 fetches 992 tokens in 9.92 ms, and computes 8 in 0.8."""

@@ -135,6 +135,7 @@ steps = st.tuples(st.integers(0, 2), st.integers(1, 9))
 paths = st.lists(steps, min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(paths, min_size=1, max_size=25), st.integers(1, 3), st.sampled_from([0, 1, CHUNK + 1, 3 * CHUNK]))
 def test_a_random_stream_is_decided_as_by_sets_of_chunks(prompts: list[Path_], gpus: int, least: int) -> None:

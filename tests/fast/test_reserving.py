@@ -34,6 +34,7 @@ def reserving(*roles: int, **given: Any) -> Disaggregation:
 
 
 # ---------------------------------------------------------------- when it is sent, by hand
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize(
     ("send", "link_ms", "arrived_ms"),

@@ -198,6 +198,7 @@ def test_of_what_the_tool_saw_the_numbers_are_what_it_wrote(name: str) -> None:
             assert value == found[field], field
 
 
+@pytest.mark.slow
 def test_the_json_has_the_tools_keys_and_types_and_lines_are_appended(command: Run) -> None:
     line = (*TOOL, *SMALL, "--request-rate", "15", "--output-file", "it.jsonl", "--output-details", "--tag", "one")
     for _ in range(2):

@@ -89,6 +89,7 @@ def test_the_best_policy_of_a_sweep(folder: Path, runs: pd.DataFrame) -> None:
     assert found.sure.tolist() == [bool(ends[0].loc[at, best[at]] < ends[1].loc[at, other[at]]) for at in means.index]
 
 
+@pytest.mark.slow
 def test_metrics_side_by_side(folder: Path, runs: pd.DataFrame) -> None:
     found = asked(folder, "pivot")
     assert len(found) == 8

@@ -61,6 +61,7 @@ def mean_wait_s(utilisation: float, tokens: np.ndarray, rng: np.random.Generator
     return float((made.latency_s - service_s)[WARM_UP:].mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "law", "utilisation"), sampled(product(ENGINES, LAWS, [0.3, 0.6, 0.8]), 6))
 def test_waits_are_those_of_theory(engine: str, law: str, utilisation: float) -> None:
     service_s = MEAN_TOKENS * MS_PER_TOKEN / 1e3

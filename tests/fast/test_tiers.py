@@ -257,6 +257,7 @@ def test_everything_adds_up_at_every_event(workload: Workload, cluster: dict[str
         np.testing.assert_array_equal(totals, of_gpus)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.one_of(workloads(), linked(workloads())), CLUSTERS)
 def test_a_tier_of_no_blocks_is_none(workload: Workload, cluster: dict[str, Any]) -> None:

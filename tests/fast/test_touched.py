@@ -32,6 +32,7 @@ def test_the_readme_names_every_room() -> None:
     assert [one for one in sorted(rooms) if f"`{one}/" not in said] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "first"),
     [

@@ -258,6 +258,7 @@ def test_a_step_of_less_than_no_time_is_spoken_of(
     assert min(one["dur"] for one in slices if one["name"].startswith(("prefill", "decode", "step"))) == host_us
 
 
+@pytest.mark.slow
 def test_replicas_of_several_gpus_are_called_replicas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ def test_an_interval_is_of_one_draw() -> None:
     assert half == pytest.approx(2.776445105 * math.sqrt(2.5 * (1 + 1 / 5)) / 2, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_terminal_tables_and_frames_have_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,48 +1,138 @@
-"""`python -m prebleexp compare-bench FILE …`: a measured result of `vllm bench serve` beside a simulated one."""
+"""`python -m prebleexp compare-bench FILE …`: a measured result of `vllm bench serve`, or of SGLang's `bench_serving`,
+beside a simulated one, and why they differ."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from prebleexp.commands import benchmarked
 from prebleexp.commands.arguments import Command, Commands, Given, choice
+from prebleexp.commands.benchmarked import Benchmarked
+from prebleexp.hardware.composed import Composed
 from prebleexp.launch import tables
-from prebleexp.vllm_bench import compared
+from prebleexp.sglang_bench import compared as sglang
+from prebleexp.sglang_bench.result import numbers
+from prebleexp.vllm_bench import causes, compared
+from prebleexp.vllm_bench.causes import Part
+from prebleexp.vllm_bench.compared import Measured
 from prebleexp.vllm_bench.result import result
 from prebleexp.workloads.vllm_bench import VllmBench
 
 
 def _compare_bench(given: Given) -> int:
-    measured = compared.read(str(Path(given.words[0]).expanduser()))
-    found = benchmarked.of_settings(given.others, "vllm_bench", measured.settings)
-    source = found.cell.workload
-    assert isinstance(source, VllmBench)
-    rows = compared.rows(measured.fields, result(found.seen, source, measured.wanted, datetime.now()).fields)
-    says = [*measured.says, *found.says]
+    measured = sglang.read(str(Path(given.words[0]).expanduser()))
+    found = benchmarked.of_settings(given.others, measured.workload, measured.settings)
+    rows = compared.rows(measured.fields, _simulated(found, measured))
+    parts, cause, why = _causes(found, measured)
+    said = [*measured.says, *found.says, *why]
     if given["output"] == "json":
         fields = {one.field: {"measured": one.measured, "simulated": one.simulated, "ratio": one.ratio} for one in rows}
-        print(json.dumps({"measured": measured.path, "settings": measured.settings, "fields": fields, "says": says}))
+        of = {one.name: {"measured_ms": one.measured, "simulated_ms": one.simulated} for one in parts}
+        document = {"measured": measured.path, "settings": measured.settings, "fields": fields, "parts": of}
+        print(json.dumps({**document, "cause": cause, "says": said}))
     else:
         lines = [
             [one.field, *map(tables.number, (one.measured, one.simulated)), tables.number(one.ratio, 3)] for one in rows
         ]
         tables.show(("field", "measured", "simulated", "simulated / measured"), lines)
-    for sentence in says:
+        if parts:
+            print()
+            tables.show(("of a request, ms", "measured", "simulated", "difference"), _lines(parts))
+    for sentence in said:
         print(f"prebleexp: {sentence}", file=sys.stderr)
     return 0
 
 
+def _simulated(found: Benchmarked, measured: Measured) -> Mapping[str, Any]:
+    """What the same tool would have counted and timed."""
+    if sglang.is_meant(measured.fields):
+        return numbers(found.seen)
+    source = found.cell.workload
+    assert isinstance(source, VllmBench)
+    return result(found.seen, source, measured.wanted, datetime.now()).fields
+
+
+def _causes(found: Benchmarked, measured: Measured) -> tuple[list[Part], str | None, list[str]]:
+    """What a request takes in parts, which of them differs most, and sentences: why, and what to do."""
+    one = causes.of_fields(measured.fields)
+    if one is None or not found.seen.ok.any():
+        return [], None, ["the file does not say of what a request's time was made"]
+    parts = causes.parts(one, causes.of_served(found.seen, with_each=one.of_each is not None))
+    cause, sentence = causes.verdict(parts)
+    said = [sentence]
+    if one.of_each is None:
+        said.append("with --save-detailed (SGLang: --output-details) the first token could be told apart further")
+    if cause in causes.OF_COSTS:
+        said.append(_calibrate(found, measured))
+    elif cause is not None:
+        said.append(
+            "what waits depends on what comes together: look at the engine's budgets, at warm-ups and at prompts that "
+            "share a prefix, of which the file says nothing"
+        )
+    return parts, cause, said
+
+
+def _calibrate(found: Benchmarked, measured: Measured) -> str:
+    """The command that fits step times to such files."""
+    hardware, data = found.cell.hardware, shlex.quote(measured.path)
+    if not isinstance(hardware, Composed):
+        return "step times of your own: prebleexp calibrate hardware --help"
+    if measured.fields.get("max_concurrency") is None:
+        folder = shlex.quote(str(Path(measured.path).parent))
+        return (
+            "step times of your own, from a folder of such files at several request rates: "
+            f"prebleexp calibrate hardware data={folder} {_words(found)}"
+        )
+    own = {
+        "gpu": hardware.gpu_name,
+        "model": hardware.model.name,
+        "engine": hardware.engine,
+        "precision": hardware.precision,
+        "tensor_parallel": hardware.tensor_parallel,
+    }
+    words = " ".join(f"{name}={value}" for name, value in own.items())
+    return (
+        "step times of your own, best from about 8 such files that differ in clients and lengths: "
+        f"prebleexp calibrate hardware data={data} {words}"
+    )
+
+
+def _words(found: Benchmarked) -> str:
+    """What serves, for a command."""
+    cell, hardware = found.cell, found.cell.hardware
+    assert isinstance(hardware, Composed)
+    names = {"gpus": cell.gpus, "policy": cell.called("policy"), "engine": cell.called("engine")}
+    chosen = {"hardware/gpu": hardware.gpu_name, "hardware/model": re.sub(r"[-.]", "_", hardware.model.name)}
+    fields = {"hardware.precision": hardware.precision, "hardware.tensor_parallel": hardware.tensor_parallel}
+    return " ".join(f"{key}={value}" for key, value in (names | chosen | fields).items())
+
+
+def _lines(parts: Sequence[Part]) -> list[list[str]]:
+    rows = [(causes.NAMES[one.name], one.measured, one.simulated) for one in parts]
+    rows.append(("latency", sum(one.measured for one in parts), sum(one.simulated for one in parts)))
+    return [
+        [name, tables.number(measured, 3), tables.number(simulated, 3), f"{simulated - measured:+.3g}"]
+        for name, measured, simulated in rows
+    ]
+
+
 COMMANDS: Commands = {
     "": Command(
-        "a measured result of vllm bench serve --save-result beside that of the same benchmark of a simulated cluster, "
-        "field by field",
+        "a measured result of vllm bench serve --save-result, or of SGLang's bench_serving --output-file, beside "
+        "that of the same benchmark of a simulated cluster: field by field, and what a request takes in parts, with "
+        "the likely cause of the difference",
         _compare_bench,
         "python -m prebleexp compare-bench measured.json gpus=1 hardware/gpu=h100 hardware/model=llama_3_1_8b",
         words="FILE",
-        takes="one file: what --save-result wrote, best with --save-detailed too",
+        takes="one file: what --save-result (SGLang: --output-file) wrote, best with --save-detailed "
+        "(--output-details)",
         settings=(choice("output", "how the result is written", "table", "json"),),
         others="what serves, as one is set for a run (prebleexp --help); all but the workload",
     )

@@ -39,12 +39,8 @@ def result(of: Served, source: SglangBench, pasted: Pasted) -> Result:
         "random_range_ratio": source.random_range_ratio,
         "server_info": None,
     }
-    counts, times = _counts(of), _times(of)
-    tokens, requests = peaks(of)
-    peaked = {"max_output_tokens_per_s": tokens, "max_concurrent_requests": requests}
-    latencies = {name: value for name, value in times.items() if name != "max_itl_ms"}
-    concurrency = float(of.latency_s[of.ok].sum()) / of.duration_s if of.duration_s > 0 else 0.0
-    fields = head | counts | latencies | {"concurrency": concurrency, "accept_length": None} | peaked
+    times = _times(of)
+    fields = head | numbers(of)
     fields |= _goodput(of, pasted.goodput_ms) if pasted.goodput_ms else {}
     fields |= {
         "input_lens": of.input_lens.tolist(),
@@ -55,6 +51,15 @@ def result(of: Served, source: SglangBench, pasted: Pasted) -> Result:
         "errors": list(of.errors),
     }
     return Result(fields, _lines(fields, times, source, pasted))
+
+
+def numbers(of: Served) -> dict[str, Any]:
+    """Fields of the JSON that the benchmark's client counted and timed."""
+    tokens, requests = peaks(of)
+    latencies = {name: value for name, value in _times(of).items() if name != "max_itl_ms"}
+    concurrency = float(of.latency_s[of.ok].sum()) / of.duration_s if of.duration_s > 0 else 0.0
+    own = {"concurrency": concurrency, "accept_length": None}
+    return _counts(of) | latencies | own | {"max_output_tokens_per_s": tokens, "max_concurrent_requests": requests}
 
 
 def _counts(of: Served) -> dict[str, Any]:

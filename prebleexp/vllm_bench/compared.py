@@ -1,4 +1,5 @@
-"""A measured result of `vllm bench serve`: the benchmark that it was, and its numbers beside simulated ones."""
+"""A measured result of `vllm bench serve`, or of SGLang's `bench_serving` with each request: the benchmark that it was,
+and its numbers beside simulated ones."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ NEEDED = ("completed", "total_input_tokens", "total_output_tokens", "duration", 
 OVER_ALL = (
     "duration",
     *COUNTS,
-    *("request_throughput", "output_throughput", "total_token_throughput"),
+    *("request_throughput", "input_throughput", "output_throughput", "total_throughput", "total_token_throughput"),
+    "concurrency",
     *("max_output_tokens_per_s", "max_concurrent_requests"),
 )
 OF_A_METRIC = re.compile(r"(mean|median|std|p(\d+(?:\.\d+)?))_([a-z0-9_]+)_ms")
@@ -30,6 +32,8 @@ class Measured(NamedTuple):
     wanted: Wanted
     says: tuple[str, ...]
     """what its load was taken for, and what is not known"""
+    workload: str = "vllm_bench"
+    """that has these settings"""
 
 
 class Row(NamedTuple):

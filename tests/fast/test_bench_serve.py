@@ -325,7 +325,14 @@ def test_a_measured_file_without_details_is_compared_by_its_means(command: Run) 
     found = {key: value for key, value in real("clients").items() if not isinstance(value, list)}
     Path("it.json").write_text(json.dumps(found | {"request_goodput": 3.0, "failed": 2}))
     code, out, err = command("compare-bench", "it.json", *H100)
-    lines = [line.split() for line in out.splitlines()]
+    table, _, parts = out.partition("\n\n")
+    assert [line.split("  ")[0] for line in parts.splitlines()][1:] == [
+        "the first token: host, prefill and queue",
+        "decoding, by the usual gap between tokens",
+        "gaps beyond the usual one, while others' prompts are computed",
+        "latency",
+    ]
+    lines = [line.split() for line in table.splitlines()]
     assert (code, lines[0]) == (0, ["field", "measured", "simulated", "simulated", "/", "measured"])
     names = [line[0] for line in lines[1:]]
     assert names == [key for key in found if key in compared.OVER_ALL or key.endswith("_ms")]

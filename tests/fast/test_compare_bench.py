@@ -1,0 +1,135 @@
+"""`compare-bench`: files of vLLM's and SGLang's tools, and why measured and simulated differ, where that is known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prebleexp.__main__ import main
+from prebleexp.sglang_bench import compared as sglang
+from prebleexp.vllm_bench import causes
+from prebleexp.vllm_bench.causes import Side
+from tests.support.places import ROOT
+
+TOOLS = ROOT / "tests" / "data" / "tools"
+H100 = ("gpus=1", "hardware/gpu=h100", "hardware/model=llama_3_1_8b")
+LOAD = (
+    *("--num-prompts", "200", "--random-input-len", "1500", "--random-output-len", "40", "--random-range-ratio", "0.8"),
+    *("--save-result", "--save-detailed", "--result-filename", "it.json"),
+)
+
+
+def compared(capsys: pytest.CaptureFixture[str], *serves: str) -> tuple[dict[str, Any], str]:
+    capsys.readouterr()
+    assert main(["compare-bench", "it.json", *H100, *serves, "output=json"]) == 0
+    out, err = capsys.readouterr()
+    return json.loads(out), err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("other", "rate", "cause"),
+    [
+        ("seed=0", 4, None),
+        ("hardware.parameters.a0=0.1", 4, "host"),
+        ("hardware.parameters.e_c=0.2", 4, "prefill"),
+        ("hardware.parameters.e_m=0.3", 4, "decode"),
+        ("engine.max_num_seqs=6", 12, "queue"),
+    ],
+)
+def test_the_cause_is_what_was_made_another(
+    other: str,
+    rate: int,
+    cause: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is measured is a simulation in which one thing is another."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench-serve", *H100, other, "--", "vllm", "bench", "serve", *LOAD, "--request-rate", str(rate)]) == 0
+    found, err = compared(capsys)
+    assert found["cause"] == cause
+    total = sum(one["measured_ms"] for one in found["parts"].values())
+    made = json.loads(Path("it.json").read_text())
+    latency_s = np.mean([ttft + sum(itl) for ttft, itl in zip(made["ttfts"], made["itls"], strict=True)])
+    assert total == pytest.approx(1000 * latency_s, rel=1e-9), "parts add up to the mean latency"
+    if cause is None:
+        assert "they agree: a request takes" in err
+        assert "calibrate" not in err
+    elif cause == "queue":
+        assert "look at the engine's budgets" in err
+    else:
+        assert f"the likely cause is {causes.CAUSES[cause]}, of which the simulation has" in err
+        assert "prebleexp calibrate hardware data=. gpus=1 policy=lor engine=vllm hardware/gpu=h100" in err
+
+
+def test_a_line_through_the_quickest_first_tokens_is_found() -> None:
+    """30 ms and 20 µs a token, and for nine in ten a wait."""
+    tokens = np.linspace(100, 4000, 400)
+    wait = np.where(np.arange(400) % 5 == 0, 0.0, 0.2)
+    side = Side(float((0.03 + 2e-5 * tokens + wait).mean()), 10, 0.01, 0.012, (tokens, 0.03 + 2e-5 * tokens + wait))
+    same = Side(side.ttft_s, 10, 0.01, 0.012, side.of_each)
+    host, prefill, queue, decode, stalls = causes.parts(side, same)
+    assert host.measured == pytest.approx(30, rel=0.05)
+    assert prefill.measured == pytest.approx(2e-2 * tokens.mean(), rel=0.05)
+    assert queue.measured == pytest.approx(160, rel=0.05)
+    assert (decode.measured, stalls.measured) == (pytest.approx(100), pytest.approx(20))
+
+
+def test_prompts_of_one_length_do_not_tell_host_from_prefill() -> None:
+    each = (np.full(50, 512.0), np.linspace(0.1, 0.2, 50))
+    side = Side(0.15, 10, 0.01, 0.01, each)
+    assert [one.name for one in causes.parts(side, side)] == ["host and prefill", "queue", "decode", "stalls"]
+
+
+def test_files_without_details_tell_the_first_token_alone() -> None:
+    fields = {"mean_ttft_ms": 80.0, "mean_tpot_ms": 12.0, "median_itl_ms": 10.0}
+    side = causes.of_fields({**fields, "total_output_tokens": 1100, "completed": 100})
+    assert side == Side(0.08, 10.0, 0.01, 0.012)
+    assert causes.of_fields(fields) is None
+    quick = causes.of_fields({**fields, "mean_ttft_ms": 20.0, "total_output_tokens": 1100, "completed": 100})
+    assert side is not None
+    assert quick is not None
+    cause, sentence = causes.verdict(causes.parts(side, quick))
+    assert cause == "first token"
+    assert sentence == (
+        "a request takes 200 ms measured, and 140 ms simulated; the likely cause is the first token, of which the "
+        "simulation has 60 ms less: the mean time to it is 80 ms measured, and 20 ms simulated"
+    )
+
+
+# ---------------------------------------------------------------- SGLang's files
+def of_sglang(name: str) -> dict[str, Any]:
+    text = gzip.decompress((TOOLS / f"sglang_{name}.jsonl.gz").read_bytes()).decode()
+    found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("detailed", [True, False])
+@pytest.mark.parametrize("name", ["clients", "poisson", "gsp"])
+def test_files_of_sglang_are_read_as_the_benchmark_that_they_were(
+    name: str, detailed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are of a server that streams words, so that it is no wonder that an H100 is slower."""
+    monkeypatch.chdir(tmp_path)
+    fields = of_sglang(name)
+    kept = {key: value for key, value in fields.items() if detailed or not isinstance(value, list)}
+    Path("it.json").write_text(json.dumps(kept))
+    read = sglang.read("it.json")
+    assert sglang.is_meant(read.fields)
+    assert read.workload == ("sglang_bench" if not detailed and name != "gsp" else "vllm_bench")
+    found, err = compared(capsys, "engine=sglang")
+    assert found["fields"]["completed"] == {"measured": 12, "simulated": 12, "ratio": 1}
+    assert {"mean_e2e_latency_ms", "median_ttft_ms", "p95_tpot_ms", "total_throughput"} <= set(found["fields"])
+    if detailed:
+        tokens = found["fields"]["total_input_tokens"]
+        assert tokens["measured"] == tokens["simulated"]
+    assert found["cause"] is not None
+    if fields["max_concurrency"] and found["cause"] in causes.OF_COSTS:
+        assert "calibrate hardware data=it.json gpu=h100 model=llama-3.1-8b engine=sglang" in err

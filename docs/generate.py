@@ -20,7 +20,7 @@ from prebleexp.launch import configs, specs
 from prebleexp.launch.configure import GROUPS
 from prebleexp.metrics import DECLARED, QUANTITIES, Metric
 from prebleexp.report.meanings import meanings
-from prebleexp.sim import compatibility
+from prebleexp.sim import compatibility, events
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
 
 WITHIN = {"hardware": {"hardware/gpu": Gpu, "hardware/model": Model}}
@@ -102,12 +102,45 @@ def tables() -> str:
         "end_s",
         [(", ".join(metrics), "its [metrics](metrics.md), in simulated seconds, tokens and requests")],
     )
+    columns = _columns()
+    columns["state"] = ", ".join(f"{state.value} {state.name.lower()}" for state in State)
+    return _with_rows(text, "arrival_s", "norm_latency_s", [(f"`{name}`", about) for name, about in columns.items()])
+
+
+def _columns() -> dict[str, str]:
+    """Of requests, with their meanings."""
     given, made = _attribute_docs(Workload), _attribute_docs(Outcome)
     columns = {name: given[name].removeprefix("(n,) ") for name in GIVEN}
     columns |= {name: made[name] for name in OF_REQUESTS}
-    columns |= {name: one.meaning for one in QUANTITIES if (name := f"{one.name}_s") not in columns}
-    columns["state"] = ", ".join(f"{state.value} {state.name.lower()}" for state in State)
-    return _with_rows(text, "arrival_s", "norm_latency_s", [(f"`{name}`", about) for name, about in columns.items()])
+    return columns | {name: one.meaning for one in QUANTITIES if (name := f"{one.name}_s") not in columns}
+
+
+def glossary() -> str:
+    """The page as it is, with the meanings of the states, events and columns that are declared in the code."""
+    text = (HERE / "glossary.md").read_text(encoding="utf-8")
+    states = {name.lower(): meaning for name, meaning in _attribute_docs(State).items()}
+    kinds = dict(re.findall(r"^\| ([A-Z]+) \| .*? \| (.*) \|$", events.__doc__ or "", flags=re.MULTILINE))
+    columns, shown = _columns(), re.findall(r"^\| `(\w+)`", _table_of(text, "column"), flags=re.MULTILINE)
+    text = _with_meanings(text, "state", states)
+    text = _with_meanings(text, "event", kinds)
+    return _with_meanings(text, "column", {name: columns[name] for name in shown})
+
+
+def _table_of(text: str, head: str) -> str:
+    """Of a page, the table whose first column is called so."""
+    found = re.search(rf"^\| {head} \|(?:.*\n)+?(?=\n)", text, flags=re.MULTILINE)
+    assert found, f"glossary.md has no table of {head}"
+    return found[0]
+
+
+def _with_meanings(text: str, head: str, meanings: dict[str, str]) -> str:
+    """A page whose table of this head has a row for each, with what it means. Words of other programs stay."""
+    table = _table_of(text, head)
+    heads, _, *lines = [line[2:-2].split(" | ") for line in table.splitlines()]
+    theirs = {name: words for name, _, *words in lines}
+    unknown = ["–"] * (len(heads) - 2)
+    rows = [(f"`{name}`", meaning, *theirs.get(f"`{name}`", unknown)) for name, meaning in meanings.items()]
+    return text.replace(table, _table(tuple(heads), rows) + "\n")
 
 
 def notebook() -> str:
@@ -152,12 +185,17 @@ def _of_class(group: str, kind: type, names: list[str]) -> list[str]:
 def _attribute_docs(kind: type) -> dict[str, str]:
     """The strings that stand under fields, of a class and its bases."""
     found: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
+    for base in reversed(kind.__mro__):
+        if base.__module__ in ("builtins", "enum"):
+            continue
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         assert isinstance(body, ast.ClassDef)
         for one, two in pairwise(body.body):
             match one, two:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
                     found[name] = " ".join(text.split())
     return found
 
@@ -201,6 +239,7 @@ PAGES = {
     "tables.md": tables,
     "notebook.md": notebook,
     "composes.md": composes,
+    "glossary.md": glossary,
 }
 
 if __name__ == "__main__":

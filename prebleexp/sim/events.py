@@ -3,14 +3,14 @@
 | kind, in their order at one instant | subject | what happens |
 | --- | --- | --- |
 | CHANGE | row of the timeline | a GPU goes down, comes up, slows … (see `prebleexp.sim.changes`) |
-| END | GPU | the step in hand is over: its tokens exist, its requests finish, and now everybody hears of it |
+| END | GPU | the step in progress is over: its tokens exist, its requests finish, and routers hear of it |
 | ARRIVED | transfer, by owner | KV has come over a link, or begins to (see `prebleexp.sim.links`) |
 | REPORT | – | what routers see of the GPUs is refreshed |
-| PAIR | – | GPUs are paired, of which one is to have a request of the other |
-| SUBMIT | request | it reaches the router |
+| PAIR | – | GPUs are paired, so that one of them takes a request of the other |
+| SUBMIT | request | a request reaches the router |
 | DECIDED | request | the router's decision has taken its time |
-| REACHED | request | it has passed the engine's frontend and joins its GPU's queue |
-| EXPIRE | request | its patience is over |
+| REACHED | request | a request has passed the engine's frontend and joins its GPU's queue |
+| EXPIRE | request | a request's patience is over |
 | START | GPU | the engine chooses a batch, and how long that takes |
 
 Each subject has at most one event of a kind, so no order is left to chance. An idle GPU has none. When requests

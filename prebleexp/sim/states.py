@@ -15,17 +15,18 @@ class State(IntEnum):
     RUNNING = 2
     """in its GPU's batch"""
     FINISHED = 3
+    """its last token has come"""
     REFUSED = 4
-    """by the router, or because no GPU could ever serve it"""
+    """the gateway or the router refused it, or no GPU could ever serve it"""
     NOT_DUE = 5
-    """the run ended before it was due; where no request comes after another that is known, and it is UNROUTED"""
+    """the run ended before it was due (where no request comes after another, it is unrouted instead)"""
     CANCELLED = 6
     """its patience was over before its first token, or one that it comes after was cancelled, refused or lost"""
     LOST = 7
-    """with its GPU, which went down, or was down when it came"""
+    """its GPU went down, or was down when it came there"""
     HELD = 8
-    """its prompt is computed and kept, and the GPU that is to go on with it has taken no room for it yet"""
+    """its prompt is computed and kept, and the GPU for its output has taken no room for it yet"""
     RESERVED = 9
-    """that one has, and its KV is under way"""
+    """the GPU for its output has taken room for it, and its KV is under way"""
     EXPIRED = 10
     """it waited too long in the gateway's queue"""

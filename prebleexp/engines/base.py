@@ -160,7 +160,7 @@ class Engine(Part):
         moves between GPUs or tiers."""
         return ""
 
-    def check_roles(self) -> None:
+    def check_roles(self, protocol: str) -> None:
         """Raises InvalidInput if it cannot, as it is set, have prompts and outputs on GPUs of their own."""
 
     def check_tiers(self) -> None:

@@ -26,5 +26,5 @@ def completed(cluster: Cluster, engine: Engine, name: str) -> Cluster:
     if protocol != "reserve_first":
         valid = f"end with cluster.protocol={protocol}, which asks for KV when the prompt is computed"
         require(send == "end", "cluster.link.send", send, valid)
-    engine.check_roles()
+    engine.check_roles(protocol)
     return replace(cluster, protocol=protocol, link=replace(cluster.link, send=send))

@@ -257,7 +257,8 @@ class Session:
         found: dict[str, None] = {}
         for cell in (results[0].cell for results in self.results):
             cluster = cell.cluster
-            moves = cluster.has_roles or cluster.has_tiers or cluster.migrates
+            sent = cluster.has_roles and cluster.protocol != "pull"
+            moves = sent or cluster.has_tiers or cluster.migrates
             if words := cell.engine.leaves_out(cell.kinds[0].hardware.layer_kinds, moves):
                 found[f"engine={cell.names['engine']} {words}"] = None
         return list(found)

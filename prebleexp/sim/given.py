@@ -15,7 +15,7 @@ from prebleexp.sim import records
 from prebleexp.sim.changes import NOTHING, Terms
 from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, refuse
 from prebleexp.sim.migration import Migration
-from prebleexp.sim.pools import DECODE, PREFILL, Disaggregation, with_legs
+from prebleexp.sim.pools import DECODE, PREFILL, PULL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Wanting
@@ -103,7 +103,8 @@ class Given:
         if kind is not None and self.pools is not None and self.pools.whole and self.pools.roles[kind] == PREFILL:
             rows = with_legs(self.workload, False)
         sizes = (len(rows), of.kv_tokens, of.context_length)
-        seams = (self.pools is not None, self.tiers is not None, self.migration is not None)
+        pulls = self.pools is not None and self.pools.protocol == PULL
+        seams = (self.pools is not None, pulls, self.tiers is not None, self.migration is not None)
         loads = () if self.tiers is None else (self.tiers.loads_s,)
         known = (of.gpu_name, of.gpu_memory_gib, of.layer_kinds)
         return Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, *loads)
@@ -155,7 +156,7 @@ def check_together(given: Given) -> None:
         protocol = PROTOCOLS[given.pools.protocol]
         if protocol not in engine.protocols:
             raise InvalidInput(f"engine {name} has no protocol {protocol}, and GPUs have roles")
-        engine.check_roles()
+        engine.check_roles(protocol)
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")

@@ -58,6 +58,8 @@ class Setup:
     """kinds of a model's layers, in the order in which it has them; none: all look back to all"""
     legs: bool = False
     """whether the second half of the requests is what computes the first half's prompts, on GPUs of their own"""
+    pulls: bool = False
+    """whether that is read by the GPUs that make outputs (pull), and not sent"""
     tiers: bool = False
     """whether tiers of KV stand behind the caches"""
     moves: bool = False

@@ -29,7 +29,7 @@ class Ideal:
     loses = resumes = fetches = moves = True
     protocols = PROTOCOLS
 
-    def check_roles(self) -> None: ...
+    def check_roles(self, protocol: str = "") -> None: ...
 
     check_tiers = check_moves = check_roles
 

@@ -79,9 +79,10 @@ def test_an_interval_is_whole_blocks(value: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["cluster=disaggregated"], True),
-        (["cluster=disaggregated", "engine.disable_hybrid_kv_cache_manager=true"], False),
-        (["cluster=disaggregated", "hardware/model=llama_3_1_8b"], False),
+        (["cluster=disaggregated"], False),
+        (["cluster=disaggregated", "cluster.protocol=push_at_end"], True),
+        (["cluster=tiered", "engine.disable_hybrid_kv_cache_manager=true"], False),
+        (["cluster=tiered", "hardware/model=llama_3_1_8b"], False),
         ([], False),
     ],
 )

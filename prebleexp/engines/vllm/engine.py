@@ -80,8 +80,8 @@ class VLLM(Engine):
     """layers with a sliding window keep the blocks before every so many tokens, beside those before the end of a prompt
     and before where prompts part; 0: these alone; null: all"""
     disable_hybrid_kv_cache_manager: bool | None = None
-    """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs or tiers, and
-    where layers look back to where a chunk begins"""
+    """true: all layers keep all of a context, as if none had a window; null: where KV moves otherwise
+    than by pull, and where layers look back to where a chunk begins"""
 
     speculative_config: Any = None
     """drafts: `method` and `num_speculative_tokens` as in vLLM, `acceptance_rate`, `draft_rate` and `draft_cost`; see
@@ -169,8 +169,8 @@ class VLLM(Engine):
             "fit here, and more is found; engine.disable_hybrid_kv_cache_manager=true does so in vLLM, too"
         )
 
-    def check_roles(self) -> None:
-        self._check_groups("where groups have roles")
+    def check_roles(self, protocol: str) -> None:
+        self._check_groups("where groups have roles", protocol == "pull")
         valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
@@ -179,7 +179,8 @@ class VLLM(Engine):
         valid = "fcfs where requests are moved: those that hold blocks could wait for ever behind others without"
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
-    def _check_groups(self, where: str) -> None:
+    def _check_groups(self, where: str, windows: bool = False) -> None:
+        """`windows`: whether KV of layers with windows can be moved."""
         require(
             not self.speculative_config.drafts,
             "engine.speculative_config.method",
@@ -188,7 +189,7 @@ class VLLM(Engine):
         )
         valid = f"true or null {where}: KV of layers with windows cannot be moved"
         name, disabled = "engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager
-        require(disabled is not False, name, disabled, valid)
+        require(disabled is not False or windows, name, disabled, valid)
 
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
@@ -248,7 +249,7 @@ class VLLM(Engine):
         blocks."""
         kinds, disabled = setup.layer_kinds, self.disable_hybrid_kv_cache_manager
         chunks = [one.window for one in kinds if one.kind == CHUNKED]
-        moves = setup.legs or setup.tiers or setup.moves
+        moves = (setup.legs and not setup.pulls) or setup.tiers or setup.moves
         if disabled or moves or all(one.kind == FULL for one in kinds) or (disabled is None and chunks):
             return None
         valid = "a divisor of the layers' chunks, or engine.disable_hybrid_kv_cache_manager=true"
@@ -294,7 +295,8 @@ class VLLM(Engine):
         from prebleexp.engines.vllm.stepping import AT_ONCE
 
         tokens, seqs = self.limits(setup)
-        evicted = setup.kv_tokens // self.block_size if setup.legs or setup.tiers else 0  # for KV that is to come
+        pool = self._pool(setup, self.grouping(setup))
+        evicted = pool if setup.legs or setup.tiers else 0  # for KV that is to come
         evicted = setup.gpus * setup.kv_tokens // self.block_size if setup.moves else evicted  # on many GPUs at once
         grouping = self.grouping(setup)
         tables = 1 if grouping is None else len(grouping.groups)
@@ -304,7 +306,9 @@ class VLLM(Engine):
         """Blocks of the longest context, if it may come over a link."""
         longest = last_tokens(setup) if setup.tiers or setup.moves else setup.workload.prompt_tokens
         comes = setup.legs or setup.tiers or setup.moves
-        return int(longest.max(initial=0)) // self.block_size + 1 if comes else 0
+        grouping = self.grouping(setup)
+        tables = 1 if grouping is None else len(grouping.groups)
+        return tables * (int(longest.max(initial=0)) // self.block_size + 1) if comes else 0
 
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
         return self.block_size, last_tokens(setup) // self.block_size

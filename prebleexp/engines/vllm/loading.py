@@ -11,6 +11,7 @@ from typing import Any
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm.blocks import cached, key_of, most_of, release
+from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.copies import copy_at
 from prebleexp.engines.vllm.peers import find, lend, take_back
 from prebleexp.engines.vllm.publishing import publish
@@ -56,7 +57,8 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
         return GO_ON
     if _is_under_way(mine, world, g, request):
         return DEFERRED
-    evicted = reserve(mine, world, g, request, hits, idle + promised(mine, g), LOADED)
+    need = blocks_of(mine, int(mine.jobs[request].known)) - hits
+    evicted = reserve(mine, world, g, request, need, idle + promised(mine, g), LOADED)
     if evicted == NONE:
         return NO_ROOM
     step = mine.steps[g, gpu.scheduled % STEPS]

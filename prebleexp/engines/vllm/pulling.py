@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.hit_ratio import note
-from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.blocks import cached, hold, release, remember, take
+from prebleexp.engines.vllm import queue, reading
+from prebleexp.engines.vllm.blocks import take
 from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.records import FAILED, PULLED, PULLS, STEPS, Engines
+from prebleexp.engines.vllm.tables import release, remember, tokens_of
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.pools import ALWAYS
 from prebleexp.sim.pulling import read
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import FETCHING, GO_ON, NO_ROOM
@@ -35,10 +35,8 @@ def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> in
     if job.filling != PULLS:
         _enter_cache(mine, world, g, request)
         return GO_ON
-    hits, idle = cached(mine, world, g, request)
-    computing = gpu.put_back != 0 or world.pools.decider != ALWAYS  # else nobody computes a prompt here, or again
-    again = promised(mine, g) if computing else 0
-    evicted = reserve(mine, world, g, request, hits, idle + again, PULLED)
+    hits, need, idle = reading.room(mine, world, g, request)
+    evicted = reserve(mine, world, g, request, need, idle + promised(mine, g), PULLED)
     if evicted == NONE:
         return NO_ROOM
     step, known = mine.steps[g, gpu.scheduled % STEPS], int(job.known)
@@ -46,7 +44,7 @@ def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> in
     step.reserved += 1
     job.computed = known
     note(mine.recent, gpu, g, hits * size, known)
-    read(world, request, (blocks_of(mine, known) - hits) * size)
+    read(world, request, tokens_of(mine, need))
     return FETCHING
 
 
@@ -60,14 +58,14 @@ def _enter_cache(mine: Engines, world: World, g: int, request: int) -> None:
         return
     remember(mine, world, g, request, int(job.computed))
     job.computed -= int(job.computed == job.known)
+    reading.comes_last(mine, world, g, request)
 
 
 @compiled
-def reserve(mine: Engines, world: World, g: int, request: int, hits: int, others: int, filling: int) -> int:
-    """The first of a queue leaves it with blocks for its whole context, of which `hits` are cached here; how many of
-    those taken were cached. -1: there are not enough, since `others` are to be left."""
+def reserve(mine: Engines, world: World, g: int, request: int, need: int, others: int, filling: int) -> int:
+    """The first of a queue leaves it with what is cached here and so many blocks more; how many of those taken were
+    cached. -1: there are not enough, since `others` are to be left."""
     gpu, job = mine.gpus[g], mine.jobs[request]
-    need = blocks_of(mine, int(job.known)) - hits
     kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
     if need + others + kept > gpu.free:
         return NONE
@@ -75,9 +73,9 @@ def reserve(mine: Engines, world: World, g: int, request: int, hits: int, others
     gpu.queued -= 1
     gpu.reserved += 1
     gpu.reservations += 1
-    hold(mine, world, g, request)
+    reading.hold(mine, world, g, request)
     evicted = take(mine, world, g, need)
-    job.blocks += need
+    job.blocks = blocks_of(mine, int(job.known))
     job.filling, job.heap_key = filling, FIRST + gpu.reservations
     return int(evicted)
 
@@ -89,7 +87,7 @@ def promised(mine: Engines, g: int) -> int:
     for row in range(mine.gpus[g].running):
         job = mine.jobs[mine.running[g, row]]
         if job.filling != 0:
-            blocks += max(0, blocks_of(mine, int(job.known)) - job.blocks)
+            blocks += reading.promised(mine, int(job.known), int(job.blocks))
     return blocks
 
 

@@ -25,7 +25,7 @@ from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, TOLD, Engines
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of, show
 from prebleexp.engines.vllm.storing import offload as offload
-from prebleexp.engines.vllm.tables import cached, release, remember, tokens_of
+from prebleexp.engines.vllm.tables import cached, move_on, release, remember, tokens_of
 from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import add, token
@@ -271,6 +271,7 @@ def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> No
     job.finished = 1
     if job.running != 0:
         if prefills(world, g):
+            move_on(mine, world, g, request)
             mine.gpus[g].held += 1
         else:
             release(mine, g, request)

@@ -103,7 +103,7 @@ class Pair:
             blocks = int(world.jobs[row].transferred_tokens) // size
             self.reserved[row] = now, int(job.keyed) * size, int(world.jobs[row].answer), blocks
             if self.fails[row]:
-                job.computed = job.keyed * size
+                job.computed = job.keyed * size if mine.groups is None else 0
         for row in self.reserved:
             if row not in self.arrived and world.jobs[row].state != RESERVED:
                 self.arrived[row] = now

@@ -1,0 +1,88 @@
+"""Blocks for a prompt that is read from another GPU: for all of it, or, of layers with a window, for what the next
+token needs alone (vllm/distributed/kv_transfer/kv_connector/v1/nixl)."""
+
+from __future__ import annotations
+
+from prebleexp.engines.vllm import blocks
+from prebleexp.engines.vllm.blocks import found_run, hold_between, segment_at
+from prebleexp.engines.vllm.choosing import blocks_of
+from prebleexp.engines.vllm.group_lookup import behind, lookup
+from prebleexp.engines.vllm.phases import nothing
+from prebleexp.engines.vllm.records import Engines
+from prebleexp.sim.compiled import chosen_by, compiled
+from prebleexp.sim.records import World
+
+
+@compiled
+def _room(mine: Engines, world: World, g: int, request: int) -> tuple[int, int, int]:
+    hits, idle = blocks.cached(mine, world, g, request)
+    return hits, blocks_of(mine, int(mine.jobs[request].known)) - hits, idle
+
+
+@compiled
+def _room_of_groups(mine: Engines, world: World, g: int, request: int) -> tuple[int, int, int]:
+    hits, _ = lookup(mine, world, g, request)
+    known, need, idle = int(mine.jobs[request].known), 0, 0
+    for number in range(len(mine.groups.all)):
+        group = mine.groups.all[number]
+        at, segment = behind(mine, int(group.kind), int(group.window), known), 0
+        need += blocks_of(mine, known) - max(at, hits)
+        while at < hits:
+            segment = segment_at(mine, world, request, segment, at)
+            run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key))
+            if mine.blocks.runs[run].holders == 0:
+                idle += until - at
+            at = until
+    return hits, need, idle
+
+
+room = chosen_by("groups", _room, _room_of_groups)
+"""blocks of a prompt that are cached, blocks that are to be read, and those of the former that nobody holds"""
+
+
+@compiled
+def _hold_windows(mine: Engines, world: World, g: int, request: int) -> None:
+    job, groups, gpu = mine.jobs[request], mine.groups, mine.gpus[g]
+    hits, longest = lookup(mine, world, g, request)
+    groups.junctions[request] = longest if longest > hits else 0
+    job.keyed, job.segment, known = hits, 0, int(job.known)
+    for number in range(len(groups.all)):
+        group, table, free = groups.all[number], groups.tables[request, number], gpu.free
+        table.low = behind(mine, int(group.kind), int(group.window), known)
+        table.cached = max(0, hits - int(table.low))
+        hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
+        if number == groups.told:
+            groups.held[g] += free - gpu.free + blocks_of(mine, known) - max(int(table.low), hits)
+    groups.due[request] = 0
+
+
+hold = chosen_by("groups", blocks.hold, _hold_windows)
+"""let a request hold what `room` finds"""
+
+
+@compiled
+def _comes_last(mine: Engines, world: World, g: int, request: int) -> int:
+    mine.groups.ranks[g] += 1
+    mine.groups.links[request].rank = mine.groups.ranks[g]
+    return 0
+
+
+comes_last = chosen_by("groups", nothing, _comes_last)
+"""of those that were admitted so far"""
+
+
+@compiled
+def _promised(mine: Engines, known: int, held: int) -> int:
+    return max(0, blocks_of(mine, known) - held)
+
+
+@compiled
+def _promised_of_groups(mine: Engines, known: int, held: int) -> int:
+    promised = 0
+    for number in range(len(mine.groups.all)):
+        promised += max(0, min(blocks_of(mine, known), int(mine.groups.all[number].cap)) - held)
+    return promised
+
+
+promised = chosen_by("groups", _promised, _promised_of_groups)
+"""blocks that who knows so many tokens still needs"""

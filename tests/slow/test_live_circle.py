@@ -25,7 +25,7 @@ LOAD = ("workload=instructions", "rps=12", "duration_s=5", f"gpus={GPUS}", "poli
 def serving(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A command that runs until it is told to end, by SIGTERM: then it ends well."""
     command = [sys.executable, "-m", "prebleexp", *words]
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(
         command,
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -52,7 +52,7 @@ def address(process: subprocess.Popen[str]) -> str:
 
 def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "prebleexp", *words]
-    return subprocess.run(  # noqa: S603
+    return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
     )
 

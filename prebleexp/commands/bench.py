@@ -18,6 +18,7 @@ from prebleexp.bench import (
     hardware,
     memory,
     million,
+    mock,
     parts,
     pools,
     references,
@@ -129,6 +130,11 @@ COMMANDS: Commands = {
         million.TABLE,
         _policies("lor"),
         example="policy=lor,e2",
+    ),
+    "mock": _command(
+        "mock",
+        "how late simulated GPUs in real time write tokens, and how far from the simulation a client's measurement is",
+        mock.TABLE,
     ),
     "engines": _command(
         "engines",

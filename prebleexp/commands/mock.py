@@ -67,7 +67,10 @@ async def _serve(given: Given, cell: Cell, speed: float) -> int:
     finally:
         await mock.close()
     late = mock.late
-    if sum(late.counts):
+    if given["output"] == "json":
+        said = {"late_p50_s": late.quantile(0.5), "late_p99_s": late.quantile(0.99), "late_max_s": late.most_s}
+        print(json.dumps({"tokens": sum(late.counts), **said}))
+    elif sum(late.counts):
         print(
             f"prebleexp: {sum(late.counts):,} tokens written, late by {1e3 * late.quantile(0.5):.2f} ms (p50), "
             f"{1e3 * late.quantile(0.99):.2f} ms (p99), {1e3 * late.most_s:.1f} ms at most",

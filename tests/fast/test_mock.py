@@ -115,6 +115,39 @@ def test_memory_stays() -> None:
     assert len(known) <= 20
 
 
+def test_what_a_gpu_tells_of_itself_is_right_though_clients_leave() -> None:
+    """Whenever that is: in the queue, part-way, decoding, and in the step before the last token."""
+    cluster, rng = cluster_of(ONE_TABLE, "hardware.kv_tokens=4000", rows=64), np.random.default_rng(0)
+    mine, look, looks = cluster.engine.mine, cluster._look, 0
+
+    def check(state: Any) -> None:
+        nonlocal looks
+        look(state)
+        looks += 1
+        for g, gpu in enumerate(mine.gpus):
+            rows = mine.running[g, : gpu.running]
+            jobs, prompt = mine.jobs[rows], state.seen.requests.prompt_tokens[rows]
+            steady = np.where(jobs.steady_from >= 0, np.maximum(0, gpu.over - jobs.steady_from), 0)
+            generated = (jobs.known + steady - prompt)[jobs.finished == 0].sum()
+            assert (gpu.generated, state.live[g].running) == (generated, gpu.running)
+
+    cluster._look = check  # type: ignore[method-assign]
+    at_s, tickets = 0.0, []
+    for number in range(400):
+        at_s += rng.exponential(0.01)
+        prompt = rng.integers(0, 1000, int(rng.integers(1, 120))).astype(np.int32)
+        answer = np.full(int(rng.integers(1, 60)), number, np.int32)
+        tickets.append(cluster.come(number % 2, prompt, answer, len(answer), at_s, Client()))
+        if rng.random() < 0.4:
+            at_s += 1e-4
+            cluster.leave(tickets[int(rng.integers(max(0, number - 12), number + 1))], at_s)
+    cluster.to(1e6)
+    live = cluster.run.world.live
+    assert looks > 1000
+    assert (live.generated == 0).all()
+    assert (live.waiting_tokens == 0).all()
+
+
 def test_who_finds_no_row_is_told_so() -> None:
     cluster, some = cluster_of(rows=4), np.arange(5, dtype=np.int32)
     for _ in range(4):

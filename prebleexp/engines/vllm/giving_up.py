@@ -26,6 +26,8 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
         return 0
     if job.steady_from != NONE:
         _not_steady(mine, world, g, request)
+    else:
+        _not_last(mine, g, request)
     gpu.generated -= job.known - world.seen.requests[request].prompt_tokens
     if job.filling != 0:
         gpu.waiting_tokens -= job.known - job.computed
@@ -48,6 +50,18 @@ def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
         gpu.waiting_tokens -= job.known - loaded * mine.settings.block_size
     if job.blocks > 0 and not (under_way and mine.settings.tiered):  # what a load writes to is held until it is over
         release(mine, g, request)
+
+
+@compiled
+def _not_last(mine: Engines, g: int, request: int) -> None:
+    """Nor in the step that brings the last token of one that was steady, and is counted as such there."""
+    gpu = mine.gpus[g]
+    for number in range(int(gpu.over), gpu.scheduled):
+        step, chosen = mine.steps[g, number % STEPS], mine.chosen[g, number % STEPS]
+        for row in range(step.chosen):
+            if chosen[row].request == request and chosen[row].tokens == 0:
+                step.steady -= 1
+                chosen[row].tokens = 1
 
 
 @compiled

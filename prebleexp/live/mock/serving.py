@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import time
@@ -76,6 +77,8 @@ class Mock:
             self.servers.append(server)
         if terms.kv_events_port is not None:
             self._publish(terms.kv_events_port)
+        gc.collect()
+        gc.freeze()  # what is there from the start is not looked at again
         self._origin = time.perf_counter()
         self._warn()
         self._tell_again()

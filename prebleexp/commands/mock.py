@@ -63,7 +63,10 @@ async def _serve(given: Given, cell: Cell, speed: float) -> int:
         loop.add_signal_handler(one, stop.set)
     try:
         _say(given, cell, mock)
+        mock.failed.add_done_callback(lambda _: stop.set())
         await stop.wait()
+        if mock.failed.done():
+            mock.failed.result()
     finally:
         await mock.close()
     late = mock.late

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
+from prebleexp.live.http.calls import Receiver
 from prebleexp.live.http.client import Client as HttpClient
 from prebleexp.live.http.places import Origin, origin
 from prebleexp.live.mock import tokens
@@ -462,6 +463,32 @@ def test_ports_of_a_mock_answer() -> None:
             said = (await client.fetch(places[1], "/metrics")).body.decode()
             assert "prebleexp:late_seconds_count 16" in said
             assert sum(mock.late.counts) == 16
+        finally:
+            client.close()
+            await mock.close()
+
+    http.run(main())
+
+
+def test_a_mock_that_cannot_go_on_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is not silent for ever."""
+
+    async def main() -> None:
+        mock = Mock(cluster_of(), np.array([3], np.int32), Terms(MODEL, port=0, speed=100.0))
+        await mock.open()
+        client = HttpClient()
+        try:
+
+            def broken(time_s: float) -> None:
+                raise PrebleexpError("it broke")
+
+            body = b'{"prompt": "t1", "max_tokens": 100000, "ignore_eos": true}'
+            client.call(origin("url", mock.urls[0]), b"POST", b"/v1/completions", (), body, Receiver())
+            while not mock.cluster.tickets:
+                await asyncio.sleep(1e-3)
+            monkeypatch.setattr(mock.cluster, "to", broken)
+            with pytest.raises(PrebleexpError, match="it broke"):
+                await mock.failed
         finally:
             client.close()
             await mock.close()

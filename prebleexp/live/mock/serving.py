@@ -66,10 +66,13 @@ class Mock:
             Endpoint(cluster, gpu, terms.model, self, lengths, self._said_of(gpu)) for gpu in range(cluster.gpus)
         ]
         self.servers: list[Server] = []
+        self.failed: asyncio.Future[None]
+        """done, with what went wrong, when nothing can be served any more"""
 
     async def open(self) -> None:
         terms, limits = self.terms, Limits(body_bytes=BODY_BYTES)
-        self._alarm = Alarm(self.changed)
+        self.failed = asyncio.get_running_loop().create_future()
+        self._alarm = Alarm(self._ring)
         self._stack.callback(self._alarm.end)
         for gpu, endpoint in enumerate(self.endpoints):
             server = await listen(endpoint, terms.port + gpu if terms.port else 0, terms.host, limits)
@@ -123,6 +126,14 @@ class Mock:
         cluster.to(self.now())
         next_s = cluster.next_s
         alarm.set(math.inf if next_s == math.inf else self._origin + next_s / self.terms.speed)
+
+    def _ring(self) -> None:
+        """The alarm rang: nobody who asks hears of what goes wrong here."""
+        try:
+            self.changed()
+        except Exception as error:
+            if not self.failed.done():
+                self.failed.set_exception(error)
 
     # ------------------------------------------------------------ what it says
     def _said_of(self, gpu: int) -> Callable[[], bytes]:

@@ -7,22 +7,33 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from prebleexp.sim import events
 from tests.support.places import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 
 
-def generated() -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+def script(name: str) -> Any:
+    """A script of the docs, as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {name: make() for name, make in module.PAGES.items()}
+    return module
+
+
+SENTENCES = script("sentences")
+
+
+def generated() -> dict[str, str]:
+    return {name: make() for name, make in script("generate").PAGES.items()}
 
 
 def test_generated_pages_are_up_to_date() -> None:
@@ -44,6 +55,52 @@ def test_files_that_a_page_speaks_of_exist(page: Path) -> None:
     linked = set(re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", text))
     assert [name for name in named if not (ROOT / name).exists() and "power_of_two" not in name] == []
     assert [name for name in linked if not (page.parent / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", SENTENCES.pages(), ids=lambda page: page.name)
+def test_sentences_of_a_page_are_short(page: Path) -> None:
+    """At most 20 words in the median, 32 in nine of ten.
+
+    A sentence ends with a full stop, ! or ? before a capital, a digit, code, or an opening bracket or quotation mark.
+    It ends with its paragraph, item or cell, too. A span of code or a formula is one word. What has fewer than four
+    words is a label.
+    """
+    found = SENTENCES.lengths(page)
+    if found:
+        median, p90 = np.percentile(found, (50, 90))
+        assert (median <= SENTENCES.MEDIAN, p90 <= SENTENCES.P90) == (True, True), "python docs/sentences.py long"
+
+
+def test_what_a_sentence_is() -> None:
+    text = """# A heading is none of them
+
+It has `code of some words`, e.g. $a + b$, and [a link](https://an.address/of.more words). Is it 3.5 s long?
+"Yes" it is, at two
+lines.
+
+- An item without a stop
+- (One in brackets.) And another one, here.
+
+| a label | a cell of five words |
+| --- | --- |
+
+    python -m prebleexp is a command, and no sentence.
+"""
+    assert SENTENCES.sentences(text) == [
+        "It has x, e.g x, and a link.",
+        "Is it 3.5 s long?",
+        '"Yes" it is, at two lines.',
+        "An item without a stop",
+        "And another one, here.",
+        "a cell of five words",
+    ]
+    assert [SENTENCES.words(one) for one in SENTENCES.sentences(text)] == [8, 5, 6, 5, 4, 5]
+
+
+def test_the_core_says_events_in_their_order() -> None:
+    text = (DOCS / "core.md").read_text(encoding="utf-8")
+    kinds = re.findall(r"^\| ([A-Z]+) \|", text, re.MULTILINE)
+    assert [getattr(events, kind) for kind in kinds] == list(range(10))
 
 
 @pytest.mark.slow

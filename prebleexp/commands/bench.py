@@ -22,6 +22,7 @@ from prebleexp.bench import (
     parts,
     pools,
     references,
+    route,
     scaling,
     starting,
     streams,
@@ -171,6 +172,13 @@ COMMANDS: Commands = {
         example="path=conversation_trace.jsonl",
     ),
     "parts": _command("parts", "microseconds of CPU of small parts of a command", parts.TABLE),
+    "route": _command(
+        "route",
+        "microseconds of decisions of a router that runs, and requests/s that it passes on; needs prebleexp[live]",
+        route.TABLE,
+        _policies(route.POLICIES),
+        example="policy=lor,e2",
+    ),
     "starting": _command(
         "starting",
         "CPU seconds of short commands, functions compiled and modules imported for them",

@@ -189,6 +189,10 @@ class Host:
             self.routing.named(row, names)
         return Taken(self.arrived - 1, self.lap, row, int(ends[count - 1]))
 
+    def taken(self, row: int) -> Taken:
+        """The request of this lap that has a row."""
+        return Taken(self.arrived - self.row + row, self.lap, row, int(self.view.requests[row].prompt_tokens))
+
     def decide(self, request: Taken, now: float) -> int:
         """The GPU that it is sent to, `HOLD` or `REFUSE`. One that was lost with its GPU may be asked about again."""
         ints = self._ints

@@ -68,12 +68,12 @@ LEVELS = {
     "publish": 9,
     "predict": 9,
     "live": 9,
-    "bench": 9,
     "recommending": 8,
-    "commands": 10,
-    "api": 10,
-    "__main__": 11,
-    "__init__": 11,
+    "bench": 10,
+    "commands": 11,
+    "api": 11,
+    "__main__": 12,
+    "__init__": 12,
 }
 HOMES = {
     "hydra": {"launch", "commands/simulate.py"},

@@ -445,11 +445,11 @@ def test_bodies_are_read() -> None:
 
 
 def test_assumed_caches_drop_what_was_used_least_recently() -> None:
-    cache = Assumed[str](64)
+    cache = Assumed(64)
     ends = np.array([16, 32])
-    assert list(cache.stored("a", np.array([0, 1]), ends, 32)) == []
-    assert list(cache.stored("b", np.array([0, 2]), ends, 32)) == []
+    assert list(cache.stored(0, np.array([0, 1]), ends, 32)) == []
+    assert list(cache.stored(1, np.array([0, 2]), ends, 32)) == []
     assert cache.held == 48
-    assert list(cache.stored("c", np.array([3, 4]), ends, 32)) == [("a", 16)]
-    assert list(cache.stored("d", np.array([5, 6]), ends, 16)) == [("b", 16)]
-    assert list(cache.stored("e", np.array([7, 8, 9]), np.array([16, 32, 48]), 48)) == [("b", 0), ("c", 16), ("c", 0)]
+    assert list(cache.stored(2, np.array([3, 4]), ends, 32)) == [(0, 16)]
+    assert list(cache.stored(3, np.array([5, 6]), ends, 16)) == [(1, 16)]
+    assert list(cache.stored(4, np.array([7, 8, 9]), np.array([16, 32, 48]), 48)) == [(1, 0), (2, 16), (2, 0)]

@@ -25,6 +25,10 @@ class Events:
         """Data of the events that are whole now. Raises TooLong."""
         if b"\r" in piece or self._return:
             piece = self._ends(piece)
+        elif piece.endswith(b"\n\n") and piece.startswith(b"data: ") and not self._size and not self._lines:
+            found = piece[6:-2].split(b"\n\ndata: ")  # whole events of a line each, as servers mostly send them
+            if not any(b"\n" in one for one in found):
+                return found
         first, *lines = piece.split(b"\n")
         self._begun.append(first)
         self._size += len(first)

@@ -6,28 +6,30 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-R = TypeVar("R")
+_ROW, _START = 48, 16
+"""bits of a block's number behind which stand the row of a request that has it, and the tokens before it; its own come
+last: there are millions of blocks, and one number is a third of three"""
 
 
-class Evicted(NamedTuple, Generic[R]):
-    """The GPU holds of the request's prompt what lies below so many tokens."""
+class Evicted(NamedTuple):
+    """The GPU holds of the context of this row what lies below so many tokens."""
 
-    request: R
+    row: int
     tokens: int
 
 
-class Assumed(Generic[R]):
-    """Of one GPU. `R`: what a request is called, of which the host is told."""
+class Assumed:
+    """Of one GPU."""
 
     def __init__(self, kv_tokens: int) -> None:
         self._most, self.held = kv_tokens, 0
-        self._blocks = OrderedDict[int, tuple[R, int, int]]()
-        """by id, the least recently used first: a request with it, tokens before it, and its own"""
+        self._blocks = OrderedDict[int, int]()
+        """by id, the least recently used first"""
 
-    def stored(self, request: R, ids: Any, ends: Any, tokens: int) -> Iterator[Evicted[R]]:
-        """The GPU has computed so many leading tokens; what goes for them."""
+    def stored(self, row: int, ids: Any, ends: Any, tokens: int) -> Iterator[Evicted]:
+        """The GPU has computed so many leading tokens of a request's prompt; what goes for them."""
         blocks, before = self._blocks, 0
         found: list[tuple[int, int, int]] = []
         for one, end in zip(ids.tolist(), ends.tolist(), strict=True):
@@ -40,13 +42,13 @@ class Assumed(Generic[R]):
                 blocks.move_to_end(one)
             else:
                 self.held += size
-            blocks[one] = request, start, size
+            blocks[one] = row << _ROW | start << _START | size
         while self.held > self._most and len(blocks) > len(found):
-            _, (owner, start, size) = blocks.popitem(last=False)
-            self.held -= size
-            yield Evicted(owner, start)
+            _, packed = blocks.popitem(last=False)
+            self.held -= packed & (1 << _START) - 1
+            yield Evicted(packed >> _ROW, packed >> _START & (1 << _ROW - _START) - 1)
 
     def forget(self) -> None:
         """It starts anew."""
-        self._blocks.clear()
+        self._blocks = OrderedDict()
         self.held = 0

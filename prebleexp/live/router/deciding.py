@@ -70,7 +70,7 @@ class Deciding:
     ) -> None:
         self.host = Host(policy, hardware, seed, rows)
         self._interner = Interner(ROOM.ids, hash_seed, bytes_per_token)
-        self._caches: list[Assumed[Taken]] = [Assumed(one.kv_tokens) for one in hardware]
+        self._caches = [Assumed(one.kv_tokens) for one in hardware]
         self._sessions = Known()
         self._recording = recording
         self._named = hasattr(type(policy), "named")
@@ -126,9 +126,8 @@ class Deciding:
         if not self.is_of_this_lap(ticket):
             return
         whole = (taken.tokens - 1) // KV_BLOCK * KV_BLOCK  # an engine computes the last token of every prompt
-        for gone in self._caches[gpu].stored(taken, ticket.ids, ticket.ends, whole):
-            if gone.request.lap == self.host.lap:
-                self._tell(gone.request, gpu, records.EVICTED, now, tokens=gone.tokens)
+        for gone in self._caches[gpu].stored(taken.row, ticket.ids, ticket.ends, whole):
+            self._tell(self.host.taken(gone.row), gpu, records.EVICTED, now, tokens=gone.tokens)
         if whole > 0:
             self._hear(ticket, records.STORED, now, tokens=whole)
 

@@ -164,8 +164,7 @@ class Interner:
     def begin(self, bytes_per_token: float) -> None:
         """Forget all."""
         blocks: Blocks = self._block.value
-        if blocks.ints[MADE]:
-            blocks.keys[:] = 0
+        blocks.keys[:], blocks.ids[:] = 0, 0  # pages that are there: hashes lie anywhere, and each would be a wait
         blocks.ints[MADE], blocks.ints[FOUND] = 0, self._most
         self.block_tokens = max(1, round(BLOCK / bytes_per_token))
 

@@ -1,0 +1,81 @@
+"""A router that runs for long: its memory stays as it is, and forgetting all at the end of a lap costs little."""
+
+from __future__ import annotations
+
+import gc
+import heapq
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prebleexp.launch import configure
+from prebleexp.live.router.deciding import Deciding
+from prebleexp.live.router.prompts import Request
+
+GPUS, GROUPS = 8, 200
+SHARED, OWN = 6000, 2000
+"""bytes of a prompt"""
+ANSWER_S = 3.0
+
+
+def resident() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+class Served:
+    """What became of a stream whose prompts share their beginnings by groups: where each went, what was cached there
+    (by the assumed caches), and the memory after each tenth."""
+
+    def __init__(self, policy: str, requests: int, rows: int) -> None:
+        (cell,) = configure.cells([f"policy={policy}", f"gpus={GPUS}", "rps=1"])
+        deciding = Deciding(cell.policy, [cell.hardware] * GPUS, 0, 1, rows)
+        deciding.begin(range(GPUS))
+        draw, self.gpus, self.memory = np.random.default_rng(0), np.zeros(requests, np.int8), list[int]()
+        shared = [f"{i} ".ljust(SHARED, "x").encode() for i in range(GROUPS)]
+        held: list[set[int]] = [set() for _ in range(GPUS)]
+        due: list[tuple[float, int, object]] = []
+        hits = asked = 0
+        for i in range(requests):
+            now = i / (8 * GPUS)
+            while due and due[0][0] <= now:
+                at, _, ticket = heapq.heappop(due)
+                deciding.finished(ticket, 40, at)  # type: ignore[arg-type]
+            group = int((draw.zipf(1.2) - 1) % GROUPS)
+            text = shared[group] + f"{i} ".ljust(OWN, "y").encode()
+            ticket = deciding.arrives(Request(text, "m", 64, True, None, False), now)
+            gpu = deciding.ask(ticket, now)
+            self.gpus[i] = gpu
+            hits += group in held[gpu]
+            held[gpu].add(group)
+            asked += 1
+            heapq.heappush(due, (now + ANSWER_S, i, ticket))
+            if (i + 1) % (requests // 10) == 0:
+                self.memory.append(resident())
+        self.hit_rate = hits / asked
+        self.laps = deciding.host.lap
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_lor_decides_as_if_there_were_no_laps() -> None:
+    one, other = Served("lor", 20_000, 1000), Served("lor", 20_000, 30_000)
+    assert (one.laps, other.laps) == (19, 0)
+    assert (one.gpus == other.gpus).all()
+
+
+@pytest.mark.parametrize(
+    ("requests", "rows"),
+    [(60_000, 10_000), pytest.param(10_000_000, 1 << 17, marks=pytest.mark.nightly)],
+    ids=["60,000", "10 million"],
+)
+def test_memory_stays_and_few_hits_are_lost(requests: int, rows: int) -> None:
+    """Compared with one lap. A lap of 10,000 requests begins 13 times as often as one of `prebleexp route`."""
+    found, endless = Served("lmetric", requests, rows), Served("lmetric", 60_000, 70_000)
+    print(f"{found.laps} laps, MiB {[one >> 20 for one in found.memory]}")
+    print(f"hits {found.hit_rate:.4f}, without laps {endless.hit_rate:.4f}")
+    assert found.laps >= 5
+    assert max(found.memory[5:]) < 1.05 * max(found.memory[:5])
+    assert abs(found.hit_rate - endless.hit_rate) < 0.01

@@ -68,14 +68,19 @@ def test_lor_decides_as_if_there_were_no_laps() -> None:
 
 @pytest.mark.parametrize(
     ("requests", "rows"),
-    [(60_000, 10_000), pytest.param(10_000_000, 1 << 17, marks=pytest.mark.nightly)],
-    ids=["60,000", "10 million"],
+    [(40_000, 2_000), pytest.param(10_000_000, 1 << 17, marks=pytest.mark.nightly)],
+    ids=["40,000", "10 million"],
 )
-def test_memory_stays_and_few_hits_are_lost(requests: int, rows: int) -> None:
-    """Compared with one lap. A lap of 10,000 requests begins 13 times as often as one of `prebleexp route`."""
-    found, endless = Served("lmetric", requests, rows), Served("lmetric", 60_000, 70_000)
+def test_memory_stays_as_it_is(requests: int, rows: int) -> None:
+    found = Served("lmetric", requests, rows)
     print(f"{found.laps} laps, MiB {[one >> 20 for one in found.memory]}")
-    print(f"hits {found.hit_rate:.4f}, without laps {endless.hit_rate:.4f}")
-    assert found.laps >= 5
+    assert found.laps >= 19
     assert max(found.memory[5:]) < 1.05 * max(found.memory[:5])
+
+
+def test_few_hits_are_lost() -> None:
+    """A lap of 10,000 requests begins 13 times as often as one of `prebleexp route`."""
+    found, endless = Served("lmetric", 60_000, 10_000), Served("lmetric", 60_000, 70_000)
+    print(f"hits {found.hit_rate:.4f}, without laps {endless.hit_rate:.4f}")
+    assert (found.laps, endless.laps) == (5, 0)
     assert abs(found.hit_rate - endless.hit_rate) < 0.01

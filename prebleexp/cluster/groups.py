@@ -36,6 +36,8 @@ class Group:
     """prefill: they compute prompts; decode: they make outputs of prompts that others computed; both: requests that
     they get they serve to the end. None: as all others, they do"""
     replicas: int = None  # type: ignore[assignment]  # a number as soon as it is made
+    engine: Any = None
+    """of its GPUs, in place of the cell's, where it has a role; it differs in settings alone"""
 
     def __post_init__(self) -> None:
         each = self.hardware.gpus_per_replica
@@ -50,6 +52,14 @@ class Group:
     def size(self) -> Size:
         return Size(self.gpus, self.replicas)
 
+    @property
+    def said(self) -> str:
+        """What tables show of its role, and of settings of its engine that are not the usual ones."""
+        known = {one.name: getattr(self.engine, one.name) for one in fields(self.engine)} if self.engine else {}
+        usual = type(self.engine)()
+        changed = [f"{name}={value}" for name, value in known.items() if value != getattr(usual, name)]
+        return ", ".join([str(self.role), *changed])
+
 
 @dataclass(frozen=True)
 class Cluster(Part):
@@ -60,7 +70,8 @@ class Cluster(Part):
     replicas: `{replicas: 2, hardware.tensor_parallel: 4}`. How many there are in all is then no matter of `gpus`.
 
     Groups may have roles, as `{gpus: 4, role: prefill}`: all or none, and then some compute prompts and some make
-    outputs (docs/pools.md). Behind the GPUs' caches there may be tiers of memory (docs/tiers.md). Requests may be moved
+    outputs (docs/pools.md), each with settings of its own, as `{gpus: 4, role: decode, engine.max_num_seqs: 64}`.
+    Behind the GPUs' caches there may be tiers of memory (docs/tiers.md). Requests may be moved
     from one GPU to another (docs/migration.md). Raises InvalidInput for clusters that cannot serve so.
     """
 
@@ -143,7 +154,7 @@ class Cluster(Part):
             return {"groups": " + ".join(texts) or None, **link, **moves}
         if not self.has_roles:
             return {"groups": " + ".join(texts) or None, **self._of_tiers()}
-        texts = [f"{text} ({group.role})" for text, group in zip(texts, self.groups, strict=True)]
+        texts = [f"{text} ({group.said})" for text, group in zip(texts, self.groups, strict=True)]
         second = None if self.decode_policy is None else type(self.decode_policy).__name__
         link["link.send"] = self.link.send
         return {

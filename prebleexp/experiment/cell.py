@@ -163,6 +163,8 @@ class Cell:
     def _check_groups(self) -> None:
         if any(group.hardware.draws_costs for group in self.cluster.groups):
             raise InvalidInput("hardware.uncertainty=true is not valid with cluster.groups; take GPUs of one kind")
+        if not self.cluster.has_roles and any(group.engine for group in self.cluster.groups):
+            raise InvalidInput("cluster.groups: engine is not valid without roles; say it of all, as engine.…=")
         valid = f"{self.cluster.gpus}, as many as cluster={self.names.get('cluster', '')} has"
         require(self.gpus == self.cluster.gpus, "gpus", self.gpus, valid)
         if self.engine.own_loop() is not None:
@@ -250,7 +252,8 @@ class Cell:
             found["cluster.decode_policy"] = self.cluster.decode_policy
         if self.slo.alone_on is not None:
             found["slo.alone_on"] = self.slo.alone_on
-        return found | {f"cluster.groups[{i}]": one.hardware for i, one in enumerate(self.cluster.groups)}
+        own = {f"cluster.groups[{i}].engine": one.engine for i, one in enumerate(self.cluster.groups) if one.engine}
+        return found | own | {f"cluster.groups[{i}]": one.hardware for i, one in enumerate(self.cluster.groups)}
 
     @cached_property
     def draws(self) -> bool:

@@ -14,6 +14,7 @@ def identity(cluster: Cluster, of: Callable[[Any], dict[str, object]]) -> object
     groups: list[dict[str, object]] = [
         {"gpus": one.gpus, "hardware": of(one.hardware)}
         | ({} if one.role is None else {"role": one.role})
+        | ({} if one.engine is None else {"engine": of(one.engine)})
         | counting.apart(one.gpus, one.replicas)
         for one in cluster.groups
     ]

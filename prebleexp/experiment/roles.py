@@ -26,5 +26,12 @@ def completed(cluster: Cluster, engine: Engine, name: str) -> Cluster:
     if protocol != "reserve_first":
         valid = f"end with cluster.protocol={protocol}, which asks for KV when the prompt is computed"
         require(send == "end", "cluster.link.send", send, valid)
-    engine.check_roles(protocol)
+    for group in cluster.groups:
+        own = group.engine or engine
+        if type(own) is not type(engine):
+            theirs = type(own).__name__
+            raise InvalidInput(f"cluster.groups: engine={theirs} is not valid; it must be {name}, as all have")
+        sizes = [getattr(one, "block_size", None) for one in (own, engine)]
+        require(sizes[0] == sizes[1], "cluster.groups: engine.block_size", sizes[0], f"{sizes[1]}, as all have")
+        own.check_roles(protocol)
     return replace(cluster, protocol=protocol, link=replace(cluster.link, send=send))

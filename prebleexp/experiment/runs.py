@@ -88,6 +88,7 @@ def asked_of(cell: Cell) -> dict[str, Any]:
         "policy": cell.policy,
         "hardware": cell.hardware.drawn(cell.seed),
         "kinds": [(one.replicas, one.hardware.drawn(cell.seed)) for one in cell.cluster.groups],
+        "engines": [one.engine or cell.engine for one in cell.cluster.groups],
         "faults": cell.faults.of_replicas(counting.replica_gpus(cell)) if cell.gpus_change else None,
         "autoscaler": cell.autoscaler if isinstance(cell.autoscaler, Rule) else None,
         "gateway": None if cell.gateway.lets_all_pass else cell.gateway,

@@ -31,6 +31,8 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
     cluster = content.get("cluster", ())
     for one in _groups(cluster):
         options.option(key, "hardware", one["hardware"])
+        if "engine" in one:
+            options.option(key, "engine", one["engine"])
     if isinstance(cluster, Mapping) and "decode_policy" in cluster:
         options.option(key, "policy", cluster["decode_policy"])
     if "alone_on" in content.get("slo", ()):
@@ -130,10 +132,17 @@ class Options:
 
     def _of_cluster(self, cluster: Any) -> tuple[str, dict[str, Any]]:
         groups = _groups(cluster)
-        if any(self.nearest("hardware", one["hardware"]) is None for one in groups):  # is not imported
+        kept = [self.nearest(spec, one[spec]) for one in groups for spec in ("hardware", "engine") if spec in one]
+        if None in kept:  # is not imported
             return "groups", {"groups": None}
         found = tuple(
-            Group(one["gpus"], specs.build("hardware", "", one["hardware"]), one.get("role")) for one in groups
+            Group(
+                one["gpus"],
+                specs.build("hardware", "", one["hardware"]),
+                one.get("role"),
+                engine=specs.build("engine", "", one["engine"]) if "engine" in one else None,
+            )
+            for one in groups
         )
         if not isinstance(cluster, Mapping):
             return "groups" if found else "one_kind", Cluster(found).columns()

@@ -1,4 +1,5 @@
-"""Groups of a cluster as they are written, each with how its GPUs differ, made whole: each with all of its hardware."""
+"""Groups of a cluster as they are written, each with how its GPUs differ, made whole: each with all of its hardware,
+and of its engine, if that differs."""
 
 from __future__ import annotations
 
@@ -36,10 +37,11 @@ def made_whole(
     whole = []
     for i, group in enumerate(groups):
         words = _words(f"cluster.groups[{i}]", group)
-        hardware = _hardware(words, overrides, of)
+        hardware = _hardware({key: one for key, one in words.items() if _is_of(key, "hardware")}, overrides, of)
+        engine = _engine({key: one for key, one in words.items() if _is_of(key, "engine")}, overrides, of)
         role = {} if group.get("role") is None else {"role": group["role"]}
         sizes = {name: group.get(name) for name in SIZES}
-        whole.append({"_target_": GROUP, **sizes, "hardware": hardware, **role})
+        whole.append({"_target_": GROUP, **sizes, "hardware": hardware, **role, **engine})
     values["cluster"] = {**cluster, "groups": whole}
 
 
@@ -54,6 +56,19 @@ def _hardware(
         return given  # as it is in the cache: whole
     others = [line for line in overrides if key_of(line) not in words and not _is_of(line, "cluster")]
     return of("hardware", [*others, *(f"{key}={_text(value)}" for key, value in words.items())])
+
+
+def _engine(
+    words: Mapping[str, Any], overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """What a group has of it, if anything."""
+    if not words:
+        return {}
+    given = words.get("engine")
+    if isinstance(given, Mapping) and "_target_" in given:  # as it is in the cache: whole
+        return {"engine": given}
+    others = [line for line in overrides if key_of(line) not in words and not _is_of(line, "cluster")]
+    return {"engine": of("engine", [*others, *(f"{key}={_text(value)}" for key, value in words.items())])}
 
 
 def _alone_on(given: object, overrides: Sequence[str], of: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> Any:
@@ -76,13 +91,13 @@ def _policy(given: object, overrides: Sequence[str], of: Callable[[str, Sequence
 
 
 def _words(name: str, group: object) -> dict[str, Any]:
-    """What is said of the hardware."""
+    """What is said of the hardware and the engine."""
     example = "a group such as {gpus: 8, hardware/gpu: h200}"
     if not isinstance(group, Mapping) or not set(SIZES) & set(group):
         raise InvalidInput(f"{name}={group} is not valid; it must be {example}")
     words = {str(key): value for key, value in group.items() if key not in (*SIZES, "role")}
     for key in words:
-        if not _is_of(key, "hardware"):
+        if not _is_of(key, "hardware") and not _is_of(key, "engine"):
             raise InvalidInput(f"unknown key {key!r} in {name}; it must be {example}")
     return words
 

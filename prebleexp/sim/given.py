@@ -156,7 +156,8 @@ def check_together(given: Given) -> None:
         protocol = PROTOCOLS[given.pools.protocol]
         if protocol not in engine.protocols:
             raise InvalidInput(f"engine {name} has no protocol {protocol}, and GPUs have roles")
-        engine.check_roles(protocol)
+        for one in given.engines or (engine,):
+            one.check_roles(protocol)
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from prebleexp.__main__ import main
+from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import content, key
 from prebleexp.experiment.runs import draw, run
@@ -32,6 +33,33 @@ def test_roles_are_words_of_groups() -> None:
     assert made.columns()["cluster.groups"] == (
         "2 x gpt-oss-120b in bf16 on h200, vllm (prefill) + 6 x gpt-oss-120b in bf16 on h200, vllm (decode)"
     )
+
+
+def test_engines_of_roles_may_differ_in_settings() -> None:
+    groups = "cluster.groups=[{gpus: 2, role: prefill}, {gpus: 6, role: decode, engine.max_num_seqs: 8}]"
+    made = cell(groups, "rps=16", "duration_s=3", "engine=vllm", "engine.max_num_batched_tokens=4096")
+    assert [group.engine and group.engine.max_num_seqs for group in made.kinds] == [None, 8]
+    assert made.kinds[1].engine.max_num_batched_tokens == 4096
+    assert str(made.columns()["cluster.groups"]).endswith("(decode, max_num_batched_tokens=4096, max_num_seqs=8)")
+    known = content(made)["cell"]
+    assert isinstance(known, dict)
+    again = cell(*from_cache.overrides_of(key(made), known, configs.loader()))
+    assert key(again) == key(made)
+    columns = from_cache.Options(configs.loader()).columns(known)
+    assert columns["cluster.groups"] == made.columns()["cluster.groups"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("{gpus: 2, role: prefill}, {gpus: 6, role: decode, engine.block_size: 32}", "engine.block_size"),
+        ("{gpus: 2}, {gpus: 6, engine.max_num_seqs: 8}", "not valid without roles"),
+        ("{gpus: 2, role: prefill}, {gpus: 6, role: decode, engine: sglang}", "it must be vllm"),
+    ],
+)
+def test_engines_of_roles_are_refused_in_a_line(words: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        cell(f"cluster.groups=[{words}]", "engine=vllm")
 
 
 def test_a_second_policy_is_a_name_or_has_fields() -> None:

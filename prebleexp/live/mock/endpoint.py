@@ -48,6 +48,8 @@ class Endpoint:
         """requests for answers, so far"""
         self.sources: dict[str, Any] = {}
         """where KV events are published"""
+        self.closing = False
+        """nobody looks at the cluster any more"""
         self.on_clear: Callable[[], None] | None = None
         self._gets: dict[str, Callable[[Exchange], None]] = {
             "/health": self._health,
@@ -187,6 +189,8 @@ class Stream:
             self._exchange.on_leave = lambda: self._left(ticket)
 
     def _left(self, ticket: Ticket) -> None:
+        if self._endpoint.closing:
+            return
         self._endpoint.cluster.leave(ticket, self._endpoint.clock.now())
         self._endpoint.clock.changed()
 

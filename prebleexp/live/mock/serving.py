@@ -103,6 +103,8 @@ class Mock:
             endpoint.on_clear = partial(events.cleared, gpu)
 
     async def close(self) -> None:
+        for endpoint in self.endpoints:
+            endpoint.closing = True
         for timer in (self._warning, self._replaying):
             if timer is not None:
                 timer.cancel()

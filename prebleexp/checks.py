@@ -17,7 +17,7 @@ def require(valid: bool, name: str, value: object, what: str) -> None:
 
 
 def not_valid(name: str, value: object, what: str) -> InvalidInput:
-    """What to raise then."""
+    """The error to raise for a value that is not valid."""
     return InvalidInput(f"{name}={value} is not valid; it must be {what}")
 
 

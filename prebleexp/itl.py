@@ -35,7 +35,7 @@ def longest(made: Outcome) -> float | None:
 
 
 def mean(made: Outcome) -> float | None:
-    """Of all gaps, exactly."""
+    """The mean of all gaps, exactly."""
     count = int(made.gaps_counts.sum())
     return float(made.gaps_sum_s.sum()) / count if count else None
 

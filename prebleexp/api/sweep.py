@@ -200,7 +200,7 @@ class Sweep:
         return row
 
     def _columns(self) -> list[str]:
-        """Of a frame without rows."""
+        """Columns of a frame without rows."""
         label, failed = next(self._runs())
         return [*label, "key", *failed.cell.columns(), *METRICS, "seconds"]
 

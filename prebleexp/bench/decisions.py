@@ -36,7 +36,7 @@ def decisions(policies: Sequence[str] | None = None) -> list[Row]:
 
 
 def routers() -> list[str]:
-    """All that decide, by name."""
+    """All policies that decide, by name."""
     return [name for name in places.options("policy") if name not in LATER]
 
 

@@ -59,7 +59,7 @@ def mixed_s(cost: Any, steps: int) -> float:
 
 @compiled
 def requests_ms(cost: Any, steps: int) -> float:
-    """Of so many chunks."""
+    """Milliseconds of so many chunks of prompts, added up."""
     milliseconds = 0.0
     for step in range(steps):
         milliseconds += request_ms(cost, 1 + step % 2048, 2048)

@@ -90,7 +90,7 @@ def _served(root: Path, folder: Path, words: list[str]) -> Iterator[tuple[subpro
 
 
 def _cpu_s(pid: int) -> float:
-    """Of a process, so far."""
+    """Seconds of CPU that a process has taken so far."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

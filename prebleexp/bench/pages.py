@@ -41,7 +41,7 @@ def _render(folder: Path) -> None:
 
 @cache
 def rows(rates: tuple[int, ...] = RATES, seeds: int = 10) -> list[Row]:
-    """Of runs of a second."""
+    """Rows of a sweep's runs, each of one second."""
     found: list[Row] = []
     for gpus, rps, policy in itertools.product((1, 2, 4, 8), rates, ("lor", "round_robin", "random")):
         of = (f"gpus={gpus}", f"rps={rps}", f"policy={policy}")

@@ -124,12 +124,12 @@ class Cluster(Part):
 
     @property
     def gpus(self) -> int:
-        """Of all groups."""
+        """GPUs of all groups."""
         return sum(group.gpus for group in self.groups)
 
     @property
     def replicas(self) -> int:
-        """Likewise."""
+        """Replicas of all groups."""
         return sum(group.replicas for group in self.groups)
 
     @property
@@ -142,7 +142,7 @@ class Cluster(Part):
 
     @property
     def migrates(self) -> bool:
-        """Whether requests are moved."""
+        """Whether requests are moved between GPUs while they run."""
         return self.migration.interval_ms is not None
 
     def columns(self) -> dict[str, Any]:

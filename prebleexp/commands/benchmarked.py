@@ -24,7 +24,7 @@ class Benchmarked(NamedTuple):
 
     @property
     def model(self) -> str:
-        """What is served."""
+        """The model that is served."""
         return str(self.cell.columns().get("hardware.model") or self.cell.called("hardware"))
 
 

@@ -121,7 +121,7 @@ def _side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> lis
 
 
 def _setting(name: str) -> str:
-    """Of engine=vllm, engine."""
+    """The key of a setting: `engine` of `engine=vllm`."""
     return name.partition("=")[0] if SETTING.match(name) else ""
 
 

@@ -105,7 +105,7 @@ def _calibrate(found: Benchmarked, measured: Measured) -> str:
 
 
 def _words(found: Benchmarked) -> str:
-    """What serves, for a command."""
+    """The settings of what serves, as a command line has them."""
     cell, hardware = found.cell, found.cell.hardware
     assert isinstance(hardware, Composed)
     names = {"gpus": cell.gpus, "policy": cell.called("policy"), "engine": cell.called("engine")}

@@ -90,7 +90,7 @@ def _named(given: Given) -> list[str]:
 
 
 def _refuse_others(given: Given) -> None:
-    """What only a ladder has."""
+    """Refuse keys that only a ladder has."""
     if given.others:
         name = given.others[0].partition("=")[0]
         raise unknown("setting", name, [one.name for one in CALIBRATE.settings])

@@ -27,7 +27,7 @@ SERVED = (
 
 @cache
 def sizes() -> Sizes:
-    """Of conf/hardware/gpu/ and conf/hardware/model/."""
+    """The GPUs and models of conf/hardware/gpu/ and conf/hardware/model/."""
     options = Options(configs.loader())
     gpus = [Gpu(**config) for config in options.configs("hardware/gpu").values()]
     models = [Model(**config) for config in options.configs("hardware/model").values()]

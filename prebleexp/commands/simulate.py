@@ -84,7 +84,7 @@ def _of_hydra(loader: Loader, given: Any) -> int:
 
 
 def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
-    """All replications of one configuration."""
+    """Run all replications of one configuration."""
     from prebleexp.launch import idle, priced, tables
     from prebleexp.launch.configure import job
     from prebleexp.launch.session import Session

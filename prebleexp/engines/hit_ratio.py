@@ -10,7 +10,7 @@ from prebleexp.sim.compiled import compiled
 
 @compiled
 def note(recent: Any, gpu: Any, g: int, hits: int, prompt: int) -> None:
-    """Add an admission."""
+    """Add an admission to the window of a GPU's hit ratio."""
     row = recent[g, gpu.lookups % RECENT]
     gpu.lookups += 1
     gpu.recent_hits += hits - row[0]

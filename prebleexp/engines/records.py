@@ -87,7 +87,7 @@ class Window(NamedTuple):
 
 
 class Batching(NamedTuple):
-    """All of it."""
+    """All that continuous batching keeps, of every GPU."""
 
     gpus: Any
     jobs: Any

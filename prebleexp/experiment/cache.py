@@ -39,7 +39,7 @@ Kind = TypeVar("Kind", "Entry", "FailedRun")
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished run."""
+    """A finished run, as the cache keeps it."""
 
     key: str
     content: Mapping[str, Any]

@@ -200,13 +200,13 @@ class Cell:
 
     @property
     def reads_lengths(self) -> bool:
-        """Whether any router does."""
+        """Whether any router of the cell looks at expected lengths."""
         second = self.cluster.decode_policy
         return self.policy.reads_lengths or (second is not None and second.reads_lengths)
 
     @property
     def alone_on(self) -> Hardware:
-        """What slowdowns are against."""
+        """The hardware of the idle GPU that slowdowns are against."""
         found = self.slo.alone_on or self.kinds[0].hardware
         if not isinstance(found, Hardware):
             raise InvalidInput(f"slo.alone_on={found} is not valid; it must be hardware, as {{hardware/gpu: a100}}")

@@ -36,7 +36,7 @@ def simulated(
 
 
 def hardware(loops: ClosedLoops, row: int, sizes: Sizes, p: Mapping[str, float]) -> Composed:
-    """That of a benchmark."""
+    """The hardware of a benchmark, a row of the closed loops."""
     of = {name: str(values[row]) for name, values in loops.labels.items()}
     return Composed(
         gpu=sizes.gpus[of["gpu"]],

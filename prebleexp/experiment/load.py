@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Load(NamedTuple):
-    """Of a run."""
+    """The load of a run."""
 
     rps: float | None
     """requests a second; None: it is users, or it has no rate"""

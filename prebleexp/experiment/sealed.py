@@ -21,7 +21,7 @@ def seal(value: Mapping[str, Any]) -> bytes:
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """What was sealed. Raises Damaged."""
+    """The bytes that were sealed. Raises Damaged."""
     start = len(_HEAD) + 64 + len(_MIDDLE)
     body = data[start : len(data) - len(_TAIL)]
     digest = hashlib.sha256(body).hexdigest().encode()

@@ -27,7 +27,7 @@ from prebleexp.warm.base import COLD
 
 @dataclass(frozen=True)
 class Task:
-    """A run to compute."""
+    """A run that is to be computed."""
 
     cell: Cell
     key: str
@@ -123,7 +123,7 @@ def ready(tasks: Sequence[Task], check: bool) -> None:
 
 
 class _Absent(Policy):
-    """Is asked nothing: nothing arrives."""
+    """A policy that is never asked, since no request arrives."""
 
     compiled: ClassVar[bool] = False
 

@@ -106,7 +106,7 @@ class Faults(Part):
         return self
 
     def events(self, gpus: int, duration_s: float, seed: int) -> Iterable[Event]:
-        """In order of time."""
+        """Events of the run, in order of time."""
         return ()
 
     def timeline(self, gpus: int, duration_s: float, seed: int) -> Any:

@@ -49,11 +49,11 @@ class Timeline(Faults):
         return not self.happen
 
     def identity(self) -> dict[str, object]:
-        """What its key knows."""
+        """The fields that are part of a run's key."""
         return {one.name: getattr(self, one.name) for one in fields(self)} | {"happen": self._plain()}
 
     def columns(self) -> dict[str, Any]:
-        """What tables show."""
+        """The fields that tables show."""
         return self.identity()
 
     def _plain(self) -> list[dict[str, object]]:

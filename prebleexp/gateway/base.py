@@ -188,7 +188,7 @@ class Gateway(Part):
 
     @property
     def most_in_flight(self) -> int:
-        """`max_in_flight`, or 0."""
+        """`max_in_flight`, or 0 where there is no such limit."""
         return self.max_in_flight or 0
 
     @property
@@ -202,7 +202,7 @@ class Gateway(Part):
         return sys.modules[kernels.__name__]
 
     def start(self, setup: Setup) -> Any:
-        """Its books: `prebleexp.gateway.books.Books`."""
+        """The gateway's books, a `prebleexp.gateway.books.Books`."""
         from prebleexp.gateway.books import RetryTerms, Terms, made_again, made_books
 
         terms = Terms(

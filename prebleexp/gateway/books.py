@@ -115,7 +115,7 @@ class RetryTerms(NamedTuple):
 
 
 class Again(NamedTuple):
-    """Of retries."""
+    """What a gateway keeps of retries."""
 
     terms: RetryTerms
     draws: Any
@@ -127,7 +127,7 @@ class Again(NamedTuple):
 
 
 def made_again(terms: RetryTerms, requests: int, seed: int) -> Again:
-    """At time 0."""
+    """What a gateway keeps of retries, as it is at time 0."""
     draws, n = np.random.default_rng([seed, requests]).random((requests, terms.retries)), requests
     windowed = int(terms.budget == WINDOW)
     return Again(terms, draws, np.zeros(n * windowed), np.zeros(n * terms.retries * windowed))

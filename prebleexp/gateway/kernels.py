@@ -129,7 +129,7 @@ def leave(self: Any, mine: Books, world: World, request: int, answer: int) -> in
 
 @compiled
 def _take_out(mine: Books, world: World, request: int) -> None:
-    """Out of the queue."""
+    """Take a request out of the gateway's queue."""
     gate, one = mine.control, mine.requests[request]
     lane = mine.lanes[one.lane]
     if lane.upcoming == request:
@@ -180,7 +180,7 @@ def expire(self: Any, mine: Books, world: World, request: int, now: float) -> in
 
 @compiled
 def _end(mine: Books, world: World, request: int, state: int) -> None:
-    """Its last attempt has failed."""
+    """A request ends, since its last attempt has failed."""
     world.jobs[request].state = world.jobs[leg_of(world, request)].state = state
     world.control.unfinished -= 1
     world.control.present -= 1

@@ -78,7 +78,7 @@ def number(at: str, result: Mapping[str, Any], name: str) -> float:
 
 
 def requests(at: str, result: Mapping[str, Any]) -> float:
-    """How many were answered."""
+    """How many requests of a benchmark were answered."""
     return number(at, result, "completed" if "completed" in result else "num_prompts")
 
 

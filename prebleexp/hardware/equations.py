@@ -97,7 +97,7 @@ def coefficients(gpu: Gpu, model: Model, gpus: int, weights: str, experts: str, 
 
 
 def stack(rows: list[Coefficients]) -> Coefficients:
-    """Of many rows, arrays."""
+    """Coefficients of several rows, as arrays."""
     return Coefficients(*(np.array([getattr(row, one.name) for row in rows]) for one in fields(Coefficients)))
 
 

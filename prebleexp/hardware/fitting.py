@@ -122,7 +122,7 @@ MEASURED = Design(
 
 
 class Labelled(Protocol):
-    """Rows of measurements."""
+    """Rows of measurements, with labels to group them by."""
 
     def __len__(self) -> int: ...
     def keys(self, names: Iterable[str]) -> list[tuple[str, ...]]: ...
@@ -138,7 +138,7 @@ class Fit:
     of: tuple[Mapping[tuple[str, ...], float], ...]
 
     def parameters(self, rows: Labelled) -> dict[str, Array]:
-        """Of each row."""
+        """The fitted parameters of each row."""
         logs = {name: np.full(len(rows), np.log(getattr(self.prior, name))) for name in NAMES}
         for effect, values in zip(self.design.effects, self.of, strict=True):
             logs[effect.parameter] += [values.get(key, 0.0) for key in rows.keys(effect.labels)]

@@ -105,7 +105,7 @@ class Calls:
 
     @property
     def bytes(self) -> Array:
-        """That decodes read."""
+        """Bytes of KV that each call's decodes read."""
         return self.batch * self.ctx * self.token_bytes
 
 
@@ -205,7 +205,7 @@ def by_kind(*tables: Mapping[Key, Calls]) -> dict[tuple[str, str, str], Calls]:
 
 
 def joined(one: Calls, other: Calls) -> Calls:
-    """The rows of both."""
+    """The calls of both, one after the other."""
     return Calls(*(np.concatenate([getattr(one, f.name), getattr(other, f.name)]) for f in fields(Calls)))
 
 

@@ -222,5 +222,5 @@ def weight_bytes(shape: Model) -> float:
 
 
 def kv_bytes(shape: Model, layers: int | None = None) -> float:
-    """Of a token, in bfloat16."""
+    """Bytes of a token's KV, in bfloat16."""
     return 4.0 * (layers or shape.layers) * shape.kv_heads * shape.head_dim

@@ -54,7 +54,7 @@ Rows = list[tuple[str, dict[str, str]]]
 
 @dataclass(frozen=True)
 class Calibrated:
-    """Errors are shares."""
+    """A fit to measurements of one configuration. Errors are shares."""
 
     parameters: Parameters
     before: Array
@@ -109,7 +109,7 @@ def calibrate_steps(steps: Steps) -> Calibrated:
 
 
 def _base(what: str, rows: Labelled) -> Parameters:
-    """What ships for their configuration."""
+    """The parameters that ship for the rows' configuration."""
     for name in ONE:
         found = list(dict.fromkeys(one for (one,) in rows.keys((name,))))
         if len(found) > 1:

@@ -61,7 +61,7 @@ class Steps:
         return replace(self, labels={**self.labels, "engine": np.full(len(self), engine)})
 
     def predict(self, p: Mapping[str, Any]) -> Array:
-        """Seconds of each."""
+        """Seconds of each step."""
         found: Array = step_s(self.of, p, self.new, self.sequences, self.context, self.pairs)
         return found
 

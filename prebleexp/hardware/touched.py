@@ -46,7 +46,7 @@ def _text(value: object) -> str:
 
 @cache
 def _fitted() -> dict[tuple[str, str], dict[str, str]]:
-    """By kind and name."""
+    """The numbers that were fitted, by kind and name."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     with (MEASURED / FILE).open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):

@@ -105,7 +105,7 @@ class Composer:
         self._made_of = (self._primary, *files()) if is_of_package else None
 
     def compose(self, overrides: Sequence[str], number: int | None = None) -> Composition:
-        """The values of `configuration`."""
+        """A composition of these overrides, with the values of `configuration`."""
         with _ALONE:
             made = self._compose(overrides, number)
             made_whole(made.values, overrides, self._values_of)

@@ -18,7 +18,7 @@ from prebleexp.launch.rows import means
 
 
 def folder_of(cfg: DictConfig) -> Path:
-    """The sweep's folder."""
+    """The folder of a sweep, in which its jobs leave records."""
     return Path(str(cfg.hydra.sweep.dir)).expanduser()
 
 

@@ -20,7 +20,7 @@ RPS, DURATION_S = 64, 30
 
 
 class Asked(NamedTuple):
-    """For a cell."""
+    """The load that is asked for of a cell."""
 
     workload: WorkloadSource
     rps: Any

@@ -50,7 +50,7 @@ class FigureSpec:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job belongs."""
+    """Where a job belongs in a sweep of parts."""
 
     part: str
     variant: str

@@ -33,7 +33,7 @@ def rows(prices: Prices | None, of: Sequence[Row], results: Sequence[Result]) ->
 
 
 def sentence(prices: Prices, results: Sequence[Result]) -> str:
-    """What one configuration costs."""
+    """A sentence with what one configuration costs."""
     found = costs(prices, results)
     if found is None:
         return ""

@@ -56,7 +56,7 @@ class Session:
 
     @property
     def job_dirs(self) -> bool:
-        """Whether jobs leave records."""
+        """Whether each job leaves a folder of records."""
         return self.settings.job_dirs
 
     def __call__(self, cfg: DictConfig) -> None:

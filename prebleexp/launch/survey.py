@@ -163,7 +163,7 @@ def _line(known: Sequence[Known]) -> tuple[float, float]:
 
 
 def duration(seconds: float) -> str:
-    """In words."""
+    """A duration in words, such as "5 min"."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

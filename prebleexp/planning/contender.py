@@ -177,7 +177,7 @@ class Contender:
         )
 
     def duration_s(self, requests: int, rps: float) -> float:
-        """Of a run."""
+        """Seconds of simulated time of a run with so many requests at this rate."""
         return self.cell.duration_s if self.is_nested else requests / rps
 
     def sample(self, metrics: Mapping[str, Any]) -> Sample:

@@ -78,7 +78,7 @@ def _sure(table: Table, start: int, most: int) -> Generator[list[Trial], list[Sa
 
 
 def closed(table: Table, guess: int, most: int) -> Ends:
-    """From a guess on."""
+    """The bracket of the fewest GPUs, searched from a guess on."""
     start = min(max(guess, 1), most)
     if (yield from table.is_met(start)):
         return (yield from _downwards(table, start))

@@ -36,7 +36,7 @@ class Planned:
 
     @property
     def gpus(self) -> int | None:
-        """That it takes."""
+        """GPUs that the answer takes; None if there is no answer."""
         if self.contender.searched == GPUS:
             return None if self.answer.size is None else int(self.answer.size)
         return self.contender.cell.gpus
@@ -47,7 +47,7 @@ class Planned:
         return self.at_size(self.gpus)
 
     def at_size(self, gpus: float | None) -> Cell:
-        """With so many GPUs."""
+        """The contender's cell, with so many GPUs."""
         cell = self.contender.cell
         return cell if gpus in (None, cell.gpus) else replace(cell, gpus=int(gpus or 0))
 

@@ -72,12 +72,12 @@ class ToKeep:
 
     @property
     def count(self) -> int:
-        """Of promises."""
+        """How many promises there are."""
         return len(self.level.promises) + self._of_each
 
     @property
     def label(self) -> str:
-        """Of an axis."""
+        """The label of an axis that shows how the promise is kept."""
         if len(self._shares) > 1:
             return "Margin to the promised shares, of the nearest to being broken"
         return "Least share of requests within a limit" if self.count > 1 else "Share of requests within their limits"

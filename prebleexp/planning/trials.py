@@ -233,7 +233,7 @@ class Bracket:
         return abs(_mean(self.at_low) - _mean(self.at_high)) / math.log(self.high / self.low)
 
     def of_seeds(self, count: int) -> Bracket:
-        """The first so many."""
+        """The bracket as the first `count` seeds have it."""
         return Bracket(self.low, self.high, self.at_low[:count], self.at_high[:count])
 
     def estimate(self, target: float, around: Bracket) -> tuple[float, float]:

@@ -48,7 +48,7 @@ class Backlog(NamedTuple):
 
 
 def backlog(setup: Setup) -> Backlog:
-    """Nothing yet."""
+    """A backlog of no request."""
     tree = prefix_records.tree(setup, ROW, CONTROL)
     return Backlog(tree, records(setup.requests, ROUTED), *np.zeros((3, setup.gpus), np.int64))
 

@@ -20,7 +20,7 @@ class Decisions(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Of a request, the last."""
+    """A request's last decision, and the reasons for it."""
 
     request: int
     at_s: float

@@ -26,7 +26,7 @@ KNOWN = np.dtype([("request", np.int64), ("of", np.int64), ("seconds", np.float6
 
 
 class Working(NamedTuple):
-    """`backlog.Backlog`, and …"""
+    """A `backlog.Backlog`, and what the cost model said last, as the fields below say."""
 
     tree: Tree
     routed: Any

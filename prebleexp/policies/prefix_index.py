@@ -180,7 +180,7 @@ def forget_all(index: PrefixIndex, gpu: int) -> None:
 # ---------------------------------------------------------------- contexts
 @compiled
 def _segments(row: Any) -> int:
-    """Of a request's context."""
+    """How many segments a request's context has."""
     return int(row.segments) + int(row.answer_segment != NONE)
 
 

@@ -16,7 +16,7 @@ STATE = np.dtype([("place", np.int64), ("count", np.int64), ("median_s", np.floa
 
 
 class Tpots(NamedTuple):
-    """One row a GPU."""
+    """The latest times per output token, a row for each GPU."""
 
     ring: Any
     """(GPUs, `KEPT`) in order of arrival"""

@@ -149,7 +149,7 @@ def write(folder: Path, found: Evaluation) -> None:
 
 
 def binned(one: Evaluated) -> dict[str, Any]:
-    """As `prebleexp.lengths.binned.Binned` reads it."""
+    """A confusion matrix as `prebleexp.lengths.binned.Binned` reads it."""
     return {"edges": one.bins.edges, "values": one.bins.values, "matrix": one.confusion.tolist()}
 
 

@@ -152,7 +152,7 @@ HEADS = ("router", "requests/s", "95 % interval", "of {}'s", "seeds", "runs", "o
 
 
 def heads(base: str) -> list[str]:
-    """Of the columns of `lines`."""
+    """The heads of the columns of `lines`."""
     return [head.format(base) for head in HEADS]
 
 

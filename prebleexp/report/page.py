@@ -115,7 +115,7 @@ def numbers(report: Report) -> str:
 
 
 def render(report: Report) -> str:
-    """The page's HTML."""
+    """The page of a report, as HTML."""
     runs = {str(row.get("key")): row for row in report.rows}
     return frame.render(
         "sweep.html.j2",

@@ -80,7 +80,7 @@ def promised(of: Contender) -> str:
 
 
 def unit(of: Contender) -> str:
-    """Of loads."""
+    """The unit of a contender's load."""
     return "users" if of.load_key == USERS else "requests/s"
 
 
@@ -169,7 +169,7 @@ def _range(values: Sequence[float], said: Callable[[float], str]) -> str:
 
 
 def heads(found: Sequence[Planned]) -> list[str]:
-    """Of the columns of `lines`."""
+    """The heads of the columns of `lines`."""
     axes = list(dict.fromkeys(name for one in found for name in one.at))
     first = found[0].contender
     if first.is_recorded:

@@ -164,7 +164,7 @@ def _figure(
     caption: str,
     scales: Scales | None = None,
 ) -> dict[str, Any]:
-    """What templates/figure.html.j2 draws."""
+    """The figure that templates/figure.html.j2 draws."""
     looks = styles(of)
     lines = [Line(one, looks[one], tuple((at, value, None) for at, value in points)) for one, points in of.items()]
     spoken = "; ".join(f"{one}: {number(points[0][1])} to {number(points[-1][1])}" for one, points in of.items())

@@ -46,14 +46,14 @@ def of_groups(one: Planned) -> str:
 
 
 def verdict(one: Planned) -> str:
-    """In a table."""
+    """The verdict as a table has it."""
     if one.answer.verdict is Verdict.AT_LEAST:
         return "not enough"
     return str(one.answer.verdict.value)
 
 
 def cells(one: Planned) -> list[str]:
-    """Of `HEADS`."""
+    """The cells of the columns `HEADS`."""
     alone = one.answer.alone
     if alone is None:
         return [NOTHING] * len(HEADS)

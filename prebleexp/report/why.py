@@ -31,7 +31,7 @@ def _rows(decisions: Iterable[Decision]) -> Iterable[tuple[str, ...]]:
 
 
 def records(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
-    """For a JSON file."""
+    """Decisions as rows of a JSON file."""
     return [
         {
             "request": one.request,

@@ -80,7 +80,7 @@ def answer(points: Sequence[Point], where: Layout, measure: Measure) -> Answer:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """Of rows of `ranking.with_distance`."""
+    """A sentence on the rows of `ranking.with_distance`."""
     everywhere = against(within(rows, ALL), SESSION, PREFIX)
     assert everywhere is not None
     if not everywhere.is_sure:

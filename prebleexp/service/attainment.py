@@ -64,7 +64,7 @@ class Attained:
 
     @cached_property
     def due(self) -> Flags:
-        """Those that count."""
+        """Whether each request was due after the warm-up, so that it counts."""
         due_s = self.columns["due_s"]
         found: Flags = np.isfinite(due_s) & (due_s >= self.level.warmup_s)
         return found

@@ -28,7 +28,7 @@ Z = 1.959964
 
 
 class Between(NamedTuple):
-    """Of a share."""
+    """The interval of a share."""
 
     low: float
     high: float

@@ -25,7 +25,7 @@ def enter(world: World, request: int, is_sent: int) -> None:
 
 @compiled
 def strike(world: World, request: int) -> None:
-    """… and no more."""
+    """Take a request off the book that `enter` wrote it into."""
     seen = world.seen.requests[request]
     sent = world.seen.sent[seen.gpu]
     sent.outstanding -= 1

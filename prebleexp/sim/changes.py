@@ -257,7 +257,7 @@ class Changes:
 
     # ---------------------------------------------------------------- where there is an autoscaler
     def starting(self) -> list[int]:
-        """Who is being started."""
+        """GPUs that are being started."""
         return np.flatnonzero(~np.isnan(self._at_s[READY])).tolist()
 
     def off(self, world: of.World) -> list[int]:
@@ -318,7 +318,7 @@ def _is_empty(world: of.World, g: int) -> bool:
 
 
 def _in_order(world: of.World, rows: Longs) -> list[int]:
-    """Of arrival."""
+    """The rows, in order of arrival of their requests."""
     requests = rows if len(world.pools.roles) == 0 else rows % world.pools.requests
     return [int(row) for row in rows[np.argsort(world.jobs.number[requests], kind="stable")]]
 

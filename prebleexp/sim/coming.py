@@ -14,7 +14,7 @@ from prebleexp.sim.world import EXAMPLE
 
 @compiled_for(EXAMPLE)
 def enter(world: Any) -> int:
-    """It is due."""
+    """A request that comes from outside is due: it gets its SUBMIT."""
     request, sessions = int(world.control.subject), world.sessions
     world.control.kind = NONE
     world.arrivals[request] = world.seen.requests[request].arrival_s + world.rules.submit_s

@@ -28,7 +28,7 @@ def _turned(word: int, bits: int) -> int:
 
 @compiled
 def _next(state: Any) -> int:
-    """32 random bits."""
+    """The generator's next 32 random bits."""
     a, b, c, d = int(state[0]), int(state[1]), int(state[2]), int(state[3])
     c ^= a
     d ^= b

@@ -25,7 +25,7 @@ class Fleet(NamedTuple):
 
 
 def seen(world: Any, candidates: Any, gpus: int) -> Fleet:
-    """Of these GPUs, now."""
+    """What an autoscaler sees of these GPUs now."""
     reports, sent = world.seen.gpus[candidates], world.seen.sent.outstanding
     used = 1.0 - (reports.kv_free + reports.evictable) / reports.kv_tokens
     waiting = int(world.control.present - sent.sum())

@@ -94,7 +94,7 @@ def _priorities(workload: Workload) -> Ints:
 
 
 def _target(workload: Workload) -> Longs:
-    """Tokens of each answer."""
+    """(n,) tokens that each answer will have."""
     return np.minimum(workload.output_tokens, workload.max_new_tokens).astype(np.int64)
 
 

@@ -58,7 +58,7 @@ class Given:
 
     @property
     def hardware(self) -> Accelerator:
-        """Of the first GPU."""
+        """The hardware of the first kind of GPU."""
         return self.kinds[0][1]
 
     def engine_of(self, kind: int) -> Batcher:

@@ -55,7 +55,7 @@ class _Lowering(NativeLowering):
 
 
 class Linked(CompilerBase):
-    """`njit(pipeline_class=Linked)`"""
+    """A compiler that links what is compiled: `njit(pipeline_class=Linked)`."""
 
     def define_pipelines(self) -> list[PassManager]:
         made = PassManager("linked")
@@ -66,7 +66,7 @@ class Linked(CompilerBase):
 
 
 class KeptIR(CompileResultCacheImpl):
-    """On disk."""
+    """How a compiled function is kept on disk."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         (name, _, bitcode), function, environment, signature, objectmode, lifted, typed, reload_init, others = payload

@@ -86,7 +86,7 @@ class UnderWay(NamedTuple):
 
 
 class Links(NamedTuple):
-    """All transfers of a run."""
+    """All transfers of a run, and the ports that they take."""
 
     control: Any
     """`LINKS`"""
@@ -134,7 +134,7 @@ def joined(owners: Mapping[int, Links]) -> tuple[Links, Any, Any]:
 
 
 def nothing() -> UnderWay:
-    """No links."""
+    """Links of a run in which nothing is sent."""
     control = records(1, LINKS)[0]
     control.time = np.inf
     return UnderWay(control, records(1, addresses.LINK)[0], np.zeros(3, np.int64), np.zeros(3, np.int64))

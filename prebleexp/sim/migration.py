@@ -36,7 +36,7 @@ class Migration:
     max_stages: int = 3
 
     def moves(self, gpus: int, requests: int, block_tokens: int, calls: Any) -> Moves:
-        """None yet."""
+        """The moves of a run: none yet."""
         rules, move = records(1, RULES), records(gpus, MOVE)
         one = rules[0]
         one.interval_s, one.below = self.interval_s, self.below_freeness * block_tokens

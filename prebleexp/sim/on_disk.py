@@ -138,7 +138,7 @@ class Kept(FunctionCache):
             self.give_up()
 
     def give_up(self) -> None:
-        """Our turn is over."""
+        """Give up the turn to compile, so that other processes may."""
         machine_code.locks().release(self._turns.pop())
 
     def _take_turn(self, sig: Any, target_context: Any) -> None:

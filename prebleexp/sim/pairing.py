@@ -60,7 +60,7 @@ def _least_and_most(world: World) -> tuple[int, int]:
 
 @compiled
 def freeness(world: World, g: int) -> float:
-    """Tokens a request."""
+    """Free tokens of KV for each request of a GPU; infinite without requests."""
     gpu = world.live[g]
     requests = gpu.queued + gpu.running
     if requests == 0:

@@ -31,7 +31,7 @@ cached where the output is made; PREDICTED: those that would be computed later t
 
 
 class Pools(NamedTuple):
-    """Who does what."""
+    """Which GPUs compute prompts, make outputs, or do both."""
 
     requests: int
     """rows of requests; those behind them are what computes their prompts"""

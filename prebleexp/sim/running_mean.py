@@ -32,7 +32,7 @@ def expect(world: Any, request: int) -> None:
 
 @compiled
 def learn(world: Any, request: int) -> None:
-    """A request has finished."""
+    """Note that a request has finished, for the running mean."""
     control = world.control
     world.means.times[control.mean_rows], world.means.requests[control.mean_rows] = control.now, request
     control.mean_rows += 1

@@ -90,7 +90,7 @@ def _await_part(links: Links, subject: int) -> None:
 
 @compiled
 def _take(links: Links, subject: int, size: float, now: float) -> None:
-    """Bytes are ready."""
+    """Take in bytes of a transfer that are ready to be sent."""
     transfer, one = links.transfers[subject], links.sendings[subject]
     egress, ingress = links.ports[transfer.egress], links.ports[transfer.ingress]
     if egress.sharing == FAIR:

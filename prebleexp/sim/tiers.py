@@ -298,7 +298,7 @@ def _take_out(tiers: Tiers, copy: int) -> None:
 
 @compiled
 def _put_in(tiers: Tiers, copy: int) -> None:
-    """Behind all others."""
+    """Make a copy the newest of its place."""
     one, at = tiers.copies[copy], tiers.places[tiers.copies[copy].place]
     one.older, one.newer = at.newest, NONE
     if at.newest == NONE:

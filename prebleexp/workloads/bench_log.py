@@ -29,7 +29,7 @@ BOUND = 0.9
 
 
 class _Times(NamedTuple):
-    """Of n requests."""
+    """When n requests began, as a benchmark's log has it."""
 
     starts: Floats
     says: str

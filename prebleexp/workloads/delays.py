@@ -17,7 +17,7 @@ ARRIVAL, DELAYS, SESSION = "timestamp", ("delay", "delay_ms"), "session_id"
 
 
 class Timed(NamedTuple):
-    """Of n rows."""
+    """Rows of a trace with the times between them."""
 
     order: Longs
     """(n,) rows as their requests stand in the trace"""

@@ -26,7 +26,7 @@ YAML = re.compile(rb"(---|- )|[A-Za-z_][\w.-]*:\s*[\r\n]")
 
 
 class Csv(Table):
-    """With a header."""
+    """A table of a CSV file with a header."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.data = data

@@ -82,7 +82,7 @@ class FewShot(WorkloadSource):
     @property
     @abstractmethod
     def longest_question(self) -> int:
-        """Tokens."""
+        """Tokens of the longest question there is."""
 
     @abstractmethod
     def questions(self, group: Ints, seed: int, output_length: OutputLength) -> Questions:

@@ -50,12 +50,12 @@ class OutputLength:
 
     @property
     def mean(self) -> float:
-        """Tokens."""
+        """The mean of the distribution, in tokens."""
         return math.fsum(p * length for length, p in zip(self.lengths, self.probabilities, strict=True))
 
     @property
     def variance(self) -> float:
-        """Tokens²."""
+        """The variance of the distribution, in tokens²."""
         mean = self.mean
         return math.fsum(p * (length - mean) ** 2 for length, p in zip(self.lengths, self.probabilities, strict=True))
 

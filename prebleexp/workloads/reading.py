@@ -134,7 +134,7 @@ def _pauses(trace: Trace) -> list[str]:
 
 
 def number(value: float) -> str:
-    """With four digits."""
+    """A number for people to read, with four digits."""
     if not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"

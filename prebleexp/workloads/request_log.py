@@ -48,7 +48,7 @@ USUAL = 4.0
 
 
 class _Asked(NamedTuple):
-    """Of n requests in order."""
+    """What n requests asked for, in order."""
 
     prompts: Prompts
     says: str

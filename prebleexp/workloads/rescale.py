@@ -48,7 +48,7 @@ class Choice:
 
 
 def whole(trace: Trace) -> Choice:
-    """All of it, as recorded."""
+    """All of a trace, as it was recorded."""
     n = len(trace)
     return Choice(np.arange(n), np.zeros(n, np.int64), trace.start_s)
 

@@ -100,7 +100,7 @@ class Rows(ABC):
         return cast("Longs", column)
 
     def numbers(self, name: str, least: float = -math.inf, unit: str = "") -> Floats:
-        """(n,) finite."""
+        """(n,) the numbers of a column, all finite."""
         valid = f"a number{f' of {unit}' if unit else ''}{f' >= {least:g}' if least > -math.inf else ''}"
         column = self._array(name, np.float64, lambda value: is_number(value) and value >= least, valid)
         self.refuse(name, ~(np.isfinite(column) & (column >= least)), valid)
@@ -124,7 +124,7 @@ class Rows(ABC):
         return np.cumsum(offsets), np.array([number.setdefault(one, len(number)) for one in flat], np.int64)
 
     def texts(self, name: str) -> Sequence[str]:
-        """(n,)."""
+        """(n,) the texts of a column."""
         column = self.values(name)
         for row, value in enumerate(column):
             if not isinstance(value, str):
@@ -209,7 +209,7 @@ class Records(Rows):
 
 
 class Table(Rows):
-    """Arrow's columns."""
+    """Rows of an Arrow table."""
 
     def __init__(self, path: str, table: Any, lines: Callable[[], Sequence[int]] | None = None) -> None:
         self.table, self._lines = table, lines

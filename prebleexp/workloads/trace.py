@@ -14,7 +14,7 @@ from prebleexp.workloads.blocks import Prompts
 
 
 class Links(NamedTuple):
-    """Who comes after whom."""
+    """Which requests come after which."""
 
     later: Longs
     """(links,) ascending: requests, …"""

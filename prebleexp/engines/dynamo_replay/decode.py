@@ -120,7 +120,7 @@ def work(sim: Sim, w: int) -> None:
 
 @compiled
 def _makes_a_token(sim: Sim, w: int) -> bool:
-    """Whether anyone does who runs."""
+    """Whether any request that runs makes a token in this step."""
     for i in range(sim.workers[w].running):
         one = sim.requests[sim.running[w, i]]
         if one.d_computed == one.prompt + one.generated:

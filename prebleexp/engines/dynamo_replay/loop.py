@@ -30,7 +30,7 @@ def _arrival_ms(sim: Sim) -> float:
 
 @compiled
 def _arrive(sim: Sim) -> None:
-    """All who arrive now."""
+    """Take in all requests that arrive now."""
     control = sim.control
     while _arrival_ms(sim) == control.now:
         request = int(control.arrived)

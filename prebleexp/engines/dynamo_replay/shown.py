@@ -14,7 +14,7 @@ def show(sim: Sim, w: int) -> None:
 
 @compiled
 def over(sim: Sim, w: int) -> None:
-    """Its step is."""
+    """Show that a worker's step is over."""
     worker, server = sim.workers[w], sim.servers[w]
     server.begun_s, server.ends_s = worker.begun_ms / 1e3, sim.control.now / 1e3
     sim.totals[w].decode_steps += w >= sim.rules.prefills

@@ -126,7 +126,7 @@ def _keys(workload: Workload, size: int) -> Longs:
 
 
 def _pool(workers: Any) -> Pool:
-    """All unused."""
+    """A pool in which no block is used."""
     total = int(workers.blocks.sum())
     workers.unused = _before(workers.blocks)
     blocks = records(total, own.BLOCK)

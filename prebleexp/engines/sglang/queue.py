@@ -12,7 +12,7 @@ from prebleexp.sim.records import NONE, World
 
 @compiled
 def join(mine: Engines, g: int, request: int) -> None:
-    """Behind the others."""
+    """A request joins the end of a GPU's queue."""
     gpu = mine.gpus[g]
     mine.jobs[request].behind = NONE
     mine.jobs[request].stage = WAITING
@@ -26,7 +26,7 @@ def join(mine: Engines, g: int, request: int) -> None:
 
 @compiled
 def leave(mine: Engines, g: int) -> None:
-    """The first one does."""
+    """The first request leaves a GPU's queue."""
     gpu = mine.gpus[g]
     gpu.first_waiting = mine.jobs[gpu.first_waiting].behind
     if gpu.first_waiting == NONE:
@@ -36,7 +36,7 @@ def leave(mine: Engines, g: int) -> None:
 
 @compiled
 def take_out(mine: Engines, g: int, request: int) -> None:
-    """Whoever it is."""
+    """Take a request out of a GPU's queue, wherever it stands there."""
     gpu, before = mine.gpus[g], NONE
     one = int(gpu.first_waiting)
     while one != request:

@@ -80,7 +80,7 @@ def _reserve(mine: Engines, world: World, g: int) -> None:
 
 @compiled
 def _active(mine: Engines, g: int) -> int:
-    """Requests that have room."""
+    """Requests that have room on a GPU for outputs."""
     return int(mine.gpus[g].running + mine.gpus[g].coming + mine.lists[g, READY].length)
 
 
@@ -126,7 +126,7 @@ def _join(mine: Engines, world: World, g: int, request: int, now: float) -> None
 # ---------------------------------------------------------------- lists
 @compiled
 def append(mine: Engines, g: int, which: int, request: int) -> None:
-    """Behind the others."""
+    """Add a request to the end of one of a GPU's lists."""
     one = mine.lists[g, which]
     mine.jobs[request].behind = NONE
     if one.last == NONE:

@@ -177,7 +177,7 @@ class Settings(NamedTuple):
 
 
 class Engines(NamedTuple):
-    """All of it."""
+    """All that SGLang's schedulers keep, of every GPU."""
 
     settings: Settings
     gpus: Any

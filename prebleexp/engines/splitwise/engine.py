@@ -146,7 +146,7 @@ class Splitwise(Engine):
 
     @property
     def _said(self) -> str:
-        """What it says of machines."""
+        """What a run's heading says of the machines."""
         names = ("a100", "h100_capped", "prompt_machines", "token_machines")
         given = [f"engine.{name}={getattr(self, name)}" for name in names if getattr(self, name)]
         return ", ".join(given) or f"engine.start_state={self.start_state}"

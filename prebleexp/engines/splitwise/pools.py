@@ -41,7 +41,7 @@ def mix(sim: Sim, g: int) -> None:
 
 @compiled
 def come_home(sim: Sim, g: int) -> None:
-    """And returns."""
+    """A machine leaves the mixed pool and returns to its own."""
     machine = sim.machines[g]
     sim.members[MIXED] = remove(sim.pools, MIXED, sim.members[MIXED], g)
     _add(sim, int(machine.home), g)

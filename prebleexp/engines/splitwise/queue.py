@@ -25,7 +25,7 @@ def first_task(sim: Sim, request: int) -> int:
 
 @compiled
 def passed_over(sim: Sim, task: int) -> int:
-    """How often it was."""
+    """How often a task was passed over."""
     one = sim.tasks[task]
     return one.passes if one.since == NONE else one.passes + sim.machines[one.machine].batches - one.since
 
@@ -66,7 +66,7 @@ def queue(sim: Sim, task: int) -> None:
 
 @compiled
 def unqueue(sim: Sim, task: int) -> None:
-    """It waits no more."""
+    """A task no longer waits on its machine."""
     one = sim.tasks[task]
     g = int(one.machine)
     machine, lists = sim.machines[g], sim.lists

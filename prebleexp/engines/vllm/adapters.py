@@ -31,7 +31,7 @@ class Adapters(NamedTuple):
 
 
 def adapters(setup: Setup, slots: int) -> Adapters | None:
-    """None: no request has any."""
+    """The slots of LoRA adapters; None if no request has an adapter."""
     of = setup.workload.adapter
     if not of.any():
         return None

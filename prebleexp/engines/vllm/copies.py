@@ -17,5 +17,5 @@ def copy_at(mine: Engines, world: World, tier: int, request: int, block: int) ->
 
 @compiled
 def copy_of_gpu(mine: Engines, world: World, tier: int, g: int, request: int, block: int) -> int:
-    """For any GPU."""
+    """The copy of a request's block in a tier, at the place of any GPU."""
     return copy_of(world.tiers, place_of(world.tiers, tier, g), key_of(mine, world, request, block), block)

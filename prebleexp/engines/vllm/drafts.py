@@ -52,7 +52,7 @@ class Speculation(NamedTuple):
 
 
 def speculation(setup: Setup, of: SpeculativeConfig) -> Speculation | None:
-    """None: nothing is drafted."""
+    """What is drafted and accepted; None if nothing is drafted."""
     if of.drafts == 0:
         return None
     accepted = np.random.default_rng([setup.seed, ACCEPTED])

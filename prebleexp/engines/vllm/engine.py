@@ -258,7 +258,7 @@ class VLLM(Engine):
         return of_kinds(kinds, setup.kv_tokens, self.block_size)
 
     def _pool(self, setup: Setup, grouping: Grouping | None) -> int:
-        """Its blocks."""
+        """Blocks of a GPU's pool."""
         return setup.kv_tokens // self.block_size if grouping is None else grouping.blocks
 
     def come(self, mine: Any, setup: Setup, row: int, one: Coming) -> None:

@@ -98,7 +98,7 @@ def _until(mine: Engines, world: World, tier: int, request: int, low: int) -> in
 
 @compiled
 def _prefill_s(world: World, g: int, new: int, length: int) -> float:
-    """Alone, in one step."""
+    """Seconds of a prefill that is alone in one step."""
     cost = world.seen.costs[g]
     return step_s(cost, 1, new, length, 0, 0, length, request_ms(cost, new, length))
 

@@ -185,7 +185,7 @@ def _commit(mine: Engines, world: World, g: int, now: float) -> None:
 
 @compiled
 def _wait_with_blocks(mine: Engines, world: World, g: int, request: int) -> None:
-    """Before all that wait."""
+    """A request that came with its blocks waits before all others."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     gpu.reservations += 1
     gpu.queued += 1

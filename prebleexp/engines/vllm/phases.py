@@ -33,7 +33,7 @@ def _link(mine: Engines, world: World, g: int, request: int) -> int:
 
 @compiled
 def _unlink(mine: Engines, world: World, g: int, request: int) -> int:
-    """… and no more."""
+    """Take a request out of the list that `_link` put it into."""
     links, one = mine.groups.links, mine.groups.links[request]
     links[one.before].behind, links[one.behind].before = one.behind, one.before
     return NEVER

@@ -14,7 +14,7 @@ from prebleexp.sim.skew_heap import merge
 
 @compiled
 def join(mine: Engines, world: World, g: int, request: int) -> None:
-    """Behind the others."""
+    """A request joins the end of a GPU's queue."""
     gpu = mine.gpus[g]
     gpu.received += 1
     _rank(mine, world, g, request, gpu.received)
@@ -22,7 +22,7 @@ def join(mine: Engines, world: World, g: int, request: int) -> None:
 
 @compiled
 def put_back(mine: Engines, world: World, g: int, request: int) -> None:
-    """In front of the others."""
+    """A request goes back to the front of a GPU's queue."""
     gpu = mine.gpus[g]
     gpu.put_back -= 1
     _rank(mine, world, g, request, gpu.put_back)

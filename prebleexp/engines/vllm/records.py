@@ -292,7 +292,7 @@ class Settings(NamedTuple):
 
 
 class Engines(NamedTuple):
-    """All of it."""
+    """All that vLLM's schedulers keep, of every GPU."""
 
     settings: Settings
     gpus: Any

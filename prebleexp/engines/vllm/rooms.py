@@ -82,7 +82,7 @@ def engines(
 
 
 def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None) -> Groups:
-    """`interval`: prefix_cache_retention_interval."""
+    """Groups of layers; `interval` is prefix_cache_retention_interval."""
     made, n, size = records(len(of.groups), GROUP), len(setup.workload), settings.block_size
     kinds = list(dict.fromkeys(one[:2] for one in sorted(of.groups, key=lambda one: one.kind != FULL)))
     members = [[number for number, one in enumerate(of.groups) if one[:2] == kind] for kind in kinds]

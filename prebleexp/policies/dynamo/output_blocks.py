@@ -83,7 +83,7 @@ def first_token(outputs: OutputBlocks, sets: PromptSets, view: View, request: in
 
 @compiled
 def finished(outputs: OutputBlocks, sets: PromptSets, view: View, request: int, now: float) -> None:
-    """Its output is gone."""
+    """Forget the output of a request that has ended."""
     gpu, row = int(view.requests[request].gpu), outputs.requests[request]
     _hear(outputs, sets, view, gpu, now)
     if row.there:

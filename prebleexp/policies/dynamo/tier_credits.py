@@ -27,7 +27,7 @@ class Credits(NamedTuple):
 
 
 def credits_of(setup: Setup, events: bool, host: float, disk: float, shared: float) -> Credits:
-    """Nothing yet."""
+    """Credits for tiers, of which none is known to hold anything."""
     return Credits(below.below(setup, events), float(host), float(disk), float(shared), np.zeros(setup.gpus))
 
 

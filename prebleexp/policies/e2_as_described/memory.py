@@ -168,7 +168,7 @@ class Memory(NamedTuple):
 
 
 def memory(setup: Setup, settings: Settings, tiers: bool) -> Memory:
-    """Nothing yet."""
+    """The policy's memory before it routes anything."""
     n, rows, base = setup.requests, prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     accounts, recomputed, prefixes = (prefix_records.made(rows, kind) for kind in (ACCOUNT, RECOMPUTED, PREFIX))
     gpus = prefix_records.made(setup.gpus, GPU)

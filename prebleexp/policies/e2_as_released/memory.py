@@ -122,7 +122,7 @@ class Memory(NamedTuple):
 
 
 def memory(setup: Setup, quirks: Quirks) -> Memory:
-    """Nothing yet."""
+    """The policy's memory before it routes anything."""
     n, gpus = setup.requests, setup.gpus
     rows, base = prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     base.rows.expected_output[0] = np.nan

@@ -72,7 +72,7 @@ def record(mine: Memory, view: View, node: int, leaf: int, request: int, now: fl
 
 @compiled
 def _clear(delays: Any) -> None:
-    """Forget all."""
+    """Forget all delays of the window."""
     delays.early = delays.late = 0
     delays.early_s = delays.late_s = 0.0
 

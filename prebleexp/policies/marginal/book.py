@@ -59,7 +59,7 @@ MEMORY_S = 10.0
 
 
 class Book(NamedTuple):
-    """What the policy remembers."""
+    """What the policy remembers of GPUs and requests."""
 
     held: PrefixIndex
     """prefixes that each GPU has, or was sent"""

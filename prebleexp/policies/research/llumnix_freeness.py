@@ -99,6 +99,6 @@ def is_freer(view: View, g: int, other: int) -> bool:
 
 @compiled
 def free(view: View, g: int) -> int:
-    """Tokens of KV memory."""
+    """Free tokens of a GPU's KV memory, less those that wait for it."""
     gpu = view.gpus[g]
     return int(gpu.kv_free + gpu.evictable - gpu.waiting_tokens)

@@ -34,7 +34,7 @@ class Prefills(NamedTuple):
 
 
 def prefills(setup: Setup) -> Prefills:
-    """Nothing yet."""
+    """The prefills that are booked: none yet."""
     hits, queued = np.zeros((2, setup.gpus), np.int64)
     return Prefills(prefix_index(setup), hits, queued, np.zeros(setup.requests, np.int64))
 

@@ -134,7 +134,7 @@ def begin(size: int) -> Any:
 
 @compiled
 def _with(made: Any, word: Any) -> Any:
-    """And of 8 more bytes."""
+    """The hash with 8 more bytes mixed in."""
     return with_last(made, mixed(word))
 
 
@@ -147,7 +147,7 @@ def mixed(word: Any) -> Any:
 
 @compiled
 def with_last(made: Any, word: Any) -> Any:
-    """And of the last few."""
+    """The hash with the word of the last bytes mixed in."""
     return (np.uint64(made) ^ np.uint64(word)) * FACTOR
 
 

@@ -80,13 +80,9 @@ def drawn(draws: Draws, request: int, time: int) -> int:
 
 
 @compiled
-def drafts_of(mine: Engines, request: int) -> int:
-    """What is drafted of a running request for the step that is being scheduled; or, asynchronous, may be."""
-    if mine.jobs[request].filling != 0:
-        return 0
-    if mine.settings.async_scheduling:
-        return int(mine.settings.drafts)
-    return drawn(mine.speculation.proposes, request, int(mine.speculation.proposed[request]) - 1)
+def proposed(spec: Speculation, request: int) -> int:
+    """Drafts of a running request that were proposed after its last step, if that sampled."""
+    return drawn(spec.proposes, request, int(spec.proposed[request]) - 1)
 
 
 @compiled

@@ -47,7 +47,8 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
     if looked_at >= 0:
         budget = go_on(mine, world, g, step, cap, looked_at)
     else:
-        unsettle(mine, world, g)
+        if mine.settings.drafts == 0:  # else nobody is steady
+            unsettle(mine, world, g)
         budget = one_by_one(mine, world, g, step, cap)
     if step.preempted == 0:
         admit(mine, world, g, step, cap, budget)

@@ -246,7 +246,9 @@ def _serve(
         job.expected -= rejected + tokens if job.expected > 0 else 0
         if job.running != 0:
             known = int(job.known) - mine.settings.key_ahead
-            remember(mine, world, g, request, min(int(job.computed - job.under_way), known))
+            known = min(int(job.computed - job.under_way), known)
+            if known >= (job.keyed + 1) * mine.settings.block_size:
+                remember(mine, world, g, request, known)
     if job.known >= job.limit:
         if job.running == 0:
             gpu.queued -= 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.choosing import blocks_of, choose, not_chosen
-from prebleexp.engines.vllm.drafts import drafts_of
+from prebleexp.engines.vllm.drafts import proposed
 from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.steady import last_is_due
@@ -26,13 +26,18 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
     spec.prefills[g] = 0
     while at < gpu.running and budget > 0:
         request = int(running[at])
-        job, drafts = mine.jobs[request], drafts_of(mine, request)
+        job = mine.jobs[request]
+        if settings.async_scheduling or job.filling != 0:  # calls that are handed all that there is take most of a step
+            drafts = 0 if job.filling != 0 else settings.drafts
+        else:
+            drafts = proposed(spec, request)
         lacks = int(job.known) - int(job.computed) + int(job.expected)
         new = 0 if last_is_due(job) else min(lacks + drafts, budget, cap if cap > 0 else budget)
         if new == 0:
             at += 1
             continue
-        move_on(mine, world, g, request)
+        if settings.grouped:
+            move_on(mine, world, g, request)
         reach = min(int(job.computed) + new + settings.lookahead, settings.context_length)
         need = max(0, blocks_of(mine, reach) - job.blocks)
         while need * settings.tables > gpu.free:
@@ -50,7 +55,9 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
             break
         if need > 0:
             step.evicted += lengthen(mine, world, g, request, need)
-        remember(mine, world, g, request, min(int(job.computed) + new, int(job.known) - settings.key_ahead))
+        full = min(int(job.computed) + new, int(job.known) - settings.key_ahead)
+        if full >= (job.keyed + 1) * settings.block_size:
+            remember(mine, world, g, request, full)
         spec.prefills[g] |= int(job.filling)
         choose(mine, g, int(gpu.scheduled), request, new, min(drafts, max(0, new - lacks)), NONE)
         budget -= new + settings.slots

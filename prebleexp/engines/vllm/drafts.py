@@ -16,7 +16,7 @@ from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
 from prebleexp.engines.vllm.tables import cached
 from prebleexp.sim.compiled import chosen_by, compiled
-from prebleexp.sim.records import NONE, World
+from prebleexp.sim.records import World
 from prebleexp.sim.types import Setup
 
 ACCEPTED, PROPOSED = range(40, 42)
@@ -45,6 +45,8 @@ class Speculation(NamedTuple):
     """(n,) steps with drafts that were verified"""
     proposed: Any
     """(n,) steps after which drafts were proposed"""
+    ended_s: Any
+    """(GPUs,) when the last step was over"""
     prefills: Any
     """(GPUs,) whether a running request of the step that is being scheduled was part-way in its prompt"""
     takes_padding: bool
@@ -67,7 +69,7 @@ def scripted(accepts: Draws, proposes: Draws, gpus: int, takes_padding: bool = F
     """With drafts that are known before the run. `accepts`, `proposes`: of n requests."""
     n = len(accepts.first)
     verified, proposed, prefills = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(gpus, np.int64)
-    return Speculation(accepts, proposes, verified, proposed, prefills, takes_padding)
+    return Speculation(accepts, proposes, verified, proposed, np.zeros(gpus), prefills, takes_padding)
 
 
 def _draws(rng: np.random.Generator, of: npt.NDArray[Any], n: int) -> Draws:
@@ -99,21 +101,4 @@ def _placeholders(mine: Engines, world: World, g: int, request: int) -> int:
     return int(settings.drafts) if hits * settings.block_size == found else NEVER
 
 
-@compiled
-def _verify(mine: Engines, world: World, g: int, row: int) -> int:
-    """Tokens that a request has of the step that is over, if that sampled: accepted drafts, and one more."""
-    spec, slot = mine.speculation, (mine.gpus[g].begun - 1) % STEPS
-    one = mine.chosen[g, slot, row]
-    request, drafts, tokens = int(one.request), int(one.samples) - 1, 1
-    if drafts > 0 and (one.hits == NONE or spec.takes_padding):
-        tokens += min(drafts, drawn(spec.accepts, request, int(spec.verified[request])))
-        spec.verified[request] += 1
-        world.totals[g].verified_steps += 1
-        world.totals[g].accepted_tokens += tokens - 1
-    if mine.jobs[request].known + tokens < mine.jobs[request].limit:
-        spec.proposed[request] += 1
-    return tokens
-
-
 placeholders = chosen_by("speculation", nothing, _placeholders)
-verify = chosen_by("speculation", nothing, _verify)

@@ -6,11 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from prebleexp.engines.serving import QUEUED, RUNNING, finished, first_token
+from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
-from prebleexp.engines.vllm.drafts import verify
 from prebleexp.engines.vllm.hearing import give_up, tell, unheard
 from prebleexp.engines.vllm.hearing import hear as hear
 from prebleexp.engines.vllm.leaving import leave_running
@@ -21,14 +18,16 @@ from prebleexp.engines.vllm.moving import move as move
 from prebleexp.engines.vllm.moving import stop as stop
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
-from prebleexp.engines.vllm.records import PULLS, STEPS, STOPPED, TOLD, Engines
+from prebleexp.engines.vllm.records import PULLS, STEPS, TOLD, Engines
+from prebleexp.engines.vllm.results import finish, serve
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of, show
 from prebleexp.engines.vllm.storing import offload as offload
-from prebleexp.engines.vllm.tables import cached, move_on, release, remember, tokens_of
+from prebleexp.engines.vllm.tables import cached, remember, tokens_of
 from prebleexp.engines.vllm.tiering import landed as landed
+from prebleexp.engines.vllm.verified import verify
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.gaps import add, token
+from prebleexp.sim.gaps import add
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import PULL, PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
@@ -116,7 +115,9 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         add(world.gaps, NONE, now - gpu.step_ended_s, int(step.steady))
     gpu.over, gpu.step_ended_s = gpu.begun, now
     gpu.generated += step.steady
-    for row in range(step.chosen):
+    if mine.settings.drafts > 0:
+        verify(mine, world, g, slot)
+    for row in range(step.chosen if mine.settings.drafts == 0 else 0):
         one = chosen[row]
         request = int(one.request)
         job = mine.jobs[request]
@@ -130,8 +131,7 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
             job.stale -= one.tokens if stale else 0
             if one.samples == 0 or (stale and prefills(world, g)):  # a producer's is dropped
                 continue
-            tokens = min(int(one.samples), verify(mine, world, g, row))
-            _serve(mine, world, g, request, stale, tokens, int(one.samples) - tokens, now)
+            serve(mine, world, g, request, stale, 1, 0, now)
         if job.finished != 0:
             mine.finished[g, slot, step.finished] = request
             step.finished += 1
@@ -220,43 +220,6 @@ def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> in
 
 
 @compiled
-def _serve(
-    mine: Engines, world: World, g: int, request: int, stale: bool, tokens: int, rejected: int, now: float
-) -> None:
-    """A request gets tokens: one that was preempted meanwhile as well, for they were under way. Rejected drafts are
-    taken back, and what would be behind its end is dropped."""
-    gpu, job = mine.gpus[g], mine.jobs[request]
-    prompt = int(world.seen.requests[request].prompt_tokens)
-    kept = min(tokens, int(job.limit - job.known))
-    job.known += kept
-    world.jobs[request].latency_s = now - world.seen.requests[request].arrival_s
-    if job.running == 0:
-        gpu.waiting_tokens += kept
-    elif job.running != STOPPED:
-        gpu.generated += kept
-    if np.isnan(world.seen.requests[request].ttft_s):
-        first_token(world, g, request, now)
-        world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.known - prompt
-        if job.running != 0:
-            world.jobs[request].state = RUNNING
-    else:
-        token(world, request, now)
-    if not stale and (job.expected > 0 or mine.settings.drafts > 0):
-        job.computed -= rejected + tokens - kept
-        job.expected -= rejected + tokens if job.expected > 0 else 0
-        if job.running != 0:
-            known = int(job.known) - mine.settings.key_ahead
-            known = min(int(job.computed - job.under_way), known)
-            if known >= (job.keyed + 1) * mine.settings.block_size:
-                remember(mine, world, g, request, known)
-    if job.known >= job.limit:
-        if job.running == 0:
-            gpu.queued -= 1
-            gpu.waiting_tokens -= job.known
-        _finish(mine, world, g, request, now)
-
-
-@compiled
 def _serve_last(mine: Engines, world: World, g: int, request: int, now: float) -> None:
     """The last token of a request that decoded steadily."""
     job = mine.jobs[request]
@@ -264,21 +227,7 @@ def _serve_last(mine: Engines, world: World, g: int, request: int, now: float) -
         end_steady(mine, world, g, request)
     job.known, job.finished = job.limit, 1
     remember(mine, world, g, request, int(job.limit) - 1)
-    _finish(mine, world, g, request, now)
-
-
-@compiled
-def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> None:
-    job, output = mine.jobs[request], int(mine.jobs[request].known - world.seen.requests[request].prompt_tokens)
-    job.finished = 1
-    if job.running != 0:
-        if prefills(world, g):
-            move_on(mine, world, g, request)
-            mine.gpus[g].held += 1
-        else:
-            release(mine, g, request)
-        mine.gpus[g].generated -= output
-    finished(world, g, request, output, now)
+    finish(mine, world, g, request, now)
 
 
 @compiled

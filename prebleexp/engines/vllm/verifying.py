@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.choosing import blocks_of, choose, not_chosen
+from prebleexp.engines.vllm.choosing import not_chosen
 from prebleexp.engines.vllm.drafts import proposed
 from prebleexp.engines.vllm.preemption import preempt, victim
-from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.engines.vllm.steady import last_is_due
 from prebleexp.engines.vllm.tables import lengthen, move_on, remember
 from prebleexp.sim.compiled import compiled
@@ -22,6 +22,7 @@ from prebleexp.sim.records import NONE, World
 def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
     """Returns the budget that is left: to a request that takes slots beside its tokens, none of it is lent."""
     gpu, running, settings, spec = mine.gpus[g], mine.running[g], mine.settings, mine.speculation
+    chosen = mine.chosen[g, gpu.scheduled % STEPS]
     budget, at = settings.max_num_batched_tokens - settings.slots, 0
     spec.prefills[g] = 0
     while at < gpu.running and budget > 0:
@@ -39,7 +40,7 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
         if settings.grouped:
             move_on(mine, world, g, request)
         reach = min(int(job.computed) + new + settings.lookahead, settings.context_length)
-        need = max(0, blocks_of(mine, reach) - job.blocks)
+        need = max(0, -(-reach // settings.block_size) - int(job.blocks))
         while need * settings.tables > gpu.free:
             row = victim(mine, world, g)
             loser = int(running[row])
@@ -59,7 +60,10 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
         if full >= (job.keyed + 1) * settings.block_size:
             remember(mine, world, g, request, full)
         spec.prefills[g] |= int(job.filling)
-        choose(mine, g, int(gpu.scheduled), request, new, min(drafts, max(0, new - lacks)), NONE)
+        one = chosen[step.chosen]
+        one.request, one.tokens, one.hits = request, new, NONE
+        one.samples = 1 + min(drafts, max(0, new - lacks))
+        step.chosen += 1
         budget -= new + settings.slots
         at += 1
     return budget

@@ -352,6 +352,9 @@ def test_reports_of_servers_are_read() -> None:
     assert gauges('vllm:num_requests_waiting{engine="0"} 3\nvllm:num_requests_waiting{engine="1"} 4.0\nx 1\n') == {
         "queued": 7.0
     }
+    odd = "# HELP vllm:num_requests_waiting x\nvllm:num_requests_waiting_by_reason 9\nvllm:num_requests_waiting"
+    assert gauges(odd) == {}
+    assert gauges(odd + " 2.0 1700000000") == {"queued": 2.0}
     assert gauges("sglang:token_usage 0.5\nsglang:num_running_reqs nan\n")["usage"] == 0.5
 
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from prebleexp.launch import configure
+from prebleexp.live.host import Host
 from prebleexp.live.router.deciding import Deciding
 from prebleexp.live.router.prompts import Request
+from prebleexp.live.router.recording import Recording, check
 
 GPUS, GROUPS = 8, 200
 SHARED, OWN = 6000, 2000
@@ -28,9 +30,10 @@ class Served:
     """What became of a stream whose prompts share their beginnings by groups: where each went, what was cached there
     (by the assumed caches), and the memory after each tenth."""
 
-    def __init__(self, policy: str, requests: int, rows: int) -> None:
+    def __init__(self, policy: str, requests: int, rows: int, record: Path | None = None) -> None:
         (cell,) = configure.cells([f"policy={policy}", f"gpus={GPUS}", "rps=1"])
-        deciding = Deciding(cell.policy, [cell.hardware] * GPUS, 0, 1, rows)
+        recorded = None if record is None else Recording(record, [f"policy={policy}"], GPUS)
+        deciding = Deciding(cell.policy, [cell.hardware] * GPUS, 0, 1, rows, recorded)
         deciding.begin(range(GPUS))
         draw, self.gpus, self.memory = np.random.default_rng(0), np.zeros(requests, np.int8), list[int]()
         shared = [f"{i} ".ljust(SHARED, "x").encode() for i in range(GROUPS)]
@@ -55,6 +58,8 @@ class Served:
                 self.memory.append(resident())
         self.hit_rate = hits / asked
         self.laps = deciding.host.lap
+        if recorded is not None:
+            recorded.close()
 
 
 pytestmark = pytest.mark.slow
@@ -64,6 +69,17 @@ def test_lor_decides_as_if_there_were_no_laps() -> None:
     one, other = Served("lor", 20_000, 1000), Served("lor", 20_000, 30_000)
     assert (one.laps, other.laps) == (19, 0)
     assert (one.gpus == other.gpus).all()
+
+
+@pytest.mark.parametrize(
+    "requests", [10_000, pytest.param(100_000, marks=pytest.mark.nightly)], ids=["10,000", "100,000"]
+)
+def test_what_is_recorded_is_decided_alike(requests: int, tmp_path: Path) -> None:
+    laps = Served("lmetric", requests, requests * 2 // 5, tmp_path / "recorded").laps
+    (cell,) = configure.cells(["policy=lmetric", f"gpus={GPUS}", "rps=1"])
+    found = check(tmp_path / "recorded", Host(cell.policy, [cell.hardware] * GPUS, rows=requests * 2 // 5))
+    print(f"{found.decisions} decisions in {laps + 1} laps, {found.differ} differ")
+    assert (found.decisions, found.differ, laps) == (requests, 0, 2)
 
 
 @pytest.mark.parametrize(

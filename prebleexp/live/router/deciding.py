@@ -132,7 +132,9 @@ class Deciding:
             self._hear(ticket, records.STORED, now, tokens=whole)
 
     def finished(self, ticket: Ticket, output: int, now: float) -> None:
-        """The answer is whole."""
+        """The answer is whole. Of a client that left in the end, it was told already."""
+        if ticket.gpu == NONE:
+            return
         if ticket.first_s is None:
             self.first_token(ticket, now)
         first_s = now if ticket.first_s is None else ticket.first_s

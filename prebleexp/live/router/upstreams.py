@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import re
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from prebleexp.live.http.calls import Failed
@@ -123,7 +124,6 @@ class Health:
 
 
 # ---------------------------------------------------------------- what they tell
-_LINE = re.compile(r"^((?:vllm|sglang):\w+)(?:\{[^}]*\})? ([0-9.eE+-]+)", re.MULTILINE)
 GAUGES = {
     "queued": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
@@ -136,15 +136,22 @@ GAUGES = {
 
 def gauges(text: str) -> dict[str, float]:
     """Of a server's /metrics, what routers want to know; of several engines the sum, of usage the mean."""
-    found: dict[str, list[float]] = {}
-    for name, value in _LINE.findall(text):
-        try:
-            found.setdefault(name, []).append(float(value))
-        except ValueError:
-            continue
     told = {}
     for name, theirs in GAUGES.items():
-        values = next((found[one] for one in theirs if one in found), None)
+        values = next((found for one in theirs if (found := _values(text, one))), None)
         if values is not None:
             told[name] = sum(values) / (len(values) if name == "usage" else 1)
     return told
+
+
+def _values(text: str, name: str) -> list[float]:
+    """Of a name's lines. Most of a long text is other names, so that it is not looked at line by line."""
+    found, at = list[float](), text.find(name)
+    while at >= 0:
+        end = text.find("\n", at)
+        line = text[at:] if end < 0 else text[at:end]
+        if (at == 0 or text[at - 1] == "\n") and line[len(name) : len(name) + 1] in ("{", " "):
+            with suppress(ValueError, IndexError):
+                found.append(float(line.rpartition("}")[2].split()[0 if "}" in line else 1]))
+        at = -1 if end < 0 else text.find(name, end)
+    return [one for one in found if math.isfinite(one)]

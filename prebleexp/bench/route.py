@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +71,23 @@ def _by_itself(policy: str) -> Row:
 
 def _through(policy: str) -> Row:
     """By the processor's clock of the router's process."""
+    with engines_of_streams() as ports:
+        return _before(policy, ports)
+
+
+@contextmanager
+def engines_of_streams() -> Iterator[list[int]]:
+    """Ports of servers in a process of their own."""
     engines = _child("from prebleexp.bench import route; route.engines()")
     assert engines.stdout is not None
-    ports = json.loads(engines.stdout.readline())
+    try:
+        yield json.loads(engines.stdout.readline())
+    finally:
+        engines.kill()
+        engines.wait()
+
+
+def _before(policy: str, ports: Sequence[int]) -> Row:
     upstream = ",".join(f"http://127.0.0.1:{port}" for port in ports)
     words = ["route", f"policy={policy}", "port=0", f"upstream={upstream}"]
     router = _child(f"from prebleexp.__main__ import main; main({words!r})", stderr=subprocess.PIPE)
@@ -86,9 +101,8 @@ def _through(policy: str) -> Row:
         used = _cpu_s(router.pid) - before
         direct, through = _ask(ports[0], SENT // 8, 1), _ask(port, SENT // 8, 1)
     finally:
-        for one in (router, engines):
-            one.kill()
-            one.wait()
+        router.kill()
+        router.wait()
     return {
         "requests/s of a core": round(SENT / used),
         "added ms p50": round(1e3 * (through - direct), 3),

@@ -16,6 +16,7 @@ from prebleexp.bench import (
     engines,
     groups,
     hardware,
+    live,
     memory,
     million,
     mock,
@@ -159,6 +160,11 @@ COMMANDS: Commands = {
         example="policy=lor,e2",
     ),
     "hardware": _command("hardware", "nanoseconds in which hardware says what a step takes", hardware.TABLE),
+    "live": _command(
+        "live",
+        "milliseconds by which a client is late, and what a request costs it; needs prebleexp[live]",
+        live.TABLE,
+    ),
     "references": _command(
         "references",
         "requests per second of CPU of the public simulators, and of one that steps token by token",

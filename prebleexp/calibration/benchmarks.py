@@ -53,7 +53,7 @@ def rung(one: Result) -> Rung:
     if rate is not None and users is None and is_number(cap) and busy > MOST_BUSY * cap:
         raise InvalidInput(
             f"{at}: request_rate={rate:g} under max_concurrency={cap:g}, and {busy:.3g} requests were there on average:"
-            " the cap held some back, for nobody says how long; run it without --max-concurrency, or at "
+            " the cap held some back, and how long is not known; run it without --max-concurrency, or at "
             "--request-rate inf"
         )
     if users is not None:

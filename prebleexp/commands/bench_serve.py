@@ -87,7 +87,7 @@ def _parted(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 COMMANDS: Commands = {
     "": Command(
         "what a benchmark would say of a simulated cluster: paste a command line of vllm bench serve, as of 0.32.0, or "
-        "of python -m sglang.bench_serving, as of 0.5.23, behind --, and the result is printed as that tool's table, "
+        "of python -m sglang.bench_serving, as of 0.5.23, after --, and the result is printed as that tool's table, "
         "and written as its JSON if --save-result, or --output-file, is there",
         _bench_serve,
         "python -m prebleexp bench-serve gpus=4 policy=e2 -- vllm bench serve --num-prompts 200 --max-concurrency 64",

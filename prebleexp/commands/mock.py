@@ -98,7 +98,9 @@ def _say(given: Given, cell: Cell, mock: Mock) -> None:
         flush=True,
     )
     if mock.terms.host not in LOOPBACK:
-        print(f"prebleexp: host={mock.terms.host}: whoever reaches this machine may ask", file=sys.stderr, flush=True)
+        print(
+            f"prebleexp: host={mock.terms.host}: anyone who reaches this machine may ask", file=sys.stderr, flush=True
+        )
 
 
 COMMANDS: Commands = {
@@ -120,6 +122,6 @@ COMMANDS: Commands = {
             choice("output", "how addresses are printed", "table", "json"),
         ),
         others="the GPUs, as those of a run are set (prebleexp --help): gpus=, engine=, hardware=, faults=, gateway=, "
-        "and output_length= for answers whose length nobody says",
+        "and output_length= for answers whose length is not given",
     ),
 }

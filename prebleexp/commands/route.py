@@ -93,7 +93,7 @@ COMMANDS: Commands = {
         settings=(
             text("upstream", "URLs of servers, with commas between: GPU 0, 1, … of the policy", ""),
             integer("port", "where it listens", 8000, least=0, most=65535),
-            text("host", "at which address; nobody but this machine is served unless you say", "127.0.0.1"),
+            text("host", "at which address; only this machine is served unless you say", "127.0.0.1"),
             integer(
                 "slots", "servers that there is room for, as many as URLs unless you say", least=1, most=MOST_SERVERS
             ),

@@ -26,7 +26,7 @@ REGRET = Measure(
     "latency against the oracle's",
     "% difference",
     "Relative difference of the average normalised latency of two runs with the same request stream, one of which was "
-    "told true output lengths: above zero, knowing them would gain. In brackets behind what was told: its rank "
+    "told true output lengths: above zero, knowing them would gain. In brackets after what was told: its rank "
     "correlation with the true lengths.",
 )
 SWITCHED = Measure(

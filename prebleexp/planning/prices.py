@@ -51,6 +51,6 @@ class Prices:
         if not isinstance(self.of, Mapping):
             return self.of
         if name not in self.of:
-            kind = name or "GPUs of which nobody says the kind"
+            kind = name or "GPUs whose kind is not known"
             raise InvalidInput(f"{KEY} has no price of {kind}; it has {', '.join(self.of)}; give one, or one for all")
         return self.of[name]

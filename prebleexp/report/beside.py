@@ -59,7 +59,10 @@ def believe(of: Beside) -> list[str]:
     supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
     said = [f"Step times: {one}." for one in dict.fromkeys(supports) if one]
     if of.off is None or of.slower is None or of.faster is None:
-        return [*said, "How far the answer moves if step times are off is not known: nobody says how far they may be."]
+        return [
+            *said,
+            "How far the answer moves if step times are off is not known: there is no figure of how far they may be.",
+        ]
     off = f"{of.off:.0%}".replace("%", " %")
     return [*said, f"{_between(of, of.slower, of.faster)} if steps are {off} slower or faster than the model says."]
 

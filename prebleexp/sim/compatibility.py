@@ -110,7 +110,7 @@ FEATURES: Mapping[str, Callable[[Given], bool]] = {
 _SPLIT, _FAULTS = "GPUs have roles", "GPUs have faults"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
-    Refusal(ROLES, ("resume",), "handoff", "requests that are lost go on behind what was shown", _SPLIT),
+    Refusal(ROLES, ("resume",), "handoff", "requests that are lost continue after what was shown", _SPLIT),
     Refusal(ROLES, ("autoscaler",), "handoff", _SCALED, _SPLIT),
     Refusal(ROLES, ("requeue",), "handoff", "GPUs that are drained give back what waits", _SPLIT),
     Refusal(

@@ -71,7 +71,7 @@ class Given:
 
     @property
     def resumes(self) -> bool:
-        """… and go on behind what was shown."""
+        """… and continue after what was shown."""
         return self.faults is not None and self.faults.resumes
 
     @property
@@ -149,7 +149,7 @@ def check_together(given: Given) -> None:
     if faults and not engine.loses:
         raise InvalidInput(f"engine {name} has no lose, and GPUs have faults")
     if faults and given.resumes and not engine.resumes:
-        raise InvalidInput(f"engine {name} has no resumes, and requests that are lost go on behind what was shown")
+        raise InvalidInput(f"engine {name} has no resumes, and requests that are lost continue after what was shown")
     if given.before is not None and engine.own_loop() is not None:
         raise InvalidInput(f"engine {name} has a loop of its own, and requests are served before time 0")
     if given.pools is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from prebleexp.errors import InvalidInput
 
 DIFFERS = {
-    "segment_ids": "comes behind another segment",
+    "segment_ids": "comes after another segment",
     "segment_tokens": "has another number of tokens",
     "adapter": "has another adapter",
 }
@@ -53,6 +53,6 @@ def _check_answers(workload: Any, before: Any) -> None:
     if wrong.any():
         row = int(named[np.flatnonzero(wrong)[0]])
         raise InvalidInput(
-            f"workload column answer_segment, row {row}: segment {workload.answer_segment[row]} comes behind another "
+            f"workload column answer_segment, row {row}: segment {workload.answer_segment[row]} comes after another "
             "segment than elsewhere; an id must stand for one path from the root"
         )

@@ -29,7 +29,7 @@ class Rules(NamedTuple):
     retry: bool
     """whether requests that are lost with their GPU are routed again"""
     resume: bool
-    """… and go on behind what was shown of them"""
+    """… and continue after what was shown of them"""
     changes: int
     """rows of `World.timeline` that follow each other"""
     submit_s: float

@@ -54,7 +54,7 @@ def hashed(rows: Rows, length: str, hashes: str, block: int, *, partly: bool = F
     """Of a trace's columns: a hash stands for `block` tokens and all before them; the last one for what remains, or
     nothing does, if that may be (`partly`).
 
-    A hash that comes behind another one than before, or with another number of tokens, is not shared. A row without any
+    A hash that comes after another one than before, or with another number of tokens, is not shared. A row without any
     shares nothing. Raises InvalidInput, naming the row, where there are more or fewer hashes than the prompt's length
     needs.
     """
@@ -72,7 +72,7 @@ def hashed(rows: Rows, length: str, hashes: str, block: int, *, partly: bool = F
         )
     left = tokens - block * counts if kind == "complete" else np.where(counts > 0, 0, tokens)
     sizes = np.full(offsets[-1], block, np.int64)
-    says = " (what is behind complete blocks is not shared)"
+    says = " (what follows the last complete block is not shared)"
     if kind == "all":
         sizes[offsets[1:][counts > 0] - 1] = (tokens - block * (counts - 1))[counts > 0]
         without = int((counts == 0).sum())

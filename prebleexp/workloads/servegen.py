@@ -158,9 +158,7 @@ def _client(rows: Records, row: int, windows: Any, lengths: Any) -> Client:
         raise rows.wrong(row, "windows is not valid; it must be a list of [second, requests/s, CV, G or W, shape]")
     begin_s = np.array([one[0] for one in windows], np.float64)
     if (np.diff(begin_s) < WINDOW_S).any():
-        raise rows.wrong(
-            row, f"windows is not valid; each must begin {WINDOW_S:g} s behind the one before it, or later"
-        )
+        raise rows.wrong(row, f"windows is not valid; each must begin {WINDOW_S:g} s after the one before it, or later")
     if not (isinstance(lengths, dict) and lengths and all(map(_is_lengths, lengths.items()))):
         raise rows.wrong(
             row, f"lengths is not valid; it must be {{second: {{input, output}}}} with {len(SHARES)} rising quantiles"

@@ -178,7 +178,7 @@ CASES: dict[str, tuple[type[Any], bytes, str]] = {
     "windows that overlap": (
         ServeGen,
         jsonl(client(windows=[[0, 1, 1, "G", 1], [300, 1, 1, "G", 1]])),
-        "row 1: windows is not valid; each must begin 600 s behind the one before it, or later",
+        "row 1: windows is not valid; each must begin 600 s after the one before it, or later",
     ),
     "quantiles that fall": (
         ServeGen,

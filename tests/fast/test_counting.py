@@ -141,7 +141,7 @@ def test_machines_of_splitwise_are_eight_gpus() -> None:
         InvalidInput, match="gpus=12 is not valid with engine=splitwise, whose machines have 8; it must"
     ):
         configure.cells(["engine=splitwise", "gpus=12"])
-    with pytest.raises(InvalidInput, match="has no price of GPUs of which nobody says the kind; it has a100"):
+    with pytest.raises(InvalidInput, match="has no price of GPUs whose kind is not known; it has a100"):
         PRICES.an_hour(one)
     assert Prices(2.0).an_hour(one) == 640
 

@@ -231,7 +231,7 @@ def test_a_gpu_that_is_lost_mid_decode() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [E2, ReleasedE2])
 def test_nothing_is_learned_of_a_request_that_is_lost_part_way(policy: type[Policy]) -> None:
-    """It goes on behind what was shown three times, and ends once: then its time of a token is known."""
+    """It continues after what was shown three times, and ends once: then its time of a token is known."""
     kept = []
 
     class Plain(policy):  # type: ignore[misc, valid-type]

@@ -223,7 +223,7 @@ def test_a_page_says_all_of_it_once(
 
 @pytest.mark.slow
 def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One replica has none to lose; and nobody says how far a table of one measured GPU is off."""
+    """One replica has none to lose; and there is no figure of how far a table of one measured GPU is off."""
     monkeypatch.chdir(tmp_path)
     old = ("engine=sglang_2024", "hardware=a6000_mistral_7b")
     limits = ["slo.ttft_s=1", "slo.target=0.9"]
@@ -233,6 +233,6 @@ def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: 
     assert (of.off, of.slower, of.lost) == (None, None, None)
     said = json.dumps(beside.sections(of))
     assert "there is one replica, and nothing is left without it" in said
-    assert "nobody says how far they may be" in said
+    assert "there is no figure of how far they may be" in said
     assert of.spare is not None
     assert all(one[1:] in made._repr_html_() for one in made.caveats)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_SERVERS = 1024
+OF_SIMULATIONS = ("policy", "hardware", "seed")
+"""what a router takes of their settings"""
 
 
 def _route(given: Given) -> int:
@@ -35,6 +38,7 @@ def _route(given: Given) -> int:
     slots = given["slots"] or len(origins)
     if slots < len(origins):
         raise not_valid("slots", slots, f"at least {len(origins)}, the number of servers")
+    _refuse_others(given.others)
     settings = [*given.others, f"gpus={slots}"]
     cell = _cell(settings)
     admin = given["admin"] == "true" or (given["admin"] == "auto" and given["host"] in LOOPBACK)
@@ -71,6 +75,17 @@ def _check(recorded: Path, others: Sequence[str]) -> int:
     if found.first is not None:
         print(f"prebleexp: the first is line {found.first} of {recorded}", file=sys.stderr)
     return int(found.differ > 0)
+
+
+def _refuse_others(settings: Sequence[str]) -> None:
+    """Nothing is passed over: what says nothing here is not taken."""
+    for one in settings:
+        key = one.lstrip("+~").partition("=")[0]
+        if re.split(r"[./@]", key)[0] not in OF_SIMULATIONS:
+            raise InvalidInput(
+                f"route does not take {key}= of a simulation; valid: its own settings (route --help), and "
+                f"{', '.join(OF_SIMULATIONS)}"
+            )
 
 
 def _cell(settings: Sequence[str]) -> Cell:

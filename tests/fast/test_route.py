@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure
@@ -456,3 +457,25 @@ def test_assumed_caches_drop_what_was_used_least_recently() -> None:
     assert list(cache.stored(2, np.array([3, 4]), ends, 32)) == [(0, 16)]
     assert list(cache.stored(3, np.array([5, 6]), ends, 16)) == [(1, 16)]
     assert list(cache.stored(4, np.array([7, 8, 9]), np.array([16, 32, 48]), 48)) == [(1, 0), (2, 16), (2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["policy=lor"], "upstream= is missing"),
+        (["upstream=ftp://x"], "upstream=ftp://x is not valid; it must be a URL as http://127.0.0.1:8000"),
+        (["upstream=http://a:b@x"], "upstream= has a password in its URL"),
+        (["upstream=a:1,a:1"], "upstream=a:1,a:1 names a server twice"),
+        (["upstream=a:1,b:1", "slots=1"], "slots=1 is not valid; it must be at least 2, the number of servers"),
+        (["upstream=a:1", "port=x"], "port=x is not valid"),
+        (["upstream=a:1", "hold_s=0"], "hold_s=0.0 is not valid; it must be a number of seconds > 0"),
+        (["upstream=a:1", "gateway.limit=3"], "route does not take gateway.limit= of a simulation; valid: its own"),
+        (["upstream=a:1", "polcy=lor"], "route does not take polcy= of a simulation"),
+        (["upstream=a:1", "policy=lro"], "unknown policy 'lro'. Did you mean 'lor'?"),
+        (["upstream=a:1", "policy=replay", "policy.path=x.npz"], "policy Replay cannot be hosted: it says where"),
+        (["check=nowhere"], "check=nowhere cannot be read"),
+    ],
+)
+def test_what_is_not_valid_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["route", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -7,9 +7,11 @@ import gzip
 import hashlib
 import io
 import lzma
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from prebleexp.errors import InvalidInput
@@ -18,6 +20,8 @@ DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.Ba
 """what unpacking raises"""
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """with which a file of that encoding begins"""
+SETTLED_NS = 2_000_000_000
+"""after which a change of a file surely has another time than the one before"""
 
 
 def read(path: str | None) -> bytes:
@@ -30,7 +34,24 @@ def read(path: str | None) -> bytes:
 
 
 def digest(path: str | None) -> str:
-    """What stands for its contents in a key: their SHA-256."""
+    """What stands for its contents in a key: their SHA-256. A file that is as it was is not read again: the tables of a
+    search ask for it thousands of times."""
+    try:
+        about = Path(str(path)).expanduser().stat()
+    except (OSError, ValueError):
+        return _digest(path)  # which says what is wrong
+    changed_ns = max(about.st_mtime_ns, about.st_ctime_ns)
+    if time.time_ns() - changed_ns < SETTLED_NS:  # it may change again, and its times be the same
+        return _digest(path)
+    return _known(path, (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns))
+
+
+@lru_cache(maxsize=64)
+def _known(path: str | None, about: tuple[int, ...]) -> str:
+    return _digest(path)
+
+
+def _digest(path: str | None) -> str:
     return hashlib.sha256(read(path)).hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import COLUMNS, Workload
+from prebleexp.workloads import files
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.output_length import OutputLength
@@ -84,6 +86,27 @@ def test_contents_stand_for_the_file(tmp_path: Path) -> None:
     assert one.identity() == Recorded(str(copy)).identity()
     copy.write_bytes(b"other")
     assert one.identity() != Recorded(str(copy)).identity()
+
+
+def test_a_file_that_is_as_it_was_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that has changed again, also if it is as long and its time is the same but for the clock's tick."""
+    path = tmp_path / "log.jsonl"
+    path.write_text("one")
+    reads: list[str] = []
+
+    def read(name: str | None) -> bytes:
+        reads.append(str(name))
+        return Path(str(name)).read_bytes()
+
+    monkeypatch.setattr(files, "read", read)
+    fresh = [files.digest(str(path)) for _ in range(2)]
+    assert len(reads) == 2, "it was written just now, and may be written again"
+    monkeypatch.setattr(files, "SETTLED_NS", 0)
+    assert [files.digest(str(path)) for _ in range(3)] == [fresh[0]] * 3
+    assert len(reads) == 3
+    path.replace(tmp_path / "old")
+    path.write_text("two")
+    assert files.digest(str(path)) == hashlib.sha256(b"two").hexdigest()
 
 
 def test_no_path_says_how_to_give_one() -> None:

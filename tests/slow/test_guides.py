@@ -16,7 +16,7 @@ import yaml
 
 from tests.support.places import ROOT
 
-pytestmark = [pytest.mark.slow]
+pytestmark = pytest.mark.slow
 GUIDES = sorted((ROOT / "docs").glob("guide_*.md"))
 
 

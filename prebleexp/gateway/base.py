@@ -107,7 +107,7 @@ class Gateway(Part):
 
     replicas: int = 1
     """routers side by side, each with a policy's memory of its own, and of the requests that were sent only what it
-    sent itself, and what the others tell; more than one only where the gateway does nothing else"""
+    sent itself, and what the others tell"""
     spread: str = "round_robin"
     """to which of them a request comes: round_robin, random, or session: all of a session to one, at random"""
     gossip_ms: float | None = None
@@ -157,8 +157,6 @@ class Gateway(Part):
         one_of("gateway.spread", self.spread, SPREADS)
         valid = self.gossip_ms is None or (is_number(self.gossip_ms) and self.gossip_ms >= 0)
         require(valid, "gateway.gossip_ms", self.gossip_ms, "a number of milliseconds >= 0, or null: never")
-        valid = self.replicas == 1 or self.lets_all_pass
-        require(valid, "gateway.replicas", self.replicas, "1 where the gateway has an order, limits or retries")
 
     @property
     def changes_nothing(self) -> bool:

@@ -60,7 +60,8 @@ TICKET = np.dtype(
         ("rank", np.float64),  # lower is further ahead in its lane
         ("cost", np.float64),  # DRR: in weighted tokens
         ("waits", np.int64),  # whether it is in the queue
-        ("asked", np.int64),  # the round in which the router was asked about it last
+        ("asked", np.int64),  # the round in which a router was asked about it last
+        ("offered", np.int64),  # whether it is with a router, which is asked about it, or will be when it is free
         ("charged", np.int64),  # output tokens of this attempt that its client was charged for
         ("rebated", np.int64),  # whether what a cache had of its prompt was looked at
         ("until_s", np.float64),  # when its time in the queue is over, …

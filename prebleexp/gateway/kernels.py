@@ -4,8 +4,9 @@
 | --- | --- |
 | `arrive` | a request is due; whether it is let in, or comes again |
 | `join` | it was lost with its GPU, of which routers have heard, or given back; whether it waits or comes again |
-| `offer` | the router is free and a GPU may get somebody: whom shall it be asked about? |
-| `leave` | the router has answered about a request, or it gave up; whether it was refused and comes again |
+| `offer` | a router is free and a GPU may get somebody: who is next? |
+| `waits` | a router is free for a request that was offered: does it wait still? |
+| `leave` | a router has answered about a request, or it gave up; whether it was refused and comes again |
 | `release` | something has ended, so that the router may be asked about everybody again |
 | `expire` | a timer rings |
 | `hear` | a request that was sent is finished, cancelled or lost |
@@ -19,11 +20,11 @@ import numpy as np
 
 from prebleexp.gateway.admission import refused
 from prebleexp.gateway.books import DLPM, DRR, EDF, VTC, Books
-from prebleexp.gateway.lanes import begin_round, chosen, insert, pass_by, take_out
+from prebleexp.gateway.lanes import begin_round, chosen, come_back, insert, pass_by, take_out
 from prebleexp.gateway.prefixes import longest, remember
 from prebleexp.gateway.retries import begin, comes_again, comes_back, over, succeeds
 from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
-from prebleexp.sim.answers import REFUSE
+from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import EXPIRE, key, push
 from prebleexp.sim.pools import leg_of
@@ -77,7 +78,7 @@ def _queue(mine: Books, world: World, request: int, now: float) -> None:
     gate.waiting += 1
     gate.waiting_tokens += world.seen.requests[request].prompt_tokens
     insert(mine, one.lane, request)
-    if lane.upcoming == NONE or one.rank < mine.requests[lane.upcoming].rank:
+    if one.offered == 0 and (lane.upcoming == NONE or one.rank < mine.requests[lane.upcoming].rank):
         lane.upcoming = request
     one.until_s = now + mine.terms.ttl_s
     if one.until_s < np.inf and np.isnan(one.rings_s):
@@ -97,7 +98,7 @@ def offer(self: Any, mine: Books, world: World, now: float) -> int:
     if request == NONE:
         return NONE
     at = int(mine.requests[request].lane)
-    mine.requests[request].asked = mine.control.rounds
+    mine.requests[request].asked, mine.requests[request].offered = mine.control.rounds, 1
     mine.control.asked += 1
     mine.control.turn = at
     if mine.lanes[at].upcoming == request:
@@ -106,9 +107,26 @@ def offer(self: Any, mine: Books, world: World, now: float) -> int:
 
 
 @compiled
+def waits(self: Any, mine: Books, world: World, request: int) -> int:
+    one = mine.requests[request]
+    if one.waits == 0:
+        one.offered = 0
+    elif one.asked != mine.control.rounds:
+        one.asked = mine.control.rounds
+        mine.control.asked += 1
+    return int(one.waits)
+
+
+@compiled
 def leave(self: Any, mine: Books, world: World, request: int, answer: int) -> int:
-    """`answer`: the GPU it is for, REFUSE, or NONE: it gave up. 1: nothing comes of that, since it comes again: it was
-    refused, or expired while the router decided."""
+    """`answer`: the GPU it is for, REFUSE, HOLD: it stays, or NONE: it gave up. 1: nothing comes of that, since it was
+    refused or expired while the router decided, and comes again."""
+    one = mine.requests[request]
+    one.offered = 0
+    if answer == HOLD:
+        if one.waits != 0 and one.asked != mine.control.rounds:
+            come_back(mine, one.lane, request)
+        return 0
     if mine.requests[request].waits != 0:
         _take_out(mine, world, request)
     elif answer != NONE:

@@ -42,11 +42,30 @@ def take_out(mine: Books, at: int, request: int) -> None:
 
 
 @compiled
+def may_be_asked(mine: Books, request: int) -> bool:
+    """Whether nobody was asked about it in this round, nor is any router about to be."""
+    one = mine.requests[request]
+    return bool(one.asked != mine.control.rounds and one.offered == 0)
+
+
+@compiled
+def come_back(mine: Books, at: int, request: int) -> None:
+    """A router holds a request, and a new round has begun since it was asked."""
+    lane, one = mine.lanes[at], mine.requests[request]
+    if lane.upcoming == NONE:
+        lane.upcoming = request
+        return
+    other = mine.requests[lane.upcoming]
+    if one.rank < other.rank or (one.rank == other.rank and one.number < other.number):
+        lane.upcoming = request
+
+
+@compiled
 def pass_by(mine: Books, at: int) -> None:
     """The router is asked about the first of a lane who was not asked about, or that one leaves: who comes then?"""
     lane = mine.lanes[at]
     request = mine.requests[lane.upcoming].next
-    while request != NONE and mine.requests[request].asked == mine.control.rounds:
+    while request != NONE and not may_be_asked(mine, request):
         request = mine.requests[request].next
     lane.upcoming = request
 
@@ -58,6 +77,8 @@ def begin_round(mine: Books) -> None:
     mine.control.asked = 0
     for at in range(len(mine.lanes) - 1):
         mine.lanes[at].upcoming = mine.lanes[at].head
+        if mine.lanes[at].head != NONE and not may_be_asked(mine, int(mine.lanes[at].head)):
+            pass_by(mine, at)
 
 
 @compiled

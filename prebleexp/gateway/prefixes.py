@@ -7,6 +7,7 @@ What was sent is remembered for good, wherever it went: a router that follows pr
 from __future__ import annotations
 
 from prebleexp.gateway.books import Books
+from prebleexp.gateway.lanes import may_be_asked
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
 
@@ -24,7 +25,7 @@ def longest(mine: Books, world: World) -> int:
             request = lane.upcoming if lane.score < 0 else NONE
             while request != NONE:
                 one = mine.requests[request]
-                if one.asked != mine.control.rounds:
+                if may_be_asked(mine, request):
                     tokens = _sent_before(mine, world, request)
                     if tokens > most or (tokens == most and one.number < mine.requests[best].number):
                         best, most = request, tokens

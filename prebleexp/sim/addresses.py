@@ -24,7 +24,7 @@ LINK = np.dtype([(name, np.int64) for name in _OF_LINKS], align=True)
 
 PAIRING = np.dtype([(name, np.int64) for name in ("own", "pair")], align=True)
 
-_OF_GATEWAYS = ("own", "arrive", "join", "offer", "leave", "release", "expire", "hear")
+_OF_GATEWAYS = ("own", "arrive", "join", "offer", "waits", "leave", "release", "expire", "hear")
 GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)
 
 COST = np.dtype(

@@ -23,7 +23,6 @@ ROLES = (*PROTOCOLS, "decider")
 CAUSES = {
     "transfers": "KV that moves has one owner a run",
     "handoff": "a request that is split between two GPUs is two rows",
-    "router": "there is one router, and its replicas pose as it",
 }
 
 
@@ -131,12 +130,8 @@ REFUSED = (
     ),
     Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
     Refusal(("peers",), ("kinds",), "transfers", "GPUs are of several kinds", "KV comes from other GPUs"),
-    Refusal(("replicas",), ROLES, "router", _SPLIT, "the router has replicas"),
-    Refusal(("replicas",), ("gateway",), "router", "requests pass a gateway", "the router has replicas"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
-    Refusal(("migration",), ("gateway",), "transfers", "requests pass a gateway", "requests are moved"),
-    Refusal(("migration",), ("replicas",), "router", "the router has replicas", "requests are moved"),
 )
 
 

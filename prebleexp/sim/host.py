@@ -216,4 +216,6 @@ class Host:
             may_get = may_get & ~outputs
             self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))  # they are never full
         self.world.put(("seen", "candidates"), np.flatnonzero(may_get))
+        if len(state.moves.rules):
+            self.world.put(("moves", "candidates"), np.flatnonzero(found))
         self.routers.look(self.world)

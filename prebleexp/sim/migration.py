@@ -44,7 +44,7 @@ class Migration:
         one.kv_bytes = self.kv_bytes * block_tokens
         move.request = move.target = NONE
         move.stopped_s = np.nan
-        return Moves(rules, move, records(requests, MOVED), calls)
+        return Moves(rules, move, records(requests, MOVED), calls, np.arange(gpus))
 
     def links(self, gpus: int) -> links.Links:
         """Subjects are the GPUs that requests leave."""

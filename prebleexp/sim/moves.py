@@ -83,12 +83,17 @@ class Moves(NamedTuple):
     """(n,) `MOVED`"""
     calls: Any
     """`prebleexp.sim.addresses.PAIRING`"""
+    candidates: Any
+    """GPUs to which requests may be moved, ascending: routers do not know them to be down, whatever limits them"""
+
+
+NOBODY = np.zeros(0, np.int64)
 
 
 @functools.cache
 def nothing() -> Moves:
     """What a run without has, and writes nothing to."""
-    return Moves(records(0, RULES), records(0, MOVE), records(0, MOVED), records(1, addresses.PAIRING)[0])
+    return Moves(records(0, RULES), records(0, MOVE), records(0, MOVED), records(1, addresses.PAIRING)[0], NOBODY)
 
 
 # ---------------------------------------------------------------- what engines call

@@ -53,7 +53,7 @@ def _least_and_most(world: World) -> tuple[int, int]:
         free = freeness(world, g)
         if free < least and world.servers[g].stage != DOWN:
             source, least = g, free
-        if free > most and is_candidate(world.seen.candidates, g):
+        if free > most and is_candidate(moves.candidates, g):
             target, most = g, free
     return source, target
 

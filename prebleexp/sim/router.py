@@ -76,7 +76,7 @@ def submit(world: World, request: int) -> None:
 def serve(world: World) -> int:
     """Decide on the requests that wait for routers, until none is left, all are busy, or Python is needed."""
     control, rules, routers, books = world.control, world.rules, len(world.routers), world.books
-    common = world.lists[COMMON]
+    common, gateway = world.lists[COMMON], world.gateway
     while control.deciding < routers and control.lacking == NONE:
         request = int(common.head)
         if request == NONE:
@@ -87,15 +87,24 @@ def serve(world: World) -> int:
                 return NEEDS_CANDIDATES
             _take_offer(world)
             continue
-        if world.jobs[request].state == GONE:
+        again = is_routed_again(world, request)
+        offered = rules.gated and routers > 1 and not again
+        if offered and control.stale != 0:
+            control.stale = 0
+            return NEEDS_CANDIDATES
+        if world.jobs[request].state in (GONE, EXPIRED, REFUSED) or (
+            offered and call_int(gateway.waits, gateway.own, world, request_of(world, request)) == 0
+        ):
             common.head = world.jobs[request].next
             call_next(world)
             continue
-        again = is_routed_again(world, request)
         view = world.decode_seen if again else world.seen
         if len(view.candidates) == 0:  # nobody to ask about: all wait until a GPU comes up
             common.head = world.jobs[request].next
-            join(world, HELD, request)
+            if offered:
+                call_int(gateway.leave, gateway.own, world, request_of(world, request), HOLD)
+            else:
+                join(world, HELD, request)
             call_next(world)
             continue
         r = router_of(world, request)
@@ -184,9 +193,10 @@ def decided(world: World, request: int) -> None:
 def _carry_out(world: World, request: int, answer: int) -> None:
     gateway = world.gateway
     if world.rules.gated and not is_routed_again(world, request):
-        if answer == HOLD:  # it has never left the gateway's queue
-            return
-        if call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0:  # it comes again
+        if answer >= 0 and 0 < world.rules.max_in_flight <= world.seen.sent[answer].outstanding:
+            answer = HOLD  # another was sent there meanwhile
+        comes_again = call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0
+        if comes_again or answer == HOLD:  # it has never left the gateway's queue
             return
     if answer == HOLD:
         join(world, HELD, request)

@@ -52,6 +52,7 @@ GATEWAY: Signatures = {
     "arrive": (INT, (WORLD, *_SUBJECT)),
     "join": (INT, (WORLD, *_SUBJECT)),
     "offer": (INT, (WORLD, FLOAT)),
+    "waits": (INT, (WORLD, INT)),
     "leave": (INT, (WORLD, INT, INT)),
     "release": (NOTHING, (WORLD, FLOAT)),
     "expire": (INT, (WORLD, *_SUBJECT)),

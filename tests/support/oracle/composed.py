@@ -5,17 +5,23 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from prebleexp.sim.pools import RESERVE_FIRST
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.oracle.core import Oracle
 from tests.support.oracle.faults import FaultyOracle
+from tests.support.oracle.gateway import LinearGateway
+from tests.support.oracle.gateway_pools import GatedPools
 from tests.support.oracle.moves import MovesGpu, MovesOracle
-from tests.support.oracle.pools import Puller
+from tests.support.oracle.pools import PoolsOracle, Puller
+from tests.support.oracle.replicas import GatedReplicas, ReplicasOracle
+from tests.support.oracle.reserving import ReservingOracle
 from tests.support.oracle.scaling import ScaledOracle
+from tests.support.oracle.split_faults import SplitOracle
 from tests.support.oracle.tiers import Fetcher, TieredGpu, TiersOracle
 from tests.support.reference.vllm import Request
 
 USUAL = {"reports_ms": 0.0, "kinds": (), "faults": None, "pools": None}
-FEATURES = ("tiers", "autoscaler", "migration")
+FEATURES = ("tiers", "autoscaler", "migration", "gateway", "replicas")
 MOVES = 1 << 30
 """what is under way of moves comes after all that is of tiers"""
 
@@ -81,9 +87,22 @@ class MovingTiers(MovesOracle, TiersOracle):
 def layers(of: Any) -> list[type[Oracle]]:
     """Those that a run has, the highest first: the last says what GPUs are."""
     above: list[type[Oracle]] = [ScaledOracle] if of.autoscaler is not None else []
+    if of.replicas is not None:
+        above.append(ReplicasOracle if of.gateway is None else GatedReplicas)
+    if of.pools is not None:
+        return [*above, *_of_pools(of)]
+    gateway: list[type[Oracle]] = [] if of.gateway is None else [LinearGateway]
     if of.migration is not None:
-        return [*above, MovesOracle if of.tiers is None else MovingTiers]
-    return [*above, FaultyOracle if of.tiers is None else TiersOracle]
+        return [*above, MovesOracle if of.tiers is None else MovingTiers, *gateway]
+    return [*above, *gateway, FaultyOracle if of.tiers is None else TiersOracle]
+
+
+def _of_pools(of: Any) -> list[type[Oracle]]:
+    if of.pools.protocol == RESERVE_FIRST:
+        return [ReservingOracle]
+    if of.gateway is not None:
+        return [GatedPools]
+    return [PoolsOracle if of.faults is None else SplitOracle]
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

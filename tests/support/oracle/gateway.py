@@ -20,7 +20,7 @@ from tests.support.oracle.core import EXPIRE, SUBMIT, Job, Oracle
 class GatewayOracle(Oracle):
     """`queue` has who waits; nobody is ever in `held`."""
 
-    def __init__(self, workload: Workload, of: Any, tell_at_start: bool) -> None:
+    def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
         self.gateway: Gateway = of.gateway
         self.workload = workload
         self.passed, self.in_flight = set[Job](), list[Job]()
@@ -40,7 +40,7 @@ class GatewayOracle(Oracle):
         self.tokens = float(self.gateway.budget_tokens)
         sizes = (len(workload), self.gateway.retries)
         self.draws = np.random.default_rng([of.seed, len(workload)]).random(sizes)
-        super().__init__(workload, of, tell_at_start)
+        super().__init__(workload, of, *given)
         self.up = set(range(len(self.gpus)))
 
     # ---------------------------------------------------------------- coming
@@ -352,7 +352,15 @@ class GatewayOracle(Oracle):
         return replace(super()._outcome(end_s), refused_by=self.refused_by, retries=self.tries)
 
 
+class LinearGateway(GatewayOracle):
+    """Before GPUs of a linear cost."""
+
+    def _alone_s(self, g: int, tokens: int) -> float:
+        cost = self.gpus[g].cost
+        return float(max(0.0, cost.step_s + cost.token_s * tokens + cost.context_token_s * tokens))
+
+
 def simulate(workload: Workload, **given: Any) -> Outcome:
     """As `prebleexp.sim.simulate.simulate` with a gateway, of lengths Max."""
     usual = {"reports_ms": 0.0, "kinds": (), "faults": None}
-    return GatewayOracle(workload, SimpleNamespace(**usual | given), False).run()
+    return GatewayOracle(workload, SimpleNamespace(**usual | given)).run()

@@ -11,17 +11,17 @@ from prebleexp.sim.answers import HOLD
 from prebleexp.sim.pools import DECODE, PREFILL
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle.core import Job, Oracle
-from tests.support.oracle.gateway import GatewayOracle
+from tests.support.oracle.gateway import LinearGateway
 from tests.support.oracle.pools import PoolsOracle
 
 
-class GatedPools(GatewayOracle, PoolsOracle):
+class GatedPools(LinearGateway, PoolsOracle):
     """Only prompts pass the gateway: `queue` has requests, and what is asked about a second time is in lists of its
     own, which come first."""
 
     def __init__(self, workload: Workload, of: Any) -> None:
         self.second, self.second_held = list[Job](), list[Job]()
-        super().__init__(workload, of, False)
+        super().__init__(workload, of)
 
     # ---------------------------------------------------------------- a second time
     def _ask_again(self, job: Job, now: float) -> None:
@@ -63,10 +63,6 @@ class GatedPools(GatewayOracle, PoolsOracle):
 
     def _for_prompts(self) -> list[int]:
         return [g for g in self._up() if self.roles[g] != DECODE]
-
-    def _alone_s(self, g: int, tokens: int) -> float:
-        cost = self.gpus[g].cost
-        return float(max(0.0, cost.step_s + cost.token_s * tokens + cost.context_token_s * tokens))
 
     def _is_handed_over(self, kind: str, g: int) -> bool:
         return kind == "finished" and self.roles[g] == PREFILL

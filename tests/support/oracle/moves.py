@@ -124,7 +124,7 @@ class MovesOracle(Linked):
         out = {*self.moves, *self.busy, *self.later, *(one.target for one in self.moves.values())}
         free = {g: self._freeness(gpu) for g, gpu in enumerate(self.gpus) if g not in out}
         sources = sorted((g for g in free if free[g] < below and self.gpus[g].up), key=lambda g: free[g])
-        up = set(self.view.candidates.tolist())
+        up = self._candidates()
         targets = sorted((g for g in free if free[g] > below and g in up), key=lambda g: -free[g])
         for source, target in zip(sources, targets, strict=False):
             self._move(self.gpus[source], self.gpus[target], now)
@@ -339,20 +339,19 @@ class MovesOracle(Linked):
         self.news.clear()
         for one in news:
             kind, i, source, _ = one
-            sent, job = self.view.sent, self.jobs[i]
+            job = self.jobs[i]
             hears = hasattr(self.policy, "routed") or not self.closed[i]
             if kind == "left":
-                sent[source].outstanding -= 1
-                sent[source].tokens -= len(job.prompt)
+                self._write_move(job, source, -1, now)
                 self.closed[i] = True
-                if hears and hasattr(self.policy, "finished"):
-                    self.policy.finished(self.mine, self.view, i, now)
             elif kind == "routed":
                 self.view.requests[i].gpu = source
-                sent[source].outstanding += 1
-                sent[source].tokens += len(job.prompt)
-                if hasattr(self.policy, "routed"):
-                    self.policy.routed(self.mine, self.view, i, now)
+                self._write_move(job, source, 1, now)
+            told = {"left": "finished" if hears else "", "routed": "routed"}.get(kind, "")
+            if kind in ("left", "routed"):
+                for policy, mine, view in self._hearers(kind, i, source, now):
+                    if hasattr(policy, told):
+                        getattr(policy, told)(mine, view, i, now)
             else:
                 self.news.append(one)
                 policy = self.policy
@@ -362,6 +361,11 @@ class MovesOracle(Linked):
                 super()._tell(g, now)
                 self.policy = policy
         super()._tell(g, now)
+
+    def _write_move(self, job: Job, g: int, sign: int, now: float) -> None:
+        """Into the book: it was moved there (1), or from there (-1), and nobody has sent it."""
+        sent = self.view.sent[g]
+        sent.outstanding, sent.tokens = sent.outstanding + sign, sent.tokens + sign * len(job.prompt)
 
     def _go_on(self, job: Job, now: float) -> None:
         self.closed[job.index] = False

@@ -437,9 +437,9 @@ class PoolsOracle(Linked):
         outputs = np.flatnonzero(np.array(self.roles) == DECODE)
         self.second_view = self.view._replace(candidates=outputs)
         self.view = self.view._replace(candidates=np.flatnonzero(np.array(self.roles) != DECODE))
-        setup = Setup(of.gpus, of.seed, 2 * self.n, self.gpus[0].kv_tokens, 1, self.rows, legs=True)
-        self.mine = of.policy.start(setup)
-        self.second_mine = pools.decode_policy.start(setup)
+        self.setup = Setup(of.gpus, of.seed, 2 * self.n, self.gpus[0].kv_tokens, 1, self.rows, legs=True)
+        self.mine = of.policy.start(self.setup)
+        self.second_mine = pools.decode_policy.start(self.setup)
         self.transferred, self.held_s = [0] * self.n, [math.nan] * self.n
         self.link(pools)
 

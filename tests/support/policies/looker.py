@@ -51,6 +51,14 @@ class Looker(Policy):
 
 
 @dataclass(frozen=True)
+class Follower(Looker):
+    """Hears where requests are moved."""
+
+    def routed(self, mine: Longs, view: View, request: int, now: float) -> None:
+        mine[2] = (mine[2] * 31 + 7 * request + int(now * 1e6) + view.requests[request].gpu) % 1000003
+
+
+@dataclass(frozen=True)
 class TierLooker(Looker):
     """And what it hears of tiers."""
 

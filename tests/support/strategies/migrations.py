@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
+from prebleexp.overhead.model import Overhead
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
 from prebleexp.sim.types import Workload
 from tests.support.by_hand.streams import own, stream
+from tests.support.policies.looker import Follower
+from tests.support.strategies.timelines import timelines
+from tests.support.strategies.vllms import POLICIES, VLLMS
 
 MIGRATIONS = st.builds(
     Migration,
@@ -35,3 +41,20 @@ def long_ones() -> st.SearchStrategy[Workload]:
             [output for _, output, _ in rows],
         )
     )
+
+
+@st.composite
+def moving_clusters(draw: st.DrawFn) -> dict[str, Any]:
+    gpus = draw(st.integers(2, 4))
+    fixed = {
+        "engine": VLLMS,
+        "policy": POLICIES | st.builds(Follower, outstanding=st.sampled_from([0, 3]), refuses=st.sampled_from([0, 5])),
+        "kv": st.sampled_from([240, 300, 600, 1200, 4000]),
+        "frontend": st.sampled_from([(0.0, 0.0), (0.003, 0.0007)]),
+        "migration": MIGRATIONS,
+        "faults": st.none() | timelines(gpus),
+        "horizon": st.sampled_from(["stop", "drain"]),
+        "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
+        "reports_ms": st.sampled_from([0.0, 50.0]),
+    }
+    return {"gpus": gpus, **draw(st.fixed_dictionaries(fixed))}

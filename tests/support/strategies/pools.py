@@ -1,0 +1,95 @@
+"""Random clusters with roles, and the streams that they serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from prebleexp.engines.sglang.engine import SGLang
+from prebleexp.faults.base import Faults
+from prebleexp.overhead.model import Overhead
+from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.pools import (
+    BOTH,
+    CHUNKS,
+    DECODE,
+    END,
+    LAYERS,
+    NEVER,
+    PREDICTED,
+    PREFILL,
+    PULL,
+    PUSH_AT_END,
+    RESERVE_FIRST,
+    UNCACHED,
+    Disaggregation,
+)
+from prebleexp.sim.types import Workload
+from tests.support.sessions import impatient
+from tests.support.strategies.timelines import timelines
+from tests.support.strategies.vllms import COST, POLICIES, VLLMS, streams
+
+CLUSTERS = st.fixed_dictionaries(
+    {
+        "engine": VLLMS,
+        "policy": POLICIES,
+        "second": POLICIES,
+        "counts": st.lists(st.integers(1, 2), min_size=3, max_size=3),
+        "roles": st.permutations([PREFILL, DECODE, BOTH]) | st.permutations([PREFILL, DECODE, DECODE]),
+        "kv": st.sampled_from([240, 300, 600, 1200, 4000]),
+        "frontend": st.sampled_from([(0.0, 0.0), (0.003, 0.0007)]),
+        "sharing": st.sampled_from([INFINITE, FIFO, FAIR]),
+        "latency_s": st.sampled_from([0.0, 0.003, 0.1]),
+        "protocol": st.sampled_from([PULL, PUSH_AT_END]),
+        "rate": st.sampled_from([1e5, 1e6, 1e9]),
+        "horizon": st.sampled_from(["stop", "drain"]),
+        "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
+        "reports_ms": st.sampled_from([0.0, 50.0]),
+    }
+)
+
+
+DECIDED = st.tuples(CLUSTERS, st.sampled_from([NEVER, UNCACHED, PREDICTED]), st.sampled_from([1, 10, 50])).map(
+    lambda drawn: drawn[0] | {"roles": (PREFILL, DECODE, DECODE), "decider": drawn[1], "least_tokens": drawn[2]}
+)
+
+
+def streams_with_patience() -> st.SearchStrategy[Workload]:
+    return st.one_of(streams(), impatient(streams()))
+
+
+@st.composite
+def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
+    cluster = draw(st.one_of(CLUSTERS, CLUSTERS, DECIDED))
+    return cluster, replace(draw(timelines(sum(cluster["counts"]))), drain="finish")
+
+
+SGLANGS = st.builds(
+    SGLang,
+    chunked_prefill_size=st.sampled_from([16, 64, 200]),
+    max_running_requests=st.sampled_from([3, 64]),
+    schedule_policy=st.sampled_from(["fcfs", "lpm"]),
+    disable_overlap_schedule=st.booleans(),
+    skip_finishing_decode=st.booleans(),
+    num_reserved_decode_tokens=st.sampled_from([1, 20, 100]),
+)
+RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]), st.sampled_from([1, 3, 4])).map(
+    lambda drawn: drawn[0] | {"engine": drawn[1], "protocol": RESERVE_FIRST, "send": drawn[2], "layers": drawn[3]}
+)
+
+
+def split(workload: Workload, cluster: dict[str, Any]) -> tuple[Workload, dict[str, Any]]:
+    """The stream that a cluster serves, and what `simulate` is given."""
+    if cluster["protocol"] == RESERVE_FIRST:
+        workload = replace(workload, patience_s=np.full(len(workload), np.nan))
+    hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
+    names = ("sharing", "latency_s", "rate", "protocol", "send", "layers", "decider", "least_tokens")
+    link = {name: cluster[name] for name in names if name in cluster}
+    given = {name: cluster[name] for name in ("engine", "policy", "horizon", "overhead", "reports_ms")}
+    given |= {"gpus": sum(cluster["counts"]), "hardware": hardware, "duration_s": 2.5, "seed": 0}
+    given["kinds"] = [(count, hardware) for count in cluster["counts"]]
+    given["pools"] = Disaggregation(tuple(cluster["roles"]), cluster["second"], 1000.0, **link)
+    return workload, given

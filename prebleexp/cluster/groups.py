@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from prebleexp.checks import integer, one_of
+from prebleexp.checks import flag, integer, one_of
 from prebleexp.cluster.link import SEND, SHARING, Link
 from prebleexp.cluster.migration import CHOOSES, Migration
 from prebleexp.cluster.replicas import Size, size_of
@@ -101,6 +101,8 @@ class Cluster(Part):
     """of all, likewise"""
     peers: Peers = field(default_factory=Peers)
     """what GPUs have of one another"""
+    offload_prompt_only: bool = True
+    """whether host, disk and store get prompts alone, and an answer with the next turn's prompt: vLLM's default"""
     migration: Migration = field(default_factory=Migration)
     """when requests are moved from one GPU to another"""
 
@@ -109,6 +111,7 @@ class Cluster(Part):
         if self.protocol is not None:
             one_of("cluster.protocol", self.protocol, PROTOCOLS)
         one_of("cluster.decider", self.decider, DECIDERS)
+        flag("cluster.offload_prompt_only", self.offload_prompt_only)
         integer("cluster.decider_tokens", self.decider_tokens, 0, MOST_TOKENS)
         if not self.has_roles:
             if self.decode_policy is not None:
@@ -139,6 +142,11 @@ class Cluster(Part):
     @property
     def has_tiers(self) -> bool:
         return any(getattr(self, name).there for name in TIERS)
+
+    @property
+    def stores(self) -> bool:
+        """Whether any of them gets copies of what GPUs compute."""
+        return any(getattr(self, name).there for name in TIERS if name != "peers")
 
     @property
     def migrates(self) -> bool:
@@ -172,7 +180,8 @@ class Cluster(Part):
     def _of_tiers(self) -> dict[str, Any]:
         """What tables show of those that there are."""
         there = {name: getattr(self, name) for name in TIERS if getattr(self, name).there}
-        return {f"{name}.{one.name}": getattr(tier, one.name) for name, tier in there.items() for one in fields(tier)}
+        made = {f"{name}.{one.name}": getattr(tier, one.name) for name, tier in there.items() for one in fields(tier)}
+        return made | ({"offload_prompt_only": self.offload_prompt_only} if self.stores else {})
 
     def tiers(self, kv_bytes: float) -> Any:
         """What the simulator is told of tiers: a `prebleexp.sim.tiering.Tiering`, or None without them. `kv_bytes` are
@@ -181,7 +190,8 @@ class Cluster(Part):
             return None
         from prebleexp.sim.tiering import Tiering  # nothing that is cached needs it
 
-        return Tiering(kv_bytes, **{name: getattr(self, name).simulated() for name in TIERS})
+        kinds = {name: getattr(self, name).simulated() for name in TIERS}
+        return Tiering(kv_bytes, **kinds, prompts_only=self.offload_prompt_only)
 
     def pools(self, policy: Policy) -> Any:
         """What the simulator is told of roles: a `prebleexp.sim.pools.Disaggregation`, or None without them. `policy`

@@ -20,7 +20,8 @@ def identity(cluster: Cluster, of: Callable[[Any], dict[str, object]]) -> object
     ]
     if cluster.has_tiers:
         tiers = {name: getattr(cluster, name) for name in TIERS}
-        return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.there}}
+        stored = {"offload_prompt_only": cluster.offload_prompt_only} if cluster.stores else {}
+        return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.there}, **stored}
     if cluster.migrates:
         link = {name: one for name, one in of(cluster.link).items() if name != "send"}  # of prompts
         return {"groups": groups, "link": link, "migration": of(cluster.migration)}

@@ -148,7 +148,8 @@ class Options:
             return "groups" if found else "one_kind", Cluster(found).columns()
         if "link" not in cluster:
             tiers = {name: specs.build(name, "", cluster[name]) for name in TIERS if name in cluster}
-            return "tiered", Cluster(found, **tiers).columns()
+            only = {name: cluster[name] for name in ("offload_prompt_only",) if name in cluster}
+            return "tiered", Cluster(found, **tiers, **only).columns()
         if "migration" in cluster:
             parts = {name: specs.build(name, "", cluster[name]) for name in ("link", "migration")}
             return "migrating", Cluster(found, **parts).columns()

@@ -54,6 +54,9 @@ class Tiering:
     peers: Tier | None = None
     """what other GPUs have: of no bytes, at the rates at which each receives (`load_rate`) and sends (`store_rate`)"""
 
+    prompts_only: bool = False
+    """whether blocks that have a generated token are not stored"""
+
     @property
     def loads_s(self) -> tuple[tuple[float, float], ...]:
         """Of each of them: seconds that a load takes which is alone, and a token of it; infinite without one."""
@@ -75,6 +78,7 @@ class Tiering:
         control.free_copy = control.free_store = NONE
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
         control.block_tokens, control.peers = block_tokens, self.peers is not None
+        control.prompts_only = self.prompts_only
         copies = 0
         for kind, one in enumerate(self.each()):
             tiers[kind].blocks = min(int(one.bytes // block_bytes), 2**40)

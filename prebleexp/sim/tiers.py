@@ -95,6 +95,7 @@ STOCK = np.dtype(
         ("kv_bytes", np.float64),  # of a block …
         ("block_tokens", np.int64),  # … and its tokens
         ("peers", np.int64),  # whether what other GPUs have is looked for
+        ("prompts_only", np.int64),  # whether answers are not stored
     ],
     align=True,
 )

@@ -318,6 +318,17 @@ def test_every_column_of_requests_is_the_same_on_groups_of_one_kind() -> None:
 
 
 # ---------------------------------------------------------------- GPUs that are lost
+@pytest.mark.parametrize(("prompts_only", "found", "later"), [(True, 62, 68), (False, 64, 68)])
+def test_an_answer_is_stored_with_the_next_prompt(prompts_only: bool, found: int, later: int) -> None:
+    """A prompt of 1,000 tokens has 62 full blocks, with 39 computed tokens of its answer 64. Another takes all of the
+    GPU's 79 blocks before the next turn. That is stored as a prompt of 1,100 tokens, 68 blocks, of either kind."""
+    turn = [(0, 1000), (1, 40), (2, 60)]
+    turns = stream([[(0, 1000)], own(5, 1260), turn, own(6, 1260), turn], [0.0, 1.0, 2.0, 3.0, 4.0], [40, 1, 1, 1, 1])
+    turns, hardware = replace(turns, answer_segment=[1, -1, -1, -1, -1]), replace(MS, kv_tokens=16 * 80)
+    made = serve(turns, replace(host(500, 100.0), prompts_only=prompts_only), hardware=hardware)
+    assert (made.hit_tokens + made.host_tokens).tolist() == [0, 0, found * 16, 0, later * 16]
+
+
 X = stream([own(0, 1000)] * 2, [0.0, 0.6], [1] * 2)
 
 

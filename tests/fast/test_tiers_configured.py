@@ -28,7 +28,11 @@ def test_whatever_changes_a_result_is_in_the_key_and_nothing_of_what_is_not_ther
     changes = (
         *("cluster.host.gb=10", "cluster.host.load_gb_s=10", "cluster.host.store_gb_s=10", "cluster.host.latency_us=0"),
         *("cluster.host.choose=threshold", "cluster.host.least_tokens=7", "cluster.shared.gb=10"),
-        *("cluster.peers.gb_s=36", "cluster.groups=[{gpus: 2, hardware/gpu: h100}]"),
+        *(
+            "cluster.offload_prompt_only=false",
+            "cluster.peers.gb_s=36",
+            "cluster.groups=[{gpus: 2, hardware/gpu: h100}]",
+        ),
     )
     keys = {key(cell(*TIGHT, *([change] if change else []))) for change in ("", *changes)}
     assert len(keys) == 1 + len(changes)

@@ -41,6 +41,8 @@ def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         request = int(mine.chosen[g, slot, row].request)
         job = mine.jobs[request]
         computed = int(job.known) - 1 if job.finished != 0 else min(int(job.computed - job.under_way), int(job.known))
+        if tiers.control[0].prompts_only != 0:
+            computed = min(computed, int(world.seen.requests[request].prompt_tokens))
         there = world.seen.requests[request].gpu == g  # else it was moved meanwhile, …
         if there and (job.running != 0 or job.finished != 0):  # … or preempted
             for tier in range(PEERS):

@@ -445,6 +445,7 @@ class TieredGpu(FaultyGpu):
 
     def _store(self, tier: int, request: Request, full: int, now: float) -> None:
         world, pool, place = self.world, self.of.pool, self.place(tier)
+        full = min(full, request.prompt // self.block) if world.prompts_only else full
         tried = world.tried[tier].get(request.index, 0)
         keys = [request.key(end * self.block) for end in range(1, full + 1)]
         there = next((at for at, key in enumerate(keys) if (0, key) not in pool.cached), full)
@@ -503,7 +504,7 @@ class TiersOracle(oracle.Oracle):
         self.block_bytes = tiering.kv_bytes * of.engine.block_size
         blocks = [int(one.bytes // self.block_bytes) for one in self.tiers]
         counts = (of.gpus, of.gpus, 1, 0)
-        self.has_peers = tiering.peers is not None
+        self.has_peers, self.prompts_only = tiering.peers is not None, tiering.prompts_only
         self.lent: dict[int, Any] = {}  # by request: which GPU, and its blocks, or whether its host
         self.places = [[Place(size) for _ in range(count)] for size, count in zip(blocks, counts, strict=True)]
         self.tried: list[dict[int, int]] = [{} for _ in range(PEERS)]

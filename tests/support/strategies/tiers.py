@@ -51,6 +51,7 @@ CLUSTERS = st.fixed_dictionaries(
         "disk": st.none() | TIERS,
         "shared": st.none() | SHARED,
         "peers": st.none() | PEERS,
+        "prompts_only": st.booleans(),
         "horizon": st.sampled_from(["stop", "drain"]),
         "overhead": st.sampled_from([Overhead(), Overhead("recorded"), Overhead("serial", decision_s=0.002)]),
         "reports_ms": st.sampled_from([0.0, 50.0]),
@@ -67,7 +68,8 @@ def faulty(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def tiering(cluster: dict[str, Any]) -> Tiering:
-    return Tiering(1000.0, *(cluster[name] for name in ("host", "shared", "disk", "peers")))
+    kinds = (cluster[name] for name in ("host", "shared", "disk", "peers"))
+    return Tiering(1000.0, *kinds, prompts_only=cluster.get("prompts_only", False))
 
 
 def impatient(workload: Workload, cluster: dict[str, Any]) -> Workload:

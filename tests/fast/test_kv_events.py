@@ -25,19 +25,21 @@ class Recorder:
         self.held: dict[int, tuple[int, ...]] = {}
         self.kinds: list[str] = []
 
-    def publish(self, events: list[list[Any]]) -> None:
-        for kind, *rest in events:
+    def publish(self, events: list[Any]) -> None:
+        for one in events:
+            kind, hashes = one["type"], one.get("block_hashes")
             self.kinds.append(kind)
             if kind == "BlockStored":
-                hashes, parent, tokens, size, adapter, medium = rest
-                assert (size, adapter, medium, len(tokens)) == (SIZE, None, "GPU", SIZE * len(hashes))
+                parent, tokens = one["parent_block_hash"], one["token_ids"]
+                about = (one["block_size"], one["lora_id"], one["medium"], len(tokens))
+                assert about == (SIZE, None, "GPU", SIZE * len(hashes))
                 before = () if parent is None else self.held[parent]
-                for at, one in enumerate(hashes):
+                for at, hashed in enumerate(hashes):
                     before = (*before, *tokens[at * SIZE : (at + 1) * SIZE])
-                    self.held[one] = before
+                    self.held[hashed] = before
             elif kind == "BlockRemoved":
-                assert all(one in self.held for one in rest[0])
-                self.held = {one: tokens for one, tokens in self.held.items() if one not in rest[0]}
+                assert all(hashed in self.held for hashed in hashes)
+                self.held = {hashed: tokens for hashed, tokens in self.held.items() if hashed not in hashes}
             else:
                 self.held = {}
 
@@ -97,12 +99,13 @@ def test_frames_are_vllms_and_are_told_again() -> None:
         asking.connect(f"tcp://127.0.0.1:{again}")
         number = 0
         while not subscriber.poll(20):  # until the subscription has come
-            publisher.publish([["BlockRemoved", [number], "GPU"]])
+            publisher.publish([{"type": "BlockRemoved", "block_hashes": [number], "medium": "GPU"}])
             number += 1
         topic, first, payload = subscriber.recv_multipart()
         at_s, events, rank = msgspec.msgpack.decode(payload)
         known = int.from_bytes(first, "big")
-        assert (topic, events, rank) == (b"", [["BlockRemoved", [known], "GPU"]], 0)
+        assert (topic, rank) == (b"", 0)
+        assert events == [{"type": "BlockRemoved", "block_hashes": [known], "medium": "GPU"}]
         assert at_s > 1.7e9, "seconds since 1970"
         asking.send_multipart((b"", (0).to_bytes(8, "big")))
         told = []

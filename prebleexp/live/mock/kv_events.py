@@ -1,7 +1,8 @@
 """KV events as vLLM publishes them (vllm/distributed/kv_events.py): which blocks a GPU's cache stores and drops.
 
 A batch is three frames over a ZMQ PUB socket: topic, a number that grows by one (8 bytes, big-endian) and msgpack:
-[seconds since 1970, events, data-parallel rank]. Who missed some asks a ROUTER socket for all from a number on.
+[seconds since 1970, events, data-parallel rank]. Events are maps with a `type`, as of 0.32; older ones were arrays. Who
+missed some asks a ROUTER socket for all from a number on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ REMEMBERED = 10_000
 UNSENT = 100_000
 """batches that wait for a slow subscriber: vLLM's hwm"""
 END = (-1).to_bytes(8, "big", signed=True)
+Event = dict[str, Any]
 MEDIUM = "GPU"
 ROOT = b"prebleexp"
 
@@ -55,7 +57,7 @@ class Publisher:
             raise InvalidInput(f"cannot publish KV events on host={host} port={port}: {error}") from error
         return socket
 
-    def publish(self, events: list[list[Any]]) -> None:
+    def publish(self, events: list[Event]) -> None:
         payload = msgspec.msgpack.encode([time.time(), events, 0])
         number = self._number.to_bytes(8, "big")
         self._number += 1
@@ -88,7 +90,7 @@ class KVEvents:
         self._cluster, self._publishers = cluster, publishers
         self._held: list[dict[tuple[int, int], int]] = [{} for _ in publishers]
         """of each GPU, blocks by the segment in which they end and their number, and their hashes"""
-        self._events: list[list[list[Any]]] = [[] for _ in publishers]
+        self._events: list[list[Event]] = [[] for _ in publishers]
 
     def stored(self, ticket: Ticket, blocks: int) -> None:
         size, held = self._cluster.block, self._held[ticket.gpu]
@@ -118,7 +120,9 @@ class KVEvents:
         size = self._cluster.block
         tokens = context[blocks[0] * size : (blocks[-1] + 1) * size].tolist()
         of = [hashes[block] for block in blocks]
-        self._events[gpu].append(["BlockStored", of, parent, tokens, size, None, MEDIUM])
+        adapter = {"lora_id": None, "lora_name": None}
+        about = {"parent_block_hash": parent, "token_ids": tokens, "block_size": size, "medium": MEDIUM}
+        self._events[gpu].append({"type": "BlockStored", "block_hashes": of} | about | adapter)
 
     def evicted(self, gpu: int, key: int, block: int) -> None:
         held, gone = self._held[gpu], []
@@ -126,12 +130,12 @@ class KVEvents:
             gone.append(found)
             block += 1
         if gone:
-            self._events[gpu].append(["BlockRemoved", gone, MEDIUM])
+            self._events[gpu].append({"type": "BlockRemoved", "block_hashes": gone, "medium": MEDIUM})
 
     def cleared(self, gpu: int) -> None:
         self._held[gpu] = {}
         self._events[gpu] = []
-        self._publishers[gpu].publish([["AllBlocksCleared"]])
+        self._publishers[gpu].publish([{"type": "AllBlocksCleared"}])
 
     def over(self) -> None:
         for gpu, events in enumerate(self._events):

@@ -27,10 +27,7 @@ from prebleexp.live.http.places import Origin, origin
 from tests.support.places import ROOT
 
 ROUTERS = os.environ.get("PREBLEEXP_ROUTERS")
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(ROUTERS is None, reason="PREBLEEXP_ROUTERS names no environment with routers"),
-]
+pytestmark = pytest.mark.slow
 GPUS, GROUPS, REQUESTS, BLOCK = 3, 6, 60, 32
 SHARED = 8 * BLOCK
 """tokens of a prompt that its group has in common"""
@@ -81,11 +78,9 @@ async def _until(client: Client, place: Origin, path: str) -> None:
 
 
 def _prompt(number: int) -> str:
-    group = number % GROUPS
-    words = [f"t{(group * 131 + j) % 900}" for j in range(SHARED)] + [
-        f"t{(number * 37 + j) % 900}" for j in range(BLOCK)
-    ]
-    return " ".join(words)
+    begin, own = number % GROUPS * 131, number * 37
+    ids = [*range(begin, begin + SHARED), *range(own, own + BLOCK)]
+    return " ".join(f"t{one % 900}" for one in ids)
 
 
 def _served(router: list[str], mock: list[str], urls: list[str], port: int, folder: Path) -> tuple[Counter[int], float]:
@@ -128,6 +123,8 @@ def _served(router: list[str], mock: list[str], urls: list[str], port: int, fold
         return loops.run(main())
 
 
+@pytest.mark.nightly
+@pytest.mark.skipif(ROUTERS is None, reason="PREBLEEXP_ROUTERS names no environment with routers")
 @pytest.mark.parametrize("router", ["sglang", "vllm"])
 def test_a_real_router_finds_its_way(router: str, tmp_path: Path) -> None:
     """All are answered, and all but the first of each group find what it shares, where KV events say who has it."""

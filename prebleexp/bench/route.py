@@ -32,6 +32,8 @@ CHUNK = (
 )
 USAGE = b'data: {"choices": [], "usage": {"prompt_tokens": 200, "completion_tokens": 20}}\n\ndata: [DONE]\n\n'
 GAP_S = 0.005
+AT_ONCE, PAIRS = "at-once", 1000
+"""a query for an answer without gaps; requests with and without the router, by turns"""
 
 
 def rows(policies: Sequence[str] | None = None) -> list[Row]:
@@ -99,13 +101,13 @@ def _before(policy: str, ports: Sequence[int]) -> Row:
         before = _cpu_s(router.pid)
         _ask(port, SENT)
         used = _cpu_s(router.pid) - before
-        direct, through = _ask(ports[0], SENT // 8, 1), _ask(port, SENT // 8, 1)
+        added_s = _added(ports[0], port)
     finally:
         router.kill()
         router.wait()
     return {
         "requests/s of a core": round(SENT / used),
-        "added ms p50": round(1e3 * (through - direct), 3),
+        "added ms p50": round(1e3 * added_s, 3),
     }
 
 
@@ -137,6 +139,10 @@ def _answer(exchange: Exchange) -> None:
         exchange.respond(200)
         return
     exchange.start()
+    if exchange.query == AT_ONCE.encode():
+        exchange.write(CHUNK * CHUNKS + USAGE)
+        exchange.end()
+        return
     loop = asyncio.get_running_loop()
 
     def step(left: int) -> None:
@@ -150,28 +156,48 @@ def _answer(exchange: Exchange) -> None:
     step(CHUNKS)
 
 
-def _ask(port: int, requests: int, clients: int = CLIENTS) -> float:
-    """So many clients ask so often, one request after the other each: the median of their seconds."""
+def _ask(port: int, requests: int) -> None:
+    """So many clients ask so often, one request after the other each."""
     from prebleexp.live.http import loops
     from prebleexp.live.http.client import Client
     from prebleexp.live.http.places import origin
 
-    async def main() -> float:
+    async def main() -> None:
         client, here, left = Client(), origin("url", f"http://127.0.0.1:{port}"), iter(range(requests))
-        took: list[float] = []
 
         async def ask() -> None:
             for i in left:
                 prompt = f"{i % 50} " * 40 + str(i)
                 body = json.dumps({"model": "m", "prompt": prompt, "max_tokens": 20, "stream": True}).encode()
-                began = time.perf_counter()
                 reply = await client.fetch(here, "/v1/completions", "POST", body, within_s=60)
                 assert reply.status == 200
-                took.append(time.perf_counter() - began)
 
-        await asyncio.gather(*(ask() for _ in range(clients)))
+        await asyncio.gather(*(ask() for _ in range(CLIENTS)))
         client.close()
-        return float(np.median(took))
+
+    loops.run(main())
+
+
+def _added(direct: int, through: int) -> float:
+    """Seconds that a request takes longer through the router, if its answer comes at once: the median of pairs."""
+    from prebleexp.live.http import loops
+    from prebleexp.live.http.client import Client
+    from prebleexp.live.http.places import origin
+
+    async def main() -> float:
+        client, longer = Client(), np.zeros(PAIRS)
+        body = json.dumps({"model": "m", "prompt": "x " * 400, "max_tokens": 20, "stream": True}).encode()
+        for i in range(PAIRS):
+            took = []
+            for port in (direct, through):
+                began = time.perf_counter()
+                await client.fetch(
+                    origin("url", f"http://127.0.0.1:{port}"), f"/v1/completions?{AT_ONCE}", "POST", body
+                )
+                took.append(time.perf_counter() - began)
+            longer[i] = took[1] - took[0]
+        client.close()
+        return float(np.median(longer))
 
     return loops.run(main())
 

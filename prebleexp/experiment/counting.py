@@ -69,7 +69,7 @@ def unit(cell: Cell) -> str:
 
 
 def gpus(count: int) -> str:
-    """ "1 GPU", "8 GPUs" """
+    """A number of GPUs in words: "1 GPU", "8 GPUs"."""
     return f"{count:,} GPU{'' if count == 1 else 's'}"
 
 

@@ -64,7 +64,7 @@ def fitted_to(
 
 
 def kernels_csv(of: Mapping[tuple[str, str, str], Kernel]) -> str:
-    """The text of measured/kernels.csv."""
+    """The text of measured/kernels.csv, of these kernels."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     names = [one.name for one in fields(Kernel)]

@@ -67,7 +67,7 @@ class Work:
 
     @property
     def share(self) -> float:
-        """Of prompts."""
+        """The share of GPU time that prompts take."""
         return self.prefill_s / (self.prefill_s + self.decode_s)
 
 

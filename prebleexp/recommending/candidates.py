@@ -109,7 +109,7 @@ class Candidate:
 
 
 def seen(runs: Sequence[Mapping[str, Any]]) -> dict[str, Mean]:
-    """Means over streams."""
+    """Means over streams of what will be seen."""
     found = {}
     for name in SEEN:
         values = [one[name] for one in runs if one.get(name) is not None]

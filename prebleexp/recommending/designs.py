@@ -56,7 +56,7 @@ class Design:
 
     @property
     def each(self) -> int:
-        """GPUs of a replica."""
+        """GPUs of one replica."""
         return self.cell.sizes[0].each
 
     @property

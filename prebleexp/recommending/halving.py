@@ -150,5 +150,5 @@ def left(count: int, least: int) -> list[int]:
 
 
 def guessed(one: Priced, judged: Judged[Name]) -> Priced:
-    """For the next round."""
+    """The design with the answer found, as the next round's guess."""
     return one if judged.found.size is None else one._replace(guess=judged.found.size)

@@ -97,7 +97,7 @@ class Recommender(Session):
 
     @property
     def found(self) -> list[Result]:
-        """Of all runs, by now."""
+        """All runs that were found so far."""
         return list(self._runs.values())
 
     @property

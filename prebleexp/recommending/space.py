@@ -122,7 +122,7 @@ def _with_usual(given: dict[str, list[str]], asked: Asked) -> dict[str, list[str
 
 
 def _engines(kind: str, given: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """With each of its budgets."""
+    """Each engine with each of its budgets."""
     usual = {key: [f"{key}={one}" for one in values] for key, values in BUDGETS.get(_value(kind), {}).items()}
     yield from ([kind, *one] for one in _product({**usual, **given}))
 
@@ -198,7 +198,7 @@ def _short(needed: int, most: int, kind: str) -> str:
 
 
 def question_of(design: Design, asked: Asked, share: float, seeds: int) -> Question:
-    """Of a round."""
+    """The question that a round asks of a design."""
     from prebleexp.planning.contender import question
 
     made = question(

@@ -18,7 +18,7 @@ OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
 
 
 def sentence(made: Recommender) -> str:
-    """What the page begins with."""
+    """The sentence that the page begins with."""
     first, *others = alike(made.candidates)
     contender = first.design.contender
     several = f"; {len(others)} more cannot be told apart from it" if others else ""
@@ -128,7 +128,7 @@ def left_out(made: Recommender) -> list[str]:
 
 
 def searched(made: Recommender) -> str:
-    """How, in a line."""
+    """How designs were searched, in a line."""
     rounds = " → ".join(f"{count:,}" for count in made.rounds)
     return f"{len(made.space.designs):,} designs in rounds of {rounds}"
 

@@ -39,7 +39,7 @@ def lines(found: Comparison, number: Callable[[float | None], str], *, finished:
 
 
 def sentence(found: Comparison, a: str, b: str) -> str:
-    """What the page begins with."""
+    """The sentence that the page begins with."""
     metric = DECLARED[found.metric]
     better = "neither more nor less" if metric.better == NEITHER else metric.better
     single = all(cell.seeds == 1 for cell in found.cells)

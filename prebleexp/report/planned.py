@@ -18,7 +18,7 @@ MOST_NAMED = 3
 
 
 def sentence(found: Sequence[Planned]) -> str:
-    """What the page begins with."""
+    """The sentence that the page begins with."""
     order = best_first(found)
     first = order[0].contender
     many = first.searched == GPUS

@@ -30,7 +30,7 @@ class NotHttp(Failed):
 
 
 class TimedOut(Failed):
-    """`Client.fetch` waited long enough."""
+    """A call that took longer than `Client.fetch` was to wait."""
 
 
 class Receiver:
@@ -49,10 +49,10 @@ class Receiver:
         """A piece of the body, without the framing of chunks."""
 
     def done(self) -> None:
-        """The answer is whole."""
+        """Called when the answer is whole."""
 
     def failed(self, error: Failed) -> None:
-        """It never will be."""
+        """Called when the answer will never be whole."""
 
 
 class Wire(Protocol):
@@ -91,7 +91,7 @@ class Call:
 
 
 class Reply(NamedTuple):
-    """A whole answer."""
+    """A whole answer to a call."""
 
     status: int
     headers: Fields
@@ -99,7 +99,7 @@ class Reply(NamedTuple):
 
 
 class Whole(Receiver):
-    """Gathers an answer."""
+    """A receiver that gathers an answer until it is whole."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self.future: asyncio.Future[Reply] = loop.create_future()

@@ -14,7 +14,7 @@ from prebleexp.live.http.places import Origin
 
 @dataclass(frozen=True)
 class Settings:
-    """Seconds."""
+    """Time limits of a client, in seconds."""
 
     connect_s: float = 5.0
     idle_s: float = 4.0
@@ -127,7 +127,7 @@ class Client:
         task.add_done_callback(self._connecting.discard)
 
     def release(self, connection: Connection) -> None:
-        """It is idle."""
+        """Put a connection back among the idle ones."""
         connection.idle_since = self._loop.time()
         self._idle[connection.origin].append(connection)
 

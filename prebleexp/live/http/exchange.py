@@ -73,7 +73,7 @@ class Exchange:
         content_type: bytes = b"application/json",
         headers: Iterable[tuple[bytes, bytes]] = (),
     ) -> None:
-        """The whole answer."""
+        """Send a whole answer at once."""
         if self._ended or self.started:
             return
         self.started = True
@@ -94,7 +94,7 @@ class Exchange:
     def start(
         self, status: int = 200, content_type: bytes = EVENTS, headers: Iterable[tuple[bytes, bytes]] = ()
     ) -> None:
-        """The head of a stream."""
+        """Send the head of a streamed answer."""
         if self._ended or self.started:
             return
         self.started = True
@@ -117,7 +117,7 @@ class Exchange:
         return self.write(b"data: %b\n\n" % data)
 
     def end(self) -> None:
-        """The answer is whole."""
+        """End the answer, which is whole now."""
         if self._ended:
             return
         self._ended = True

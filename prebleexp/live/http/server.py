@@ -49,7 +49,7 @@ class Limits:
 
 
 class Server:
-    """See `listen`."""
+    """A server that gives each request to a handler; see `listen`."""
 
     def __init__(self, handler: Callable[[Exchange], None], limits: Limits) -> None:
         self.handler, self.limits = handler, limits

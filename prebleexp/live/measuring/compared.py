@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """Simulated over measured."""
+        """Simulated over measured; None where one of them is missing."""
         if not self.measured or self.simulated is None:
             return None
         return self.simulated / self.measured

@@ -22,7 +22,7 @@ PLACES = 1 << 20
 
 @dataclass(frozen=True)
 class Prompts:
-    """Of a stream's requests."""
+    """The prompts of a stream's requests."""
 
     workload: Workload
     seed: int

@@ -57,7 +57,7 @@ class How:
 
 
 class Came(NamedTuple):
-    """What came of a stream."""
+    """What came of a stream that was sent."""
 
     sent: Table
     end_s: float
@@ -152,7 +152,7 @@ class _Run:
 
     @property
     def now(self) -> float:
-        """Seconds from the start."""
+        """Seconds since the stream began."""
         return time.perf_counter() - self._start
 
     async def to_the_end(self, stop_s: float) -> None:

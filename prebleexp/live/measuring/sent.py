@@ -15,7 +15,7 @@ NAN = math.nan
 
 
 class Sent:
-    """One request."""
+    """What is measured of one request."""
 
     __slots__ = (
         *("cached", "chunks", "due_s", "ended_s", "error", "first_s", "first_tokens", "gaps_s", "gpu", "last_s"),
@@ -81,7 +81,7 @@ KINDS |= {"output": np.int32, "prompt": np.int32, "cached": np.int32}
 
 
 def table(requests: Sequence[Sent]) -> Table:
-    """In their order."""
+    """The measured requests as columns, in their order."""
     columns = {name: [getattr(one, name) for one in requests] for name in Table._fields}
     lists: dict[str, Any] = {name: columns.pop(name) for name in ("error", "gaps_s")}
     arrays: dict[str, Any] = {name: np.array(one, KINDS.get(name, np.float64)) for name, one in columns.items()}

@@ -77,7 +77,7 @@ class Answer:
         return self.error is None and (self.done or self.finish_reason is not None)
 
     def feed(self, data: bytes, now: float) -> None:
-        """Bytes came at `now`."""
+        """Take in bytes of a stream that came at `now`."""
         try:
             for event in self._events.feed(data):
                 self._event(event.strip(), now)

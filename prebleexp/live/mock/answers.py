@@ -22,7 +22,7 @@ def usage(prompt: int, made: int, cached: int) -> dict[str, Any]:
 
 
 class Answer:
-    """One of a request."""
+    """The answer of a mock server to one request."""
 
     def __init__(self, number: int, model: str, chat: bool, ids: bool) -> None:
         self._chat, self._ids = chat, ids

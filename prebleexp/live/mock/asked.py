@@ -119,7 +119,7 @@ _COMPLETION, _CHAT = msgspec.json.Decoder(Completion), msgspec.json.Decoder(Chat
 
 
 def read(body: bytes, chat: bool) -> Asked:
-    """Raises Wrong."""
+    """The request of a body. Raises Wrong."""
     try:
         asked: Asked = (_CHAT if chat else _COMPLETION).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

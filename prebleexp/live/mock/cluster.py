@@ -109,7 +109,7 @@ class Cluster:
         return ticket
 
     def leave(self, ticket: Ticket, at_s: float) -> None:
-        """Whoever asked has gone."""
+        """A client has left before its answer was whole."""
         self.before(at_s)
         if self.tickets.get(ticket.row) is ticket:
             self._over(ticket, State.CANCELLED, at_s, told=False)

@@ -41,7 +41,7 @@ class Late:
         )
 
     def lines(self, name: str) -> Iterable[str]:
-        """As Prometheus reads it."""
+        """The lines of a histogram as Prometheus reads them."""
         yield f"# HELP {name} Histogram of how late tokens are written, beside when they were due, in real seconds."
         yield f"# TYPE {name} histogram"
         below = 0

@@ -33,7 +33,7 @@ def by_125(most: int) -> tuple[int, ...]:
 
 
 class Histogram:
-    """Counts below edges."""
+    """A histogram of Prometheus: counts below each edge."""
 
     def __init__(self, edges: Sequence[float]) -> None:
         self.edges, self.counts, self.total = edges, [0] * (len(edges) + 1), 0.0

@@ -13,7 +13,7 @@ from prebleexp.sim.types import Ints, State
 
 
 def served_name(cell: Cell) -> str:
-    """The model's name."""
+    """The name by which clients ask for the cell's model."""
     model = getattr(cell.hardware, "model", None)
     return str(getattr(model, "name", None) or cell.names["hardware"])
 

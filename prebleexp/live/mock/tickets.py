@@ -10,17 +10,17 @@ from prebleexp.sim.types import Ints, State
 
 
 class Heard(Protocol):
-    """Who asked for an answer."""
+    """What hears of an answer's tokens and of its end."""
 
     def token(self, ticket: Ticket, at_s: float) -> None:
-        """There is one more."""
+        """Called for each token of the answer."""
 
     def ended(self, ticket: Ticket, state: State, at_s: float) -> None:
-        """There will be no more."""
+        """Called once, when no more tokens will come."""
 
 
 class Ticket:
-    """A request under way."""
+    """A request that is under way on the simulated GPUs."""
 
     __slots__ = (
         *("answer", "at_s", "begun_s", "first_s", "fits", "gpu", "heard", "last_s", "made", "prompt", "reason", "row"),

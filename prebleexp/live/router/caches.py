@@ -21,7 +21,7 @@ class Evicted(NamedTuple):
 
 
 class Assumed:
-    """Of one GPU."""
+    """What one GPU's cache is assumed to hold."""
 
     def __init__(self, kv_tokens: int) -> None:
         self._most, self.held = kv_tokens, 0
@@ -49,6 +49,6 @@ class Assumed:
             yield Evicted(packed >> _ROW, packed >> _START & (1 << _ROW - _START) - 1)
 
     def forget(self) -> None:
-        """It starts anew."""
+        """Forget all that the GPU's cache was assumed to hold."""
         self._blocks = OrderedDict()
         self.held = 0

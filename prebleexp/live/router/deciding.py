@@ -82,7 +82,7 @@ class Deciding:
 
     # ------------------------------------------------------------ requests
     def arrives(self, request: Request, now: float) -> Ticket:
-        """A body is whole."""
+        """A request's body is whole: it gets a ticket."""
         found = self._interner.of(request.text, request.of) if self._has_room(request) else None
         if found is None:
             self._begin_lap(now)
@@ -159,7 +159,7 @@ class Deciding:
 
     @property
     def bytes_per_token(self) -> float:
-        """As learned."""
+        """Bytes of a token, as learned from answers so far."""
         return self._bytes / self._tokens if self._tokens else self._given_ratio
 
     # ------------------------------------------------------------ GPUs
@@ -182,7 +182,7 @@ class Deciding:
             self._recording.changes(NONE, candidates, 0.0)
 
     def reports(self, now: float) -> None:
-        """`host.view.gpus` was written."""
+        """Note for the recording that `host.view.gpus` was written."""
         if self._recording is not None:
             self._recording.reports(self.host.view.gpus, now)
 

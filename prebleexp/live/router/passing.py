@@ -41,7 +41,7 @@ CONTENT = ("text", "content", "reasoning", "reasoning_content", "tool_calls", "t
 
 
 class Owner(Protocol):
-    """The proxy."""
+    """What a passage asks of the proxy that it belongs to."""
 
     def sends(self, passage: Passage) -> Call: ...
     def first_token(self, passage: Passage) -> None: ...
@@ -51,7 +51,7 @@ class Owner(Protocol):
 
 
 class Passage(Receiver):
-    """See the module."""
+    """One request on its way to a server and back; see the module."""
 
     __slots__ = (
         *("attempts", "exchange", "ticket", "upstream", "held_since"),
@@ -75,7 +75,7 @@ class Passage(Receiver):
         self._usage: dict[str, Any] | None = None
 
     def go(self, upstream: Upstream) -> None:
-        """To this server now."""
+        """Send the request to this server now."""
         self._begin()
         self.attempts += 1
         self.upstream = upstream
@@ -163,7 +163,7 @@ class Passage(Receiver):
         self._owner.leaves(self)
 
     def _over(self) -> None:
-        """This attempt."""
+        """This attempt has ended, whatever came of it."""
         self._call = None
         if self.upstream is not None:
             self.upstream.flying.discard(self)

@@ -66,7 +66,7 @@ class Request(NamedTuple):
 
 
 def read(body: bytes) -> Request:
-    """Raises Malformed."""
+    """The request of a body. Raises Malformed."""
     try:
         one = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -162,7 +162,7 @@ class Interner:
         self.begin(bytes_per_token)
 
     def begin(self, bytes_per_token: float) -> None:
-        """Forget all."""
+        """Forget all texts and their ids."""
         blocks: Blocks = self._block.value
         blocks.keys[:], blocks.ids[:] = 0, 0  # pages that are there: hashes lie anywhere, and each would be a wait
         blocks.ints[MADE], blocks.ints[FOUND] = 0, self._most
@@ -170,7 +170,7 @@ class Interner:
 
     @property
     def used(self) -> int:
-        """Ids so far."""
+        """How many ids were given so far."""
         return int(self._block.value.ints[MADE])
 
     def of(self, text: bytes, kind: str) -> Interned | None:

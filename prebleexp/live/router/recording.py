@@ -126,7 +126,7 @@ def runs_of(ids: Sequence[int]) -> list[int]:
 
 
 def numbers_of(runs: Sequence[int]) -> Any:
-    """… and back."""
+    """The numbers that these runs stand for."""
     import numpy as np
 
     parts = [

@@ -15,7 +15,7 @@ EDGES_S = (5e-6, 1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1
 
 
 class Counts:
-    """Of all requests."""
+    """Counts of what became of all requests."""
 
     def __init__(self) -> None:
         self.answered = self.left = self.cut = self.retried = 0

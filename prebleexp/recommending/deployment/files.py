@@ -77,7 +77,7 @@ def write(folder: Path, candidates: Sequence[Candidate]) -> list[Path]:
 
 
 def slug(one: Candidate) -> str:
-    """As 4-h100-tp2-split-llmd."""
+    """A folder's name, such as 4-h100-tp2-split-llmd."""
     at = one.design.at
     roles = "" if at["roles"] == WHOLE else "-split"
     return f"{one.cell.gpus}-{at['gpu']}-tp{at['tensor_parallel']}{roles}-{at['policy']}".replace("_", "-")

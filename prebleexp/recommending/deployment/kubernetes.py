@@ -34,7 +34,7 @@ TRIES = 180
 
 
 def pools(cell: Cell) -> dict[str, int]:
-    """Replicas by role."""
+    """Replicas of each role."""
     if not cell.cluster.has_roles:
         return {WHOLE: cell.replicas}
     return {str(group.role): group.replicas for group in cell.cluster.groups}

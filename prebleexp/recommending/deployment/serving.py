@@ -43,7 +43,7 @@ WEIGHTS = {
 
 @dataclass(frozen=True)
 class Server:
-    """What serves one replica."""
+    """The image and command that serve one replica."""
 
     image: str
     command: tuple[str, ...]
@@ -53,7 +53,7 @@ class Server:
 
     @property
     def script(self) -> str:
-        """For a shell."""
+        """The command, as a shell script has it."""
         return shell(self.command)
 
 
@@ -141,7 +141,7 @@ def _quantised(hardware: Composed, flag: str) -> tuple[str, ...]:
 
 
 def shell(command: Sequence[str]) -> str:
-    """A flag a line."""
+    """A command for a shell, a flag a line."""
     import shlex
 
     lines: list[list[str]] = [[]]

@@ -49,7 +49,7 @@ from tests.support.sessions import impatient, in_sessions, linked
 from tests.support.strategies.clusters import faulty
 from tests.support.strategies.conversations import STREAMS, workload_of, workloads
 from tests.support.strategies.timelines import timelines
-from tests.support.strategies.vllms import faulty_vllm
+from tests.support.strategies.vllms import faulty_vllm, with_adapters
 
 FINISHED, LOST = State.FINISHED, State.LOST
 
@@ -74,7 +74,7 @@ def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, clus
 
 @pytest.mark.slow
 @settings(max_examples=examples(60, found=True), deadline=None)
-@given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
+@given(with_adapters(st.one_of(workloads(), linked(workloads()))), faulty_vllm())
 def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_faults.simulate), cluster["faults"].requeues)
 
@@ -82,7 +82,7 @@ def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[st
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
-@given(st.one_of(workloads(), linked(workloads())), faulty_vllm())
+@given(with_adapters(st.one_of(workloads(), linked(workloads()))), faulty_vllm())
 def test_vllm_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_faults.simulate), cluster["faults"].requeues)
 

@@ -160,12 +160,12 @@ class VllmGpu:
         config = {"block_size": self.block, "num_blocks": self.blocks, "max_num_batched_tokens": tokens}
         config |= {"enable_prefix_caching": engine.enable_prefix_caching, "policy": engine.scheduling_policy}
         config |= {"async_scheduling": engine.async_scheduling, "watermark": engine.watermark, "max_num_seqs": seqs}
-        config |= {"long_prefill_token_threshold": engine.long_prefill_token_threshold}
+        config |= {"long_prefill_token_threshold": engine.long_prefill_token_threshold, "max_loras": engine.max_loras}
         self.of = self._scheduler(config | {"reserve_full_isl": engine.scheduler_reserve_full_isl})
         self.depth = 2 if engine.async_scheduling else 1
         self.columns = {"segment_offsets": rows.segment_offsets, "segment_ids": rows.segment_ids}
         self.columns |= {"segment_tokens": rows.segment_tokens, "output_segment": rows.answer_segment}
-        self.columns |= {"priority": rows.priority, "arrival_ns": np.zeros(len(rows), np.int64)}
+        self.columns |= {"lora": rows.adapter, "priority": rows.priority, "arrival_ns": np.zeros(len(rows), np.int64)}
         self.columns["output_tokens"] = np.minimum(rows.output_tokens, rows.max_new_tokens)
         self.requests: dict[int, Request] = {}
         self.flight: deque[tuple[Any, float, Counter[str]]] = deque()

@@ -12,6 +12,7 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.types import Workload
+from prebleexp.workloads.adapters import Zipf, given
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.policies.looker import Looker
 from tests.support.sessions import linked
@@ -28,6 +29,7 @@ VLLMS = st.builds(
     async_scheduling=st.booleans(),
     scheduler_reserve_full_isl=st.booleans(),
     watermark=st.sampled_from([0.0, 0.1]),
+    max_loras=st.sampled_from([1, 2, 1000]),
 )
 POLICIES = st.one_of(
     st.sampled_from([LeastOutstanding(), RoundRobin()]),
@@ -41,6 +43,12 @@ def streams() -> st.SearchStrategy[Workload]:
     drawn = st.lists(st.tuples(request, NOW_AND_THEN), min_size=1, max_size=40)
     turns = drawn.map(lambda rows: conversations([row[0] for row in rows], [row[1] / 10 for row in rows]))
     return st.one_of(workloads(), turns, linked(workloads()))
+
+
+def with_adapters(drawn: st.SearchStrategy[Workload]) -> st.SearchStrategy[Workload]:
+    """Every other one with three of them."""
+    some = st.sampled_from([None, Zipf(count=3, exponent=0.0, base_share=0.3)])
+    return st.tuples(drawn, some).map(lambda of: of[0] if of[1] is None else given(of[0], of[1], seed=0))
 
 
 @st.composite

@@ -285,8 +285,15 @@ def test_a_plan_of_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["plan", "gpus=2", *PLAN, "price_per_gpu_hour=2"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert len(lines) == 8
+    assert len(lines) == 10
     assert lines[3].startswith("What will be seen with ")
+    assert [line.split("  ")[0] for line in lines[5:]] == [
+        "time to first token",
+        "time per output token",
+        "inter-token latency",
+        "latency",
+        "requests within their limits",
+    ]
     assert lines[0].split()[:2] == ["policy", "requests/s"]
     assert {lines[1].split()[0], lines[2].split()[0]} == {"lor", "round_robin"}
     assert err.splitlines()[-1].startswith("To keep 90 % of requests within ttft 0.3 s, 2 A6000 bear ")

@@ -76,6 +76,18 @@ MOST = 40
 
 def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     """A stream, and what `simulate` is given besides."""
+    workload, cluster = _cluster(number)
+    rng = np.random.default_rng([number, 1])  # of its own: the clusters are those that they were
+    if rng.random() < 0.4 and "gateway" not in cluster and "migration" in cluster:
+        workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
+        cluster["gateway"] = _gateway(rng)
+    if rng.random() < 0.4:
+        gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
+        cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
+    return workload, cluster
+
+
+def _cluster(number: int) -> tuple[Workload, dict[str, Any]]:
     rng = np.random.default_rng(number)
     counts = rng.integers(1, 4, rng.integers(1, 4)).tolist()
     fronts = (0.0, 0.0), (0.003, 0.0007)

@@ -24,14 +24,10 @@ def in_seconds(values: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
     for key, value in values.items():
         kind = type(value)  # of each cell of a sweep all values are looked at
         if kind is str and value[:1] in FIRST:
-            found[key] = _read(inside if _unit(inside) else _path(inside, key), value)
+            found[key] = _read(inside if _unit(inside) else f"{inside}.{key}" if inside else key, value)
         elif kind is dict:
-            found[key] = in_seconds(value, _path(inside, key))
+            found[key] = in_seconds(value, f"{inside}.{key}" if inside else key)
     return found
-
-
-def _path(inside: str, key: str) -> str:
-    return f"{inside}.{key}" if inside else key
 
 
 def _unit(key: str) -> float | None:

@@ -51,7 +51,7 @@ BAD = {
     "policy=LOR": "Did you mean 'lor'?",
     "hardware=h100": "unknown hardware 'h100'; it is a GPU: say hardware/gpu=h100",
     "hardware=h200": "unknown hardware 'h200'; it is a GPU: say hardware/gpu=h200",
-    "gpu=4": "unknown key 'gpu'. Did you mean 'gpus'? Valid: arrivals, autoscaler, backend, cache_dir, check, ci, ",
+    "gpu=4": "unknown key 'gpu'. Did you mean 'gpus'? Valid: adapters, arrivals, autoscaler, backend, cache_dir, ",
     "+foo=1": "unknown key 'foo'; valid:",
     "~seed": "seed has no value",
     "gpus=0": "gpus=0 is not valid",

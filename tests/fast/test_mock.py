@@ -423,6 +423,11 @@ def test_a_request_that_no_gpu_could_hold_is_refused() -> None:
         (["engine=sglang_2024"], "engine=sglang_2024 cannot be a mock"),
         (["engine=preble"], "engine=preble cannot be a mock"),
         (["cluster=tiered"], "the cell has tiers"),
+        (["adapters=zipf"], "adapters= is not valid with mock"),
+        (
+            ["engine.speculative_config={method: eagle, num_speculative_tokens: 3, acceptance_rate: 0.7}"],
+            "engine.speculative_config is not valid with mock",
+        ),
     ],
 )
 def test_what_cannot_be_a_mock_says_so(words: list[str], said: str) -> None:

@@ -75,6 +75,10 @@ def check(cell: Cell) -> None:
     ):
         if there:
             raise InvalidInput(f"the cell has {what}, and GPUs of a mock each have a port of their own")
+    if cell.engine.draws:
+        raise InvalidInput("engine.speculative_config is not valid with mock: it writes token by token; leave it out")
+    if not cell.adapters.changes_nothing:
+        raise InvalidInput("adapters= is not valid with mock: it serves one model; take adapters=none")
 
 
 def room_for(rows: int, context_length: int) -> Workload:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.recordings import vllm_pairs
+from tests.support.recordings import vllm_offload, vllm_pairs
 from tests.support.recordings.engines import load
 from tests.support.recordings.vllm import (
     NAMES_OF_BLOCKS,
@@ -23,6 +23,7 @@ from tests.support.recordings.vllm import (
     replay,
     replays,
 )
+from tests.support.recordings.vllm_offload import OFFLOADS
 from tests.support.recordings.vllm_pairs import PAIRS
 from tests.support.reference import vllm as reference_vllm
 from tests.support.strategies.engine_streams import random_features, random_groups, random_setting
@@ -41,6 +42,16 @@ def test_every_step_of_a_recording_is_the_same(path: Path) -> None:
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
 def test_every_step_of_a_pair_is_the_same(path: Path) -> None:
     vllm_pairs.replays(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OFFLOADS, ids=lambda path: path.stem)
+def test_every_step_with_a_host_is_the_same(path: Path, request: pytest.FixtureRequest) -> None:
+    """Not yet: loads are heard of at once, and count in no step; a step's stores are offered at the next one's START.
+    So the first step with a load differs in every one of them, and the first one's blocks in the host."""
+    if path.stem not in vllm_offload.EQUAL:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=vllm_offload.DIFFERENT))
+    vllm_offload.replays(path)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import Event
 from prebleexp.faults.timeline import Timeline
-from prebleexp.gateway.base import Gateway
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.base import Policy
@@ -413,8 +412,6 @@ def test_a_gpu_that_is_switched_off_gets_nobody() -> None:
 def test_what_does_not_go_with_moves_is_one_line() -> None:
     with pytest.raises(InvalidInput, match="engine Continuous has no move, copied, stop and abandon, and requests are"):
         serve(LONG, moving(), engine=Continuous())
-    with pytest.raises(InvalidInput, match="requests pass a gateway, and requests are moved; only one of the two"):
-        serve(LONG, moving(), gateway=Gateway(limit=3))
     with pytest.raises(InvalidInput, match="GPUs are of several kinds, and requests are moved; only one of the two"):
         serve(LONG, moving(), kinds=[(1, COST), (1, COST)])
     with pytest.raises(InvalidInput, match="GPUs have roles, and requests are moved; only one of the two"):

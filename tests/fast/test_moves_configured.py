@@ -66,11 +66,6 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["engine=sglang"], "engine=sglang cannot move requests; take engine=vllm, or a cluster without migration"),
         (["engine=released"], "engine=released cannot move requests; take engine=vllm, or a cluster without migration"),
-        (
-            ["gateway.limit=3"],
-            "requests pass a gateway, and requests are moved; only one of the two is modelled at once: take a cluster "
-            "without migration, or gateway=open",
-        ),
         (["hardware=a6000_mistral_7b"], "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent"),
         (["cluster.migration.interval_ms=0"], "cluster.migration.interval_ms=0 is not valid; it must be null or a num"),
         (["cluster.migration.below_freeness=x"], "cluster.migration.below_freeness=x is not valid; it must be a numbe"),

@@ -104,7 +104,7 @@ def test_a_metric_without_a_value_is_a_failed_job(walk: Sequence[str], capsys: p
     [
         (
             "ttft_mean",
-            "unknown objective 'ttft_mean'. Did you mean 'ttft_mean_s'? Valid: after_loss_attainment, ",
+            "unknown objective 'ttft_mean'. Did you mean 'ttft_mean_s'? Valid: acceptance_length, ",
         ),
         ("ttft_mean", "Did you mean 'ttft_mean_s'?"),
         ("[hit_ratio,x]", "unknown objective 'x'; valid: "),

@@ -99,7 +99,7 @@ def test_a_sweep_stops_where_it_is_precise(tmp_path: Path, capsys: pytest.Captur
         ("ci=1.5", "ci=1.5 is not valid"),
         (
             "ci_metric=speed",
-            "unknown metric in ci_metric: 'speed'; valid: after_loss_attainment, after_loss_ttft_p99_s, availability",
+            "unknown metric in ci_metric: 'speed'; valid: acceptance_length, after_loss_attainment, after_loss_",
         ),
         ("max_replications=1", "max_replications=1 is not valid; it must be an integer from 2"),
         ("replications=car", "replications=car is not valid; it must be a number or auto"),

@@ -38,6 +38,7 @@ def _route(given: Given) -> int:
     slots = given["slots"] or len(origins)
     if slots < len(origins):
         raise not_valid("slots", slots, f"at least {len(origins)}, the number of servers")
+    events, replay = _kv(given, len(origins), slots)
     _refuse_others(given.others)
     settings = [*given.others, f"gpus={slots}"]
     cell = _cell(settings)
@@ -56,6 +57,8 @@ def _route(given: Given) -> int:
         bytes_per_token=positive("bytes_per_token", given["bytes_per_token"]),
         record=given["record"],
         settings=settings,
+        kv_events=events,
+        kv_replay=replay,
     )
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
     served.compile_for(cell.policy, cell.hardware)
@@ -75,6 +78,29 @@ def _check(recorded: Path, others: Sequence[str]) -> int:
     if found.first is not None:
         print(f"prebleexp: the first is line {found.first} of {recorded}", file=sys.stderr)
     return int(found.differ > 0)
+
+
+def _kv(given: Given, servers: int, slots: int) -> tuple[list[str], list[str]]:
+    """Where servers tell what they have cached, and where they tell it again."""
+    found = []
+    for name in ("kv_events", "kv_replay"):
+        addresses = [one for one in given[name].strip("[]").split(",") if one]
+        for one in addresses:
+            if re.fullmatch(r"tcp://[^\s:/*]+:\d{1,5}", one) is None:
+                raise not_valid(name, one, "tcp://HOST:PORT")
+        if addresses and len(addresses) != servers:
+            raise InvalidInput(f"{name} has {len(addresses)} addresses, and upstream {servers}: name one for each")
+        if addresses and given["kv"] != "events":
+            raise InvalidInput(f"{name}= says nothing with kv={given['kv']}; take kv=events")
+        found.append(addresses)
+    events, replay = found
+    if given["kv"] == "events":
+        if not events:
+            raise InvalidInput("kv=events needs kv_events=: where servers publish them, as tcp://127.0.0.1:5557,…")
+        if slots > servers:
+            raise not_valid("slots", slots, f"{servers} with kv=events, which is of the servers there at the start")
+        extra.check("zmq")
+    return events, replay
 
 
 def _refuse_others(settings: Sequence[str]) -> None:
@@ -120,6 +146,15 @@ COMMANDS: Commands = {
             integer("health_fails", "in a row, after which a server is down", 3, least=1),
             _seconds("drain_s", "for which requests may end after SIGTERM", 30.0),
             _seconds("bytes_per_token", "of prompts that come as text, until usage says better", 4.0),
+            choice(
+                "kv",
+                "what servers have cached: assumed of what they have computed, or by their KV events, which are of "
+                "prompts that come as token ids",
+                "assumed",
+                "events",
+            ),
+            text("kv_events", "where each server publishes them over ZMQ: tcp://HOST:PORT, with commas between", ""),
+            text("kv_replay", "where each tells again what was missed; unless you say, a gap forgets all", ""),
             choice("admin", "who may change /workers: auto is all if host is this machine", "auto", "true", "false"),
             path("record", "a file for all that the policy is asked and told: no prompts, numbers of blocks"),
             path("check", "such a file: is a fresh policy of the same opinion? Nothing is served"),

@@ -37,7 +37,8 @@ class Publisher:
     def __init__(self, host: str, port: int, replay_port: int | None) -> None:
         self._context: Any = zmq.Context()
         self._sent = deque[tuple[bytes, bytes]](maxlen=REMEMBERED)
-        self._number = 0
+        self.published = 0
+        """batches so far"""
         self._socket = self._bound(zmq.PUB, host, port)
         self.address = f"tcp://{host}:{port}"
         self.about = {"endpoint": self.address, "topic": TOPIC.decode(), "replay_endpoint": None}
@@ -59,8 +60,8 @@ class Publisher:
 
     def publish(self, events: list[Event]) -> None:
         payload = msgspec.msgpack.encode([time.time(), events, 0])
-        number = self._number.to_bytes(8, "big")
-        self._number += 1
+        number = self.published.to_bytes(8, "big")
+        self.published += 1
         self._sent.append((number, payload))
         self._socket.send_multipart((TOPIC, number, payload), zmq.NOBLOCK)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import xxhash
 
 from prebleexp.live.host import ROOM, ROWS, Host, Taken
 from prebleexp.live.router.caches import Assumed
+from prebleexp.live.router.held import USUAL_BLOCK, Event, Found, Held, Notice, tokens_on
 from prebleexp.live.router.prompts import BYTES_PER_TOKEN, Interner, Request
 from prebleexp.live.router.recording import Recording
 from prebleexp.policies.base import Policy
@@ -19,6 +20,10 @@ from prebleexp.sim.records import NONE
 
 KV_BLOCK = 16
 """tokens that caches keep together"""
+
+
+LEAST_BLOCKS = 1 << 16
+"""of prompts that are remembered, beside twice what GPUs hold"""
 
 
 class Known(OrderedDict[str, int]):
@@ -46,17 +51,21 @@ class Names:
 class Ticket:
     """A request that the policy knows."""
 
-    __slots__ = ("arrived_s", "ends", "first_s", "gpu", "ids", "prompt_bytes", "request", "taken")
+    __slots__ = ("arrived_s", "ends", "first_s", "found", "gpu", "ids", "request", "taken")
 
     def __init__(self, request: Request, taken: Taken, ids: Any, ends: Any, arrived_s: float) -> None:
         self.request, self.taken, self.ids, self.ends, self.arrived_s = request, taken, ids, ends, arrived_s
         self.gpu = NONE
         self.first_s: float | None = None
         """when its first token came"""
+        self.found: Sequence[Found] = ()
+        """what GPUs held of its prompt when it came, as far as they tell"""
 
 
 class Deciding:
-    """`bytes_per_token`: of prompts that come as text; what `usage` says of them is adopted when a lap begins."""
+    """`bytes_per_token`: of prompts that come as text; what `usage` says of them is adopted when a lap begins.
+    `told`: GPUs tell what they hold (`hears`), else it is assumed.
+    """
 
     def __init__(
         self,
@@ -67,10 +76,16 @@ class Deciding:
         rows: int = ROWS,
         recording: Recording | None = None,
         bytes_per_token: float = BYTES_PER_TOKEN,
+        told: bool = False,
     ) -> None:
         self.host = Host(policy, hardware, seed, rows)
         self._interner = Interner(ROOM.ids, hash_seed, bytes_per_token)
-        self._caches = [Assumed(one.kv_tokens) for one in hardware]
+        self._caches = [] if told else [Assumed(one.kv_tokens) for one in hardware]
+        blocks = sum(one.kv_tokens for one in hardware) // USUAL_BLOCK
+        self.held = Held(len(hardware), 2 * blocks + LEAST_BLOCKS, hash_seed) if told else None
+        self.unmatched = self.predicted_tokens = self.cached_tokens = 0
+        """where GPUs tell what they hold: prompts of which nothing can be found there, being text; and of others, whose
+        servers say how much they had cached, how much it was to be, and was"""
         self._sessions = Known()
         self._recording = recording
         self._named = hasattr(type(policy), "named")
@@ -83,10 +98,11 @@ class Deciding:
     # ------------------------------------------------------------ requests
     def arrives(self, request: Request, now: float) -> Ticket:
         """A request's body is whole: it gets a ticket."""
-        found = self._interner.of(request.text, request.of) if self._has_room(request) else None
+        asked = request.text, request.of, request.whole_tokens
+        found = self._interner.of(*asked) if self._has_room(request) else None
         if found is None:
             self._begin_lap(now)
-            found = self._interner.of(request.text, request.of)
+            found = self._interner.of(*asked)
             assert found is not None
         session = request.session
         if session is not None and self._recording is not None:  # no names of people in files
@@ -100,7 +116,12 @@ class Deciding:
             if names is not None:
                 told["names"] = [session, number, names.prefixes]
             self._recording.arrives(taken, now, ids, found.ends, told)
-        return Ticket(request, taken, ids, found.ends, now)
+        ticket = Ticket(request, taken, ids, found.ends, now)
+        if self.held is not None and request.whole_tokens:
+            notices, ticket.found = self.held.comes(taken.row, request.text, request.of)
+            self._note(notices, now)
+        self.unmatched += self.held is not None and not request.whole_tokens
+        return ticket
 
     def ask(self, ticket: Ticket, now: float) -> int:
         """The GPU that it is sent to, `HOLD` or `REFUSE`. There must be candidates."""
@@ -123,7 +144,7 @@ class Deciding:
         gpu, taken = ticket.gpu, ticket.taken
         self.waiting_tokens[gpu] -= taken.tokens
         self._hear(ticket, records.FIRST_TOKEN, now, ttft_s=now - ticket.arrived_s, output=1)
-        if not self.is_of_this_lap(ticket):
+        if not self.is_of_this_lap(ticket) or self.held is not None:
             return
         whole = (taken.tokens - 1) // KV_BLOCK * KV_BLOCK  # an engine computes the last token of every prompt
         for gone in self._caches[gpu].stored(taken.row, ticket.ids, ticket.ends, whole):
@@ -151,8 +172,11 @@ class Deciding:
         self._hear(ticket, records.CANCELLED, now)
         ticket.gpu = NONE
 
-    def learns(self, ticket: Ticket, prompt_tokens: int) -> None:
+    def learns(self, ticket: Ticket, prompt_tokens: int, cached_tokens: int | None = None) -> None:
         """What `usage` says of a prompt."""
+        if ticket.found and cached_tokens is not None and ticket.gpu != NONE:
+            self.predicted_tokens += tokens_on(ticket.found, ticket.gpu)
+            self.cached_tokens += cached_tokens
         if not ticket.request.whole_tokens and prompt_tokens > 0 and ticket.request.text:
             self._bytes += len(ticket.request.text)
             self._tokens += prompt_tokens
@@ -165,11 +189,23 @@ class Deciding:
     # ------------------------------------------------------------ GPUs
     def changed(self, gpu: int, candidates: Sequence[int], now: float) -> None:
         """These are there now, and the GPU was not before, or is no longer."""
-        self._caches[gpu].forget()
+        if self.held is None:
+            self._caches[gpu].forget()
+        else:
+            self.held.changed(gpu, gpu in candidates)
         self._look(candidates)
         self.host.changed(gpu, candidates, now)
         if self._recording is not None:
             self._recording.changes(gpu, candidates, now)
+
+    def hears(self, gpu: int, event: Event | None, now: float) -> None:
+        """What a GPU tells of its cache; None: nobody knows any more what it holds."""
+        assert self.held is not None
+        self._note(self.held.forget(gpu) if event is None else self.held.hears(gpu, event), now)
+
+    def _note(self, notices: Iterable[Notice], now: float) -> None:
+        for one in notices:
+            self._tell(self.host.taken(one.row), one.gpu, one.kind, now, tokens=one.tokens)
 
     def _look(self, candidates: Sequence[int]) -> None:
         self.candidates = sorted(candidates)
@@ -197,6 +233,8 @@ class Deciding:
         self._sessions.clear()
         for one in self._caches:
             one.forget()
+        if self.held is not None:
+            self.held.begin_lap()
         if self._recording is not None:
             self._recording.laps(now)
 

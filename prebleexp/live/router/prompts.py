@@ -20,6 +20,8 @@ BLOCK = 64
 """bytes"""
 WORDS = BLOCK // 8
 BYTES_PER_TOKEN = 4.0
+TOKEN = 4
+"""bytes of one whose number a client sends"""
 LONGEST = 8 << 20
 """bytes of a prompt that are looked at"""
 DEFAULT_MOST = 1024
@@ -173,8 +175,8 @@ class Interner:
         """How many ids were given so far."""
         return int(self._block.value.ints[MADE])
 
-    def of(self, text: bytes, kind: str) -> Interned | None:
-        """None: there is no room for the text's blocks."""
+    def of(self, text: bytes, kind: str, whole_tokens: bool = False) -> Interned | None:
+        """None: there is no room for the text's blocks. `whole_tokens`: it is tokens, 4 bytes each."""
         blocks: Blocks = self._block.value
         size = len(text)
         start = self._starts.get(kind)
@@ -186,11 +188,15 @@ class Interner:
         self._bytes[size : -(-size // BLOCK) * BLOCK] = 0
         blocks.ints[SIZE], blocks.ints[START] = max(size, 1), start
         count = intern(self._block.handle)
-        return None if count < 0 else Interned(blocks.out[:count], spread(self.tokens(max(size, 1)), self.block_tokens))
+        if count < 0:
+            return None
+        block = BLOCK // TOKEN if whole_tokens else self.block_tokens
+        return Interned(blocks.out[:count], spread(tokens_of(max(size, 1), block), block))
 
-    def tokens(self, size: int) -> int:
-        """Of a text of so many bytes; its last block has one at least."""
-        return max(size * self.block_tokens // BLOCK, (size - 1) // BLOCK * self.block_tokens + 1)
+
+def tokens_of(size: int, block: int) -> int:
+    """Of a text of so many bytes, with so many tokens a block; its last block has one at least."""
+    return max(size * block // BLOCK, (size - 1) // BLOCK * block + 1)
 
 
 def spread(tokens: int, block: int) -> Any:

@@ -8,7 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import InvalidInput
 from prebleexp.live.http.calls import Call, Failed, NotConnected, TimedOut
@@ -22,6 +22,9 @@ from prebleexp.live.router.prompts import Malformed, read
 from prebleexp.live.router.said import Counts
 from prebleexp.live.router.upstreams import Health, Stage, Upstream, gauges
 from prebleexp.sim.answers import HOLD
+
+if TYPE_CHECKING:
+    from prebleexp.live.router.hearing import Ears
 
 LOG = logging.getLogger(__name__)
 SESSION = b"x-session-id"
@@ -42,6 +45,8 @@ class Proxy:
         health_fails: int = 3,
         polls: bool = True,
         administered: bool = True,
+        kv_events: Sequence[str] = (),
+        kv_replay: Sequence[str] = (),
     ) -> None:
         self.deciding, self.upstreams, self._client = deciding, list(upstreams), client
         self._session_header, self._hold_s, self._administered = session_header, hold_s, administered
@@ -54,16 +59,25 @@ class Proxy:
         self._windows: dict[int, deque[tuple[float, float, float]]] = {}
         self._expiring: asyncio.TimerHandle | None = None
         self._tasks = set[asyncio.Task[None]]()
+        self.ears: Ears | None = None
+        if kv_events:
+            from prebleexp.live.router.hearing import Ears
+
+            self.ears = Ears(kv_events, kv_replay, lambda gpu, event: deciding.hears(gpu, event, self.now))
 
     async def begin(self) -> None:
         """Look who is there, and go on looking."""
         await self.health.look()
         self.deciding.begin(self._candidates())
+        if self.ears is not None:
+            self.ears.begin()
         self.health.begin()
         self._expire()
 
     async def end(self) -> None:
         await self.health.end()
+        if self.ears is not None:
+            await self.ears.end()
         if self._expiring is not None:
             self._expiring.cancel()
 
@@ -102,6 +116,11 @@ class Proxy:
             request = request._replace(session=named.decode("latin-1"))
         now = self.now
         ticket = self.deciding.arrives(request, now)
+        if self.ears is not None and self.deciding.unmatched == 1 and not request.whole_tokens:
+            LOG.warning(
+                "a prompt came as text, and KV events are of token ids: nothing of a text is known to be cached "
+                "anywhere (prebleexp:kv_unmatched_total counts such prompts); send ids, or take kv=assumed"
+            )
         passage = Passage(self, exchange, ticket, now)
         self._route(passage, now)
         self.counts.decided(time.perf_counter() - began)
@@ -157,11 +176,13 @@ class Proxy:
     def first_token(self, passage: Passage) -> None:
         self.deciding.first_token(passage.ticket, self.now)
 
-    def finished(self, passage: Passage, output: int, prompt_tokens: int) -> None:
+    def finished(self, passage: Passage, output: int, usage: dict[str, Any]) -> None:
         assert passage.upstream is not None
         passage.upstream.finished += 1
         self.counts.answered += 1
-        self.deciding.learns(passage.ticket, prompt_tokens)
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        self.deciding.learns(passage.ticket, int(usage.get("prompt_tokens") or 0), cached)
         self.deciding.finished(passage.ticket, output, self.now)
         if self._held:
             self._release()
@@ -205,6 +226,8 @@ class Proxy:
         LOG.warning("gpu %d is down: %s", upstream.number, upstream.origin)
         for passage in list(upstream.flying):
             passage.cut(TimedOut("it does not answer"))
+        if self.ears is not None:
+            self.ears.of[upstream.number].begin_anew()
         self._changed(upstream)
 
     def _changed(self, upstream: Upstream) -> None:
@@ -270,6 +293,9 @@ class Proxy:
         found = next((one for one in self.upstreams if one.origin == place), None)
         if method == "POST" and exchange.path == "/workers":
             empty = next((one for one in self.upstreams if one.stage is Stage.EMPTY), None)
+            if self.ears is not None:
+                exchange.fail(409, "kv=events is of the servers that were there from the start: none can be added")
+                return
             if found is not None or empty is None:
                 why = (
                     f"{url} is there already" if found else f"there is room for {len(self.upstreams)} servers (slots=)"

@@ -43,6 +43,16 @@ def metrics(counts: Counts, upstreams: Sequence[Upstream], deciding: Deciding, h
     add("retries_total", "counter", "Requests that went to another server", [("", counts.retried)])
     add("held", "gauge", "Requests that wait for a server", [("", held)])
     add("laps_total", "counter", "How often the policy forgot all, its room being used up", [("", deciding.host.lap)])
+    if deciding.held is not None:
+        words = "Prompts that came as text, of which KV events say nothing"
+        add("kv_unmatched_total", "counter", words, [("", deciding.unmatched)])
+        words = "Of prompts whose server says what it had cached: tokens that were to be"
+        add("kv_predicted_tokens_total", "counter", words, [("", deciding.predicted_tokens)])
+        add("kv_cached_tokens_total", "counter", "And tokens that were", [("", deciding.cached_tokens)])
+        words = "Blocks that were stored behind something unknown, or of another size, or with more than tokens"
+        add("kv_passed_over_total", "counter", words, [("", deciding.held.passed_over)])
+        blocks = [(f'{{gpu="{one.number}"}}', float(deciding.held.blocks(one.number))) for one in upstreams]
+        add("kv_blocks", "gauge", "That it holds, by its events", blocks)
     add("bytes_per_token", "gauge", "Of prompts, as learned from usage", [("", deciding.bytes_per_token)])
     for name, meaning in (("sent", "sent there"), ("finished", "answered there"), ("lost", "not answered there")):
         values = [(f'{{gpu="{one.number}"}}', float(getattr(one, name))) for one in upstreams]

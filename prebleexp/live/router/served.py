@@ -48,6 +48,10 @@ class How:
     settings: Sequence[str] = ()
     """that say of a recording what it is of"""
     rows: int = ROWS
+    kv_events: Sequence[str] = ()
+    """where each server tells what it has cached; none: it is assumed"""
+    kv_replay: Sequence[str] = ()
+    """and where it tells it again"""
 
 
 def compile_for(policy: Policy, hardware: Any) -> None:
@@ -69,7 +73,8 @@ def made(
     """What answers clients, before anybody listens."""
     recording = None if how.record is None else Recording(how.record, how.settings, len(hardware))
     hash_seed = int.from_bytes(os.urandom(8), "little")
-    deciding = Deciding(policy, hardware, seed, hash_seed, how.rows, recording, how.bytes_per_token)
+    told = bool(how.kv_events)
+    deciding = Deciding(policy, hardware, seed, hash_seed, how.rows, recording, how.bytes_per_token, told)
     places = [*how.upstreams, *[None] * (how.slots - len(how.upstreams))]
     proxy = Proxy(
         deciding,
@@ -81,6 +86,8 @@ def made(
         health_fails=how.health_fails,
         polls=how.polls,
         administered=how.admin,
+        kv_events=how.kv_events,
+        kv_replay=how.kv_replay,
     )
     return proxy, recording
 

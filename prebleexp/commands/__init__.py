@@ -9,7 +9,20 @@ from typing import Any
 
 NAMES = (
     *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "composes", "hardware", "live", "mock"),
-    *("open", "plan", "predict", "published", "recommend", "route", "sql", "status", "trace", "why", "workload"),
+    *(
+        "open",
+        "pick",
+        "plan",
+        "predict",
+        "published",
+        "recommend",
+        "route",
+        "sql",
+        "status",
+        "trace",
+        "why",
+        "workload",
+    ),
 )
 
 

@@ -6,20 +6,16 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prebleexp.checks import not_valid, positive
+from prebleexp.commands import hosted
 from prebleexp.commands.arguments import Command, Commands, Given, choice, integer, number, path, text
 from prebleexp.errors import InvalidInput
 from prebleexp.live import extra
 
-if TYPE_CHECKING:
-    from prebleexp.experiment.cell import Cell
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_SERVERS = 1024
-OF_SIMULATIONS = ("policy", "hardware", "seed")
-"""what a router takes of their settings"""
 
 
 def _route(given: Given) -> int:
@@ -39,9 +35,9 @@ def _route(given: Given) -> int:
     if slots < len(origins):
         raise not_valid("slots", slots, f"at least {len(origins)}, the number of servers")
     events, replay = _kv(given, len(origins), slots)
-    _refuse_others(given.others)
+    hosted.refuse_others("route", given.others)
     settings = [*given.others, f"gpus={slots}"]
-    cell = _cell(settings)
+    cell = hosted.cell(settings)
     admin = given["admin"] == "true" or (given["admin"] == "auto" and given["host"] in LOOPBACK)
     how = served.How(
         upstreams=origins,
@@ -72,7 +68,7 @@ def _check(recorded: Path, others: Sequence[str]) -> int:
     from prebleexp.live.router import recording
 
     settings, gpus = recording.settings_of(recorded)
-    cell = _cell([*settings, *others])
+    cell = hosted.cell([*settings, *others])
     found = recording.check(recorded, Host(cell.policy, [cell.hardware] * gpus, cell.seed))
     print(f"{found.decisions:,} decisions, {found.differ:,} differ")
     if found.first is not None:
@@ -101,24 +97,6 @@ def _kv(given: Given, servers: int, slots: int) -> tuple[list[str], list[str]]:
             raise not_valid("slots", slots, f"{servers} with kv=events, which is of the servers there at the start")
         extra.check("zmq")
     return events, replay
-
-
-def _refuse_others(settings: Sequence[str]) -> None:
-    """Nothing is passed over: what says nothing here is not taken."""
-    for one in settings:
-        key = one.lstrip("+~").partition("=")[0]
-        if re.split(r"[./@]", key)[0] not in OF_SIMULATIONS:
-            raise InvalidInput(
-                f"route does not take {key}= of a simulation; valid: its own settings (route --help), and "
-                f"{', '.join(OF_SIMULATIONS)}"
-            )
-
-
-def _cell(settings: Sequence[str]) -> Cell:
-    """What the settings of a simulation say of policy, hardware and seed."""
-    from prebleexp.launch.configure import job
-
-    return job(["rps=1", *settings]).cells[0]
 
 
 def _seconds(name: str, meaning: str, default: float) -> Any:

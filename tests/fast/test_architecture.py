@@ -90,6 +90,9 @@ HOMES = {
     "uvloop": {"live"},
     "zmq": {"live"},
     "msgspec": {"live"},
+    "grpc": {"live"},
+    "grpc_health": {"live"},
+    "envoy": {"live"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 TESTS = {"fast", "pages", "predict", "slow"}

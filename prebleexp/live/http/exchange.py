@@ -14,6 +14,12 @@ KINDS = {400: "BadRequestError", 404: "NotFoundError", 429: "RateLimitError", 50
 """`type` of an error as OpenAI-style servers have it"""
 
 
+def problem(status: int, message: str, kind: str | None = None) -> bytes:
+    """The body of an error as OpenAI-style servers send it."""
+    about = {"message": message, "type": kind or KINDS.get(status, "InternalServerError"), "code": status}
+    return json.dumps({"error": about}).encode()
+
+
 class Sender(Protocol):
     """The connection that an exchange writes to."""
 
@@ -83,8 +89,7 @@ class Exchange:
 
     def fail(self, status: int, message: str, kind: str | None = None) -> None:
         """An error as OpenAI-style servers send it; in a stream that has begun, as an event that ends it."""
-        about = {"message": message, "type": kind or KINDS.get(status, "InternalServerError"), "code": status}
-        body = json.dumps({"error": about}).encode()
+        body = problem(status, message, kind)
         if self.started:
             self.event(body)
             self.end()

@@ -123,11 +123,16 @@ class Deciding:
         self.unmatched += self.held is not None and not request.whole_tokens
         return ticket
 
-    def ask(self, ticket: Ticket, now: float) -> int:
-        """The GPU that it is sent to, `HOLD` or `REFUSE`. There must be candidates."""
+    def ask(self, ticket: Ticket, now: float, among: Sequence[int] | None = None) -> int:
+        """The GPU that it is sent to, `HOLD` or `REFUSE`; of these candidates alone. There must be some."""
+        all_of_them = self.candidates
+        if among is not None:
+            self.begin(among, now)
         answer = self.host.decide(ticket.taken, now)
         if self._recording is not None:
             self._recording.answers(ticket.taken, now, answer)
+        if among is not None:
+            self.begin(all_of_them, now)
         if answer >= 0:
             ticket.gpu = answer
             ticket.first_s = None
@@ -211,11 +216,11 @@ class Deciding:
         self.candidates = sorted(candidates)
         self.host.candidates(self.candidates)
 
-    def begin(self, candidates: Sequence[int]) -> None:
-        """These are there from the beginning."""
+    def begin(self, candidates: Sequence[int], now: float = 0.0) -> None:
+        """These are asked about from now on, though no GPU has come or gone."""
         self._look(candidates)
         if self._recording is not None:
-            self._recording.changes(NONE, candidates, 0.0)
+            self._recording.changes(NONE, candidates, now)
 
     def reports(self, now: float) -> None:
         """Note for the recording that `host.view.gpus` was written."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import msgspec
-
-from prebleexp.live.http import sse
 from prebleexp.live.http.calls import Call, Failed, Receiver
 from prebleexp.live.http.exchange import Exchange, Fields
+from prebleexp.live.router.answers import Answer
 from prebleexp.live.router.deciding import Ticket
 from prebleexp.live.router.upstreams import Upstream
 
@@ -27,17 +25,6 @@ OF_CONNECTIONS = frozenset(
 """fields that end with a connection"""
 NOT_ASKED = OF_CONNECTIONS | {b"host", b"expect", b"accept-encoding"}
 """fields of a request that are not passed on; an answer that is compressed could not be read"""
-DONE = b"[DONE]"
-
-
-class _Piece(msgspec.Struct):
-    choices: list[dict[str, Any]] = []
-    usage: dict[str, Any] | None = None
-
-
-_DECODER = msgspec.json.Decoder(_Piece)
-CONTENT = ("text", "content", "reasoning", "reasoning_content", "tool_calls", "token_ids")
-"""what a first token comes as"""
 
 
 class Owner(Protocol):
@@ -55,7 +42,7 @@ class Passage(Receiver):
 
     __slots__ = (
         *("attempts", "exchange", "ticket", "upstream", "held_since"),
-        *("_call", "_events", "_head", "_held", "_held_bytes", "_output", "_owner", "_sent", "_usage"),
+        *("_answer", "_call", "_head", "_held", "_held_bytes", "_owner", "_sent"),
     )
 
     def __init__(self, owner: Owner, exchange: Exchange, ticket: Ticket, now: float) -> None:
@@ -69,10 +56,9 @@ class Passage(Receiver):
     def _begin(self) -> None:
         self._head: tuple[int, Fields] | None = None
         self._held: list[bytes] = []
-        self._held_bytes = self._output = 0
-        self._events: sse.Events | None = None
+        self._held_bytes = 0
+        self._answer = Answer(self._first_token)
         self._sent = False
-        self._usage: dict[str, Any] | None = None
 
     def go(self, upstream: Upstream) -> None:
         """Send the request to this server now."""
@@ -92,13 +78,10 @@ class Passage(Receiver):
     # ------------------------------------------------------------ the server's answer
     def head(self, status: int, headers: Fields) -> None:
         self._head = status, headers
-        kind = next((value for name, value in headers if name == b"content-type"), b"")
-        if kind.startswith(b"text/event-stream"):
-            self._events = sse.Events()
+        self._answer.begins(next((value for name, value in headers if name == b"content-type"), b""))
 
     def data(self, piece: bytes) -> None:
-        if self._events is not None:
-            self._read(self._events.feed(piece))
+        self._answer.feed(piece)
         if self._sent:
             self._write(piece)
             return
@@ -109,8 +92,8 @@ class Passage(Receiver):
 
     def done(self) -> None:
         self._over()
-        if self._events is None:
-            self._read_whole(b"".join(self._held))
+        if not self._answer.streams:
+            self._answer.whole(b"".join(self._held))
         if self.exchange.closed:
             return
         if self._sent:
@@ -119,7 +102,7 @@ class Passage(Receiver):
             status, headers = self._head
             kind = next((value for name, value in headers if name == b"content-type"), b"application/json")
             self.exchange.respond(status, b"".join(self._held), kind, self._fields(headers))
-        self._owner.finished(self, self._output, self._usage or {})
+        self._owner.finished(self, self._answer.output, self._answer.usage)
 
     def failed(self, error: Failed) -> None:
         if self._call is not None:
@@ -155,6 +138,9 @@ class Passage(Receiver):
         kept = [one for one in headers if one[0] not in OF_CONNECTIONS and one[0] != b"content-type"]
         return [*kept, (b"x-prebleexp-gpu", b"%d" % self.upstream.number)]
 
+    def _first_token(self) -> None:
+        self._owner.first_token(self)
+
     def _leaves(self) -> None:
         call = self._call
         if call is not None:
@@ -167,40 +153,3 @@ class Passage(Receiver):
         self._call = None
         if self.upstream is not None:
             self.upstream.flying.discard(self)
-
-    # ------------------------------------------------------------ what it says
-    def _read(self, events: list[bytes]) -> None:
-        for event in events:
-            if event == DONE:
-                continue
-            if self.ticket.first_s is not None and b'"usage"' not in event:
-                self._output += 1
-                continue
-            try:
-                piece = _DECODER.decode(event)
-            except msgspec.DecodeError:
-                continue
-            if piece.usage:
-                self._usage = piece.usage
-            if piece.choices and (self.ticket.first_s is not None or _has_content(piece.choices[0])):
-                self._output += 1
-                if self.ticket.first_s is None:
-                    self._owner.first_token(self)
-        if self._usage is not None:
-            self._output = max(self._output, int(self._usage.get("completion_tokens") or 0))
-
-    def _read_whole(self, body: bytes) -> None:
-        try:
-            piece = _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return
-        self._usage = piece.usage
-        self._output = int((piece.usage or {}).get("completion_tokens") or 0)
-
-
-def _has_content(choice: dict[str, Any]) -> bool:
-    """Whether there is a token in it: a role alone is none."""
-    delta = choice.get("delta")
-    return any(choice.get(name) for name in CONTENT) or (
-        isinstance(delta, dict) and any(delta.get(name) for name in CONTENT)
-    )

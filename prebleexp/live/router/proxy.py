@@ -19,8 +19,9 @@ from prebleexp.live.router import said
 from prebleexp.live.router.deciding import Deciding, Ticket
 from prebleexp.live.router.passing import NOT_ASKED, Passage
 from prebleexp.live.router.prompts import Malformed, read
+from prebleexp.live.router.reports import Reports
 from prebleexp.live.router.said import Counts
-from prebleexp.live.router.upstreams import Health, Stage, Upstream, gauges
+from prebleexp.live.router.upstreams import Health, Stage, Upstream
 from prebleexp.sim.answers import HOLD
 
 if TYPE_CHECKING:
@@ -54,9 +55,8 @@ class Proxy:
         self._held = deque[Passage]()
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
-        told = self._reported if polls else None
+        told = Reports(deciding, lambda: self.now).hear if polls else None
         self.health = Health(client, self.upstreams, health_s, health_fails, self._came, self._went, told)
-        self._windows: dict[int, deque[tuple[float, float, float]]] = {}
         self._expiring: asyncio.TimerHandle | None = None
         self._tasks = set[asyncio.Task[None]]()
         self.ears: Ears | None = None
@@ -234,24 +234,6 @@ class Proxy:
         self.deciding.changed(upstream.number, self._candidates(), self.now)
         if self._held:
             self._loop.call_soon(self._release)
-
-    def _reported(self, upstream: Upstream, text: str) -> None:
-        told, row, now = gauges(text), self.deciding.host.view.gpus[upstream.number], self.now
-        flying = list(upstream.flying)
-        waiting = sum(one.ticket.first_s is None for one in flying)
-        row.queued = int(told.get("queued", waiting))
-        row.running = int(told.get("running", len(flying) - waiting))
-        row.waiting_tokens = self.deciding.waiting_tokens[upstream.number]
-        if "usage" in told:
-            row.kv_free = int(max(0.0, 1.0 - told["usage"]) * row.kv_tokens)
-        if "queries" in told and "hits" in told:
-            window = self._windows.setdefault(upstream.number, deque())
-            window.append((now, told["hits"], told["queries"]))
-            while now - window[0][0] > said.WINDOW_S:
-                window.popleft()
-            row.window_hit_tokens = int(max(0.0, told["hits"] - window[0][1]))
-            row.window_prompt_tokens = int(max(0.0, told["queries"] - window[0][2]))
-        self.deciding.reports(now)
 
     # ------------------------------------------------------------ slow paths
     def _later(self, exchange: Exchange, what: Callable[[Exchange], Any]) -> None:

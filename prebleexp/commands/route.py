@@ -53,6 +53,7 @@ def _route(given: Given) -> int:
         bytes_per_token=positive("bytes_per_token", given["bytes_per_token"]),
         record=given["record"],
         settings=settings,
+        lengths_window_s=hosted.lengths_window_s(cell),
         kv_events=events,
         kv_replay=replay,
     )
@@ -137,6 +138,6 @@ COMMANDS: Commands = {
             path("record", "a file for all that the policy is asked and told: no prompts, numbers of blocks"),
             path("check", "such a file: is a fresh policy of the same opinion? Nothing is served"),
         ),
-        others="of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, seed=",
+        others="of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, lengths=max|mean, seed=",
     )
 }

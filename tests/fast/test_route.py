@@ -24,6 +24,7 @@ from prebleexp.live.http.places import Origin, origin
 from prebleexp.live.http.server import Server, listen
 from prebleexp.live.router import recording
 from prebleexp.live.router.caches import Assumed
+from prebleexp.live.router.outputs import MOST, Outputs
 from prebleexp.live.router.prompts import Interner, Malformed, read
 from prebleexp.live.router.proxy import Proxy
 from prebleexp.live.router.served import How, compile_for, made
@@ -394,6 +395,41 @@ def test_what_is_recorded_decides_alike_and_has_no_prompts(policy: str, tmp_path
     lines[at] = json.dumps(told | {"gpu": (told["gpu"] + 1) % 3})
     file.write_text("\n".join(lines))
     assert recording.check(file, Host(one.policy, [one.hardware] * 3, 0, 40)).first == at + 1
+
+
+def test_answers_are_expected_to_be_as_long_as_the_last_were(tmp_path: Path) -> None:
+    """lengths=mean: what it was is in the recording."""
+    file = tmp_path / "recorded.jsonl"
+
+    async def main() -> None:
+        async with routing("lor", 1, record=file, lengths_window_s=180.0) as running:
+            for i, tokens in enumerate((2, 6, 7)):
+                await running.ask(max_tokens=tokens, stream=i != 1)
+
+    run(main())
+    arrived = [told for line in file.read_text().splitlines() if (told := json.loads(line)).get("e") == "arrives"]
+    assert [one.get("expected") for one in arrived] == [None, 2.0, 4.0]
+    one = cell("lor")
+    host = Host(one.policy, [one.hardware], 0, 40)
+    assert recording.check(file, host).differ == 0
+    requests = host.view.requests
+    assert requests.expected_output[:3].tolist() == [2.0, 2.0, 4.0]
+    assert requests.informed[:3].tolist() == [0, 1, 1]
+    outputs = Outputs(10.0)
+    for now, tokens in ((0.0, 100), (5.0, 10), (6.0, 20)):
+        outputs.finished(tokens, now)
+    assert [outputs.expected(now) for now in (10.0, 10.1, 15.5, 17.0)] == [130 / 3, 15.0, 20.0, None]
+    outputs = Outputs(10.0)
+    for tokens in range(MOST + 2):
+        outputs.finished(tokens, 0.0)
+    assert outputs.expected(0.0) == (MOST + 3) / 2, "the first two are forgotten"
+
+
+@pytest.mark.parametrize("lengths", ["oracle", "noisy", "mean lengths.over=prefix"])
+def test_lengths_that_nobody_knows_are_refused(lengths: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["route", "policy=e2", "upstream=http://127.0.0.1:1", *f"lengths={lengths}".split()]
+    assert main(asked) == 2
+    assert "max or mean" in capsys.readouterr().err
 
 
 def test_another_file_is_no_recording(tmp_path: Path) -> None:

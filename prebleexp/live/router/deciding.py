@@ -12,6 +12,7 @@ import xxhash
 from prebleexp.live.host import ROOM, ROWS, Host, Taken
 from prebleexp.live.router.caches import Assumed
 from prebleexp.live.router.held import USUAL_BLOCK, Event, Found, Held, Notice, tokens_on
+from prebleexp.live.router.outputs import Outputs
 from prebleexp.live.router.prompts import BYTES_PER_TOKEN, Interner, Request
 from prebleexp.live.router.recording import Recording
 from prebleexp.policies.base import Policy
@@ -64,7 +65,8 @@ class Ticket:
 
 class Deciding:
     """`bytes_per_token`: of prompts that come as text; what `usage` says of them is adopted when a lap begins.
-    `told`: GPUs tell what they hold (`hears`), else it is assumed.
+    `told`: GPUs tell what they hold (`hears`), else it is assumed. `lengths_window_s`: for how long an answer's length
+    counts for what is expected of others; 0: nothing is.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Deciding:
         recording: Recording | None = None,
         bytes_per_token: float = BYTES_PER_TOKEN,
         told: bool = False,
+        lengths_window_s: float = 0.0,
     ) -> None:
         self.host = Host(policy, hardware, seed, rows)
         self._interner = Interner(ROOM.ids, hash_seed, bytes_per_token)
@@ -87,6 +90,7 @@ class Deciding:
         """where GPUs tell what they hold: prompts of which nothing can be found there, being text; and of others, whose
         servers say how much they had cached, how much it was to be, and was"""
         self._sessions = Known()
+        self._outputs = Outputs(lengths_window_s)
         self._recording = recording
         self._named = hasattr(type(policy), "named")
         self._bytes, self._tokens, self._given_ratio = 0, 0, bytes_per_token
@@ -110,9 +114,11 @@ class Deciding:
         number = NONE if session is None else self._sessions.number(session)
         names = Names(session, number, request) if self._named else None
         ids = found.ids.copy()
-        taken = self.host.arrive(ids, found.ends, request.most, now, session=number, names=names)
+        expected = self._outputs.expected(now)
+        more: dict[str, Any] = {} if expected is None else {"expected": expected}
+        taken = self.host.arrive(ids, found.ends, request.most, now, session=number, names=names, **more)
         if self._recording is not None:
-            told: dict[str, Any] = {"most": request.most, "session": number}
+            told: dict[str, Any] = {"most": request.most, "session": number, **more}
             if names is not None:
                 told["names"] = [session, number, names.prefixes]
             self._recording.arrives(taken, now, ids, found.ends, told)
@@ -166,6 +172,7 @@ class Deciding:
         first_s = now if ticket.first_s is None else ticket.first_s
         more = {"ttft_s": first_s - ticket.arrived_s, "latency_s": now - ticket.arrived_s}
         self._hear(ticket, records.FINISHED, now, output=output, **more)
+        self._outputs.finished(output, now)
         ticket.gpu = NONE
 
     def lost(self, ticket: Ticket, now: float) -> None:

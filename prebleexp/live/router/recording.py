@@ -93,7 +93,10 @@ def check(path: Path, host: Host) -> Checked:
                 ids = numbers_of(told["ids"])
                 names = None if "names" not in told else _Names(*told["names"])
                 ends = spread(told["tokens"], told["block"] or told["tokens"])
-                taken[number] = host.arrive(ids, ends, told["most"], now, names=names, session=told["session"])
+                expected = told.get("expected")
+                taken[number] = host.arrive(
+                    ids, ends, told["most"], now, expected=expected, names=names, session=told["session"]
+                )
             case "ask":
                 asked += 1
                 if host.decide(taken[number], now) != told["gpu"]:

@@ -48,6 +48,8 @@ class How:
     settings: Sequence[str] = ()
     """that say of a recording what it is of"""
     rows: int = ROWS
+    lengths_window_s: float = 0.0
+    """over which lengths of answers are averaged, to be expected of others; 0: max_tokens are"""
     kv_events: Sequence[str] = ()
     """where each server tells what it has cached; none: it is assumed"""
     kv_replay: Sequence[str] = ()
@@ -71,8 +73,18 @@ def decider(policy: Policy, hardware: Sequence[Any], seed: int, how: How) -> tup
     """The policy, ready to be asked, and what records it."""
     recording = None if how.record is None else Recording(how.record, how.settings, len(hardware))
     hash_seed = int.from_bytes(os.urandom(8), "little")
-    told = bool(how.kv_events)
-    return Deciding(policy, hardware, seed, hash_seed, how.rows, recording, how.bytes_per_token, told), recording
+    deciding = Deciding(
+        policy,
+        hardware,
+        seed,
+        hash_seed,
+        how.rows,
+        recording,
+        how.bytes_per_token,
+        told=bool(how.kv_events),
+        lengths_window_s=how.lengths_window_s,
+    )
+    return deciding, recording
 
 
 def made(

@@ -339,6 +339,33 @@ def test_what_was_missed_is_told_again(remembers: int) -> None:
     run(main())
 
 
+def test_who_comes_late_asks_for_what_is_held() -> None:
+    """Before anything new is published; nothing is heard twice."""
+
+    async def main() -> None:
+        publisher, again = _publisher()
+        heard, context = Heard(), zmq.asyncio.Context()
+        ear = Ear(0, publisher.address, f"tcp://127.0.0.1:{again}", heard)
+        for number in range(5):
+            publisher.publish([{"type": "BlockRemoved", "block_hashes": [number], "medium": "GPU"}])
+        listening = asyncio.create_task(ear.listen(context))
+        while ear.next < 5:
+            publisher.replay()
+            await asyncio.sleep(0.001)
+        assert heard.told == [*range(5)]
+        while ear.next == 5:
+            publisher.publish([{"type": "BlockRemoved", "block_hashes": [publisher.published], "medium": "GPU"}])
+            publisher.replay()
+            await asyncio.sleep(0.001)
+        assert heard.told == [*range(ear.next)]
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        publisher.close()
+        context.term()
+
+    run(main())
+
+
 def _publisher() -> tuple[Publisher, int]:
     for port in range(23_500, 23_900, 2):
         try:

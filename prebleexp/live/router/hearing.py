@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -62,6 +63,9 @@ class Ear:
             socket.setsockopt(zmq.LINGER, 0)
             socket.setsockopt(zmq.SUBSCRIBE, b"")
             socket.connect(self._address)
+            if self._replay is not None:  # what it holds already
+                with suppress(TimeoutError):  # it is not there yet: its first batch will show what is missing
+                    await self._ask_again(context)
             while True:
                 await self._comes(await socket.recv_multipart(), context)
                 await asyncio.sleep(0)  # of a flood, requests get their share
@@ -89,7 +93,7 @@ class Ear:
             self.next = number
             return
         try:
-            await self._ask_again(number, context)
+            await self._ask_again(context)
         except TimeoutError:
             self._lose(f"{missing}, and {self._replay} does not answer")
             self.next = number
@@ -97,7 +101,7 @@ class Ear:
             self._lose(f"{missing}, and {self._replay} no longer has them")
             self.next = number
 
-    async def _ask_again(self, number: int, context: Any) -> None:
+    async def _ask_again(self, context: Any) -> None:
         with context.socket(zmq.DEALER) as socket:
             socket.setsockopt(zmq.RCVHWM, 0)
             socket.setsockopt(zmq.MAXMSGSIZE, LONGEST)

@@ -29,14 +29,14 @@ CARRIED = {
     ("own_code_power", "AA"): 151,
     ("own_code_power", "HH"): 184,
     ("core_conversations_power", "A100"): 104,
-    ("core_conversations_power", "H100"): 246,
-    ("core_conversations_power", "AA"): 195,
-    ("core_conversations_power", "HH"): 346,
-    ("core_conversations_cost", "HA"): 169,
-    ("core_code_power", "A100"): 94.4,
+    ("core_conversations_power", "H100"): 248,
+    ("core_conversations_power", "AA"): 183,
+    ("core_conversations_power", "HH"): 333,
+    ("core_conversations_cost", "HA"): 164,
+    ("core_code_power", "A100"): 94.9,
     ("core_code_power", "H100"): 135,
-    ("core_code_power", "AA"): 155,
-    ("core_code_power", "HH"): 257,
+    ("core_code_power", "AA"): 153,
+    ("core_code_power", "HH"): 246,
 }
 """requests/s, by part and line"""
 

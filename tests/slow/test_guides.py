@@ -59,6 +59,7 @@ def typed(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.nightly  # all guides together take minutes
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_every_command_of_a_guide_works_in_its_order(page: Path, tmp_path: Path) -> None:
     furnished(tmp_path)

@@ -49,7 +49,7 @@ class _Body(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Body)
-_NUMBERS = msgspec.json.Decoder(list[int | list[int]])
+_NUMBERS, _SEVERAL = msgspec.json.Decoder(list[int]), msgspec.json.Decoder(list[int | list[int]])
 
 
 class Request(NamedTuple):
@@ -87,11 +87,17 @@ def read(body: bytes) -> Request:
     )
 
 
+def _numbers(prompt: bytes) -> list[int]:
+    """Of one prompt, or of several, one behind another."""
+    try:
+        return _NUMBERS.decode(prompt)  # long ones keep all streams waiting while they are read
+    except msgspec.ValidationError:
+        return [token for one in _SEVERAL.decode(prompt) for token in (one if isinstance(one, list) else [one])]
+
+
 def _tokens(prompt: bytes) -> bytes:
     try:
-        found = _NUMBERS.decode(prompt)
-        flat = [token for one in found for token in (one if isinstance(one, list) else [one])]
-        return np.array(flat, np.int64).astype(np.int32).tobytes()
+        return np.array(_numbers(prompt), np.int64).astype(np.int32).tobytes()
     except (msgspec.DecodeError, OverflowError) as error:
         raise Malformed(f"prompt: {str(error)[:120]}") from None
 

@@ -19,6 +19,7 @@ import pytest
 from prebleexp.live.http import loops
 from prebleexp.live.http.calls import Reply
 from prebleexp.live.http.client import Client
+from prebleexp.live.http.exchange import problem
 from prebleexp.live.http.places import Origin, origin
 from prebleexp.live.http.sse import Events
 from tests.support.places import ROOT
@@ -27,7 +28,8 @@ from tests.support.processes import free_ports, free_range, started, until_serve
 ROUTERS = os.environ.get("PREBLEEXP_ROUTERS")
 pytestmark = pytest.mark.slow
 GPUS, GROUPS, REQUESTS, TOKENS = 2, 4, 60, 10
-BACK = {"duplex": "FULL_DUPLEX_STREAMED", "buffered": "STREAMED"}
+NOBODY = problem(503, "no server is up")
+HOWS = ["duplex", "buffered"]
 
 
 def _config(front: int, picker: int, port: int, how: str, folder: Path) -> Path:
@@ -53,9 +55,16 @@ async def _ask(client: Client, front: Origin, number: int, stream: bool = True, 
     return await client.fetch(front, "/v1/completions", "POST", sent, forged, within_s=60)
 
 
+by_envoy = pytest.mark.skipif(ROUTERS is None, reason="PREBLEEXP_ROUTERS names no environment with Envoy")
+
+
+def _envoy(config: Path) -> list[str]:
+    return [str(Path(str(ROUTERS)).resolve() / "bin" / "envoy"), "--concurrency", "1", "-c", str(config)]
+
+
 @pytest.mark.nightly
-@pytest.mark.skipif(ROUTERS is None, reason="PREBLEEXP_ROUTERS names no environment with Envoy")
-@pytest.mark.parametrize("how", list(BACK))
+@by_envoy
+@pytest.mark.parametrize("how", HOWS)
 def test_requests_go_where_the_policy_says(how: str, tmp_path: Path) -> None:
     """All are answered to the last token, each session by one server, and the policy hears of every end."""
     port = free_range(GPUS)
@@ -67,8 +76,7 @@ def test_requests_go_where_the_policy_says(how: str, tmp_path: Path) -> None:
     upstream = ",".join(f"127.0.0.1:{port + g}" for g in range(GPUS))
     pick = [*run, "pick", "policy=vllm_sticky_least_loaded", *gpus, f"port={picker}", f"metrics_port={metrics}"]
     pick += [f"upstream={upstream}", f"record={record}"]
-    envoy = [str(Path(str(ROUTERS)).resolve() / "bin" / "envoy"), "--concurrency", "1", "-c"]
-    envoy.append(str(_config(front, picker, port, how, tmp_path)))
+    envoy = _envoy(_config(front, picker, port, how, tmp_path))
     seen: dict[int, set[bytes]] = {}
     served = Counter[bytes]()
 
@@ -127,3 +135,44 @@ def test_requests_go_where_the_policy_says(how: str, tmp_path: Path) -> None:
     written = logs[1].read_text(encoding="utf-8")
     assert f"{REQUESTS} answered, 1 refused, 1 lost" in written
     assert "t131" not in written
+
+
+@pytest.mark.nightly
+@by_envoy
+@pytest.mark.parametrize("how", HOWS)
+def test_held_requests_wait_in_envoy(how: str, tmp_path: Path) -> None:
+    """No server is up: a request waits for longer than Envoy's own 200 ms, one whose client leaves is forgotten."""
+    port = free_range(GPUS)
+    front, picker, metrics = free_ports(3)
+    upstream = ",".join(f"127.0.0.1:{port + g}" for g in range(GPUS))
+    pick = [sys.executable, "-m", "prebleexp", "pick", "policy=lor", f"port={picker}", f"metrics_port={metrics}"]
+    pick += [f"upstream={upstream}", "hold_s=3"]
+
+    async def main() -> Reply:
+        client = Client()
+        here, beside = (origin("url", f"http://127.0.0.1:{one}") for one in (front, metrics))
+
+        async def until(said: str) -> None:
+            async with asyncio.timeout(30):
+                while said not in (await client.fetch(beside, "/metrics")).body.decode():
+                    await asyncio.sleep(0.05)
+
+        try:
+            await until_served(client, beside, "/metrics")
+            while (await client.fetch(here, "/v1/models")).body != NOBODY:
+                await asyncio.sleep(0.2)
+            leaves = asyncio.create_task(_ask(client, here, 0))
+            await until("prebleexp:held 1\n")
+            leaves.cancel()
+            await until("prebleexp:held 0\n")
+            await until('outcome="left"} 1\n')
+            return await _ask(client, here, 1)
+        finally:
+            client.close()
+
+    envoy = _envoy(_config(front, picker, port, how, tmp_path))
+    with started(pick, tmp_path / "pick.log"), started(envoy, tmp_path / "envoy.log"):
+        reply = loops.run(main())
+    assert reply.status == 503
+    assert b"no server took this request within 3 s" in reply.body
+    assert b"0 answered" in (tmp_path / "pick.log").read_bytes()

@@ -358,6 +358,28 @@ def test_lost_streams_are_told_to_the_policy(when: str) -> None:
     run(main())
 
 
+def test_a_server_that_takes_no_connection_gets_no_more() -> None:
+    """Envoy's 503 is looked into at once; a server's own 500, from one that is well, changes nothing."""
+
+    async def main() -> None:
+        async with picking("round_robin", 2, health_s=1000) as running:
+            for status in (500, 503):
+                shown = running.shown()
+                gone = running.gpu(await shown.asks())
+                if status == 503:
+                    await running.engines[gone].kill()
+                await shown.answered(status=status, kind="text/plain")
+                await shown.token(b"", end=True)
+                while running.picker._looked_at:
+                    await asyncio.sleep(0.005)
+                assert len(running.picker.deciding.candidates) == (2 if status == 500 else 1)
+            for _ in range(3):
+                assert running.gpu(await running.shown().asks()) != gone
+
+    cell("round_robin")
+    run(main())
+
+
 # ---------------------------------------------------------------- the command
 @pytest.mark.parametrize(
     ("words", "why"),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from prebleexp.live.http.calls import Failed, NotConnected
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.server import Limits
 from prebleexp.live.picker import messages
@@ -42,7 +43,10 @@ class Picker:
         limits: Limits,
     ) -> None:
         self.deciding, self.upstreams, self.limits = deciding, list(upstreams), limits
-        self._session_header, self._hold_s = session_header, hold_s
+        self._session_header, self._hold_s, self._health_s = session_header, hold_s, health_s
+        self._client = client
+        self._tasks = set[asyncio.Task[None]]()
+        self._looked_at = set[Upstream]()
         self.counts = Counts()
         self.on_change: Callable[[], None] = lambda: None
         self._held: dict[asyncio.Future[None], None] = {}
@@ -59,6 +63,7 @@ class Picker:
 
     async def end(self) -> None:
         await self.health.end()
+        await asyncio.gather(*self._tasks)
 
     @property
     def now(self) -> float:
@@ -169,6 +174,27 @@ class Picker:
         self.counts.cut += 1
         self.deciding.lost(ticket, self.now)
         self._release()
+
+    def fails(self, stream: Stream) -> None:
+        """It was answered with a status of 5xx, Envoy's own where its server takes no connection: is it still there?"""
+        upstream = stream.upstream
+        self.lost(stream)
+        if upstream is not None and upstream not in self._looked_at:
+            self._looked_at.add(upstream)
+            task = self._loop.create_task(self._look(upstream))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _look(self, upstream: Upstream) -> None:
+        assert upstream.origin is not None
+        try:
+            await self._client.fetch(upstream.origin, "/health", within_s=self._health_s)
+        except NotConnected:
+            self.health.suspect(upstream)
+        except Failed:
+            pass  # it may be slow: that is judged by health_fails
+        finally:
+            self._looked_at.discard(upstream)
 
     def _over(self, stream: Stream) -> tuple[Upstream, Ticket]:
         upstream, ticket, stream.upstream = stream.upstream, stream.ticket, None

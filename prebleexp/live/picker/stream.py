@@ -49,6 +49,7 @@ class Owner(Protocol):
     def first_token(self, stream: Stream) -> None: ...
     def finished(self, stream: Stream) -> None: ...
     def lost(self, stream: Stream) -> None: ...
+    def fails(self, stream: Stream) -> None: ...
 
 
 class Stream:
@@ -206,7 +207,7 @@ class Stream:
         if self.upstream is None:
             return
         if self._status >= 500:
-            self._owner.lost(self)
+            self._owner.fails(self)
             return
         if not self.answer.streams:
             self.answer.whole(b"".join(self._held))

@@ -304,6 +304,7 @@ def test_held_requests_go_when_something_ends_and_get_503_when_nothing_does(monk
             await first.token(b"data: [DONE]\n\n", end=True)
             assert running.gpu(await waits) == 0
             assert running.picker.counts.refused == {"policy": 1}
+            assert running.picker.counts.left == 1
 
     run(main())
 

@@ -138,6 +138,9 @@ class Picker:
         ahead = stream.ahead()
         try:
             await asyncio.wait((again, ahead), timeout=until - self.now, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # Envoy breaks the stream off, where others only end it
+            self.counts.left += 1
+            raise
         finally:
             self._held.pop(again, None)
         if again.done():

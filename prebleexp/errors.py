@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -25,6 +24,8 @@ LONG = 120
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> InvalidInput:
     """An `InvalidInput` for a name that is not one of `valid`; suggests the closest."""
+    import difflib  # most commands have no wrong word
+
     names = sorted(valid)
     said = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), said, n=1) or [

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import Floats, Layers, Longs, Setup, Workload
 from prebleexp.sources import Part
+
+if TYPE_CHECKING:
+    from prebleexp.sim.comer import Coming
 
 
 @dataclass(frozen=True)

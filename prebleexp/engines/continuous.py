@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from prebleexp.checks import integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import Longs, Setup
+
+if TYPE_CHECKING:
+    from prebleexp.sim.comer import Coming
 
 QUEUES = ("lpm", "fcfs", "priority_groups")
 PREFILLS = ("whole", "chunked")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prebleexp.engines.batch import Batches
 from prebleexp.engines.records import GPU, JOB, WAITING, Batching, Window
 from prebleexp.sim.arrays import copy_written, move_up
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Setup, records
+
+if TYPE_CHECKING:
+    from prebleexp.sim.comer import Coming
 
 LEAST = 16
 """rows"""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.records import World
 from prebleexp.sim.types import Floats, Ints, Layers, Longs, Outcome, Setup, Workload
+
+if TYPE_CHECKING:
+    from prebleexp.sim.comer import Coming
 
 
 class Router(Protocol):

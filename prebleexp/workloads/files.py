@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import gzip
 import hashlib
 import io
 import lzma
@@ -94,8 +93,14 @@ def _only_member(data: bytes) -> bytes:
         return archive.read(names[0])
 
 
+def _gunzip(data: bytes) -> bytes:
+    import gzip  # few files are packed
+
+    return gzip.decompress(data)
+
+
 PACKED: Mapping[bytes, tuple[str, Callable[[bytes], bytes]]] = {
-    b"\x1f\x8b": ("gzip", gzip.decompress),
+    b"\x1f\x8b": ("gzip", _gunzip),
     b"\x28\xb5\x2f\xfd": ("Zstandard", _zstandard),
     b"BZh": ("bzip2", bz2.decompress),
     b"\xfd7zXZ": ("xz", lzma.decompress),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,10 @@ import numpy.typing as npt
 from prebleexp.checks import flag, integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
 from prebleexp.engines.sglang.records import AT_ONCE, CLIP_MAX_NEW_TOKENS, RETRACT_DECODE_STEPS, Settings
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import Longs, Setup
+
+if TYPE_CHECKING:
+    from prebleexp.sim.comer import Coming
 
 POLICIES = ("fcfs", "lpm")
 CHUNKS = ((160.0, 16384), (60.0, 8192), (20.0, 4096), (1e-9, 2048), (0.0, 4096))

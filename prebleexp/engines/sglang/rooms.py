@@ -3,6 +3,8 @@ touched takes none."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from prebleexp.engines.recent import RECENT
@@ -22,10 +24,12 @@ from prebleexp.engines.sglang.records import (
 )
 from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Longs, Setup, records
+
+if TYPE_CHECKING:
+    from prebleexp.sim.comer import Coming
 
 
 def engines(setup: Setup, settings: Settings) -> Engines:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
-from prebleexp.engines.vllm.groups import Grouping, most_held
-from prebleexp.engines.vllm.groups import grouping as of_kinds
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup
+
+if TYPE_CHECKING:
+    from prebleexp.engines.vllm.groups import Grouping
+    from prebleexp.sim.comer import Coming
 
 POLICIES = ("fcfs", "priority")
 DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
@@ -129,13 +130,13 @@ class VLLM(Engine):
         """All fields, but of those in `UNLESS_SAID` what is as it is unless said: it changes nothing."""
         kept = (one for one in fields(self) if one.name not in UNLESS_SAID or getattr(self, one.name) != one.default)
         values = {one.name: getattr(self, one.name) for one in kept}
-        drafts = asdict(values.pop("speculative_config"))
-        return values | ({"speculative_config": drafts} if drafts["method"] is not None else {})
+        drafts = vars(values.pop("speculative_config"))
+        return values | ({"speculative_config": dict(drafts)} if drafts["method"] is not None else {})
 
     def columns(self) -> dict[str, Any]:
         """Its fields, with what is said of drafts as speculative_config.method."""
         shown = {one.name: getattr(self, one.name) for one in fields(self)}
-        drafts = asdict(shown.pop("speculative_config"))
+        drafts = vars(shown.pop("speculative_config"))
         return shown | {f"speculative_config.{name}": value for name, value in drafts.items()}
 
     @property
@@ -255,7 +256,9 @@ class VLLM(Engine):
         valid = "a divisor of the layers' chunks, or engine.disable_hybrid_kv_cache_manager=true"
         whole = all(one % self.block_size == 0 for one in chunks)
         require(whole, "engine.block_size", self.block_size, valid)
-        return of_kinds(kinds, setup.kv_tokens, self.block_size)
+        from prebleexp.engines.vllm.groups import grouping
+
+        return grouping(kinds, setup.kv_tokens, self.block_size)
 
     def _pool(self, setup: Setup, grouping: Grouping | None) -> int:
         """Blocks of a GPU's pool."""
@@ -321,6 +324,8 @@ class VLLM(Engine):
         needed = blocks = -(-tokens // self.block_size)
         if grouping is not None:
             in_flight = (2 if self.async_scheduling else 1) * self.limits(setup)[0]
+            from prebleexp.engines.vllm.groups import most_held
+
             caps = [most_held(one, self.block_size, in_flight, setup.context_length) for one in grouping.groups]
             needed = sum((blocks if cap is None else np.minimum(blocks, cap) for cap in caps), start=0 * blocks)
         refused = (setup.workload.prompt_tokens >= setup.context_length) | (needed >= self._pool(setup, grouping))

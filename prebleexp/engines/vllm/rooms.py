@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +34,13 @@ from prebleexp.engines.vllm.records import (
 )
 from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
-from prebleexp.sim.comer import Coming
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
 from prebleexp.sim.tiers import PEERS, TIERS
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
+
+if TYPE_CHECKING:
+    from prebleexp.sim.comer import Coming
 
 KINDS = (FULL, SLIDING, CHUNKED)
 """by the numbers that `records` has for them"""

@@ -10,13 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prebleexp.sim.pools import PULL
+from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.faults.base import Event
+from prebleexp.faults.timeline import Timeline
+from prebleexp.overhead.model import Overhead
+from prebleexp.policies.lor import LeastOutstanding
+from prebleexp.sim.pools import BOTH, DECODE, PREFILL, PULL
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.types import Workload
 from tests.support.accounted import accounted
 from tests.support.oracle import composed
 from tests.support.oracle.compared import same
 from tests.support.sampled import examples
+from tests.support.strategies.conversations import conversations
 from tests.support.strategies.gateways import GATEWAYS, of_clients
 from tests.support.strategies.migrations import long_ones, moving_clusters
 from tests.support.strategies.pools import CLUSTERS, DECIDED, RESERVING, faulty, split, streams_with_patience
@@ -102,3 +108,24 @@ def test_gateways_and_several_routers_before_vllm_give_the_bytes_of_the_oracle(
     workload: Workload, cluster: dict[str, Any]
 ) -> None:
     agree(workload, cluster)
+
+
+@pytest.mark.slow
+def test_two_that_are_lost_together_begin_anew_in_their_order() -> None:
+    """With a GPU for outputs that comes up and goes down at once: the oracle sent the second first, and told of both
+    twice, since who has read a prompt hears of it then."""
+    workload = conversations([((0,), 1, 1, "named")] * 3, [0.0] * 3)
+    engine = VLLM(
+        max_num_batched_tokens=64,
+        max_num_seqs=3,
+        block_size=1,
+        async_scheduling=False,
+        watermark=0.0,
+        scheduler_reserve_full_isl=False,
+    )
+    cluster = {"engine": engine, "policy": LeastOutstanding(), "second": LeastOutstanding(), "counts": [1, 1, 1]}
+    cluster |= {"roles": [DECODE, PREFILL, BOTH], "kv": 240, "frontend": (0.0, 0.0), "overhead": Overhead()}
+    cluster |= {"latency_s": 0.0, "rate": 1e5, "sharing": 0, "protocol": PULL, "horizon": "stop", "reports_ms": 0.0}
+    happen = (Event(0.0, 0, "down"), Event(0.5, 0, "up"), Event(0.5, 0, "down"))
+    faults = Timeline(detect_ms=0.0, on_loss="retry", happen=happen)
+    agree_split(workload, cluster, Replication(count=1, spread=0, gossip_s=0.0), faults=faults)

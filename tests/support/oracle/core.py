@@ -435,7 +435,6 @@ class Gpu:
 
 class Oracle:
     pulls = False
-    pulls = False
     """whether GPUs read KV from others, and hear of that later"""
 
     def __init__(self, workload: Workload, of: Any, tell_at_start: bool = False) -> None:
@@ -873,11 +872,15 @@ class Oracle:
         else:
             self._failed(job, State.LOST, now)
 
-    def _tell(self, g: int, now: float) -> None:
-        """Not said: the numbers of GPUs and requests are those at the event's end already, the router's book is not."""
+    def _show(self, g: int) -> None:
+        """Routers see what a GPU has, unless they hear of that now and then."""
         self.gpus[g].publish()
         if not self.reports_s:
             self.view.gpus[g] = self.gpus[g].seen
+
+    def _tell(self, g: int, now: float) -> None:
+        """Not said: the numbers of GPUs and requests are those at the event's end already, the router's book is not."""
+        self._show(g)
         for kind, i, *_ in self.news:
             if kind in ("first_token", "finished"):
                 job, seen = self.jobs[i], self.view.requests[i]

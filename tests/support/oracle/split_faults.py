@@ -103,7 +103,7 @@ class SplitOracle(PoolsOracle):
                 one = gpu.requests.get(leg.index)
                 if one in gpu.of.told:  # it is heard of now, since the prompt begins anew
                     gpu.of.let_go(one)
-                    self._tell(gpu.number, now)
+                    self._show(gpu.number)
                     self._wake(gpu, now)
         self.queue.append(self._first_of(job))
 

@@ -1,4 +1,4 @@
-"""A policy outside of a simulation, as settings of one name it: what `route` and `pick` share."""
+"""A policy outside of a simulation, as settings of one name it, before servers: what `route` and `pick` share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from prebleexp.checks import not_valid
+from prebleexp.checks import not_valid, positive
+from prebleexp.commands.arguments import Given, integer, number, text
 from prebleexp.errors import InvalidInput
 
 if TYPE_CHECKING:
     from prebleexp.experiment.cell import Cell
+    from prebleexp.live.http.places import Origin
+    from prebleexp.live.router.served import How
+
+MOST_SERVERS = 1024
+HOST = text("host", "at which address; only this machine is served unless you say", "127.0.0.1")
+OF_SERVING = (
+    text("session_header", "that names a request's session; else session_id or user of its body", "x-session-id"),
+    number("hold_s", "for which a request waits where there is no server for it; then 503", 30.0),
+    number("health_s", "between two looks at each server's /health and /metrics", 1.0),
+    integer("health_fails", "in a row, after which a server is down", 3, least=1),
+    number("drain_s", "for which requests may end after SIGTERM", 30.0),
+    number("bytes_per_token", "of prompts that come as text, until usage says better", 4.0),
+)
+"""their own settings of how requests and servers are treated"""
+OTHERS = "of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, lengths=max|mean, seed="
 
 OF_SIMULATIONS = ("policy", "hardware", "lengths", "seed")
 """what is taken of their settings"""
@@ -25,6 +41,37 @@ def refuse_others(command: str, settings: Sequence[str]) -> None:
                 f"{command} does not take {key}= of a simulation; valid: its own settings ({command} --help), and "
                 f"{', '.join(OF_SIMULATIONS)}"
             )
+
+
+def listed(given: str) -> list[str]:
+    """What stands between commas, in brackets or without."""
+    return [one for one in given.strip("[]").split(",") if one]
+
+
+def refuse_twice(given: str, origins: Sequence[Origin]) -> None:
+    if len(set(origins)) < len(origins):
+        raise InvalidInput(f"upstream={given} names a server twice")
+
+
+def how(given: Given, origins: Sequence[Origin], slots: int, settings: Sequence[str], cell: Cell) -> How:
+    """What settings of both say. Raises InvalidInput for what is not valid."""
+    from prebleexp.live.router.served import How
+
+    return How(
+        upstreams=origins,
+        slots=slots,
+        host=given["host"],
+        port=given["port"],
+        session_header=given["session_header"],
+        hold_s=positive("hold_s", given["hold_s"], "a number of seconds > 0"),
+        health_s=positive("health_s", given["health_s"], "a number of seconds > 0"),
+        health_fails=given["health_fails"],
+        drain_s=given["drain_s"],
+        bytes_per_token=positive("bytes_per_token", given["bytes_per_token"]),
+        record=given["record"],
+        settings=settings,
+        lengths_window_s=lengths_window_s(cell),
+    )
 
 
 def cell(settings: Sequence[str]) -> Cell:

@@ -124,20 +124,15 @@ def _compare(given: Given) -> int:
 
 
 def _show_compared(about: Any, found: Sequence[Compared]) -> None:
-    from prebleexp.intervals import mean_interval
     from prebleexp.launch import tables
+    from prebleexp.live.measuring.compared import means
 
     lines = []
-    for i, row in enumerate(found[0].rows):
-        of_seeds = [one.rows[i] for one in found]
-        both = [
-            (one.measured, one.simulated) for one in of_seeds if one.measured is not None and one.simulated is not None
-        ]
-        ratios = [one.ratio for one in of_seeds if one.ratio is not None]
-        mean, half = mean_interval(ratios) if ratios else (None, None)
-        values = [sum(side) / len(both) for side in zip(*both, strict=True)] if both else [row.measured, None]
+    for one in means(found):
+        ratio, half = one.ratio or (None, None)
         spread = [] if len(found) == 1 else ["" if half is None else tables.number(half, 2)]
-        lines.append([row.metric, *map(tables.number, values), tables.number(mean, 3), *spread])
+        values = [*map(tables.number, (one.measured, one.simulated)), tables.number(ratio, 3)]
+        lines.append([one.metric, *values, *spread])
     heads = ["metric", "measured", "simulated", "simulated / measured", *([] if len(found) == 1 else ["± 95 %"])]
     tables.show(heads, lines, title=f"{about['name']}, measured at {about['url']}, beside its simulation")
     print()

@@ -6,49 +6,31 @@ import sys
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from prebleexp.checks import positive
 from prebleexp.commands import hosted
-from prebleexp.commands.arguments import Command, Commands, Given, integer, number, path, text
+from prebleexp.commands.arguments import Command, Commands, Given, integer, path, text
 from prebleexp.errors import InvalidInput
 from prebleexp.live import extra
 
 if TYPE_CHECKING:
     from prebleexp.live.http.places import Origin
 
-MOST_SERVERS = 1024
-
 
 def _pick(given: Given) -> int:
     extra.check_picker()
     from prebleexp.live.http import loops
     from prebleexp.live.picker import served
-    from prebleexp.live.router.served import How, compile_for
+    from prebleexp.live.router.served import compile_for
 
-    origins = [_endpoint(one) for one in given["upstream"].strip("[]").split(",") if one]
+    origins = [_endpoint(one) for one in hosted.listed(given["upstream"])]
     if not origins:
         raise InvalidInput("upstream= is missing: servers as Envoy knows them, upstream=10.0.0.1:8000,10.0.0.2:8000")
-    if len(set(origins)) < len(origins):
-        raise InvalidInput(f"upstream={given['upstream']} names a server twice")
-    if len(origins) > MOST_SERVERS:
-        raise InvalidInput(f"upstream= has {len(origins):,} servers; there may be {MOST_SERVERS:,}")
+    hosted.refuse_twice(given["upstream"], origins)
+    if len(origins) > hosted.MOST_SERVERS:
+        raise InvalidInput(f"upstream= has {len(origins):,} servers; there may be {hosted.MOST_SERVERS:,}")
     hosted.refuse_others("pick", given.others)
     settings = [*given.others, f"gpus={len(origins)}"]
     cell = hosted.cell(settings)
-    how = How(
-        upstreams=origins,
-        slots=len(origins),
-        host=given["host"],
-        port=given["port"],
-        session_header=given["session_header"],
-        hold_s=positive("hold_s", given["hold_s"], "a number of seconds > 0"),
-        health_s=positive("health_s", given["health_s"], "a number of seconds > 0"),
-        health_fails=given["health_fails"],
-        drain_s=given["drain_s"],
-        bytes_per_token=positive("bytes_per_token", given["bytes_per_token"]),
-        record=given["record"],
-        settings=settings,
-        lengths_window_s=hosted.lengths_window_s(cell),
-    )
+    how = hosted.how(given, origins, len(origins), settings, cell)
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
     compile_for(cell.policy, cell.hardware)
     hardware = [cell.hardware] * len(origins)
@@ -81,18 +63,11 @@ COMMANDS: Commands = {
         settings=(
             text("upstream", "IP:PORT of servers, with commas between, as Envoy has them: GPU 0, 1, …", ""),
             integer("port", "where it listens for Envoy (gRPC)", 9002, least=0, most=65535),
-            text("host", "at which address; only this machine is served unless you say", "127.0.0.1"),
+            hosted.HOST,
             integer("metrics_port", "where /metrics is served; nowhere unless you say", least=0, most=65535),
-            text(
-                "session_header", "that names a request's session; else session_id or user of its body", "x-session-id"
-            ),
-            number("hold_s", "for which a request waits where there is no server for it; then 503", 30.0),
-            number("health_s", "between two looks at each server's /health and /metrics", 1.0),
-            integer("health_fails", "in a row, after which a server is down", 3, least=1),
-            number("drain_s", "for which requests may end after SIGTERM", 30.0),
-            number("bytes_per_token", "of prompts that come as text, until usage says better", 4.0),
+            *hosted.OF_SERVING,
             path("record", "as of route, and route check=FILE asks a fresh policy again: no prompts"),
         ),
-        others="of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, lengths=max|mean, seed=",
+        others=hosted.OTHERS,
     )
 }

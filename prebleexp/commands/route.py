@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prebleexp.checks import not_valid, positive
+from prebleexp.checks import not_valid
 from prebleexp.commands import hosted
-from prebleexp.commands.arguments import Command, Commands, Given, choice, integer, number, path, text
+from prebleexp.commands.arguments import Command, Commands, Given, choice, integer, path, text
 from prebleexp.errors import InvalidInput
 from prebleexp.live import extra
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-MOST_SERVERS = 1024
 
 
 def _route(given: Given) -> int:
@@ -25,12 +25,11 @@ def _route(given: Given) -> int:
     from prebleexp.live.http import loops, places
     from prebleexp.live.router import served
 
-    urls = [one for one in given["upstream"].strip("[]").split(",") if one]
+    urls = hosted.listed(given["upstream"])
     if not urls:
         raise InvalidInput("upstream= is missing: the URLs of servers, as upstream=http://127.0.0.1:8001,…")
     origins = [places.origin("upstream", one) for one in urls]
-    if len(set(origins)) < len(origins):
-        raise InvalidInput(f"upstream={given['upstream']} names a server twice")
+    hosted.refuse_twice(given["upstream"], origins)
     slots = given["slots"] or len(origins)
     if slots < len(origins):
         raise not_valid("slots", slots, f"at least {len(origins)}, the number of servers")
@@ -39,24 +38,8 @@ def _route(given: Given) -> int:
     settings = [*given.others, f"gpus={slots}"]
     cell = hosted.cell(settings)
     admin = given["admin"] == "true" or (given["admin"] == "auto" and given["host"] in LOOPBACK)
-    how = served.How(
-        upstreams=origins,
-        slots=slots,
-        host=given["host"],
-        port=given["port"],
-        session_header=given["session_header"],
-        hold_s=positive("hold_s", given["hold_s"], "a number of seconds > 0"),
-        health_s=positive("health_s", given["health_s"], "a number of seconds > 0"),
-        health_fails=given["health_fails"],
-        drain_s=given["drain_s"],
-        admin=admin,
-        bytes_per_token=positive("bytes_per_token", given["bytes_per_token"]),
-        record=given["record"],
-        settings=settings,
-        lengths_window_s=hosted.lengths_window_s(cell),
-        kv_events=events,
-        kv_replay=replay,
-    )
+    own: dict[str, Any] = {"admin": admin, "kv_events": events, "kv_replay": replay}
+    how = replace(hosted.how(given, origins, slots, settings, cell), **own)
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
     served.compile_for(cell.policy, cell.hardware)
     loops.run(served.serve(cell.policy, [cell.hardware] * slots, cell.seed, how))
@@ -81,7 +64,7 @@ def _kv(given: Given, servers: int, slots: int) -> tuple[list[str], list[str]]:
     """Where servers tell what they have cached, and where they tell it again."""
     found = []
     for name in ("kv_events", "kv_replay"):
-        addresses = [one for one in given[name].strip("[]").split(",") if one]
+        addresses = hosted.listed(given[name])
         for one in addresses:
             if re.fullmatch(r"tcp://[^\s:/*]+:\d{1,5}", one) is None:
                 raise not_valid(name, one, "tcp://HOST:PORT")
@@ -100,10 +83,6 @@ def _kv(given: Given, servers: int, slots: int) -> tuple[list[str], list[str]]:
     return events, replay
 
 
-def _seconds(name: str, meaning: str, default: float) -> Any:
-    return number(name, meaning, default)
-
-
 COMMANDS: Commands = {
     "": Command(
         "a policy as a router that runs: a proxy before OpenAI-style servers (vLLM, SGLang, prebleexp mock), which "
@@ -113,18 +92,14 @@ COMMANDS: Commands = {
         settings=(
             text("upstream", "URLs of servers, with commas between: GPU 0, 1, … of the policy", ""),
             integer("port", "where it listens", 8000, least=0, most=65535),
-            text("host", "at which address; only this machine is served unless you say", "127.0.0.1"),
+            hosted.HOST,
             integer(
-                "slots", "servers that there is room for, as many as URLs unless you say", least=1, most=MOST_SERVERS
+                "slots",
+                "servers that there is room for, as many as URLs unless you say",
+                least=1,
+                most=hosted.MOST_SERVERS,
             ),
-            text(
-                "session_header", "that names a request's session; else session_id or user of its body", "x-session-id"
-            ),
-            _seconds("hold_s", "for which a request waits where there is no server for it; then 503", 30.0),
-            _seconds("health_s", "between two looks at each server's /health and /metrics", 1.0),
-            integer("health_fails", "in a row, after which a server is down", 3, least=1),
-            _seconds("drain_s", "for which requests may end after SIGTERM", 30.0),
-            _seconds("bytes_per_token", "of prompts that come as text, until usage says better", 4.0),
+            *hosted.OF_SERVING,
             choice(
                 "kv",
                 "what servers have cached: assumed of what they have computed, or by their KV events, which are of "
@@ -138,6 +113,6 @@ COMMANDS: Commands = {
             path("record", "a file for all that the policy is asked and told: no prompts, numbers of blocks"),
             path("check", "such a file: is a fresh policy of the same opinion? Nothing is served"),
         ),
-        others="of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, lengths=max|mean, seed=",
+        others=hosted.OTHERS,
     )
 }

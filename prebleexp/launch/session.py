@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -104,21 +104,24 @@ class Session:
     def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
         with Progress(len(cells)) as progress:
             try:
-                return run_all(
-                    cells,
-                    self.cache,
-                    workers=self.settings.workers,
-                    backend=self.settings.backend,
-                    keep_requests=keep_requests,
-                    retry=self.settings.retry,
-                    time_limit_s=self.settings.time_limit_s,
-                    check=self.settings.check,
-                    on_plan=self._say_plan,
-                    on_done=progress.advance,
-                )
+                return self._run(cells, keep_requests, on_plan=self._say_plan, on_done=progress.advance)
             except KeyboardInterrupt as stop:
                 stop.args = (f"{progress.done:,} of {runs_of(len(cells))} are done, and kept",)
                 raise
+
+    def _run(self, cells: Sequence[Cell], keep_requests: str, **told: Callable[..., object]) -> list[Result]:
+        """As the settings say; `told` are `on_plan` and `on_done` of `run_all`."""
+        return run_all(
+            cells,
+            self.cache,
+            workers=self.settings.workers,
+            backend=self.settings.backend,
+            keep_requests=keep_requests,
+            retry=self.settings.retry,
+            time_limit_s=self.settings.time_limit_s,
+            check=self.settings.check,
+            **told,
+        )
 
     def _say_plan(self, runs: int, missing: int) -> None:
         say_plan(runs, missing)

@@ -229,18 +229,7 @@ class Recommender(Session):
 
     def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
         """Without a bar: there is one of designs."""
-        from prebleexp.experiment.results import run_all
-
-        return run_all(
-            cells,
-            self.cache,
-            workers=self.settings.workers,
-            backend=self.settings.backend,
-            keep_requests=keep_requests,
-            retry=self.settings.retry,
-            time_limit_s=self.settings.time_limit_s,
-            check=self.settings.check,
-        )
+        return self._run(cells, keep_requests)
 
     def say(self, line: str) -> None:
         """How far the search is."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.planning.contender import Contender
-from prebleexp.recommending.candidates import ALIKE, Candidate, Mean, alike
+from prebleexp.recommending.candidates import ALIKE, Candidate, alike
 from prebleexp.recommending.designs import WHOLE
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import planned
-from prebleexp.report.wording import NOTHING, condition, number
+from prebleexp.report.wording import NOTHING, condition, number, seconds, share
 
 OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
 """of a design, what its name says"""
@@ -85,9 +85,9 @@ def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[li
                 *at,
                 number(one.price),
                 may,
-                _share(seen["slo_attainment"]),
-                _time(seen.get("ttft_p95_s")),
-                _time(seen.get("tpot_p95_s")),
+                share(seen["slo_attainment"], 3),
+                seconds(seen.get("ttft_p95_s")),
+                seconds(seen.get("tpot_p95_s")),
                 twins(one),
             ]
         )
@@ -102,19 +102,6 @@ def twins(of: Candidate) -> str:
     others = [one for one in routers if one != of.design.at["policy"]]
     said = [*others, *(["other budgets"] if len(others) < len(of.twins) else [])]
     return ", ".join(said)
-
-
-def _share(mean: Mean) -> str:
-    value, half = mean
-    return f"{number(value * 100, 3)}{'' if half is None else f' ± {number(half * 100, 2)}'} %"
-
-
-def _time(mean: Mean | None) -> str:
-    if mean is None:
-        return NOTHING
-    value, half = mean
-    scale, unit = (1.0, "s") if value >= 1 else (1000.0, "ms")
-    return f"{number(value * scale)}{'' if half is None else f' ± {number(half * scale, 2)}'} {unit}"
 
 
 def left_out(made: Recommender) -> list[str]:

@@ -9,7 +9,7 @@ from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import KEPT, MORE, Beside, Mean
 from prebleexp.planning.contender import GPUS, USERS
 from prebleexp.planning.planned import Planned
-from prebleexp.report.wording import NOTHING, number, percent
+from prebleexp.report.wording import NOTHING, number, percent, seconds, share
 
 HEADS = ("", "mean", "p50", "p95", "p99")
 ROWS = {
@@ -31,25 +31,12 @@ def title(of: Beside) -> str:
 def seen(of: Beside) -> list[tuple[str, ...]]:
     """Lines of `HEADS`: means over request streams. Of requests within their limits there is their share alone."""
     times = [
-        (words, *(_time(of.seen.get(f"{name}_{at}_s")) for at in HEADS[1:]))
+        (words, *(seconds(of.seen.get(f"{name}_{at}_s")) for at in HEADS[1:]))
         for name, words in ROWS.items()
         if f"{name}_p50_s" in of.seen
     ]
     kept = of.seen.get(KEPT)
-    return [*times, *([] if kept is None else [("requests within their limits", _share(kept), *[NOTHING] * 3)])]
-
-
-def _share(mean: Mean) -> str:
-    value, half = mean
-    return f"{number(value * 100, 4)}{'' if half is None else f' ± {number(half * 100, 2)}'} %"
-
-
-def _time(mean: Mean | None) -> str:
-    if mean is None:
-        return NOTHING
-    value, half = mean
-    scale, unit = (1.0, "s") if value >= 1 else (1000.0, "ms")
-    return f"{number(value * scale)}{'' if half is None else f' ± {number(half * scale, 2)}'} {unit}"
+    return [*times, *([] if kept is None else [("requests within their limits", share(kept, 4), *[NOTHING] * 3)])]
 
 
 def believe(of: Beside) -> list[str]:

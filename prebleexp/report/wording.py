@@ -44,6 +44,21 @@ def interval(mean_and_half_width: tuple[float, float | None] | None) -> str:
     return f"{_fixed(mean, decimals)} ± {_fixed(half_width, decimals)}"
 
 
+def seconds(mean: tuple[float, float | None] | None) -> str:
+    """250 ± 3 ms; of a second or more in seconds."""
+    if mean is None:
+        return NOTHING
+    value, half = mean
+    scale, unit = (1.0, "s") if value >= 1 else (1000.0, "ms")
+    return f"{number(value * scale)}{'' if half is None else f' ± {number(half * scale, 2)}'} {unit}"
+
+
+def share(mean: tuple[float, float | None], digits: int) -> str:
+    """93.1 ± 0.4 %"""
+    value, half = mean
+    return f"{number(value * 100, digits)}{'' if half is None else f' ± {number(half * 100, 2)}'} %"
+
+
 def percent(share: float | None) -> str:
     """Rounded down where it would say 100 % of something that is not all."""
     if share is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.runs import Run, draw, requests_columns, run
-from prebleexp.metrics import DECLARED
+from prebleexp.intervals import mean_interval
 from prebleexp.sim.types import Floats, State, Workload
 from prebleexp.stages import Stage, of_requests
 from prebleexp.told import agreement
@@ -36,6 +36,16 @@ class Row(NamedTuple):
         if not self.measured or self.simulated is None:
             return None
         return self.simulated / self.measured
+
+
+class Means(NamedTuple):
+    """A metric of both, over seeds that have it of both; None: there is no such seed."""
+
+    metric: str
+    measured: float | None
+    simulated: float | None
+    ratio: tuple[float, float | None] | None
+    """simulated over measured: mean over seeds, and half-width of its 95 % interval if there are several"""
 
 
 class Agreement(NamedTuple):
@@ -88,7 +98,7 @@ def compared(metrics: Mapping[str, Any], kept: Columns, made: Run, arrivals: str
     simulation's do."""
     of = _from_sent(kept) if arrivals == "sent" else dict(kept)
     columns = requests_columns(made)
-    rows = [Row(name, metrics.get(name), made.metrics[name]) for name in METRICS if name in DECLARED]
+    rows = [Row(name, metrics.get(name), made.metrics[name]) for name in METRICS]
     both = (of["state"] == State.FINISHED) & (columns["state"] == State.FINISHED)
     agreements = [
         _agreement(name, of[f"{name}_s"][both], columns[f"{name}_s"][both]) for name in ("ttft", "tpot", "latency")
@@ -97,6 +107,20 @@ def compared(metrics: Mapping[str, Any], kept: Columns, made: Run, arrivals: str
     return Compared(
         [one for one in rows if one.measured is not None], agreements, _same_gpu(of, columns), stages, made, columns
     )
+
+
+def means(found: Sequence[Compared]) -> list[Means]:
+    """Over seeds."""
+    made = []
+    for i, row in enumerate(found[0].rows):
+        of = [one.rows[i] for one in found]
+        both = [(one.measured, one.simulated) for one in of if one.measured is not None and one.simulated is not None]
+        measured, simulated = (
+            (sum(side) / len(both) for side in zip(*both, strict=True)) if both else (row.measured, None)
+        )
+        ratios = [one.ratio for one in of if one.ratio is not None]
+        made.append(Means(row.metric, measured, simulated, mean_interval(ratios) if ratios else None))
+    return made
 
 
 def _from_sent(kept: Columns) -> dict[str, npt.NDArray[Any]]:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.experiment.cell import Cell
-from prebleexp.intervals import mean_interval
-from prebleexp.live.measuring.compared import Columns, Compared
+from prebleexp.live.measuring.compared import Columns, Compared, means
 from prebleexp.metrics import DECLARED
 from prebleexp.report import cumulative, frame, listing, page
 from prebleexp.report.answer import Answer
@@ -70,12 +69,11 @@ def write(
 
 def sentence(found: Sequence[Compared]) -> str:
     """By how much the simulation is off, with what intervals there are."""
-    parts = []
-    for name, words in SAID.items():
-        ratios = [row.ratio for one in found for row in one.rows if row.metric == name and row.ratio is not None]
-        if ratios:
-            mean, half = mean_interval(ratios)
-            parts.append(f"{words} {signed_percent(mean - 1, half)}")
+    parts = [
+        f"{SAID[one.metric]} {signed_percent(one.ratio[0] - 1, one.ratio[1])}"
+        for one in means(found)
+        if one.metric in SAID and one.ratio is not None
+    ]
     return f"Simulated against measured: {', '.join(parts)}." if parts else "No request was finished."
 
 
@@ -97,15 +95,10 @@ def _finished(columns: Columns, name: str, other: str) -> Any:
 
 def _metrics(found: Sequence[Compared]) -> Table:
     columns = (Column("metric", False), *(Column(one, True) for one in (MEASURED, SIMULATED, "ratio")))
-    rows = []
-    for i, row in enumerate(found[0].rows):
-        of = [one.rows[i] for one in found]
-        sides = [
-            [one for one in side if one is not None] for side in ([x.measured for x in of], [x.simulated for x in of])
-        ]
-        ratios = [one.ratio for one in of if one.ratio is not None]
-        values = [number(float(np.mean(side))) if side else "–" for side in sides]
-        rows.append((DECLARED[row.metric].words, *values, number(float(np.mean(ratios))) if ratios else "–"))
+    rows = [
+        (DECLARED[one.metric].words, *map(number, (one.measured, one.simulated, one.ratio and one.ratio[0])))
+        for one in means(found)
+    ]
     return Table(columns, tuple(rows))
 
 

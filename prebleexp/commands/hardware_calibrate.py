@@ -17,6 +17,7 @@ from prebleexp.commands.hardware_check import sizes
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import durable
 from prebleexp.hardware import measurements, own_runs, steps, verdict
+from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.equations import Array
 from prebleexp.hardware.fitting import Labelled
 from prebleexp.hardware.own_runs import SETTINGS, Calibrated
@@ -55,11 +56,20 @@ def _ladder(given: Given, found: Found) -> int:
     """Likewise of a benchmark at several rates."""
     from prebleexp.commands import ladder_calibrate  # numba: closed loops and steps need none
 
-    fitted = ladder_calibrate.calibrated(given, _named(given), found)
+    fitted = ladder_calibrate.calibrated(
+        given, _named(given), found, is_free=lambda hardware: _file(given, _labels(hardware))
+    )
     if fitted is None:
         return 0
     hardware, support = fitted
-    labels = {
+    labels = _labels(hardware)
+    assert isinstance(hardware.parameters, Parameters)
+    found.file = _write(_file(given, labels), labels, hardware.parameters, support, "stage")
+    return 0
+
+
+def _labels(hardware: Composed) -> dict[str, str]:
+    return {
         "gpu": hardware.gpu.name,
         "engine": str(hardware.engine),
         "model": hardware.model.name,
@@ -68,9 +78,6 @@ def _ladder(given: Given, found: Found) -> int:
         "kv": str(hardware.kv_precision),
         "utilisation": f"{hardware.utilisation:g}",
     }
-    assert isinstance(hardware.parameters, Parameters)
-    found.file = _write(_file(given, labels), labels, hardware.parameters, support, "stage")
-    return 0
 
 
 def _named(given: Given) -> list[str]:

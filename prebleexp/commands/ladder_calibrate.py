@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,13 +33,16 @@ JUDGED = ("tpot_mean_s", "latency_mean_s", TOKENS)
 """whose error is that of step times, the first that was measured"""
 
 
-def calibrated(given: Given, named: Sequence[str], into: Found) -> tuple[Composed, Support] | None:
+def calibrated(
+    given: Given, named: Sequence[str], into: Found, *, is_free: Callable[[Composed], object]
+) -> tuple[Composed, Support] | None:
     """Print it all, and fill `into`. None: it is not better, and nothing is to be written; else what was fitted, and
-    how good it is."""
+    how good it is. Before minutes of fitting, `is_free` raises InvalidInput if that could not be written."""
     arms = {one.name: one for one in ladder_arms.read(given, named)}
     chosen = _chosen(given["fit"], arms)
     ladder.check(chosen)
     simulated = Simulated(chosen, given["replications"])
+    is_free(simulated.hardware)
     with waiting(f"fitting {len(chosen.rungs)} stages of {chosen.name}"):
         found = fit(simulated)
     hardware = simulated.hardware

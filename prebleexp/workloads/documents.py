@@ -55,7 +55,7 @@ def rows_of(path: str | None) -> Rows:
 def _is_text(data: bytes) -> bool:
     """Whether its first line is one of a CSV file's."""
     try:
-        return data.split(b"\n", 1)[0].decode().isprintable() or b"\r" in data[:4096]
+        return data.split(b"\n", 1)[0].decode().replace("\t", " ").isprintable() or b"\r" in data[:4096]
     except UnicodeDecodeError:
         return False
 

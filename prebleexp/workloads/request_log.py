@@ -121,6 +121,8 @@ class RequestLog(Tabular):
         doubts = [*when.doubts, *counts.doubts, *own.doubts]
         asked = self._asked(rows, counts, doubts)
         outputs, output_says = _outputs(rows, counts, asked.characters_per_token)
+        if nothing := int((outputs == 0).sum()):
+            output_says += f", 0 in {nothing:,} of {len(rows):,} rows, taken as 1"
         reading = Reading(
             time=when.says,
             prompt=asked.says,

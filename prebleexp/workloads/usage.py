@@ -6,12 +6,14 @@ DeepSeek do, is told by the names that they have, and by sums: a part is not lar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.checks import is_integer
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import Columns, matching, plain, set_column
@@ -34,16 +36,24 @@ OUTPUTS = (
     *("output_toks", "completion_toks", "output_sequence_length.value", "output_sequence_length", "osl"),
     *("tokens_out", "tokens_output", "usage_details.output", "usage.output"),
 )
-APART = ("cache_read_input_tokens", "cache_write_input_tokens", "cache_creation_input_tokens")
-"""Anthropic's and Bedrock's: beside `input_tokens` they are not among these"""
+APART = (
+    *("cache_read_input_tokens", "cache_write_input_tokens", "cache_creation_input_tokens"),
+    *("cache_read_input_token_count", "cache_write_input_token_count", "cache_creation_input_token_count"),
+    *("input_cache_read", "input_cache_creation"),
+)
+"""Anthropic's, Bedrock's and Langfuse's: beside `input_tokens` they are not among these"""
+WITHOUT_CACHED = ("input_tokens", "input_token_count", "input")
+"""their names for these"""
 CACHED = (
     *("cache_read_input_tokens", "cached_tokens", "cached_content_token_count", "prompt_cache_hit_tokens"),
     *("cache_read_tokens", "cached_input_tokens", "cached_prompt_tokens", "num_cached_tokens", "input_cached_tokens"),
     *("cache_read.input_tokens", "native_tokens_cached", "prompt_details.cache_read", "tokens_cached"),
+    *("cache_read_input_token_count", "cached_token_count", "input_cache_read", "cache_read_token_count"),
 )
 CREATED = (
     *("cache_creation_input_tokens", "cache_write_input_tokens", "cache_creation_tokens", "cache_write_tokens"),
     *("cache_creation.input_tokens", "cache_write.input_tokens", "prompt_details.cache_write"),
+    *("cache_write_input_token_count", "cache_creation_input_token_count", "input_cache_creation"),
 )
 CREATED_PARTS = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 MISSED = "prompt_cache_miss_tokens"
@@ -52,6 +62,8 @@ THOUGHTS, TOOL_USE = "thoughts_token_count", "tool_use_prompt_token_count"
 REASONING = ("reasoning_tokens", "native_tokens_reasoning", "reasoning.output_tokens")
 PREFIXES = ("prefix_length", "prefix_len", "prefix_tokens", "shared_prefix_length", "shared_prefix_tokens")
 TOTALS = ("total_tokens", "total_token_count", "token_count.total")
+CACHE_COUNT = re.compile(r"cache.*(token|read|write|creat|hit|miss)|(token|read|written|hit).*cache")
+"""in a field's name: it may count cached tokens"""
 ALIKE = 1.1
 """counts that differ by no more say the same"""
 
@@ -103,6 +115,7 @@ def counts(rows: Rows, columns: Columns) -> Counts:
     thoughts = _thoughts(rows, given, answers, total)
     outputs = np.where(thoughts.counts > 0, np.maximum(answers.counts, 0) + thoughts.counts, answers.counts)
     _check(rows, given, inputs, found, total, outputs)
+    doubts += _unread(rows, {*cached.names, *created.names, *_all(rows, (*CACHED, *CREATED, *CREATED_PARTS, MISSED))})
     for name in _all(rows, PREFIXES):
         if (rows.counts(name) > 0).any():
             doubts.append(f"{name} is not used: prompts are {_words(given.names)}, whether or not it is among these")
@@ -131,7 +144,7 @@ def _apart(
     for number, name in enumerate(given.names):
         mine = (given.which == number) & (beside > 0)
         says_apart, says_among = mine & (whole == given.counts + beside), mine & (whole == given.counts)
-        by_name = tail(name) in ("input_tokens", "input") and bool(named_apart) and "gen_ai" not in name
+        by_name = bool(named_apart) and tail(name) in WITHOUT_CACHED and "gen_ai" not in name
         if says_apart.any() and says_among.any():
             raise rows.wrong(
                 int(np.argmax(says_among)),
@@ -143,6 +156,17 @@ def _apart(
             if says_among.any():
                 doubts.append(f"the total is {name} and the answer, without the cached tokens; they are counted beside")
     return found, doubts
+
+
+def _unread(rows: Rows, known: set[str]) -> list[str]:
+    """What to say of fields that seem to count cached tokens, under names that nobody is known to use."""
+    found = []
+    for name in rows.names:
+        if name not in known and CACHE_COUNT.search(tail(name)):
+            tokens = sum(one for one in rows.optional(name) if is_integer(one, 1))
+            if tokens:
+                found.append(f"{name} seems to count cached tokens ({tokens:,}), and is not used")
+    return found
 
 
 def _thoughts(rows: Rows, given: _Column, answers: _Column, total: Longs) -> _Column:

@@ -171,6 +171,11 @@ def test_what_ships_is_kept_unless_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (tmp_path / "conf").exists()
     assert main(["calibrate", "hardware", "data=same", *SAID, "write=always", "to=own.yaml"]) == 0
     assert (tmp_path / "own.yaml").exists()
+    capsys.readouterr()
+    assert main(["calibrate", "hardware", "data=same", *SAID, "write=always", "to=own.yaml"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""  # before anything is fitted
+    assert "own.yaml exists; give another name with to=" in printed.err
 
 
 STAGED = ["workload=inference_perf", "workload.num_groups=8", "workload.system_prompt_len=3000"]

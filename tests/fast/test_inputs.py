@@ -164,6 +164,14 @@ USAGES: dict[str, tuple[dict[str, Any], int, int]] = {
                         "llm.token_count.completion": 70}}, 9331, 70),
     "vercel": ({"usage": {"inputTokens": 9331, "cachedInputTokens": 9000, "outputTokens": 70}}, 9331, 70),
     "openrouter": ({"tokens_prompt": 9331, "tokens_completion": 70, "native_tokens_cached": 9000}, 9331, 70),
+    "bedrock converse": (
+        {"usage": {"inputTokens": 31, "cacheReadInputTokens": 9000, "cacheWriteInputTokens": 300, "outputTokens": 70}},
+        9331, 70),
+    "bedrock invocation log": (
+        {"input": {"inputTokenCount": 31, "cacheReadInputTokenCount": 9000, "cacheWriteInputTokenCount": 300},
+         "output": {"outputTokenCount": 70}}, 9331, 70),
+    "langfuse": ({"usageDetails": {"input": 31, "input_cache_read": 9000, "input_cache_creation": 300, "output": 70}},
+                 9331, 70),
     "usage as text": ({"usage": json.dumps({"prompt_tokens": 9331, "completion_tokens": 70})}, 9331, 70),
 }  # fmt: skip
 
@@ -182,6 +190,28 @@ def test_what_was_cached_is_said_and_that_prompts_share_nothing_here(tmp_path: P
     assert said(source)["cached"] == "usage.cache_read_input_tokens: 96.5% of the prompts' tokens"
     assert "usage.input_tokens + usage.cache_read_input_tokens" in said(source)["prompt"]
     assert any("here prompts share nothing" in one for one in source.understood.doubts)
+
+
+def test_a_count_of_cached_tokens_under_an_unknown_name_is_said(tmp_path: Path) -> None:
+    row = {"input_tokens": 31, "output_tokens": 70, "vendor": {"promptCacheReads": 9000, "cacheEnabled": 1}}
+    source = log(tmp_path, *({"created": EPOCH + i} | row for i in range(2)))
+    assert drawn(source).prompt_tokens.tolist() == [31] * 2
+    assert source.understood.doubts == (
+        "vendor.promptCacheReads seems to count cached tokens (18,000), and is not used",
+    )
+
+
+def test_an_answer_without_tokens_counts_as_one_and_that_is_said(tmp_path: Path) -> None:
+    rows = [{"created": EPOCH + i, "prompt_tokens": 10, "completion_tokens": 5 * i} for i in range(2)]
+    source = log(tmp_path, *rows)
+    assert drawn(source).output_tokens.tolist() == [1, 5]
+    assert said(source)["output"].startswith("completion_tokens, 0 in 1 of 2 rows, taken as 1")
+
+
+def test_columns_may_be_apart_by_tabs(tmp_path: Path) -> None:
+    (tmp_path / "log.tsv").write_text("arrived_at\tprompt_tokens\toutput_tokens\n0.5\t100\t10\n1.5\t120\t20\n")
+    workload = drawn(RequestLog(str(tmp_path / "log.tsv"), load="recorded"))
+    assert workload.prompt_tokens.tolist() == [100, 120]
 
 
 def test_rows_of_several_providers_are_each_read_as_their_own(tmp_path: Path) -> None:

@@ -101,10 +101,10 @@ def _compare(given: Given) -> int:
     cells, measured, found = [], [], []
     for run in [one for one in of.about["runs"] if one["seed"] in of_seed]:
         cell, columns = of_seed[run["seed"]], of.requests(run["seed"])
-        made = compared.simulated(cell, columns, given["arrivals"])
+        made, watched = compared.simulated(cell, columns, given["arrivals"])
         cells.append(cell)
         measured.append(columns)
-        found.append(compared.compared(run["metrics"], columns, made, given["arrivals"]))
+        found.append(compared.compared(run, columns, made, watched, given["arrivals"]))
     if not found:
         raise InvalidInput(f"{of.folder} has no measurement of seed {job.cells[0].seed}; valid: {of.seeds}")
     if given["output"] == "json":
@@ -142,6 +142,12 @@ def _show_compared(about: Any, found: Sequence[Compared]) -> None:
         for one in found[0].agreements
     ]
     tables.show(heads, agreements)
+    if found[0].phases:
+        print()
+        lines = [
+            [one.name, *(tables.number(None if of is None else 1e3 * of) for of in one[1:])] for one in found[0].phases
+        ]
+        tables.show(["of a request, ms", "measured", "simulated"], lines)
     if found[0].stages:
         print()
         lines = [
@@ -160,16 +166,6 @@ def _said(about: Any, cell: Cell, found: Sequence[Compared]) -> list[str]:
         for one in found
         if one.same_gpu is not None
     ][:1]
-    server = about["runs"][0]["server"]["means_s"]
-    if server:
-        parts = ", ".join(f"{name} {value * 1e3:.3g} ms" for name, value in server.items())
-        said.append(f"by the engines' own metrics, means of a request: {parts}")
-        rest_s = about["runs"][0]["metrics"]["ttft_mean_s"] - sum(server.get(one, 0.0) for one in ("queue", "prefill"))
-        if rest_s >= 0:
-            said.append(
-                f"of the mean time to first token, {rest_s * 1e3:.3g} ms are neither queue nor prefill: network, "
-                "frontend, router"
-            )
     return said
 
 
@@ -179,6 +175,7 @@ def _as_json(one: Compared) -> dict[str, Any]:
             row.metric: {"measured": row.measured, "simulated": row.simulated, "ratio": row.ratio} for row in one.rows
         },
         "requests": [of._asdict() for of in one.agreements],
+        "phases": [of._asdict() for of in one.phases],
         "same_gpu": one.same_gpu,
     }
 

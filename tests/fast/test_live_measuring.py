@@ -314,7 +314,13 @@ def test_a_measurement_is_kept_and_compared(
     with pytest.raises(InvalidInput, match=r"no measurement of seed 7; valid: \[0, 1\]"):
         beside.run(beside.read("live compare", [str(tmp_path / "one"), "seed=7"]))
     assert "simulated / measured" in shown.out
-    assert "queue 250 ms" in shown.err
+    parts = {one["name"]: one for one in found[0]["phases"]}
+    assert [one["measured_s"] for one in parts.values()] == [None, 0.25, None, None], "its server tells no more"
+    latency_s = found[0]["metrics"]["latency_mean_s"]["simulated"]
+    assert sum(one["simulated_s"] for one in parts.values()) == pytest.approx(latency_s)
+    assert min(one["simulated_s"] for one in parts.values()) >= 0
+    assert parts["decode"]["simulated_s"] > parts["network, frontend, router"]["simulated_s"]
+    assert "What a request's time is made of" in page.replace("&#39;", "'")
     with pytest.raises(InvalidInput, match="has a measurement already"):
         at_a_server(lambda url: read.run(read.read("live", [f"url={url}", *words])))
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.runs import Run, draw, requests_columns, run
 from prebleexp.intervals import mean_interval
+from prebleexp.live.measuring.phases import Phase, Watched, phases
 from prebleexp.sim.types import Floats, State, Workload
 from prebleexp.stages import Stage, of_requests
 from prebleexp.told import agreement
@@ -69,15 +70,18 @@ class Compared(NamedTuple):
     """the share of requests that went to the same one; None where it is not known where they were sent"""
     stages: list[tuple[Stage, Stage]]
     """measured and simulated, where the load comes in stages"""
+    phases: list[Phase]
+    """what a request's time is made of; none where the engines did not tell"""
     simulated: Run
     columns: Columns
     """of its requests"""
 
 
-def simulated(cell: Cell, kept: Columns, arrivals: str) -> Run:
+def simulated(cell: Cell, kept: Columns, arrivals: str) -> tuple[Run, Watched]:
     """`arrivals`: requests come when they were "sent", so that what the client was late is no queueing of the simulator
     alone; or when they were "due". Answers are as long as they were."""
-    return run(cell, as_measured(draw(cell), kept, arrivals))
+    watched = Watched(len(kept["state"]))
+    return run(cell, as_measured(draw(cell), kept, arrivals), on_event=watched), watched
 
 
 def as_measured(workload: Workload, kept: Columns, arrivals: str) -> Workload:
@@ -93,9 +97,10 @@ def as_measured(workload: Workload, kept: Columns, arrivals: str) -> Workload:
     return workload.changed(**changed)
 
 
-def compared(metrics: Mapping[str, Any], kept: Columns, made: Run, arrivals: str) -> Compared:
-    """`metrics` and `kept` are of the measurement; its times count from when requests were sent, or due, as the
-    simulation's do."""
+def compared(facts: Mapping[str, Any], kept: Columns, made: Run, watched: Watched, arrivals: str) -> Compared:
+    """`facts` (`measured.facts`) and `kept` are of the measurement; its times count from when requests were sent, or
+    due, as the simulation's do."""
+    metrics = facts["metrics"]
     of = _from_sent(kept) if arrivals == "sent" else dict(kept)
     columns = requests_columns(made)
     rows = [Row(name, metrics.get(name), made.metrics[name]) for name in METRICS]
@@ -104,9 +109,9 @@ def compared(metrics: Mapping[str, Any], kept: Columns, made: Run, arrivals: str
         _agreement(name, of[f"{name}_s"][both], columns[f"{name}_s"][both]) for name in ("ttft", "tpot", "latency")
     ]
     stages = list(zip(of_requests(of), of_requests(columns), strict=False))
-    return Compared(
-        [one for one in rows if one.measured is not None], agreements, _same_gpu(of, columns), stages, made, columns
-    )
+    known = [one for one in rows if one.measured is not None]
+    parts = phases(facts["server"]["means_s"], of, made, watched)
+    return Compared(known, agreements, _same_gpu(of, columns), stages, parts, made, columns)
 
 
 def means(found: Sequence[Compared]) -> list[Means]:

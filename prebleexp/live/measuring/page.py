@@ -47,7 +47,7 @@ def write(
         "Times count from when a request was sent.",
         _metrics(found),
     )
-    asides = [_request_by_request(found), *_stages(found[0])]
+    asides = [_request_by_request(found), *_phases(found[0]), *_stages(found[0])]
     asides.append(Aside("To know of this measurement", [f"{one[0].upper()}{one[1:]}." for one in says], is_caveat=True))
     rows = [
         {"key": f"seed {cell.seed}"} | cell.columns() | one.simulated.metrics | {"seconds": one.simulated.seconds}
@@ -110,6 +110,15 @@ def _request_by_request(found: Sequence[Compared]) -> Aside:
     )
     columns = tuple(Column(head, i > 0) for i, head in enumerate(heads))
     return Aside("Request by request", ["Simulated less measured, of the first seed."], Table(columns, rows))
+
+
+def _phases(of: Compared) -> list[Aside]:
+    if not of.phases:
+        return []
+    columns = (Column("of a request, ms", False), Column(MEASURED, True), Column(SIMULATED, True))
+    rows = tuple((one.name, *(number(None if s is None else 1e3 * s) for s in one[1:])) for one in of.phases)
+    said = "Means, which add up to the latency. Queue, prefill and decode are measured by the engines themselves."
+    return [Aside("What a request's time is made of", [said], Table(columns, rows))]
 
 
 def _stages(of: Compared) -> list[Aside]:

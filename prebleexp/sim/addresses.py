@@ -16,8 +16,10 @@ _OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found", "hear")
 DECIDER = np.dtype([(name, np.int64) for name in ("own", "goes")], align=True)
 
 _OF_TIERS = ("fetch", "offload", "landed")
+_OF_PEERS = ("has", "lend", "take_back", "do_without")
 _OF_MOVES = ("move", "copied", "stop", "abandon")
-ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OF_POOLS, *_OF_TIERS, *_OF_MOVES)], align=True)
+_OPTIONAL = (*_OF_POOLS, *_OF_TIERS, *_OF_PEERS, *_OF_MOVES)
+ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OPTIONAL)], align=True)
 
 _OF_LINKS = ("own", "ask", "happens", "takes", "drop", "open_for", "more")
 LINK = np.dtype([(name, np.int64) for name in _OF_LINKS], align=True)

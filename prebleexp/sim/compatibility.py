@@ -129,7 +129,6 @@ REFUSED = (
         "room is reserved before prompts are computed",
     ),
     Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
-    Refusal(("peers",), ("kinds",), "transfers", "GPUs are of several kinds", "KV comes from other GPUs"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
 )

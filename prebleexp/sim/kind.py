@@ -8,7 +8,7 @@ from prebleexp.sim import addresses
 from prebleexp.sim.given import Given
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.pools import ALWAYS
-from prebleexp.sim.signatures import CANCELLING, COST, DECIDING, ENGINE, MIGRATING, MOVING, TIERING
+from prebleexp.sim.signatures import CANCELLING, COST, DECIDING, ENGINE, LENDING, MIGRATING, MOVING, TIERING
 
 
 class Kind:
@@ -22,7 +22,13 @@ class Kind:
         if given.pools is not None:
             functions |= MOVING[given.pools.protocol]
             functions |= DECIDING if given.pools.decider != ALWAYS else {}
-        for some, there in ((CANCELLING, given.impatient), (TIERING, given.tiers), (MIGRATING, given.migration)):
+        lends = given.tiers is not None and given.tiers.peers is not None
+        for some, there in (
+            (CANCELLING, given.impatient),
+            (TIERING, given.tiers),
+            (LENDING, lends),
+            (MIGRATING, given.migration),
+        ):
             functions |= some if there else {}
         self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
         self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)

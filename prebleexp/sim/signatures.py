@@ -33,6 +33,13 @@ TIERING: Signatures = {
     "landed": (NOTHING, (WORLD, *_SUBJECT)),
 }
 """… and where KV comes from tiers"""
+LENDING: Signatures = {
+    "has": (INT, (WORLD, INT, INT, INT)),
+    "lend": (NOTHING, (WORLD, INT, INT, INT)),
+    "take_back": (NOTHING, (WORLD, *_SUBJECT)),
+    "do_without": (NOTHING, (WORLD, *_SUBJECT)),
+}
+"""… and from other GPUs"""
 MIGRATING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (NOTHING, (WORLD, *_SUBJECT)))
 """… and where requests are moved"""
 PAIRING: Signatures = {"pair": (NOTHING, (WORLD, FLOAT))}

@@ -21,7 +21,7 @@ from tests.support.strategies.few import few
 from tests.support.strategies.migrations import MIGRATIONS, long_ones
 from tests.support.strategies.tiers import CLUSTERS, PEERS, impatient, tiering
 from tests.support.strategies.timelines import timelines
-from tests.support.strategies.vllms import COST, streams
+from tests.support.strategies.vllms import COST, kinds, streams
 
 
 def agree(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -31,8 +31,13 @@ def agree(workload: Workload, cluster: dict[str, Any]) -> None:
     has_tiers = any(cluster[name] is not None for name in ("host", "disk", "shared", "peers"))
     given |= {"tiers": tiering(cluster) if has_tiers else None}
     given |= {name: cluster.get(name) for name in ("autoscaler", "migration")}
+    given["kinds"] = cluster.get("kinds", ())
     workload = impatient(workload, cluster)
     accounted(workload, same(workload, given, composed.simulate), requeues=True)
+
+
+def of_kinds(cluster: dict[str, Any]) -> st.SearchStrategy[Any]:
+    return kinds(cluster["gpus"], replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"]))
 
 
 @st.composite
@@ -41,6 +46,7 @@ def lossy(draw: st.DrawFn) -> dict[str, Any]:
     cluster, rate = draw(CLUSTERS), draw(st.sampled_from([1e5, 3e5, 1e6]))
     slow = replace(draw(PEERS), load_rate=rate, store_rate=rate, choose=ALWAYS)
     cluster |= {"gpus": draw(st.integers(2, 4)), "peers": slow}
+    cluster["kinds"] = draw(of_kinds(cluster))
     return cluster | {"faults": draw(timelines(cluster["gpus"], resumes=True))}
 
 

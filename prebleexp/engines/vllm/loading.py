@@ -13,7 +13,7 @@ from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm.blocks import cached, key_of, most_of, release
 from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.copies import copy_at
-from prebleexp.engines.vllm.peers import find, lend, take_back
+from prebleexp.engines.vllm.peers import borrow, find, give_back
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import arrive, promised, reserve
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
@@ -167,7 +167,7 @@ def _load(mine: Engines, world: World, tier: int, request: int, now: float) -> N
     if high == low:
         return
     if tier == PEERS:
-        lend(mine, world, request, low, high)
+        borrow(mine, world, request, low, high)
     else:
         for block in range(high - 1, low - 1, -1):
             copy = copy_at(mine, world, tier, request, block)
@@ -208,7 +208,7 @@ def _end_load(mine: Engines, world: World, tier: int, request: int) -> None:
     low, high = _part(world.tiers, tier, request)
     world.tiers.fetches[request].coming ^= 1 << tier
     if tier == PEERS:
-        take_back(mine, world, request, low, high)
+        give_back(mine, world, request, low, high)
         return
     for block in range(low, high):
         unpin(world.tiers, copy_at(mine, world, tier, request, block))
@@ -248,22 +248,22 @@ def _drop_load(mine: Engines, world: World, tier: int, request: int) -> None:
 
 
 @compiled
-def break_off_loans(mine: Engines, world: World, g: int) -> None:
+def break_off_loans(world: World, g: int) -> None:
     """A GPU is emptied: what it lends comes to nobody."""
     for other in range(len(world.tiers.loading)):
-        request = int(world.tiers.loading[other])
+        engine, request = world.engines[other], int(world.tiers.loading[other])
         while request != NONE:
             one, behind = world.tiers.fetches[request], int(world.tiers.fetches[request].next)
             if one.coming & 1 << PEERS and one.peer == g:
-                _drop_load(mine, world, PEERS, request)
-                _compute_instead(mine, world, request)
+                call_none(engine.do_without, engine.own, world, request, world.control.now)
             request = behind
 
 
 @compiled
-def _compute_instead(mine: Engines, world: World, request: int) -> None:
+def do_without(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     """What was to come from another GPU does not: a request keeps its blocks, and computes the rest itself, as with
     vLLM's `kv_load_failure_policy=recompute`."""
+    _drop_load(mine, world, PEERS, request)
     tiers, g, size = world.tiers, int(world.seen.requests[request].gpu), mine.settings.block_size
     low, high = _part(tiers, PEERS, request)
     tiers.ends[PEERS, request] = low

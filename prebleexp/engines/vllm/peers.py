@@ -1,21 +1,27 @@
 """What other GPUs have of a context, in their caches or their hosts' memory, and lend to the GPU where it is wanted.
 
 A GPU's cache has blocks as soon as a step that computes them is scheduled; others may have them when it is over. What
-is lent stays where it is until it has arrived.
+is lent stays where it is until it has arrived. GPUs may be of several kinds, each with an engine of its own: what one
+wants of another it asks of that one's engine.
 """
 
 from __future__ import annotations
 
-from prebleexp.engines.vllm.blocks import found_until, give_back, hold_between, key_of, most_of
+from typing import Any
+
+from prebleexp.engines.vllm import blocks
+from prebleexp.engines.vllm.blocks import found_until, hold_between, key_of, most_of
 from prebleexp.engines.vllm.copies import copy_of_gpu
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import DOWN, NONE, World
 from prebleexp.sim.tiers import HOST, pin, unpin, use
 from prebleexp.sim.waking import wake
 
 
+# ---------------------------------------------------------------- the GPU where it is wanted
 @compiled
 def find(mine: Engines, world: World, request: int, low: int) -> int:
     """Until where another GPU has blocks of a context from `low` on: the one that has most, of equals the first; its
@@ -24,7 +30,8 @@ def find(mine: Engines, world: World, request: int, low: int) -> int:
     one = world.tiers.fetches[request]
     for other in range(len(world.live)):
         if other != g:
-            here = _computed_until(mine, world, other, request, most)
+            engine = world.engines[other]
+            here = call_int(engine.has, engine.own, world, other, request, most)
             there = _copied_until(mine, world, other, request, low, most)
             if max(here, there) > until:
                 until, one.peer, one.copied = max(here, there), other, int(there > here)
@@ -32,7 +39,7 @@ def find(mine: Engines, world: World, request: int, low: int) -> int:
 
 
 @compiled
-def lend(mine: Engines, world: World, request: int, low: int, high: int) -> None:
+def borrow(mine: Engines, world: World, request: int, low: int, high: int) -> None:
     """The blocks stay where `find` found them."""
     one = world.tiers.fetches[request]
     if one.copied != 0:
@@ -41,23 +48,20 @@ def lend(mine: Engines, world: World, request: int, low: int, high: int) -> None
             pin(world.tiers, copy)
             use(world.tiers, copy)
         return
-    one.holds = NONE
-    hold_between(mine, world, int(one.peer), request, one, low, high, 0)
-    publish(mine, world, int(one.peer))
+    engine = world.engines[one.peer]
+    call_none(engine.lend, engine.own, world, request, low, high)
 
 
 @compiled
-def take_back(mine: Engines, world: World, request: int, low: int, high: int) -> None:
+def give_back(mine: Engines, world: World, request: int, low: int, high: int) -> None:
     """They have arrived, or will not."""
     one = world.tiers.fetches[request]
     if one.copied != 0:
         for block in range(low, high):
             unpin(world.tiers, copy_of_gpu(mine, world, HOST, int(one.peer), request, block))
         return
-    give_back(mine, int(one.peer), one)
-    if world.servers[one.peer].stage != DOWN:
-        publish(mine, world, int(one.peer))
-        wake(world, int(one.peer))
+    engine = world.engines[one.peer]
+    call_none(engine.take_back, engine.own, world, request, world.control.now)
 
 
 @compiled
@@ -72,8 +76,9 @@ def _copied_until(mine: Engines, world: World, g: int, request: int, low: int, m
     return until
 
 
+# ---------------------------------------------------------------- the GPU that lends
 @compiled
-def _computed_until(mine: Engines, world: World, g: int, request: int, most: int) -> int:
+def has(self: Any, mine: Engines, world: World, g: int, request: int, most: int) -> int:
     """How many of a context's first blocks a GPU's cache has, of which no step under way computes any."""
     gpu, until = mine.gpus[g], found_until(mine, world, g, request, most)
     for step in range(gpu.over, gpu.scheduled):
@@ -81,6 +86,25 @@ def _computed_until(mine: Engines, world: World, g: int, request: int, most: int
         for row in range(mine.steps[g, slot].chosen):
             until = min(until, _begins(mine, world, int(mine.chosen[g, slot, row].request), request, until))
     return until
+
+
+@compiled
+def lend(self: Any, mine: Engines, world: World, request: int, low: int, high: int) -> None:
+    """Let blocks that a request has found in this cache stay there."""
+    one = world.tiers.fetches[request]
+    one.holds = NONE
+    hold_between(mine, world, int(one.peer), request, one, low, high, 0)
+    publish(mine, world, int(one.peer))
+
+
+@compiled
+def take_back(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    """They need not stay any more."""
+    one = world.tiers.fetches[request]
+    blocks.give_back(mine, int(one.peer), one)
+    if world.servers[one.peer].stage != DOWN:
+        publish(mine, world, int(one.peer))
+        wake(world, int(one.peer))
 
 
 @compiled

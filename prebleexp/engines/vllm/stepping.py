@@ -11,11 +11,15 @@ from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
 from prebleexp.engines.vllm.hearing import give_up, tell, unheard
 from prebleexp.engines.vllm.hearing import hear as hear
 from prebleexp.engines.vllm.leaving import leave_running
+from prebleexp.engines.vllm.loading import do_without as do_without
 from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
 from prebleexp.engines.vllm.moving import copied as copied
 from prebleexp.engines.vllm.moving import move as move
 from prebleexp.engines.vllm.moving import stop as stop
+from prebleexp.engines.vllm.peers import has as has
+from prebleexp.engines.vllm.peers import lend as lend
+from prebleexp.engines.vllm.peers import take_back as take_back
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
 from prebleexp.engines.vllm.records import PULLS, STEPS, TOLD, Engines

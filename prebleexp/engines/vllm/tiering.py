@@ -31,7 +31,7 @@ def break_off(mine: Engines, world: World, g: int) -> None:
     there, as does the store for all."""
     break_off_loads(mine, world, g)
     if world.tiers.control[0].peers != 0:
-        break_off_loans(mine, world, g)
+        break_off_loans(world, g)
     break_off_stores(mine, world, g)
     drop_all(world.tiers, place_of(world.tiers, HOST, g))
     world.tiers.looked[g] = 0

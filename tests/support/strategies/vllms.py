@@ -38,6 +38,16 @@ POLICIES = st.one_of(
 COST = LinearCost(step_s=0.0013, token_s=0.0001, context_token_s=1e-6, kv_tokens=1, gpu_memory_gib=48)
 
 
+@st.composite
+def kinds(draw: st.DrawFn, gpus: int, hardware: LinearCost) -> list[tuple[int, LinearCost]]:
+    """One of all GPUs or, more often, a second one that has other memory, and is faster or slower."""
+    if gpus == 1 or draw(st.sampled_from([True, False, False])):
+        return [(gpus, hardware)]
+    count, tokens = draw(st.integers(1, gpus - 1)), draw(st.sampled_from([200, 300, 600]))
+    second = replace(hardware, kv_tokens=tokens, token_s=draw(st.sampled_from([0.00003, 0.0004])))
+    return [(gpus - count, hardware), (count, second)]
+
+
 def streams() -> st.SearchStrategy[Workload]:
     request = st.tuples(PATHS, st.integers(1, 70), st.sampled_from([1, 30, 60]), st.sampled_from(["named", "turn"]))
     drawn = st.lists(st.tuples(request, NOW_AND_THEN), min_size=1, max_size=40)

@@ -47,11 +47,12 @@ class Engine(Part):
     - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)` and
       `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
       request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
-      transfers is over
+      transfers is over. Where GPUs lend each other what they have, also `has`, `lend`, `take_back` and `do_without`
     - `move(self, mine, world, g, now)`, `copied(self, mine, world, g, now)`, `stop(self, mine, world, g, now)` and
       `abandon(self, mine, world, g, now)`, needed only where requests are moved: begin to move one from GPU g to
       `world.moves.gpus[g].target`, if there is one; a stage of it has come; it leaves the batch, called by the engine;
-      one of the two GPUs is lost. See `prebleexp.sim.moves`
+      one of the two GPUs is lost. The GPU to which it goes has `spares`, `set_aside`, `set_free` and `take_in`. See
+      `prebleexp.sim.moves`
     - `lacks_room(self, mine, world, g, now) -> int`: 1 if `with_more_room` must be called before anything else happens
     """
 

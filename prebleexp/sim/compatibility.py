@@ -130,7 +130,6 @@ REFUSED = (
     ),
     Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
-    Refusal(("migration",), ("kinds",), "transfers", "GPUs are of several kinds", "requests are moved"),
 )
 
 

@@ -166,6 +166,10 @@ def check_together(given: Given) -> None:
         if not engine.moves:
             raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")
         engine.check_moves()
+        lengths = sorted({hardware.context_length for _, hardware in given.kinds}, reverse=True)
+        if len(lengths) > 1:
+            sizes = " and ".join(f"{length:,}" for length in lengths)
+            raise InvalidInput(f"GPUs with contexts of {sizes} tokens; where requests are moved it must be the same")
     if given.gaps_of_each and engine.own_loop() is not None:
         raise InvalidInput(
             f"engine {name} does not count gaps between tokens, and slo limits them; it must have no slo.gap_p99_s and "

@@ -112,11 +112,12 @@ def _landed(world: World, subject: int) -> None:
 
 @compiled
 def _copied(world: World, g: int) -> None:
-    """A part of what is moved from a GPU is where it goes."""
-    control, engine = world.control, world.engines[g]
-    call_none(engine.copied, engine.own, world, g, control.now)
-    if call_int(engine.lacks_room, engine.own, world, g, control.now) != 0:
-        control.lacking = g
+    """A part of what is moved from a GPU is where it goes, which may need more room for it now."""
+    control, source, target = world.control, world.engines[g], int(world.moves.gpus[g].target)
+    call_none(source.copied, source.own, world, g, control.now)
+    engine = world.engines[target]
+    if call_int(engine.lacks_room, engine.own, world, target, control.now) != 0:
+        control.lacking = target
 
 
 @compiled

@@ -40,7 +40,13 @@ LENDING: Signatures = {
     "do_without": (NOTHING, (WORLD, *_SUBJECT)),
 }
 """… and from other GPUs"""
-MIGRATING: Signatures = dict.fromkeys(("move", "copied", "stop", "abandon"), (NOTHING, (WORLD, *_SUBJECT)))
+MIGRATING: Signatures = {
+    **dict.fromkeys(("move", "copied", "stop", "abandon"), (NOTHING, (WORLD, *_SUBJECT))),
+    "spares": (INT, (WORLD, INT, INT)),
+    "set_aside": (NOTHING, (WORLD, INT, INT, INT)),
+    "set_free": (NOTHING, (WORLD, INT, INT)),
+    "take_in": (NOTHING, (WORLD, INT, INT, INT, INT, INT, INT)),
+}
 """… and where requests are moved"""
 PAIRING: Signatures = {"pair": (NOTHING, (WORLD, FLOAT))}
 LINK: Signatures = {

@@ -18,9 +18,12 @@ from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, REFUSED, WORDS
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.pools import ALWAYS, UNCACHED
 
-MOST = 31
+MOST = 29
 """refused pairs: this number may only fall"""
 MOST_TRIPLES = 1
+
+
+GPU = SimpleNamespace(context_length=1)
 
 
 class Ideal:
@@ -38,7 +41,7 @@ def given(*features: str) -> Given:
     has = set(features)
     faulty = bool(has & {"faults", "resume", "requeue"})
     values: dict[str, Any] = {name: True for name in ("migration", "autoscaler", "gateway", "replicas") if name in has}
-    values |= {"engine": Ideal(), "gpus": 2, "timeline": [1] * faulty, "kinds": ((1, None),) * (1 + ("kinds" in has))}
+    values |= {"engine": Ideal(), "gpus": 2, "timeline": [1] * faulty, "kinds": ((1, GPU),) * (1 + ("kinds" in has))}
     values["overhead"] = SimpleNamespace(mode="serial" if "serial" in has else "none")
     values["workload"] = SimpleNamespace(patience_s=np.array([1.0 if "patience" in has else math.nan]))
     if faulty:

@@ -112,6 +112,22 @@ def test_a_slow_link_takes_a_second_stage(asynchronous: bool) -> None:
     assert serve(LONG, moving(0.05, last_stage_blocks=17)).stopped_s.tolist() == [17 * 20 * MS]
 
 
+def test_it_goes_on_as_fast_as_the_kind_of_gpu_to_which_it_comes() -> None:
+    """As above: 14 tokens at 20 ms, 2 ms away, and 286 at 10 ms. When that GPU is lost a second later, and the other
+    goes on with what was shown, 87 of these have been."""
+    kinds = [(1, COST), (1, replace(COST, step_s=10 * MS, kv_tokens=16 * 601))]
+    made = serve(LONG, moving(), kinds=kinds)
+    assert made.gpu.tolist() == [1]
+    assert made.stopped_s.tolist() == [2 * MS]
+    assert made.latency_s.tolist() == [(14 * 20 + 2 + 286 * 10) * MS]
+    assert made.gpu_forwarded_tokens.tolist() == [4104 + 13, 286]
+    lost_s = TICK_S - 20 * MS + (14 * 20 + 2 + 87 * 10 + 5) * MS
+    faults = Timeline(detect_ms=0.0, on_loss="resume", happen=(Event(lost_s, 1, "down"),))
+    made = serve(LONG, moving(), kinds=kinds, faults=faults)
+    assert made.gpu.tolist() == [0]
+    assert made.latency_s.tolist() == [(14 * 20 + 2 + 87 * 10 + 5 + 199 * 20) * MS]
+
+
 def test_a_request_that_ends_meanwhile_stays() -> None:
     """256 ms behind, when the first stage is over, it has had its 12 tokens, or has its 14th in the step in hand."""
     for tokens in (12, 14):
@@ -412,8 +428,8 @@ def test_a_gpu_that_is_switched_off_gets_nobody() -> None:
 def test_what_does_not_go_with_moves_is_one_line() -> None:
     with pytest.raises(InvalidInput, match="engine Continuous has no move, copied, stop and abandon, and requests are"):
         serve(LONG, moving(), engine=Continuous())
-    with pytest.raises(InvalidInput, match="GPUs are of several kinds, and requests are moved; only one of the two"):
-        serve(LONG, moving(), kinds=[(1, COST), (1, COST)])
+    with pytest.raises(InvalidInput, match=r"contexts of .* and 8,192 tokens; where requests are moved"):
+        serve(LONG, moving(), kinds=[(1, COST), (1, replace(COST, context_length=8192))])
     with pytest.raises(InvalidInput, match="GPUs have roles, and requests are moved; only one of the two"):
         serve(LONG, replace(moving(), chooses=RUNNING), kinds=[(2, COST)], pools=split((0,)))
     with pytest.raises(

@@ -83,10 +83,6 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             ["cluster.groups=[{gpus: 1, role: prefill}, {gpus: 1, role: decode}]"],
             "GPUs have roles, and requests are moved; only one of the two is modelled at once",
         ),
-        (
-            ["cluster.groups=[{gpus: 1}, {gpus: 1}]"],
-            "GPUs are of several kinds, and requests are moved; only one of the two is modelled at once",
-        ),
     ],
 )
 def test_a_migration_that_cannot_be_is_one_line(

@@ -53,7 +53,7 @@ def lossy(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def scaled(draw: st.DrawFn) -> dict[str, Any]:
     cluster = draw(CLUSTERS)
-    drawn = {"faults": draw(st.none() | timelines(cluster["gpus"], resumes=True))}
+    drawn = {"faults": draw(st.none() | timelines(cluster["gpus"], resumes=True)), "kinds": draw(of_kinds(cluster))}
     return cluster | drawn | {"autoscaler": draw(autoscalers(cluster["gpus"]))}
 
 
@@ -80,10 +80,12 @@ def moving(draw: st.DrawFn) -> dict[str, Any]:
         interval_s=draw(st.sampled_from([0.005, 0.02])),
         below_freeness=draw(st.sampled_from([20.0, 60.0, 200.0])),
     )
-    cluster = draw(CLUSTERS) | {"gpus": gpus, "migration": often, "faults": draw(st.none() | timelines(gpus))}
+    faults = draw(st.none() | timelines(gpus, resumes=True))
+    cluster = draw(CLUSTERS) | {"gpus": gpus, "migration": often, "faults": faults}
     lends = st.builds(replace, PEERS, choose=st.just(ALWAYS))
     cluster |= {"peers": draw(st.none() | lends), "policy": draw(st.just(cluster["policy"]) | st.just(Lopsided()))}
     cluster |= {"kv": draw(st.sampled_from([300, 600, 1200]))}
+    cluster["kinds"] = draw(of_kinds(cluster))
     scaler = draw(st.none() | autoscalers(cluster["gpus"]))
     none = dict.fromkeys(("host", "disk", "shared", "peers")) if scaler is not None and draw(st.booleans()) else {}
     return cluster | none | {"autoscaler": scaler}

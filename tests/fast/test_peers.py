@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import Event
 from prebleexp.faults.timeline import Timeline
 from prebleexp.policies.research.mooncake import Mooncake
@@ -111,6 +110,17 @@ def test_a_threshold_is_of_tokens(least: int, found: int) -> None:
     two = stream([own(0, 1000)] * 2, [0.0, 1.0], [1] * 2)
     made = fetch(two, tiers=Tiering(KV_BYTES, peers=peers(choose=THRESHOLD, least_tokens=least)))
     assert made.peer_tokens.tolist() == [0, found]
+
+
+def test_a_gpu_of_another_kind_lends_as_well() -> None:
+    """X is computed by GPU 0 until 100 ms; GPU 1, of half its memory and in half its time a step, fetches it until
+    399.2 ms. Of what that has computed GPU 0 fetches Y at 600 ms."""
+    prompts = [own(0, 1000), own(0, 1000), own(2, 8), own(1, 500), own(1, 500)]
+    five = stream(prompts, [0.0, 0.3, 0.5, 0.5, 0.6], [1] * 5)
+    made = fetch(five, kinds=[(1, STEP), (1, replace(STEP, step_s=0.05, kv_tokens=16 * 71))])
+    assert made.peer_tokens.tolist() == [0, 992, 0, 0, 496]
+    assert made.gpu_peer_tokens.tolist() == [496, 992]
+    assert tokens_ms(five, made) == [100, 449.2, 600, 550, 749.6]
 
 
 def test_its_own_tiers_come_first() -> None:
@@ -216,9 +226,3 @@ def test_a_link_that_costs_nothing_makes_no_request_later_that_is_alone(workload
     none = serve(apart, None, gpus=2, hardware=hardware, policy=RoundRobin())
     assert (made.ttft_s <= none.ttft_s + 1e-9).all()
     assert (made.prefilled_tokens <= none.prefilled_tokens).all()
-
-
-def test_gpus_of_several_kinds_are_refused() -> None:
-    one = stream([own(0, 100)], [0.0], [1])
-    with pytest.raises(InvalidInput, match="GPUs are of several kinds, and KV comes from other GPUs; only one of the"):
-        fetch(one, kinds=[(1, STEP), (1, STEP)])

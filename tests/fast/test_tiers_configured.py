@@ -126,10 +126,6 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["cluster.peers.sharing=even"], "cluster.peers.sharing=even is not valid; it must be one of infinite, fifo"),
         (["cluster.peers.least_tokens=-1"], "cluster.peers.least_tokens=-1 is not valid; it must be an integer >= 0"),
         (
-            ["cluster.peers.gb_s=36", "cluster.groups=[{gpus: 1}, {gpus: 1}]"],
-            "GPUs are of several kinds, and KV comes from other GPUs; only one of the two is modelled at once: take",
-        ),
-        (
             ["engine=sglang", "cluster.host.gb=0", "cluster.peers.gb_s=36"],
             "engine=sglang takes no tiers; take engine=vllm",
         ),

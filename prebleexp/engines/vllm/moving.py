@@ -4,6 +4,9 @@ One that waits changes queues. One that runs decodes on while full blocks of its
 in no step that is scheduled from then on, and when those under way are over the rest is copied, with the block that is
 part full. The other GPU takes blocks for each stage before that begins. When all is there the request comes before all
 that wait there, and needs no blocks, like one whose prompt was computed elsewhere (`engines.vllm.pulling`).
+
+The two may be of different kinds, each with an engine of its own: what one wants of the other it asks of that one's
+engine.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from prebleexp.engines.vllm.leaving import leave_running
 from prebleexp.engines.vllm.looking import unsettle
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import FIRST
-from prebleexp.engines.vllm.records import PULLED, STOPPED, Engines
+from prebleexp.engines.vllm.records import ANONYMOUS, PULLED, STOPPED, Engines
 from prebleexp.engines.vllm.steady import known_of, last_is_due
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.moves import RUNNING, WAITING, ask_for, hand_over
+from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import DOWN, NONE, World
 from prebleexp.sim.waking import wake
 
@@ -54,27 +58,31 @@ def _first_waiting(mine: Engines, g: int) -> int:
 
 @compiled
 def _move_waiting(mine: Engines, world: World, request: int, source: int, target: int) -> None:
-    known = int(mine.jobs[request].known)
-    if not _has_room(mine, world, target, blocks_of(mine, known)):
+    known, engine = int(mine.jobs[request].known), world.engines[target]
+    if call_int(engine.spares, engine.own, world, target, blocks_of(mine, known)) == 0:
         world.moves.requests[request].aborted += 1
         return
     queue.pop(mine, source)
     mine.gpus[source].queued -= 1
     mine.gpus[source].waiting_tokens -= known
-    mine.gpus[target].waiting_tokens += known
-    queue.join(mine, world, target, request)
-    _hand_over(mine, world, request, source, target)
-    for g in (source, target):
-        publish(mine, world, g)
-        wake(world, g)
+    _hand_over(mine, world, request, source, target, 0)
+    publish(mine, world, source)
+    wake(world, source)
 
 
 @compiled
-def _hand_over(mine: Engines, world: World, request: int, source: int, target: int) -> None:
-    """To a GPU whose tiers have nothing of it yet, as far as it knows."""
+def _hand_over(mine: Engines, world: World, request: int, source: int, target: int, blocks: int) -> None:
+    """To a GPU whose tiers have nothing of it yet, as far as it knows; here it is as if it had never come."""
     hand_over(world, request, source, target)
     if mine.settings.tiered:
         world.tiers.tried[:, request] = 0
+    job, preempted, engine = mine.jobs[request], int(mine.preemptions[request]), world.engines[target]
+    known, answer = int(job.known), int(job.answer)
+    job.known, mine.preemptions[request] = world.seen.requests[request].prompt_tokens, 0
+    job.running = job.computed = 0
+    job.filling = 1
+    job.answer = ANONYMOUS if world.seen.requests[request].answer_segment == NONE else NONE
+    call_none(engine.take_in, engine.own, world, target, request, known, preempted, answer, blocks)
 
 
 # ---------------------------------------------------------------- one that runs
@@ -102,7 +110,7 @@ def _next_stage(mine: Engines, world: World, g: int, now: float) -> None:
     more = computed // mine.settings.block_size - int(one.copied)
     if blocks_of(mine, computed) - one.copied <= rules.last_blocks:
         gpu.moving = one.request
-    elif one.stages + 1 >= rules.stages or not _take_room(mine, world, g, more):
+    elif one.stages + 1 >= rules.stages or not _take_room(world, g, more):
         _abort(mine, world, g)
     else:
         ask_for(world, g, more, now)
@@ -155,7 +163,7 @@ def _leaves(mine: Engines, world: World, g: int, request: int) -> bool:
         return False
     unsettle(mine, world, g)
     blocks = blocks_of(mine, int(job.known + job.expected)) - int(one.taken)
-    if last_is_due(job) or not _take_room(mine, world, g, blocks):
+    if last_is_due(job) or not _take_room(world, g, blocks):
         return False
     leave_running(mine, g, request)
     job.running = STOPPED
@@ -169,15 +177,11 @@ def _commit(mine: Engines, world: World, g: int, now: float) -> None:
     """All of it is there: the request goes on, others find its blocks, and those that it had are cached only."""
     one = world.moves.gpus[g]
     request, target = int(one.request), int(one.target)
-    job, moved = mine.jobs[request], world.moves.requests[request]
+    moved = world.moves.requests[request]
     release(mine, g, request)
     mine.gpus[g].held -= 1
-    mine.gpus[target].held -= 1
     moved.stopped_s += now - one.stopped_s
-    _hand_over(mine, world, request, g, target)
-    job.blocks = one.taken
-    remember(mine, world, target, request, int(job.known) - 1)
-    _wait_with_blocks(mine, world, target, request)
+    _hand_over(mine, world, request, g, target, int(one.taken))
     one.request = NONE
     publish(mine, world, g)
     wake(world, g)
@@ -222,15 +226,9 @@ def _abort(mine: Engines, world: World, g: int) -> None:
     target = int(one.target)
     world.moves.requests[one.request].aborted += 1
     mine.gpus[g].moving = one.request = NONE
-    if one.taken == 0 or world.servers[target].stage == DOWN:
-        return
-    gpu = mine.gpus[target]
-    gpu.free += one.taken
-    gpu.unkeyed += one.taken
-    gpu.held -= 1
-    publish(mine, world, target)
-    if gpu.queued > 0:
-        wake(world, target)
+    if one.taken > 0 and world.servers[target].stage != DOWN:
+        engine = world.engines[target]
+        call_none(engine.set_free, engine.own, world, target, int(one.taken))
 
 
 @compiled
@@ -242,22 +240,60 @@ def _resume(mine: Engines, world: World, g: int, request: int) -> None:
 
 # ---------------------------------------------------------------- room where it goes
 @compiled
-def _has_room(mine: Engines, world: World, g: int, blocks: int) -> bool:
+def _take_room(world: World, g: int, blocks: int) -> bool:
+    """Blocks for what leaves GPU g, where it goes; whether there were as many."""
+    one = world.moves.gpus[g]
+    target, engine = int(one.target), world.engines[one.target]
+    if call_int(engine.spares, engine.own, world, target, blocks) == 0:
+        return False
+    call_none(engine.set_aside, engine.own, world, target, blocks, int(one.taken == 0))
+    one.taken += blocks
+    return True
+
+
+# ---------------------------------------------------------------- the GPU to which it goes
+@compiled
+def spares(self: Any, mine: Engines, world: World, g: int, blocks: int) -> int:
+    """Whether this GPU has so many blocks for what comes from another."""
     gpu = mine.gpus[g]
     kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
-    return bool(world.servers[g].stage != DOWN and blocks + kept <= gpu.free)
+    return int(world.servers[g].stage != DOWN and blocks + kept <= gpu.free)
 
 
 @compiled
-def _take_room(mine: Engines, world: World, g: int, blocks: int) -> bool:
-    """Blocks for what leaves GPU g, where it goes; whether there were as many."""
-    one = world.moves.gpus[g]
-    target = int(one.target)
-    if not _has_room(mine, world, target, blocks):
-        return False
-    evicted = take(mine, world, target, blocks)
-    world.totals[target].evicted_tokens += evicted * mine.settings.block_size
-    mine.gpus[target].held += int(one.taken == 0)
-    one.taken += blocks
-    publish(mine, world, target)
-    return True
+def set_aside(self: Any, mine: Engines, world: World, g: int, blocks: int, first: int) -> None:
+    """It keeps them for that; whether they are the first."""
+    evicted = take(mine, world, g, blocks)
+    world.totals[g].evicted_tokens += evicted * mine.settings.block_size
+    mine.gpus[g].held += first
+    publish(mine, world, g)
+
+
+@compiled
+def set_free(self: Any, mine: Engines, world: World, g: int, blocks: int) -> None:
+    """It does not come: blocks that were set aside are free."""
+    gpu = mine.gpus[g]
+    gpu.free += blocks
+    gpu.unkeyed += blocks
+    gpu.held -= 1
+    publish(mine, world, g)
+    if gpu.queued > 0:
+        wake(world, g)
+
+
+@compiled
+def take_in(
+    self: Any, mine: Engines, world: World, g: int, request: int, known: int, preempted: int, answer: int, blocks: int
+) -> None:
+    """A request has come that knows so many tokens, with the blocks that were set aside for it; 0: it waits."""
+    gpu, job = mine.gpus[g], mine.jobs[request]
+    job.known, job.answer, job.blocks, mine.preemptions[request] = known, answer, blocks, preempted
+    if blocks == 0:
+        gpu.waiting_tokens += known
+        queue.join(mine, world, g, request)
+        publish(mine, world, g)
+        wake(world, g)
+        return
+    gpu.held -= 1
+    remember(mine, world, g, request, known - 1)
+    _wait_with_blocks(mine, world, g, request)

@@ -16,7 +16,11 @@ from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
 from prebleexp.engines.vllm.moving import copied as copied
 from prebleexp.engines.vllm.moving import move as move
+from prebleexp.engines.vllm.moving import set_aside as set_aside
+from prebleexp.engines.vllm.moving import set_free as set_free
+from prebleexp.engines.vllm.moving import spares as spares
 from prebleexp.engines.vllm.moving import stop as stop
+from prebleexp.engines.vllm.moving import take_in as take_in
 from prebleexp.engines.vllm.peers import has as has
 from prebleexp.engines.vllm.peers import lend as lend
 from prebleexp.engines.vllm.peers import take_back as take_back
@@ -50,6 +54,8 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
             return
         mine.jobs[request].filling = PULLS
     else:
+        if world.rules.resume:  # it may have been lost on a GPU of another kind
+            mine.jobs[request].known = world.seen.requests[request].prompt_tokens + world.jobs[request].output_seen
         mine.gpus[g].waiting_tokens += mine.jobs[request].known
         world.jobs[request].state = QUEUED
     queue.join(mine, world, g, request)

@@ -81,8 +81,9 @@ def kept(function: Any, file: str | None = None, lean: bool = False) -> Any:
     from numba import njit
 
     from prebleexp.sim import on_disk
+    from prebleexp.sim.lean import Lean
 
-    made: Any = njit(**(LEAN if lean else OPTIONS))(function)
+    made: Any = njit(**(LEAN if lean else OPTIONS), pipeline_class=Lean)(function)
     return on_disk.keep(made, on_disk.KeptLean if lean else on_disk.KeptOwn, file)
 
 

@@ -13,9 +13,11 @@ import numba._dynfunc
 from llvmlite.binding import parse_bitcode
 from numba.core.caching import CompileResultCacheImpl
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder, compile_result
-from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.compiler import compile_result
+from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
+
+from prebleexp.sim.lean import Lean
 
 
 class _Library(JITCodeLibrary):
@@ -54,15 +56,10 @@ class _Lowering(NativeLowering):
         return True
 
 
-class Linked(CompilerBase):
+class Linked(Lean):
     """A compiler that links what is compiled: `njit(pipeline_class=Linked)`."""
 
-    def define_pipelines(self) -> list[PassManager]:
-        made = PassManager("linked")
-        usual = DefaultPassBuilder.define_nopython_pipeline(self.state).passes
-        made.passes = [(_Lowering if one is NativeLowering else one, said) for one, said in usual]
-        made.finalize()
-        return [made]
+    lowering = _Lowering
 
 
 class KeptIR(CompileResultCacheImpl):

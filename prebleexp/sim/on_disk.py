@@ -78,6 +78,10 @@ class _ByContent(_CacheLocator):
 class _Impl(CompileResultCacheImpl):
     _locator_classes = [_ByContent]  # noqa: RUF012, as numba has it
 
+    def reduce(self, data: Any) -> Any:
+        """numba would also write out what each line of the source was understood as, which nobody reads."""
+        return super().reduce(data._replace(type_annotation=""))
+
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         """numba forgets the object code once it is loaded; `objects` keeps it elsewhere, too."""
         made = super().rebuild(target_context, payload)
@@ -85,7 +89,7 @@ class _Impl(CompileResultCacheImpl):
         return made
 
 
-class _LinkedImpl(KeptIR):
+class _LinkedImpl(KeptIR, _Impl):
     _locator_classes = [_ByContent]  # noqa: RUF012, as numba has it
 
 

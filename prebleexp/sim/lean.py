@@ -60,7 +60,7 @@ class _Inference(NopythonTypeInference):
         context = state.typingctx
         state.typingctx = _Operators(context)
         try:
-            return super().run_pass(state)  # type: ignore[no-any-return]
+            return super().run_pass(state)
         finally:
             state.typingctx = context
 
@@ -80,7 +80,7 @@ class _Lowering(NativeLowering):
     def run_pass(self, state: Any) -> bool:
         state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
-        return super().run_pass(state)  # type: ignore[no-any-return]
+        return super().run_pass(state)
 
 
 class Lean(CompilerBase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
@@ -22,6 +23,7 @@ from prebleexp.live.http.calls import Reply
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.places import Origin, origin
 from prebleexp.live.http.server import Server, listen
+from prebleexp.live.router import proxy as proxying
 from prebleexp.live.router import recording
 from prebleexp.live.router.caches import Assumed
 from prebleexp.live.router.outputs import MOST, Outputs
@@ -295,6 +297,30 @@ def test_bodies_that_are_none_are_told_so(body: bytes) -> None:
 
 
 # ---------------------------------------------------------------- what it tells, and is told
+def test_a_long_body_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read elsewhere: others are answered meanwhile, and it is when it was read."""
+    may_go_on = threading.Event()
+
+    def slow(body: bytes) -> Any:
+        if len(body) > proxying.LONG:
+            assert may_go_on.wait(60)
+        return read(body)
+
+    async def main() -> None:
+        monkeypatch.setattr(proxying, "read", slow)
+        async with routing("lor", 1) as running:
+            long = [asyncio.create_task(running.ask(prompt=p)) for p in ([7] * 200_000, [1.5] * 200_000)]
+            while len(running.proxy._tasks) < 2:
+                await asyncio.sleep(0.01)
+            assert (await running.ask()).status == 200
+            assert not any(one.done() for one in long)
+            may_go_on.set()
+            assert [one.status for one in await asyncio.gather(*long)] == [200, 400]
+            assert "Expected" in (await long[1]).body.decode()
+
+    run(main())
+
+
 def test_it_tells_of_itself() -> None:
     async def main() -> None:
         async with routing("lor", 2) as running:
@@ -474,6 +500,11 @@ def test_an_interner_says_when_it_is_full() -> None:
 def test_bodies_are_read() -> None:
     assert read(b'{"prompt": [1, 2, 300]}').text == np.array([1, 2, 300], np.int32).tobytes()
     assert read(b'{"prompt": [[1], [2]]}').whole_tokens
+    for ids in ([0], [2**31 - 1, 2**31, 2**32 + 5, 10**17], [-3, 4], list(range(99_000))):
+        assert read(json.dumps({"prompt": ids}, indent=1).encode()).text == np.array(ids).astype(np.int32).tobytes()
+    for wrong in ("[1.5]", "[true]", "[[[1]]]", "[null, 2]", f"[{10**30}]"):
+        with pytest.raises(Malformed, match=r"^prompt: "):
+            read(b'{"prompt": %b}' % wrong.encode())
     first = read(b'{"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 9, "stream": true}')
     later = read(b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}')
     assert later.text.startswith(first.text)

@@ -27,7 +27,7 @@ class Events:
             piece = self._ends(piece)
         elif piece.endswith(b"\n\n") and piece.startswith(b"data: ") and not self._size and not self._lines:
             found = piece[6:-2].split(b"\n\ndata: ")  # whole events of a line each, as servers mostly send them
-            if not any(b"\n" in one for one in found):
+            if piece.count(b"\n") == 2 * len(found):
                 return found
         first, *lines = piece.split(b"\n")
         self._begun.append(first)

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import xxhash
 
+from prebleexp.live.router.token_ids import token_ids
 from prebleexp.sim.entry import compiled_for
 from prebleexp.sim.handles import Block
 
@@ -49,7 +50,6 @@ class _Body(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Body)
-_NUMBERS, _SEVERAL = msgspec.json.Decoder(list[int]), msgspec.json.Decoder(list[int | list[int]])
 
 
 class Request(NamedTuple):
@@ -87,17 +87,9 @@ def read(body: bytes) -> Request:
     )
 
 
-def _numbers(prompt: bytes) -> list[int]:
-    """Of one prompt, or of several, one behind another."""
-    try:
-        return _NUMBERS.decode(prompt)  # long ones keep all streams waiting while they are read
-    except msgspec.ValidationError:
-        return [token for one in _SEVERAL.decode(prompt) for token in (one if isinstance(one, list) else [one])]
-
-
 def _tokens(prompt: bytes) -> bytes:
     try:
-        return np.array(_numbers(prompt), np.int64).astype(np.int32).tobytes()
+        return token_ids(prompt)
     except (msgspec.DecodeError, OverflowError) as error:
         raise Malformed(f"prompt: {str(error)[:120]}") from None
 

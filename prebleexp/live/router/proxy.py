@@ -18,7 +18,7 @@ from prebleexp.live.http.places import origin
 from prebleexp.live.router import said
 from prebleexp.live.router.deciding import Deciding, Ticket
 from prebleexp.live.router.passing import NOT_ASKED, Passage
-from prebleexp.live.router.prompts import Malformed, read
+from prebleexp.live.router.prompts import Malformed, Request, read
 from prebleexp.live.router.reports import Reports
 from prebleexp.live.router.said import Counts
 from prebleexp.live.router.upstreams import Health, Stage, Upstream
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 SESSION = b"x-session-id"
+LONG = 256 << 10
+"""bytes of a body that is read by a thread of its own: others' streams go on meanwhile"""
 
 
 class Proxy:
@@ -104,13 +106,32 @@ class Proxy:
             exchange.fail(404, f"there is no {method} {path[:80]} here")
 
     def _ask(self, exchange: Exchange) -> None:
+        if len(exchange.body) > LONG:
+            self._later(exchange, self._read_apart)
+            return
         began = time.perf_counter()
         try:
             request = read(exchange.body)
         except Malformed as error:
-            self.counts.refused["malformed"] += 1
-            exchange.fail(400, str(error))
-            return
+            self._malformed(exchange, error)
+        else:
+            self._asked(exchange, request, began)
+
+    async def _read_apart(self, exchange: Exchange) -> None:
+        """It is as if it had come when it is read."""
+        try:
+            request = await self._loop.run_in_executor(None, read, exchange.body)
+        except Malformed as error:
+            self._malformed(exchange, error)
+        else:
+            if not exchange.closed:
+                self._asked(exchange, request, time.perf_counter())
+
+    def _malformed(self, exchange: Exchange, error: Malformed) -> None:
+        self.counts.refused["malformed"] += 1
+        exchange.fail(400, str(error))
+
+    def _asked(self, exchange: Exchange, request: Request, began: float) -> None:
         named = exchange.header(self._session_header)
         if named is not None:
             request = request._replace(session=named.decode("latin-1"))

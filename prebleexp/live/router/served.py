@@ -21,6 +21,7 @@ from prebleexp.live.router.deciding import Deciding
 from prebleexp.live.router.prompts import BYTES_PER_TOKEN, Interner
 from prebleexp.live.router.proxy import Proxy
 from prebleexp.live.router.recording import Recording
+from prebleexp.live.router.token_ids import token_ids
 from prebleexp.live.router.upstreams import Upstream
 from prebleexp.policies.base import Policy
 from prebleexp.sim import records
@@ -59,6 +60,7 @@ class How:
 def compile_for(policy: Policy, hardware: Any) -> None:
     """Ask it and tell it once, of all that there is, so that no client waits for a compiler."""
     Interner(8, 0).of(b"", "")
+    token_ids(b"[0]")
     host = Host(policy, [hardware, hardware], rows=8, room=Room(8, 8, 8))
     taken = host.arrive([0, 1], [16, 20], 8, 0.0)
     gpu = host.decide(taken, 0.0)

@@ -182,13 +182,7 @@ class Changes:
             elsewhere = np.array(self._lost_with.pop(g, []), np.int64)
             elsewhere = elsewhere[jobs.state[elsewhere] == State.LOST]
         for row in _in_order(world, np.concatenate([np.flatnonzero(lost), elsewhere])):
-            at, other = int(requests[row].gpu), request_of(engines.handle, row)
-            if row != other and jobs[other].state == State.UNROUTED and requests[other].gpu != of.NONE:
-                _tell(world, of.LOST, other, int(requests[other].gpu))  # its GPU is rid of it
-            if at == of.NONE:  # no router has it in its book
-                is_lost(engines.handle, row)
-            else:
-                _tell(world, of.LOST, row, at)
+            _tell_of_loss(world, engines, row)
         if is_down:
             world.servers[g].gone = 1
             self._change(world, g, False)
@@ -200,8 +194,8 @@ class Changes:
         else:
             self._drained_s[g], self._at_s[READY][g] = now, np.nan
             if self._terms.requeue:
-                for request in _in_order(world, engines.give_back(g)):
-                    _tell(world, of.LOST, request, g)
+                for row in _in_order(world, engines.give_back(g)):
+                    _tell_of_loss(world, engines, row)
             if self._terms.drain_s < math.inf:
                 self._plan(block, LIMIT, g, now + self._terms.drain_s)
         self._change(block.value, g, False)
@@ -268,7 +262,8 @@ class Changes:
 
     def emptied(self, world: of.World) -> list[int]:
         """Who was drained and has nothing any more."""
-        return np.flatnonzero(~np.isnan(self._drained_s) & (world.seen.sent.outstanding == 0)).tolist()
+        drained = np.flatnonzero(~np.isnan(self._drained_s)).tolist()
+        return [g for g in drained if _is_empty(world, g)]
 
     def draining(self) -> int:
         """How many are drained and not off yet."""
@@ -321,6 +316,18 @@ def _in_order(world: of.World, rows: Longs) -> list[int]:
     """The rows, in order of arrival of their requests."""
     requests = rows if len(world.pools.roles) == 0 else rows % world.pools.requests
     return [int(row) for row in rows[np.argsort(world.jobs.number[requests], kind="stable")]]
+
+
+def _tell_of_loss(world: of.World, engines: Emptied, row: int) -> None:
+    """A row was lost, or given back: routers hear of it, and of what else of it they have in their books."""
+    requests = world.seen.requests
+    at, other = int(requests[row].gpu), request_of(engines.handle, row)
+    if row != other and world.jobs[other].state == State.UNROUTED and requests[other].gpu != of.NONE:
+        _tell(world, of.LOST, other, int(requests[other].gpu))  # its GPU is rid of it
+    if at == of.NONE:  # no router has it in its book
+        is_lost(engines.handle, row)
+    else:
+        _tell(world, of.LOST, row, at)
 
 
 def _tell(world: Any, kind: int, request: int, g: int) -> None:

@@ -107,11 +107,11 @@ FEATURES: Mapping[str, Callable[[Given], bool]] = {
 """by name, whether a run has it"""
 
 _SPLIT, _FAULTS = "GPUs have roles", "GPUs have faults"
+_RESERVED = "room is reserved before prompts are computed"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
     Refusal(ROLES, ("resume",), "handoff", "requests that are lost continue after what was shown", _SPLIT),
     Refusal(ROLES, ("autoscaler",), "handoff", _SCALED, _SPLIT),
-    Refusal(ROLES, ("requeue",), "handoff", "GPUs that are drained give back what waits", _SPLIT),
     Refusal(
         ("gateway",),
         (RESERVE_FIRST, PUSH_AT_END, "decider"),
@@ -120,13 +120,15 @@ REFUSED = (
         "GPUs have roles and requests pass a gateway",
     ),
     Refusal(("gateway",), ROLES, "handoff", _FAULTS, "GPUs have roles and requests pass a gateway", ("faults",)),
-    Refusal((RESERVE_FIRST,), ("faults",), "handoff", _FAULTS, "room is reserved before prompts are computed"),
+    Refusal(
+        (RESERVE_FIRST,), ("faults", "requeue"), "handoff", _FAULTS, "room is reserved before prompts are computed"
+    ),
     Refusal(
         (RESERVE_FIRST,),
         ("patience",),
         "handoff",
         "requests have patience_s",
-        "room is reserved before prompts are computed",
+        _RESERVED,
     ),
     Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),

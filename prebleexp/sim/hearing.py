@@ -48,6 +48,11 @@ def is_lost(world: World, row: int) -> None:
         world.seen.requests[row].gpu = NONE
         return
     job.reached = 0
+    if first != row and job.state == KEPT:  # it was given back; its prompt's KV is there still
+        world.seen.requests[row].gpu = NONE
+        world.arrivals[row] = control.now
+        join(world, COMMON, row)
+        return
     routed_anew(world, row)
     asked = first if world.pools.decider == ALWAYS else request
     if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, asked):

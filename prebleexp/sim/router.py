@@ -208,12 +208,13 @@ def _carry_out(world: World, request: int, answer: int) -> None:
 
 @compiled
 def _refuse(world: World, request: int) -> None:
-    if world.jobs[request].state == KEPT and world.jobs[leg_of(world, request)].reached != 0:
+    kept = world.jobs[request].state == KEPT
+    if kept and world.jobs[leg_of(world, request)].reached != 0:
         let_go(world, request)
-    if world.rules.gated and world.jobs[request].state == KEPT:
+    if world.rules.gated and kept:
         call_none(world.gateway.hear, world.gateway.own, world, CANCELLED, request)
     world.jobs[request].state = REFUSED
-    if both_at_arrival(world):
+    if both_at_arrival(world) and not kept:
         other = leg_of(world, request) if request < world.pools.requests else request_of(world, request)
         if world.seen.requests[other].gpu != NONE:
             tell(world, CANCELLED, other, int(world.seen.requests[other].gpu), 0)
@@ -246,6 +247,9 @@ def _send(world: World, request: int, g: int) -> None:
 def _decide(world: World, row: int) -> None:
     """A part has its GPU; if that is the output's, whether the prompt is to have another is asked now."""
     decides, now = world.pools.decides, world.control.now
+    if world.jobs[row].state == KEPT:  # its prompt is computed, and it was given back since
+        reached(world, row)
+        return
     if row >= world.pools.requests or call_int(decides.goes, decides.own, world, row, now) == 0:
         _pass_frontend(world, row)
         return

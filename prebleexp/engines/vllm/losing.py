@@ -12,7 +12,7 @@ from prebleexp.engines.vllm.blocks import clear
 from prebleexp.engines.vllm.giving_up import stop_waiting
 from prebleexp.engines.vllm.hearing import hear_all
 from prebleexp.engines.vllm.publishing import publish
-from prebleexp.engines.vllm.records import GPU, JOB, STEPS, Engines
+from prebleexp.engines.vllm.records import GPU, JOB, PULLS, STEPS, Engines
 from prebleexp.engines.vllm.rooms import begin_gpus, begin_groups, begin_jobs
 from prebleexp.engines.vllm.tables import release
 from prebleexp.engines.vllm.tiering import break_off
@@ -56,7 +56,7 @@ def give_back(mine: Any, world: Any, g: int) -> Longs:
     waits &= np.isnan(world.seen.requests.ttft_s[queue])
     given, kept = queue[waits], queue[~waits & (jobs.finished == 0)]
     gpu.queued -= len(given)
-    gpu.waiting_tokens -= jobs.known[waits].sum()
+    gpu.waiting_tokens -= jobs.known[waits & (jobs.filling != PULLS)].sum()
     mine.jobs.heap_left[kept], mine.jobs.heap_right[kept] = np.append(kept[1:], NONE)[: len(kept)], NONE
     gpu.queue = kept[0] if len(kept) else NONE
     forget(mine, world, given)

@@ -744,7 +744,8 @@ class Oracle:
             self.planned.pop((g, READY), None)
             self.drained_s[g] = now
             if self.faults.requeues:
-                self.news += [("lost", job.index, g, 0) for job in sorted(gpu.give_back(), key=lambda job: job.number)]
+                for job in sorted(gpu.give_back(), key=self._number):
+                    self._hears_of_loss(job, now)
             if self.faults.drain_s:
                 self._plan(g, LIMIT, now + self.faults.drain_s)
             candidates -= {g}

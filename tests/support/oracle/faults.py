@@ -35,6 +35,7 @@ class FaultyGpu(VllmGpu):
         given = [one for one in waiting if not one.under_way and math.isnan(jobs[one.index].attempt_s)]
         for request in given:
             self.of.waiting.remove(request)
+            self.of.pulls.discard(request)
         return [jobs[request.index] for request in given]
 
     def publish(self) -> None:

@@ -462,7 +462,7 @@ class PoolsOracle(Linked):
         return [self._leg(job) if job.state == State.UNROUTED else job for job in self.jobs[: self.n]]
 
     def _came_s(self, job: Job) -> float:
-        again = (job.index < self.n) == (self.pools.decider == ALWAYS)
+        again = job.state == State.HELD or (job.index < self.n) == (self.pools.decider == ALWAYS)
         return self.held_s[job.index % self.n] if again else super()._came_s(job)
 
     def _asked(self, job: Job) -> tuple[Any, Any, Any]:
@@ -528,7 +528,9 @@ class PoolsOracle(Linked):
 
     def _send(self, job: Job, now: float) -> None:
         if self.pools.decider != ALWAYS:
-            if job.index < self.n and self._goes(job, now):
+            if job.state == State.HELD:  # its prompt is computed
+                self._reach(job, now)
+            elif job.index < self.n and self._goes(job, now):
                 job.state = State.UNROUTED
                 self._ask_again(self._leg(job), now)
             else:

@@ -87,8 +87,12 @@ class SplitOracle(PoolsOracle):
         if job.index < self.n and job.state == State.UNROUTED:  # its prompt is lost
             job.gpu = self.view.requests[job.index].gpu = -1
             return
+        if job.state == State.HELD:  # it was given back, and its prompt's KV is there still
+            job.gpu = self.view.requests[job.index].gpu = -1
+            self._ask_again(job, now)
+            return
         job.unnoticed = False
-        if not self.retries:
+        if not self.retries and job.state == State.LOST:
             self._failed(job, State.LOST, now)
             return
         request, leg = self._request(job), self._leg(job)

@@ -64,7 +64,7 @@ def streams_with_patience() -> st.SearchStrategy[Workload]:
 @st.composite
 def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
     cluster = draw(st.one_of(CLUSTERS, CLUSTERS, DECIDED))
-    return cluster, replace(draw(timelines(sum(cluster["counts"]))), drain="finish")
+    return cluster, draw(timelines(sum(cluster["counts"])))
 
 
 SGLANGS = st.builds(

@@ -24,14 +24,21 @@ class Autoscaler(Part):
     def changes_nothing(self) -> bool:
         return True
 
-    def check(self, gpus: int) -> None:
-        """Raises InvalidInput if it cannot do with so many GPUs."""
+    def check(self, gpus: int, role: str | None = None) -> None:
+        """Raises InvalidInput if it cannot do with so many GPUs, of a role if they have one."""
+
+    def of_role(self, role: str | None) -> Rule | None:
+        """What says the number of GPUs of a role, or of all where they have none; None: nothing does."""
+        return None
 
 
 @dataclass(frozen=True)
 class Rule(Autoscaler):
     """The base of those that say something, by `desired`. `gpus=` is how many there can be; with tensor
     parallelism it says how many replicas it wants, each of several GPUs, and `least` and `initial` are of replicas.
+
+    Where GPUs have roles it says so of those of each by itself: `least` and `initial` are of a role (see
+    `prebleexp.autoscalers.by_role` for rules that differ).
 
     More are started, the first ones that are off, in the time that `faults=` says; of less the last started are drained
     (`faults.drain`), those first that are not up yet. Raises InvalidInput for other values.
@@ -68,9 +75,12 @@ class Rule(Autoscaler):
         changes nothing, it looks no more."""
         return 3600.0
 
-    def check(self, gpus: int) -> None:
+    def of_role(self, role: str | None) -> Rule | None:
+        return self
+
+    def check(self, gpus: int, role: str | None = None) -> None:
         if self.first > gpus:
-            wanted = f"autoscaler wants {self.first} replicas at the beginning"
+            wanted = f"autoscaler wants {self.first} replicas{f' for {role}' if role else ''} at the beginning"
             raise InvalidInput(f"{wanted}, and there can be {gpus}; take more GPUs")
 
     def start(self, setup: Setup) -> Any:

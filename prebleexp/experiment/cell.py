@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -120,7 +121,7 @@ class Cell:
             self._check_tiers()
         if self.cluster.migrates:
             self._check_migration()
-        for part in (self.engine, self.faults, self.autoscaler):
+        for part in (self.engine, self.faults):
             part.check(self.replicas)
         self._check_autoscaler()
         if not self.faults.changes_nothing and not self.engine.loses:
@@ -154,6 +155,11 @@ class Cell:
         engine = self.names.get("engine", type(self.engine).__name__)
         if not self.engine.loses:
             raise InvalidInput(f"engine={engine} takes no autoscaler; take another engine, or autoscaler=none")
+        counts: Counter[str | None] = Counter()
+        for group in self.cluster.groups if self.cluster.has_roles else ():
+            counts[group.role] += group.replicas
+        for role, gpus in (counts or {None: self.replicas}).items():
+            self.autoscaler.check(gpus, role)
 
     def _check_gateway(self) -> None:
         if self.engine.own_loop() is not None:

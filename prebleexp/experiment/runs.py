@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.autoscalers.base import Rule
 from prebleexp.experiment import counting, limits
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.warming import before, whole
@@ -90,7 +89,7 @@ def asked_of(cell: Cell) -> dict[str, Any]:
         "kinds": [(one.replicas, one.hardware.drawn(cell.seed)) for one in cell.cluster.groups],
         "engines": [one.engine or cell.engine for one in cell.cluster.groups],
         "faults": cell.faults.of_replicas(counting.replica_gpus(cell)) if cell.gpus_change else None,
-        "autoscaler": cell.autoscaler if isinstance(cell.autoscaler, Rule) else None,
+        "autoscaler": None if cell.autoscaler.changes_nothing else cell.autoscaler,
         "gateway": None if cell.gateway.lets_all_pass else cell.gateway,
         "replicas": cell.gateway.replication,
         "pools": cell.cluster.pools(cell.policy),

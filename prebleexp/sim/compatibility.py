@@ -111,7 +111,7 @@ _RESERVED = "room is reserved before prompts are computed"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
     Refusal(ROLES, ("resume",), "handoff", "requests that are lost continue after what was shown", _SPLIT),
-    Refusal(ROLES, ("autoscaler",), "handoff", _SCALED, _SPLIT),
+    Refusal((RESERVE_FIRST,), ("autoscaler",), "handoff", _SCALED, _RESERVED),
     Refusal(
         ("gateway",),
         (RESERVE_FIRST, PUSH_AT_END, "decider"),

@@ -15,10 +15,10 @@ from prebleexp.sim import records
 from prebleexp.sim.changes import NOTHING, Terms
 from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, refuse
 from prebleexp.sim.migration import Migration
-from prebleexp.sim.pools import DECODE, PREFILL, PULL, Disaggregation, with_legs
+from prebleexp.sim.pools import ALWAYS, DECODE, NAMES, PREFILL, PULL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
-from prebleexp.sim.scaling import Wanting
+from prebleexp.sim.scaling import Scaled, Scales
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Setup, Workload
 from prebleexp.sim.warmth import Before
@@ -50,7 +50,7 @@ class Given:
     gateway: Entrance | None
     tiers: Tiering | None
     replicas: Replication | None
-    autoscaler: Wanting | None
+    autoscaler: Scales | None
     migration: Migration | None
     gaps_of_each: bool
     before: Before | None = None
@@ -81,6 +81,22 @@ class Given:
             return Terms((0.0,) * self.gpus, False, math.inf)
         start_s = [self.faults.start_s(hardware) for count, hardware in self.kinds for _ in range(count)]
         return Terms(tuple(start_s), self.faults.requeues, self.faults.limit_s)
+
+    def scaled(self) -> list[Scaled]:
+        """GPUs whose number an autoscaler says: all, or those of each role that it has a rule for."""
+        if self.autoscaler is None:
+            return []
+        if self.pools is None:
+            rule = self.autoscaler.of_role(None)
+            return [] if rule is None else [Scaled(rule, self.setup(), np.arange(self.gpus), 0)]
+        second = PREFILL if self.pools.decider != ALWAYS else DECODE
+        of = np.repeat(self.pools.roles, [count for count, _ in self.kinds])
+        rules = {role: self.autoscaler.of_role(NAMES[role]) for role in dict.fromkeys(self.pools.roles)}
+        return [
+            Scaled(rule, self.setup(self.pools.roles.index(role)), np.flatnonzero(of == role), int(role == second))
+            for role, rule in rules.items()
+            if rule is not None
+        ]
 
     @cached_property
     def impatient(self) -> bool:

@@ -121,7 +121,7 @@ class Host:
         self.changes = Changes(given.gpus, terms, given.autoscaler is not None)
         self.scaling = None
         if given.autoscaler is not None:
-            self.scaling = Scaling(given.autoscaler, given.setup(), self.changes)
+            self.scaling = Scaling(given.scaled(), given.gpus, self.changes)
             self.scaling.begin(self.world)
             self._find_candidates(self.world.value)
         self.warming = None if given.before is None else Warming(given, self.world, self.changes, self._find_candidates)

@@ -25,8 +25,8 @@ KINDS = {
 """of each column's elements"""
 
 
-SERVED = np.isin(list(State), (State.QUEUED, State.RUNNING, State.FINISHED))
-"""(states,) whether by a GPU"""
+SERVED = np.isin(list(State), (State.QUEUED, State.RUNNING, State.FINISHED, State.LOST))
+"""(states,) whether by a GPU, if only until that was lost"""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -19,6 +19,7 @@ from prebleexp.sim.records import World
 from prebleexp.sim.types import COLUMNS, OPTIONAL, Floats, Ints, Workload, records
 
 PREFILL, DECODE, BOTH = range(3)
+NAMES = ("prefill", "decode", "both")
 PULL, RESERVE_FIRST, PUSH_AT_END = range(3)
 """by the numbers of `prebleexp.sim.compatibility.PROTOCOLS`"""
 END, LAYERS, CHUNKS = range(3)

@@ -12,7 +12,7 @@ from prebleexp.sim.pools import Disaggregation
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.records import World
 from prebleexp.sim.replicated import Replication
-from prebleexp.sim.scaling import Wanting
+from prebleexp.sim.scaling import Scales
 from prebleexp.sim.tiering import Tiering
 from prebleexp.sim.types import Outcome, Workload
 from prebleexp.sim.warming import Before, joined_with, measured
@@ -38,7 +38,7 @@ def simulate(
     gateway: Entrance | None = None,
     tiers: Tiering | None = None,
     replicas: Replication | None = None,
-    autoscaler: Wanting | None = None,
+    autoscaler: Scales | None = None,
     migration: Migration | None = None,
     before: Before | None = None,
     gaps_of_each: bool = False,

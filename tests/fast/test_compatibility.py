@@ -18,7 +18,7 @@ from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, REFUSED, WORDS
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.pools import ALWAYS, UNCACHED
 
-MOST = 29
+MOST = 23
 """refused pairs: this number may only fall"""
 MOST_TRIPLES = 1
 

@@ -19,6 +19,8 @@ from tests.support.sampled import examples
 from tests.support.strategies.autoscalers import autoscalers
 from tests.support.strategies.few import few
 from tests.support.strategies.migrations import MIGRATIONS, long_ones
+from tests.support.strategies.pools import scaled as scaled_pools
+from tests.support.strategies.pools import split, streams_with_patience
 from tests.support.strategies.tiers import CLUSTERS, PEERS, impatient, tiering
 from tests.support.strategies.timelines import timelines
 from tests.support.strategies.vllms import COST, kinds, streams
@@ -96,6 +98,23 @@ def moving(draw: st.DrawFn) -> dict[str, Any]:
 @given(long_ones() | few(120) | few(120), moving())
 def test_requests_move_between_gpus_with_tiers_or_an_autoscaler(workload: Workload, cluster: dict[str, Any]) -> None:
     agree(workload, cluster)
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> tuple[dict[str, Any], Any, Any]:
+    """GPUs with roles, whose number an autoscaler says, and that may be lost."""
+    cluster, rule = draw(scaled_pools())
+    return cluster, rule, draw(st.none() | timelines(sum(cluster["counts"])))
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(150, found=True), deadline=None)
+@given(streams_with_patience(), pools())
+def test_gpus_of_each_role_may_be_as_many_as_an_autoscaler_wants(workload: Workload, of: Any) -> None:
+    cluster, rule, faults = of
+    workload, given = split(workload, cluster)
+    given |= {"autoscaler": rule, "faults": faults}
+    accounted(workload, same(workload, given, composed.simulate), requeues=True)
 
 
 @pytest.mark.nightly

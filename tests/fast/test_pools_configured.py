@@ -144,8 +144,8 @@ def test_two_policies_are_those_that_were_set() -> None:
             "modelled at once: take groups without roles, or faults.on_loss=retry or fail",
         ),
         (
-            ["faults=rates", "faults.drain=requeue"],
-            "GPUs that are drained give back what waits, and GPUs have roles; onl",
+            ["autoscaler=hpa", "autoscaler.least=5"],
+            "autoscaler wants 5 replicas for prefill at the beginning, and there can be 4; take more GPUs",
         ),
         (
             ["faults=rates", "engine=sglang"],

@@ -102,7 +102,7 @@ def _of_pools(of: Any) -> list[type[Oracle]]:
         return [ReservingOracle]
     if of.gateway is not None:
         return [GatedPools]
-    return [PoolsOracle if of.faults is None else SplitOracle]
+    return [PoolsOracle if of.faults is None and of.autoscaler is None else SplitOracle]
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

@@ -685,7 +685,7 @@ class PoolsOracle(Linked):
             first, second = leg.gpu, request.gpu
             second = first if by_leg and first >= 0 and self.roles[first] == BOTH else second
             made = SimpleNamespace(**vars(kept))
-            served = (State.QUEUED, State.RUNNING, State.FINISHED)
+            served = (State.QUEUED, State.RUNNING, State.FINISHED, State.LOST)
             by = request if first < 0 <= second and request.state in served else leg
             made.due_s, made.gpu, made.decode_gpu = request.due_s, by.gpu, second
             made.hit_tokens, made.prefilled_tokens = by.hit_tokens, by.prefilled_tokens

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.sim.answers import WITHDRAWN
 from prebleexp.sim.changes import DRAIN, LIMIT, LOOK, READY, UP
 from prebleexp.sim.history import Decision
+from prebleexp.sim.pools import ALWAYS, DECODE, NAMES, PREFILL, PULL
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle.core import CHANGE, PAIR, REPORT, Oracle
 from tests.support.oracle.faults import FaultyOracle
@@ -79,15 +81,30 @@ RULES = {"HPA": hpa, "KEDA": keda, "Knative": knative, "DynamoLoad": dynamo_load
 class ScaledOracle(Oracle):
     def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
         super().__init__(workload, of, *given)
-        self.rule, self.past = of.autoscaler, list[Any]()
+        self.fleets = self._fleets(of)
+        self.context_length = (of.kinds[0][1] if of.kinds else of.hardware).context_length
+        self.past: list[list[Any]] = [[] for _ in self.fleets]
+        self.interval_s = self.fleets[0][0].interval_s
         self.started_s = dict.fromkeys(range(of.gpus), 0.0)
         self.still, self.still_s = False, math.nan
         self.timeline.append((math.nan, 0, LOOK, 1.0))
-        for g in range(self.rule.first, of.gpus):
+        off = {g for rule, gpus in self.fleets for g in gpus[rule.first :]}
+        for g in sorted(off):
             self._switch_off(g, 0.0)
-        self._let_be(set(range(self.rule.first)))
+        self._let_be(set(range(of.gpus)) - off)
         self._note(0.0)
-        self._look_at(self.rule.interval_s)
+        self._look_at(self.interval_s)
+
+    def _fleets(self, of: Any) -> list[tuple[Any, list[int]]]:
+        """Rules, and the GPUs of which each says how many there are."""
+        if of.pools is None:
+            return [(of.autoscaler, list(range(of.gpus)))]
+        roles = [role for role, (count, _) in zip(of.pools.roles, of.kinds, strict=True) for _ in range(count)]
+        fleets = []
+        for role in dict.fromkeys(of.pools.roles):
+            rule = getattr(of.autoscaler, NAMES[role], of.autoscaler)
+            fleets += [(rule, [g for g, its in enumerate(roles) if its == role])] if hasattr(rule, "first") else []
+        return fleets
 
     def _look_at(self, at_s: float) -> None:
         heapq.heappush(self.heap, (at_s, CHANGE, len(self.timeline) - 1))
@@ -125,41 +142,73 @@ class ScaledOracle(Oracle):
             (State.FINISHED, State.REFUSED, State.CANCELLED, State.EXPIRED),
             [kind for _, kind, _ in self.heap],
         )
-        present = sum(job.number >= 0 and (job.state not in (*over, State.LOST) or job.unnoticed) for job in self.jobs)
+        last = zip(self.jobs, self._last(), strict=False)
+        present = sum(
+            job.number >= 0 and (one.state not in (*over, State.LOST) or one.unnoticed or job.unnoticed)
+            for job, one in last
+        )
         self.still = all(kind in (REPORT, PAIR) for kind in kinds)
         if self.still and not present:
             return
-        empty = [g for g in sorted(self.drained_s) if self.view.sent[g].outstanding == 0]
+        empty = [g for g in sorted(self.drained_s) if self._is_empty(g)]
         for g in empty:
             self._switch_off(g, now)
-        candidates, starting = self._candidates(), sorted(g for g, event in self.planned if event == READY)
-        off = [gpu.number for gpu in self.gpus if not gpu.up and math.isnan(gpu.down_since_s)]
-        off = [g for g in off if g not in starting]
-        n, there, draining = len(candidates) + len(starting), sorted(candidates), len(self.drained_s)
-        self.past.append(self._fleet(there, n, present, now))
-        wanted = max(self.rule.least, min(RULES[type(self.rule).__name__](self.rule, self.past), len(self.gpus)))
-        begin = off[: max(0, wanted - n)]
-        last_first = [sorted(some, key=lambda g: (-self.started_s[g], -g)) for some in (starting, there)]
-        leave = (last_first[0] + last_first[1])[: max(0, n - wanted)]
-        self.started_s |= dict.fromkeys(begin, now)
-        for event, gpus in ((UP, begin), (DRAIN, leave)):
-            for g in gpus:
-                candidates = self._happens_to(g, event, 1.0, candidates, now)
-        self._let_be(candidates)
-        for g in [*begin, *leave]:
+        draining, shown, waits = len(self.drained_s), set[int](), self._waits(present)
+        rows, any_left = [], False
+        for number, (rule, gpus) in enumerate(self.fleets):
+            candidates, its = self._candidates(), set(gpus)
+            starting = sorted(g for g, event in self.planned if event == READY and g in its)
+            off = [gpu.number for gpu in self.gpus if not gpu.up and math.isnan(gpu.down_since_s)]
+            off = [g for g in off if (g, READY) not in self.planned and g in its]
+            there = sorted(candidates & its)
+            n = len(there) + len(starting)
+            any_left = any_left or n + len(off) > 0
+            self.past[number].append(self._fleet(there, n, waits[self._is_second(gpus[0])], now))
+            wanted = max(rule.least, min(RULES[type(rule).__name__](rule, self.past[number]), len(gpus)))
+            begin = off[: max(0, wanted - n)]
+            last_first = [sorted(some, key=lambda g: (-self.started_s[g], -g)) for some in (starting, there)]
+            leave = (last_first[0] + last_first[1])[: max(0, n - wanted)]
+            self.started_s |= dict.fromkeys(begin, now)
+            for event, some in ((UP, begin), (DRAIN, leave)):
+                for g in some:
+                    candidates = self._happens_to(g, event, 1.0, candidates, now)
+            self._let_be(candidates)
+            shown |= {*begin, *leave}
+            rows.append((wanted, len(there), len(starting), len(begin), len(leave)))
+        wanted, ready, starting_now, begun, left = map(sum, zip(*rows, strict=True))
+        for g in sorted(shown):
             self.gpus[g].publish()
             self.view.gpus[g] = self.view.gpus[g] if self.reports_s else self.gpus[g].seen
         self._tell(0, now)
-        self.still = self.still and not (empty or begin or leave)
+        self.still = self.still and not (empty or begun or left)
         if not self.still:
-            done = (len(begin), len(leave))
-            self.decisions.append(Decision(now, wanted, len(there), len(starting), draining, *done))
+            self.decisions.append(Decision(now, wanted, ready, starting_now, draining, begun, left))
         self.still_s = math.nan if not self.still else now if math.isnan(self.still_s) else self.still_s
-        remembers_s = self.rule.memory_s + self.reports_s + self.rule.interval_s
-        if not self.still or (n + len(off) > 0 and now - self.still_s <= remembers_s):
-            self._look_at(now + self.rule.interval_s)
+        remembers_s = max(rule.memory_s for rule, _ in self.fleets) + self.reports_s + self.interval_s
+        if not self.still or (any_left and now - self.still_s <= remembers_s):
+            self._look_at(now + self.interval_s)
 
-    def _fleet(self, there: list[int], n: int, present: int, now: float) -> Any:
+    def _waits(self, present: int) -> tuple[int, int]:
+        """Requests that are sent nowhere; with roles, and those that wait for their second GPU."""
+        out = [int(self.view.sent[g].outstanding) for g in range(len(self.gpus))]
+        roles = getattr(self, "roles", None)
+        if roles is None:
+            return present - sum(out), 0
+        outputs_first = self.pools.decider != ALWAYS
+        asked = [*self.queue, *self.held, *(self.jobs[i] for i, one in self.deciding.items() if one != WITHDRAWN)]
+        asked += [*getattr(self, "second", []), *getattr(self, "second_held", [])]
+        over = (State.CANCELLED, State.EXPIRED, State.REFUSED)
+        second = sum((job.index >= self.n) == outputs_first for job in asked if job.state not in over)
+        pull = self.pools.protocol == PULL and not outputs_first
+        away = sum(one for g, one in enumerate(out) if pull or roles[g] != PREFILL)
+        return present - away - second, second
+
+    def _is_second(self, g: int) -> int:
+        """Whether it is among the GPUs of which one is chosen second."""
+        roles = getattr(self, "roles", None)
+        return int(roles is not None and roles[g] == (PREFILL if self.pools.decider != ALWAYS else DECODE))
+
+    def _fleet(self, there: list[int], n: int, waits: int, now: float) -> Any:
         seen = [self.view.gpus[g] for g in there]
         use = [1.0 - (one.kv_free + one.evictable) / one.kv_tokens for one in seen]
         return SimpleNamespace(
@@ -169,8 +218,8 @@ class ScaledOracle(Oracle):
             queued=[one.queued for one in seen],
             waiting_tokens=[one.waiting_tokens for one in seen],
             kv_use=use,
-            waiting=present - sum(int(self.view.sent[g].outstanding) for g in range(len(self.gpus))),
-            context_length=self.setup.context_length,
+            waiting=waits,
+            context_length=self.context_length,
         )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from prebleexp.autoscalers.base import FIXED
+from prebleexp.autoscalers.by_role import ByRole
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.faults.base import Faults
 from prebleexp.overhead.model import Overhead
@@ -18,6 +20,7 @@ from prebleexp.sim.pools import (
     DECODE,
     END,
     LAYERS,
+    NAMES,
     NEVER,
     PREDICTED,
     PREFILL,
@@ -29,6 +32,7 @@ from prebleexp.sim.pools import (
 )
 from prebleexp.sim.types import Workload
 from tests.support.sessions import impatient
+from tests.support.strategies.autoscalers import autoscalers
 from tests.support.strategies.timelines import timelines
 from tests.support.strategies.vllms import COST, POLICIES, VLLMS, streams
 
@@ -59,6 +63,21 @@ DECIDED = st.tuples(CLUSTERS, st.sampled_from([NEVER, UNCACHED, PREDICTED]), st.
 
 def streams_with_patience() -> st.SearchStrategy[Workload]:
     return st.one_of(streams(), impatient(streams()))
+
+
+@st.composite
+def scaled(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
+    """And what says how many GPUs of each role there are: one rule for all, or one for each."""
+    cluster = draw(st.one_of(CLUSTERS, CLUSTERS, DECIDED))
+    counts = dict.fromkeys(cluster["roles"], 0)
+    for role, count in zip(cluster["roles"], cluster["counts"], strict=True):
+        counts[role] += count
+    if draw(st.booleans()):
+        return cluster, draw(autoscalers(min(counts.values())))
+    first = draw(autoscalers(counts[cluster["roles"][0]]))
+    rest = {role: draw(st.just(FIXED) | autoscalers(count)) for role, count in counts.items()}
+    rules = {role: FIXED if one is FIXED else replace(one, interval_s=first.interval_s) for role, one in rest.items()}
+    return cluster, ByRole(**{NAMES[role]: one for role, one in (rules | {cluster["roles"][0]: first}).items()})
 
 
 @st.composite

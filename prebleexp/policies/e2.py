@@ -68,8 +68,10 @@ class E2(Policy):
         window_s, *others = (math.inf if limit is None else float(limit) for limit in limits)
         threshold, replicate, hit_ratio = others
         switches = (self.eviction_cost, self.request_cost, self.recompute)
-        decode = DECODES.index(self.decode)
-        return memory(setup, Settings(window_s, threshold, replicate, hit_ratio, *switches, decode), self.tiers)
+        settings = Settings(
+            window_s, threshold, replicate, hit_ratio, *switches, DECODES.index(self.decode), setup.counted
+        )
+        return memory(setup, settings, self.tiers)
 
     def lacks_room(self, mine: Any, view: View, request: int) -> int:
         return lacks_room(mine, view, request)

@@ -67,6 +67,8 @@ class Setup:
     loads_s: tuple[tuple[float, float], ...] = ((math.inf, math.inf),) * 4
     """seconds that a load from a GPU's host, its disk, the store for all and another GPU takes, and a token of it;
     infinite: there is none"""
+    counted: bool = True
+    """whether what a decision counts in `View.work` takes time: else a router may leave out what changes no answer"""
     common_seed: int | None = None
     """the run's, where `seed` is that of one of several replicas of a router; None: that is the run's"""
     room: Room | None = None

@@ -31,10 +31,26 @@ def let_go(mine: Memory, link: int) -> None:
     record = mine.tree.rows[link]
     record.active -= 1
     if record.serves and record.active == 0:
-        older = mine.gpus[record.gpu].newest
+        older = _before_later_turns(mine, link)
         while older != NONE and _used_later(mine.tree, older, link):
             older = mine.tree.rows[older].older
         _insert(mine, link, older)
+
+
+@compiled
+def _before_later_turns(mine: Memory, link: int) -> int:
+    """The newest in the GPU's list that no later turn used than the one that used the link; -1: none. It is looked for
+    from both sides, in the list and in later turns: of these many may have finished, or few, but not both."""
+    rows, used, turn = mine.tree.rows, mine.tree.used, int(mine.tree.used[link])
+    older, later = int(mine.gpus[rows[link].gpu].newest), int(mine.routed[turn].behind)
+    while older != NONE and used[older] > turn:
+        if later != NONE:
+            oldest = int(mine.routed[later].oldest)
+            if oldest != NONE:
+                return int(rows[oldest].older)
+            later = int(mine.routed[later].behind)
+        older = int(rows[older].older)
+    return older
 
 
 @compiled
@@ -59,11 +75,17 @@ def _insert(mine: Memory, link: int, older: int) -> None:
         book.newest = link
     else:
         rows[record.newer].older = link
+    turn = mine.tree.used[link]
+    if older == NONE or mine.tree.used[older] != turn:
+        mine.routed[turn].oldest = link
 
 
 @compiled
 def _unlink(mine: Memory, link: int) -> None:
-    rows, record = mine.tree.rows, mine.tree.rows[link]
+    rows, record, turn = mine.tree.rows, mine.tree.rows[link], mine.tree.used[link]
+    if mine.routed[turn].oldest == link:
+        same = record.newer != NONE and mine.tree.used[record.newer] == turn
+        mine.routed[turn].oldest = record.newer if same else NONE
     if record.newer == NONE:
         mine.gpus[record.gpu].newest = record.older
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from prebleexp.policies.e2_as_described.loading import have_again_s, have_s
 from prebleexp.policies.e2_as_described.memory import NO_DECODE, NS, REMAINING, Memory
 from prebleexp.policies.prefix_records import OUTPUT_UNIT
@@ -12,28 +14,33 @@ from prebleexp.sim.records import ENTRIES, GPUS, NONE, View
 
 
 @compiled
-def missing_s(mine: Memory, view: View, request: int, gpu: int) -> float:
+def missing_s(mine: Memory, view: View, request: int, gpu: int, like: int) -> float:
     """P: the prefill of the tokens of the request that the GPU does not hold; one at least is computed. Of those that
-    tiers have, what it takes to load them."""
-    length, book = view.requests[request].prompt_tokens, mine.gpus[gpu]
+    tiers have, what it takes to load them. `like`: a GPU of which it was asked, which often is the same; -1: none."""
+    length, book, cost = view.requests[request].prompt_tokens, mine.gpus[gpu], view.costs[gpu]
     if mine.below.heard:
         book.missing_s = have_s(mine, view, gpu, length)
-        return book.missing_s
-    book.missing_s = prefill_s(view.costs[gpu], max(1, length - book.held), length)
+    elif like != NONE and view.costs[like].own == cost.own and mine.gpus[like].held == book.held:
+        book.missing_s = mine.gpus[like].missing_s
+    else:
+        book.missing_s = prefill_s(cost, max(1, length - book.held), length)
     return book.missing_s
 
 
 @compiled
-def load_s(mine: Memory, view: View, request: int, gpu: int, now: float) -> float:
-    """What the GPU holds must have been looked up."""
+def load_s(mine: Memory, view: View, request: int, gpu: int, now: float, best: int, least: float) -> float:
+    """What the GPU holds must have been looked up. `best`: of those asked before, the GPU of the least load; -1: this
+    is the first. Of one that has more even without M, which takes longest to say, the load is infinite."""
     view.work[GPUS] += 1
     if mine.settings.recompute:
         recompute(mine, gpu, now)
     load = window_s(mine, view, gpu)
+    missing = missing_s(mine, view, request, gpu, best) if mine.settings.request_cost else 0.0
     if mine.settings.eviction_cost:
+        if not mine.settings.counted and best != NONE and load + missing > least:
+            return math.inf
         load += eviction_s(mine, view, request, gpu)
-    if mine.settings.request_cost:
-        load += missing_s(mine, view, request, gpu)
+    load += missing
     mine.gpus[gpu].load_s = load
     return load
 

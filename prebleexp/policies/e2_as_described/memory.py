@@ -73,6 +73,8 @@ ROUTED = np.dtype(
         ("gpu", np.int32),
         ("finished", np.int16),
         ("expired", np.int16),  # no longer in the window
+        ("behind", np.int32),  # the next turn that was sent to the GPU, or -1
+        ("oldest", np.int32),  # link of what it used last, in the list of its GPU; -1: none is there
     ],
     align=True,
 )
@@ -96,6 +98,7 @@ GPU = np.dtype(
         ("tpot_s", np.float64),  # per output token, as observed
         ("newest", np.int32),  # ends of the list of what it holds and no unfinished request uses, by last use: links, …
         ("oldest", np.int32),  # … or -1
+        ("turn", np.int64),  # the last one that was sent to it, or -1
         ("held", np.int64),  # tokens of the prompt in hand that it holds, if that was looked up
         ("missing_s", np.float64),  # what the others take, …
         ("load_s", np.float64),  # … and its load: as last summed
@@ -128,6 +131,8 @@ class Settings(NamedTuple):
     request_cost: bool
     recompute: bool
     decode: int
+    counted: bool
+    """`Setup.counted`"""
 
 
 class Tree(NamedTuple):
@@ -172,7 +177,7 @@ def memory(setup: Setup, settings: Settings, tiers: bool) -> Memory:
     n, rows, base = setup.requests, prefix_records.first_rows(setup), prefix_records.tree(setup, ROW, CONTROL)
     accounts, recomputed, prefixes = (prefix_records.made(rows, kind) for kind in (ACCOUNT, RECOMPUTED, PREFIX))
     gpus = prefix_records.made(setup.gpus, GPU)
-    gpus.newest = gpus.oldest = gpus.shared = NONE
+    gpus.newest = gpus.oldest = gpus.shared = gpus.turn = NONE
     return Memory(
         settings,
         Tree(*base, accounts, recomputed, np.zeros(rows, np.int32), prefixes),

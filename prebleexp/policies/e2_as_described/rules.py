@@ -42,7 +42,7 @@ def route(mine: Memory, view: View, request: int, now: float) -> int:
         gpu = _exploit(mine, view, request, leaf, matched, prefix, now)
     if gpu == NONE:
         gpu = _explore(mine, view, request, leaf, now)
-    seconds = mine.gpus[gpu].missing_s if settings.request_cost else missing_s(mine, view, request, gpu)
+    seconds = mine.gpus[gpu].missing_s if settings.request_cost else missing_s(mine, view, request, gpu, NONE)
     add(mine, view, leaf, prefix, request, gpu, round(seconds / NS), now)
     if settings.threshold < math.inf:
         rebalance(mine, view)
@@ -119,7 +119,7 @@ def _explore(mine: Memory, view: View, request: int, leaf: int, now: float) -> i
 @compiled
 def _better(mine: Memory, view: View, request: int, gpu: int, now: float, best: int, least: float) -> tuple[int, float]:
     """The better of `best`, whose load is `least`, and `gpu`: of equal loads the lower number."""
-    load = load_s(mine, view, request, gpu, now)
+    load = load_s(mine, view, request, gpu, now, best, least)
     if best == NONE or load < least or (load == least and gpu < best):
         return gpu, load
     return best, least

@@ -34,6 +34,10 @@ def add(
     mine.leaves[turn], mine.times[turn], mine.turn[request] = leaf, now, turn
     control.routed += 1
     book = mine.gpus[gpu]
+    row.behind = row.oldest = NONE
+    if book.turn != NONE:
+        mine.routed[book.turn].behind = turn
+    book.turn = turn
     book.requests += 1
     book.work_ns += prefill_ns
     book.output += output

@@ -33,6 +33,15 @@ def test_a_decision_of_e2_takes_the_same_however_many_requests_there_were() -> N
     assert many < 1.25 * few
 
 
+def test_a_decision_of_e2_takes_the_same_where_long_requests_end_after_many_short_ones() -> None:
+    """What those used later is a long list, in which a place is found at once."""
+    mixed = "output_length=discrete output_length.lengths=[1,3000] output_length.probabilities=[0.9,0.1]"
+    served = f"hardware=a6000_mistral_7b engine=sglang_2024 horizon=drain {mixed} policy=e2 gpus=1 rps=100"
+    few, many = of_runs("policies", *(f"{served} duration_s={s}" for s in (3, 9)))
+    print(f"{few:.0f} lines a decision of 300, {many:.0f} of 900")
+    assert many < 1.15 * few
+
+
 SMALL = "replicas=2 rps=16 duration_s=2 output_length=constant"
 OURS = f"{SMALL} hardware=a6000_mistral_7b horizon=drain policy=lor"
 MOST = {

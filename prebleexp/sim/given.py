@@ -121,10 +121,10 @@ class Given:
         sizes = (len(rows), of.kv_tokens, of.context_length)
         pulls = self.pools is not None and self.pools.protocol == PULL
         seams = (self.pools is not None, pulls, self.tiers is not None, self.migration is not None)
-        loads = {} if self.tiers is None else {"loads_s": self.tiers.loads_s}
+        loads = Setup.loads_s if self.tiers is None else self.tiers.loads_s
         known = (of.gpu_name, of.gpu_memory_gib, of.layer_kinds)
         counted = self.overhead.mode != "none"
-        return Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, **loads, counted=counted)
+        return Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, loads, counted)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""

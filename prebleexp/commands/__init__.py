@@ -8,8 +8,10 @@ from importlib import import_module
 from typing import Any
 
 NAMES = (
-    *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "composes", "hardware", "live", "mock"),
+    *("bench", "bench-serve", "cache", "calibrate", "compare", "compare-bench", "composes", "hardware", "hindsight"),
     *(
+        "live",
+        "mock",
         "open",
         "pick",
         "plan",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import Floats, Layers, Longs, Setup, Workload
+from prebleexp.sim.types import Floats, Layers, Longs, Setup, Steps, Workload
 from prebleexp.sources import Part
 
 if TYPE_CHECKING:
@@ -108,6 +108,10 @@ class Engine(Part):
     def host_step_s(self) -> float:
         """Seconds of the host in every step, during which the GPU waits."""
         return 0.0
+
+    def steps(self, setup: Setup) -> Steps:
+        """What routers are told of how a GPU makes its steps."""
+        return Steps(self.project, host_s=self.host_step_s)
 
     def kernels(self) -> Any:
         """That module. Not imported before it is needed: it imports numba."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from prebleexp.checks import integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
-from prebleexp.sim.types import Longs, Setup
+from prebleexp.sim.types import Longs, Setup, Steps
 
 if TYPE_CHECKING:
     from prebleexp.sim.comer import Coming
@@ -91,6 +91,10 @@ class Continuous(Engine):
     @property
     def host_step_s(self) -> float:
         return self.step_cost_s
+
+    def steps(self, setup: Setup) -> Steps:
+        chunked = self.prefill == "chunked"
+        return Steps(prefill_tokens=self.chunk_tokens if chunked else 0, mixed=chunked, host_s=self.host_step_s)
 
     def numbers(self) -> Numbers:
         chunk_tokens = self.chunk_tokens if self.prefill == "chunked" else 0

@@ -28,4 +28,5 @@ from prebleexp.sim.records import NODES as NODES
 from prebleexp.sim.records import SEGMENTS as SEGMENTS
 from prebleexp.sim.records import View as View
 from prebleexp.sim.types import Setup as Setup
+from prebleexp.sim.types import Steps as Steps
 from prebleexp.sim.types import records as records

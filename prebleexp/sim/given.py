@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Scaled, Scales
 from prebleexp.sim.tiering import Tiering
-from prebleexp.sim.types import Setup, Workload
+from prebleexp.sim.types import Setup, Steps, Workload
 from prebleexp.sim.warmth import Before
 
 MODES = {"none": records.NO_OVERHEAD, "recorded": records.RECORDED, "serial": records.SERIAL}
@@ -124,7 +124,13 @@ class Given:
         loads = Setup.loads_s if self.tiers is None else self.tiers.loads_s
         known = (of.gpu_name, of.gpu_memory_gib, of.layer_kinds)
         counted = self.overhead.mode != "none"
-        return Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, loads, counted)
+        made = Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, loads, counted)
+        return made if kind is not None else replace(made, steps=self._steps())
+
+    def _steps(self) -> tuple[Steps, ...]:
+        """Of each GPU."""
+        kinds = enumerate(self.kinds)
+        return tuple(one for k, (n, _) in kinds for one in (self.engine_of(k).steps(self.setup(k)),) * n)
 
     def refused(self, kind: int, setup: Setup) -> Any:
         """(n,) which requests a kind of GPUs could never do its part of."""

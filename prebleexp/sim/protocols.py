@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from prebleexp.sim.records import World
-from prebleexp.sim.types import Floats, Ints, Layers, Longs, Outcome, Setup, Workload
+from prebleexp.sim.types import Floats, Ints, Layers, Longs, Outcome, Setup, Steps, Workload
 
 if TYPE_CHECKING:
     from prebleexp.sim.comer import Coming
@@ -36,6 +36,7 @@ class Batcher(Protocol):
     def forget(self, mine: Any, world: Any, g: int) -> None: ...
     def refuses(self, setup: Setup) -> Any: ...
     def own_cache(self, setup: Setup) -> int | None: ...
+    def steps(self, setup: Setup) -> Steps: ...
     @property
     def loses(self) -> bool: ...
     @property

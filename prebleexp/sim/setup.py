@@ -37,6 +37,19 @@ class Room(NamedTuple):
     """likewise"""
 
 
+class Steps(NamedTuple):
+    """How a GPU's engine makes its steps, as a router may be told."""
+
+    engine: str = ""
+    """its project, such as vllm; empty: none, or not known"""
+    prefill_tokens: int = 0
+    """tokens of prompts that a step computes at most; 0: no limit, or not known"""
+    mixed: bool = True
+    """whether prompts share steps with outputs; if not, a prompt holds up all that decode"""
+    host_s: float = 0.0
+    """of the host in every step, during which the GPU waits"""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a plug may know when a run begins."""
@@ -73,6 +86,9 @@ class Setup:
     """the run's, where `seed` is that of one of several replicas of a router; None: that is the run's"""
     room: Room | None = None
     """for what comes, where `workload` does not say; the policy is told of names (see `policies.hashes.Names`)"""
+
+    steps: tuple[Steps, ...] = ()
+    """for routers: how each GPU's engine makes its steps; empty: not known, as of servers behind a real router"""
 
     @property
     def segments(self) -> int:

@@ -24,6 +24,7 @@ from prebleexp.sim.setup import SLIDING as SLIDING
 from prebleexp.sim.setup import Layers as Layers
 from prebleexp.sim.setup import Room as Room
 from prebleexp.sim.setup import Setup as Setup
+from prebleexp.sim.setup import Steps as Steps
 from prebleexp.sim.states import State as State
 
 

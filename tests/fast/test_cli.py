@@ -112,7 +112,7 @@ BAD = {
     "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
     "simulate": (
         "unknown command 'simulate'; valid: bench, bench-serve, cache, calibrate, compare, compare-bench, "
-        "composes, hardware, live, mock, open, pick, plan, predict, published, recommend, route, sql, status, trace, "
+        "composes, hardware, hindsight, live, mock, open, pick, plan, predict, published, recommend, route, sql, status, trace, "
         "why, workload"
     ),
     "--fast": "unrecognized arguments: --fast",

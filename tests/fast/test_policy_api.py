@@ -9,7 +9,8 @@ import numpy as np
 
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
-from prebleexp.policies.api import Policy, Setup, View, insert, matches, prefill_s, prefix_index
+from prebleexp.policies.api import Policy, Setup, Steps, View, insert, matches, prefill_s, prefix_index
+from prebleexp.sim.given import given_of
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,16 @@ def test_a_router_is_written_with_one_import() -> None:
     found = runs.run(replace(cell, policy=SoonestPrefill()))
     assert found.metrics["n_finished"] == found.metrics["n_requests"]
     assert found.metrics["hit_ratio"] > runs.run(cell).metrics["hit_ratio"], "lor does not look at caches"
+
+
+def test_a_router_is_told_how_engines_make_their_steps() -> None:
+    mixed = "cluster.groups=[{gpus: 1, hardware/gpu: h100}, {gpus: 2, hardware/gpu: l40s}]"
+    for engine, expected in {
+        "vllm": [Steps("vllm", 8192), *[Steps("vllm", 2048)] * 2],
+        "sglang": [Steps("sglang", 8192, mixed=False), *[Steps("sglang", 4096, mixed=False)] * 2],
+        "preble": [Steps(prefill_tokens=512, host_s=0.0006)] * 3,
+    }.items():
+        (cell,) = configure.cells(["hardware/model=llama_3_1_8b", "rps=20", "duration_s=5", mixed, f"engine={engine}"])
+        given = given_of(runs.draw(cell), **runs.asked_of(cell), check=True, before=None)
+        assert list(given.setup().steps) == expected
+        assert given.setup(0).steps == (), "an engine knows itself"

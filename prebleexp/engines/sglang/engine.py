@@ -11,7 +11,7 @@ import numpy.typing as npt
 from prebleexp.checks import flag, integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
 from prebleexp.engines.sglang.records import AT_ONCE, CLIP_MAX_NEW_TOKENS, RETRACT_DECODE_STEPS, Settings
-from prebleexp.sim.types import Longs, Setup
+from prebleexp.sim.types import Longs, Setup, Steps
 
 if TYPE_CHECKING:
     from prebleexp.sim.comer import Coming
@@ -89,6 +89,10 @@ class SGLang(Engine):
         by_context = int(setup.kv_tokens / setup.context_length * 512)
         requests = self.max_running_requests or max(2048, min(4096, by_context))
         return self.chunked_prefill_size or chunk, max(1, min(requests, setup.kv_tokens // 2))
+
+    def steps(self, setup: Setup) -> Steps:
+        host_s = self.host_s if self.disable_overlap_schedule else 0.0
+        return Steps(self.project, self.limits(setup)[0], mixed=False, host_s=host_s)
 
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
-from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup
+from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup, Steps
 
 if TYPE_CHECKING:
     from prebleexp.engines.vllm.groups import Grouping
@@ -154,6 +154,9 @@ class VLLM(Engine):
     @property
     def host_step_s(self) -> float:
         return 0.0 if self.async_scheduling else float(self.host_s)
+
+    def steps(self, setup: Setup) -> Steps:
+        return Steps(self.project, self.limits(setup)[0], host_s=self.host_step_s)
 
     def check_tiers(self) -> None:
         self._check_groups("where cluster has tiers")

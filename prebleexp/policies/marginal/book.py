@@ -26,6 +26,9 @@ GPU = np.dtype(
         ("context", np.int64),  # … their prompt tokens, …
         ("running_weight", np.float64),  # … and the weights of a second of their latency
         ("until_s", np.float64),  # when all that wait are to have their first tokens
+        ("computed", np.float64),  # tokens that it was sent to compute in the last `MEMORY_S`, faded
+        ("settled", np.float64),  # tokens of prompts that settled there in the last `SETTLED_S`, faded
+        ("mixed", np.int64),  # whether its engine computes prompts beside decoding
     ],
     align=True,
 )
@@ -56,6 +59,9 @@ DECISION = np.dtype(
 )
 MEMORY_S = 10.0
 """how far back arrivals count: their weight falls to 1/e in so long"""
+SETTLED_S = 60.0
+"""how far back prompts count that settled. Longer, since others follow them"""
+ARRIVALS, TOKENS, FOUND, AT_S = range(4)
 
 
 class Book(NamedTuple):
@@ -69,8 +75,9 @@ class Book(NamedTuple):
     """(GPUs,) `GPU`"""
     requests: Any
     """(requests,) `REQUEST`"""
-    arrivals: Any
-    """(2,) arrivals of the last `MEMORY_S`, faded, and when that was"""
+    lately: Any
+    """(4,) arrivals of the last `MEMORY_S`, their prompt tokens, and those of them that some GPU had, faded; and when
+    that was"""
     decisions: Any
     """(requests,) `DECISION`, if they are explained; else none"""
 
@@ -78,18 +85,30 @@ class Book(NamedTuple):
 def book(setup: Setup, explained: int = 0) -> Book:
     """Nothing was sent yet; so many requests are explained."""
     hits, decisions = np.zeros(setup.gpus, np.int64), records(explained, DECISION)
-    rows = records(setup.gpus, GPU), records(setup.requests, REQUEST)
-    return Book(prefix_index(setup), hits, *rows, np.zeros(2), decisions)
+    gpus, requests = records(setup.gpus, GPU), records(setup.requests, REQUEST)
+    gpus.mixed = [one.mixed for one in setup.steps] or 1
+    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(4), decisions)
 
 
 @compiled
-def arrival_rate(mine: Book, now: float) -> float:
-    """Requests a second of late, this one, which arrives now, among them."""
-    faded, last_s = mine.arrivals
-    mine.arrivals[0] = faded * np.exp((last_s - now) / MEMORY_S) + 1.0
-    mine.arrivals[1] = now
-    seen_s = MEMORY_S * (1.0 - np.exp(-now / MEMORY_S))
-    return float(mine.arrivals[0] / (seen_s + 0.05 * MEMORY_S))  # half a second more: the first request is no rate
+def arrive(mine: Book, now: float, tokens: int, found: int) -> None:
+    """A request of so many tokens arrives, and some GPU has so many of them."""
+    lately, at_s = mine.lately, mine.lately[AT_S]
+    fade, slow = np.exp((at_s - now) / MEMORY_S), np.exp((at_s - now) / SETTLED_S)
+    lately[ARRIVALS] = lately[ARRIVALS] * fade + 1.0
+    lately[TOKENS] = lately[TOKENS] * fade + tokens
+    lately[FOUND] = lately[FOUND] * fade + found
+    lately[AT_S] = now
+    for g in range(len(mine.gpus)):
+        mine.gpus[g].computed *= fade
+        mine.gpus[g].settled *= slow
+
+
+@compiled
+def arrival_rate(mine: Book) -> float:
+    """Requests a second of late."""
+    seen_s = MEMORY_S * (1.0 - np.exp(-mine.lately[AT_S] / MEMORY_S))
+    return float(mine.lately[ARRIVALS] / (seen_s + 0.05 * MEMORY_S))  # half a second more: the first one is no rate
 
 
 @compiled
@@ -111,6 +130,7 @@ def send(mine: Book, view: View, request: int, gpu: int, new: int, ms: float, we
     at.length += view.requests[request].prompt_tokens
     at.ms += ms
     at.waiting_weight += weight
+    at.computed += new
 
 
 @compiled

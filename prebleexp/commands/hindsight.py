@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from prebleexp.commands.arguments import Command, Commands, Given, integer, text
-from prebleexp.errors import InvalidInput
 
 ROUTERS = "lor,least_work,e2,lmetric,least_prefill_work,llmd_precise,marginal_delay"
 """unless policy= says which"""
@@ -35,9 +35,9 @@ def _hindsight(given: Given) -> int:
     tables.show(heads, lines)
     ratio, requests = made.found.ratio(made.best), len(made.found.gpus)
     print(
-        f"prebleexp: {requests:,} requests, {made.served:,} runs of which {made.kept:,} were better: an assignment that "
-        f"knows all that comes is at {ratio:.3f} of the best of {len(names)} routers, picked anew for each metric. At "
-        "least so much was to be won; more may be",
+        f"prebleexp: {requests:,} requests, {made.served:,} runs of which {made.kept:,} were better: an assignment "
+        f"that knows all that comes is at {ratio:.3f} of the best of {len(names)} routers, picked anew for each "
+        "metric. At least so much was to be won; more may be",
         file=sys.stderr,
     )
     return 0
@@ -51,7 +51,9 @@ def _check(metrics: tuple[str, ...]) -> None:
         one_of("metric", one, (ALL, *(name for name in DECLARED if name.endswith("_s"))))
 
 
-def _told(most: int):  # type: ignore[no-untyped-def]
+def _told(most: int) -> Callable[[int, float], None]:
+    """Shows how far it is, where somebody looks."""
+
     def told(served: int, ratio: float) -> None:
         if sys.stderr.isatty() and (served % 50 == 0 or served == most):
             print(f"\rprebleexp: {served:,} of {most:,} runs, {ratio:.3f}", end="", file=sys.stderr, flush=True)

@@ -102,7 +102,7 @@ def search(
 def _served(name: str, cell: Cell, workload: Workload, metrics: Sequence[str]) -> Found:
     outcome = runs.simulate_cell(cell, workload, check=False)
     row = measure(workload, outcome, cell.slo, None)
-    values = {one: float(row[one]) for one in metrics}
+    values = {one: float(row[one] or math.nan) for one in metrics}
     return Found(name, values, np.asarray(outcome.gpu, np.int64), outcome.latency_s)
 
 

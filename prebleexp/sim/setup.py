@@ -41,7 +41,7 @@ class Steps(NamedTuple):
     """How a GPU's engine makes its steps, as a router may be told."""
 
     engine: str = ""
-    """its project, such as vllm; empty: none, or not known"""
+    """whose it is, as engines say of themselves; empty: nobody's, or not known"""
     prefill_tokens: int = 0
     """tokens of prompts that a step computes at most; 0: no limit, or not known"""
     mixed: bool = True

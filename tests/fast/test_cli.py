@@ -112,8 +112,8 @@ BAD = {
     "-m gpus=1,2 hydra/launcher=basic": "hydra/launcher=basic: it must be prebleexp",
     "simulate": (
         "unknown command 'simulate'; valid: bench, bench-serve, cache, calibrate, compare, compare-bench, "
-        "composes, hardware, hindsight, live, mock, open, pick, plan, predict, published, recommend, route, sql, status, trace, "
-        "why, workload"
+        "composes, hardware, hindsight, live, mock, open, pick, plan, predict, published, recommend, route, sql, "
+        "status, trace, why, workload"
     ),
     "--fast": "unrecognized arguments: --fast",
     "--cfg everything": "invalid choice: 'everything'",

@@ -35,12 +35,14 @@ CLOSE = 1e-9
 """prices, relative: what is kept as a sum was added in another order"""
 
 
-def driven(policy: MarginalDelay, prompts: list[Path_], lines: list[Line]) -> Driven:
-    """On GPUs of these costs, which have room."""
+def driven(policy: MarginalDelay, prompts: list[Path_], lines: list[Line], mixed: bool = True) -> Driven:
+    """On GPUs of these costs, which have room, and engines that mix prompts and outputs, or do not."""
     made = Driven(policy, workload_of(prompts), len(lines))
     plugs = [Plug(cost, cost.kernels(), cost.start(), COST, COSTS) for cost in map(LineCost, lines)]
     for g, plug in enumerate(plugs):
         made.view.value.costs[g] = plug.repeated(1)[0]
+    made.mine.gpus.mixed = mixed
+    made.view.value.gpus.kv_tokens = KV
     made.plugs = plugs  # type: ignore[attr-defined]  # the records point into them
     return made
 
@@ -58,12 +60,14 @@ def prompts_of(rng: np.random.Generator, requests: int) -> list[Path_]:
 class Compared:
     """Decisions of a random stream, each beside the model's prices of all GPUs."""
 
-    def __init__(self, seed: int, requests: int, gpus: int = 5, weights: Weights | None = None) -> None:
+    def __init__(
+        self, seed: int, requests: int, gpus: int = 5, weights: Weights | None = None, mixed: bool = True
+    ) -> None:
         rng, lines = np.random.default_rng(seed), [FAST if g % 2 else SLOW for g in range(gpus)]
         prompts = prompts_of(rng, requests)
-        self.router = router = driven(MarginalDelay(explain=True), prompts, lines)
+        self.router = router = driven(MarginalDelay(explain=True), prompts, lines, mixed)
         self.caches = caches = Caches(workload_of(prompts), gpus)
-        self.model = model = Model(lines, router.gpus, weights or Weights())
+        self.model = model = Model(lines, router.gpus, weights or Weights(), mixed)
         self.chosen: list[int] = []
         self.prices: list[list[list[float]]] = []
         router.requests.expected_output = rng.integers(1, 300, requests)
@@ -113,9 +117,9 @@ def report(rng: np.random.Generator, router: Driven) -> None:
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_decisions_are_those_of_the_plain_model(seed: int) -> None:
-    assert Compared(seed, 60).disagreements() == 0
+@given(seed=st.integers(0, 2**32), mixed=st.booleans())
+def test_decisions_are_those_of_the_plain_model(seed: int, mixed: bool) -> None:
+    assert Compared(seed, 60, mixed=mixed).disagreements() == 0
 
 
 @pytest.mark.parametrize("weight", [one.name for one in fields(Weights)])
@@ -150,7 +154,7 @@ def test_nothing_is_remembered_of_those_who_have_gone() -> None:
             router.finished(request, 99.0)
     left: Any = router.mine.gpus
     for name in left.dtype.names:
-        assert name == "until_s" or not left[name].any(), name
+        assert name in ("until_s", "computed", "settled", "mixed") or not left[name].any(), name
 
 
 # ---------------------------------------------------------------- by hand

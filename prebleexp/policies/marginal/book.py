@@ -42,7 +42,7 @@ REQUEST = np.dtype(
     align=True,
 )
 AWAY, WAITS, RUNS = range(3)
-TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory")
+TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory", "settle")
 """of a price (see `marginal.price.Price`), …"""
 OWN = ("own_wait", "own_decode")
 """… and those that are the request's own delay"""
@@ -112,6 +112,12 @@ def arrival_rate(mine: Book) -> float:
 
 
 @compiled
+def found(mine: Book) -> float:
+    """Share of prompts' tokens of late that some GPU had."""
+    return float(mine.lately[FOUND] / mine.lately[TOKENS])
+
+
+@compiled
 def most_held(mine: Book, candidates: Any) -> int:
     """Leading tokens of the prompt in hand that the candidate has which has most."""
     most = 0
@@ -131,6 +137,8 @@ def send(mine: Book, view: View, request: int, gpu: int, new: int, ms: float, we
     at.ms += ms
     at.waiting_weight += weight
     at.computed += new
+    if 2 * new > view.requests[request].prompt_tokens:
+        at.settled += new
 
 
 @compiled

@@ -29,4 +29,5 @@ def note(mine: Book, view: View, request: int, asked: Asked, best: int, now: flo
 @compiled
 def _keep(into: Any, price: Price) -> None:
     into[0], into[1], into[2] = price.own_wait, price.own_decode, price.others_wait
-    into[3], into[4], into[5], into[6] = price.others_decode, price.coming, price.copy, price.memory
+    into[3], into[4], into[5] = price.others_decode, price.coming, price.copy
+    into[6], into[7] = price.memory, price.settle

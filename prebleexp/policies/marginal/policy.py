@@ -8,7 +8,19 @@ from typing import Any
 from prebleexp.checks import flag, is_number, require
 from prebleexp.policies.base import Policy
 from prebleexp.policies.decisions import Decisions
-from prebleexp.policies.marginal.book import OWN, TERMS, Book, arrival_rate, begin, book, leave, most_held, send
+from prebleexp.policies.marginal.book import (
+    OWN,
+    TERMS,
+    Book,
+    arrival_rate,
+    arrive,
+    begin,
+    book,
+    found,
+    leave,
+    most_held,
+    send,
+)
 from prebleexp.policies.marginal.explained import note
 from prebleexp.policies.marginal.price import Asked, price_of, total
 from prebleexp.policies.prefix_index import forget, forget_all, insert, matches, store
@@ -48,6 +60,10 @@ class MarginalDelay(Policy):
     copy_weight: float = 3.0
     """what a second costs in which is computed what another GPU has, besides the delay: a copy takes the place of
     others' prefixes, and a session that moves for little moves again"""
+    settle_weight: float = 300.0
+    """what a second costs in which is computed what no GPU has more than half of, times the share of the GPU's KV that
+    such prompts took in the last minute, and the share of prompts that is found. High, since many follow a prefix to
+    where it settled, for as long as it stays: where prefixes hardly fit, those settled evenly all stay"""
     explain: bool = False
     """whether the terms of each decision are kept, for `prebleexp trace`; decisions are the same"""
 
@@ -68,10 +84,12 @@ class MarginalDelay(Policy):
         row = view.requests[request]
         output = max(1.0, float(row.expected_output))
         weight = self.norm_latency_weight / output + self.latency_weight
-        coming, first = arrival_rate(mine, now) / len(view.candidates), self.ttft_weight + weight
-        most = most_held(mine, view.candidates)
+        length, most, first = int(row.prompt_tokens), most_held(mine, view.candidates), self.ttft_weight + weight
+        arrive(mine, now, length, most)
+        coming = arrival_rate(mine) / len(view.candidates)
+        settles = found(mine) if 2 * most < length else 0.0
         weights = (self.ttft_weight, self.others_weight, self.others_decode_weight, self.copy_weight)
-        asked = Asked(int(row.prompt_tokens), output, weight, first, most, coming, *weights)
+        asked = Asked(length, output, weight, first, most, settles, coming, *weights, self.settle_weight)
         best = int(view.candidates[0])
         least = price_of(mine, view, asked, best, now)
         for g in view.candidates[1:]:

@@ -1,8 +1,8 @@
 """What it costs to send a request to a GPU: seconds of delay, its own and others', each with its weight.
 
 All of a GPU's seconds are asked of its cost model: a step of all that waits there and all that decodes, with this
-request and without, and a decode step of all of them. Prefills and decodes are taken to share steps, as in engines with
-chunked prefill; where they do not (SGLang) the same price serves as well (docs/policies.md).
+request and without, and a decode step of all of them. Where an engine does not mix prompts and outputs in a step
+(SGLang), the step is of all that waits alone, and who decodes waits for all of it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ class Asked(NamedTuple):
     """of a second before its first token, that one included"""
     most: int
     """tokens of it that the GPU has which has most"""
+    settles: float
+    """0: some GPU has more than half of it; else the share of prompts that GPUs had of late, which is how much is lost
+    with a prefix"""
     coming: float
     """requests a second that each GPU gets of late"""
     ttft_weight: float
@@ -37,7 +40,9 @@ class Asked(NamedTuple):
     others_decode_weight: float
     """… their decoding, …"""
     copy_weight: float
-    """… and what is computed although another GPU has it"""
+    """… what is computed although another GPU has it, …"""
+    settle_weight: float
+    """… and what settles where much did"""
 
 
 class Price(NamedTuple):
@@ -56,7 +61,9 @@ class Price(NamedTuple):
     copy: float
     """for what is computed although another GPU has it: it takes memory, and the next who could use either finds one"""
     memory: float
-    """for what it drives out of the cache, which will be computed anew, as this is, before others as these"""
+    """for what a copy drives out of the cache, which will be computed anew, as this is, before others as these"""
+    settle: float
+    """for a prompt that nobody has: others that begin like it follow, and find a GPU on which many settled full"""
     wait_s: float
     """seconds until its first token, …"""
     new: int
@@ -67,8 +74,8 @@ class Price(NamedTuple):
 
 @compiled
 def total(price: Price) -> float:
-    own = price.own_wait + price.own_decode
-    return float(own + price.others_wait + price.others_decode + price.coming + price.copy + price.memory)
+    own, others = price.own_wait + price.own_decode, price.others_wait + price.others_decode + price.coming
+    return float(own + others + price.copy + price.memory + price.settle)
 
 
 @compiled
@@ -82,35 +89,39 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Pric
     both, both_context = int(at.running + at.waiting), context + int(at.length)
     decode = decode_s(cost, both, both_context, both_context, 1) if both > 0 else 0.0
     decode_with = decode_s(cost, both + 1, both_context + asked.length, both_context + asked.length, 1)
-    before = decode
+    # a step of all that waits, beside those who decode or alone
+    running, beside = (int(at.running), context) if at.mixed else (0, 0)
+    before = decode if running > 0 else 0.0
     if at.waiting > 0:
-        before = step_s(cost, at.waiting, at.new, at.length, at.running, context, at.new + context, at.ms)
+        before = step_s(cost, at.waiting, at.new, at.length, running, beside, at.new + beside, at.ms)
     after = step_s(
         cost,
         at.waiting + 1,
         at.new + new,
         at.length + asked.length,
-        at.running,
-        context,
-        at.new + new + context,
+        running,
+        beside,
+        at.new + new + beside,
         at.ms + ms,
     )
     longer = max(0.0, after - before)
-    wait = 0.5 * before + after  # half a decode step is left of that in hand
+    wait = 0.5 * decode + after  # half a decode step is left of that in hand
     if at.waiting > 0:
         wait = min(max(0.0, at.until_s - now), before) + longer
     slower = max(0.0, decode_with - decode) if both > 0 else 0.0
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
     second = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a prefill, whoever's it is
-    driven_out = max(0, new - max(0, int(seen.kv_free - at.new)))
+    copied = max(0, asked.most - int(mine.hits[gpu])) / new
+    room = max(float(new), float(seen.kv_free + seen.evictable - at.new))
     return Price(
         asked.first * wait,
         asked.weight * (asked.output - 1.0) * decode_with,
         asked.others_weight * longer * (waiting + at.running_weight),
         asked.others_decode_weight * slower * asked.output * (at.waiting_weight + at.running_weight),
         asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
-        asked.copy_weight * asked.first * longer * max(0, asked.most - int(mine.hits[gpu])) / new,
-        second * longer * driven_out / new,
+        asked.copy_weight * asked.first * longer * copied,
+        second * longer * copied * at.computed / room,
+        asked.settle_weight * asked.settles * asked.first * longer * at.settled / max(1, seen.kv_tokens),
         wait,
         new,
         ms,

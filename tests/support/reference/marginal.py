@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-MEMORY_S = 10.0
+MEMORY_S, SETTLED_S = 10.0, 60.0
 
 
 class Line(NamedTuple):
@@ -46,21 +46,29 @@ class Weights:
     others_weight: float = 3.0
     others_decode_weight: float = 6.0
     copy_weight: float = 3.0
+    settle_weight: float = 300.0
 
 
 class Model:
     """Of `costs`, one for each GPU; `seen` are rows of what GPUs report."""
 
-    def __init__(self, costs: Sequence[Line], seen: Any, weights: Weights) -> None:
-        self.costs, self.seen, self.weights = costs, seen, weights
+    def __init__(self, costs: Sequence[Line], seen: Any, weights: Weights, mixed: bool = True) -> None:
+        self.costs, self.seen, self.weights, self.mixed = costs, seen, weights, mixed
         self.there: list[dict[int, There]] = [{} for _ in costs]
         self.until = [0.0] * len(costs)
         self.arrivals: list[float] = []
+        self.prompts: list[tuple[float, int, int]] = []
+        self.sent_there: list[list[tuple[float, int, int]]] = [[] for _ in costs]
 
     def rate(self, now: float, candidates: int) -> float:
         """Of arrivals so far, this one among them, a second and GPU."""
         faded = math.fsum(math.exp((at - now) / MEMORY_S) for at in self.arrivals)
         return faded / (MEMORY_S * (1 - math.exp(-now / MEMORY_S)) + MEMORY_S / 20) / candidates
+
+    def found(self, now: float) -> float:
+        """Share of prompts' tokens of late that some GPU had."""
+        faded = [(math.exp((at - now) / MEMORY_S), tokens, held) for at, tokens, held in self.prompts]
+        return math.fsum(f * held for f, _, held in faded) / math.fsum(f * tokens for f, tokens, _ in faded)
 
     def terms(self, prompt: int, output: float, hits: Sequence[int], now: float, g: int) -> tuple[list[float], float]:
         """The terms of GPU g's price, and the seconds until the first token."""
@@ -75,39 +83,50 @@ class Model:
         def step(more: Sequence[There]) -> float:
             prefills = [*waiting, *more]
             lengths = sum(one.prompt for one in prefills)
-            return cost.step(len(prefills), sum(one.new for one in prefills), lengths, len(running), context)
+            beside = (len(running), context) if self.mixed else (0, 0)
+            return cost.step(len(prefills), sum(one.new for one in prefills), lengths, *beside)
 
         decode = cost.decode(*everybody) if everybody[0] else 0.0
         decode_with = cost.decode(everybody[0] + 1, everybody[1] + prompt)
-        before, after = step([]) if waiting else decode, step([There(prompt, new, output, weight)])
+        nobody_waits = decode if running and self.mixed else 0.0
+        before, after = step([]) if waiting else nobody_waits, step([There(prompt, new, output, weight)])
         longer, slower = max(0.0, after - before), max(0.0, decode_with - decode) if everybody[0] else 0.0
-        wait = min(max(0.0, self.until[g] - now), before) + longer if waiting else before / 2 + after
+        wait = min(max(0.0, self.until[g] - now), before) + longer if waiting else decode / 2 + after
         first = w.ttft_weight + weight
         # those who are there
         until_first = math.fsum(w.ttft_weight + one.weight for one in waiting) + math.fsum(r.weight for r in running)
         of_latency = math.fsum(one.weight for one in (*waiting, *running))
         # memory
-        free = int(seen.kv_free) - sum(one.new for one in waiting)
-        driven_out = max(0, new - max(0, free)) / new
+        copied = max(0, max(hits) - hits[g]) / new
+        computed = math.fsum(math.exp((at - now) / MEMORY_S) * tokens for at, tokens, _ in self.sent_there[g])
+        settled = math.fsum(
+            math.exp((at - now) / SETTLED_S) * tokens for at, tokens, of in self.sent_there[g] if 2 * tokens > of
+        )
+        room = max(new, int(seen.kv_free) + int(seen.evictable) - sum(one.new for one in waiting))
+        settles = self.found(now) if 2 * max(hits) < prompt else 0.0
         return [
             first * wait,
             weight * (output - 1) * decode_with,
             w.others_weight * longer * until_first,
             w.others_decode_weight * slower * output * of_latency,
             w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
-            w.copy_weight * first * longer * max(0, max(hits) - hits[g]) / new,
-            (first + w.others_weight * until_first) * longer * driven_out,
+            w.copy_weight * first * longer * copied,
+            (first + w.others_weight * until_first) * longer * copied * computed / room,
+            w.settle_weight * settles * first * longer * settled / int(seen.kv_tokens),
         ], wait
 
     def arrive(self, prompt: int, output: float, hits: Sequence[int], now: float) -> list[list[float]]:
         """The terms of all GPUs' prices."""
         self.arrivals.append(now)
+        self.prompts.append((now, prompt, max(hits)))
         return [self.terms(prompt, output, hits, now, g)[0] for g in range(len(self.costs))]
 
     def sent(self, request: int, g: int, prompt: int, output: float, hits: Sequence[int], now: float) -> None:
         self.until[g] = now + self.terms(prompt, output, hits, now, g)[1]
         weight = self.weights.norm_latency_weight / output + self.weights.latency_weight
-        self.there[g][request] = There(prompt, max(1, prompt - hits[g]), output, weight)
+        new = max(1, prompt - hits[g])
+        self.there[g][request] = There(prompt, new, output, weight)
+        self.sent_there[g].append((now, new, prompt))
 
     def first(self, request: int, g: int) -> None:
         self.there[g][request].waits = False

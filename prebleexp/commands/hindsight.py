@@ -10,8 +10,6 @@ from prebleexp.commands.arguments import Command, Commands, Given, integer, text
 ROUTERS = "lor,least_work,e2,lmetric,least_prefill_work,llmd_precise,marginal_delay"
 """unless policy= says which"""
 ALL = "all"
-MOST = 5_000
-"""requests: a search of more would take hours"""
 
 
 def _hindsight(given: Given) -> int:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.checks import require
+from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.metrics import measure
@@ -24,6 +26,8 @@ from prebleexp.sim.types import Longs, Workload
 
 NEAR = 8
 """exchanges are with one of so many that came next"""
+MOST = 5_000
+"""requests: a search of more would take days"""
 WORST = 0.1
 """share of requests, those with the longest latencies, of which every second change takes one"""
 
@@ -80,9 +84,12 @@ def search(
 ) -> Hindsight:
     """`cells`: one of each router, alike but for the policy. The geometric mean of `metrics`' ratios to the best
     router's is made small. `told` hears of every run how many there were, and the least so far. Same cells, same
-    answer."""
+    answer. Raises InvalidInput for a cell that has nothing to choose, too many requests, or no replay."""
     cell = next(iter(cells.values()))
+    check(cell)
     workload = runs.draw(cell)
+    if len(workload) > MOST:
+        raise InvalidInput(f"{len(workload):,} requests are more than {MOST:,}: a shorter duration_s, or a lower rps")
     routers = tuple(_served(name, one, workload, metrics) for name, one in cells.items())
     best = {name: min(one.metrics[name] for one in routers) for name in metrics}
     at = min(routers, key=lambda one: one.ratio(best))
@@ -97,6 +104,15 @@ def search(
             at, least = tried, ratio
         told(served, least)
     return Hindsight(routers, best, replace(at, name="hindsight"), served, kept)
+
+
+def check(cell: Cell) -> None:
+    """Raises InvalidInput if there is nothing to search."""
+    if cell.engine.own_loop() is not None:
+        raise InvalidInput(f"engine {type(cell.engine).__name__} routes by itself: there is no assignment to search")
+    if cell.cluster.has_roles:
+        raise InvalidInput("cluster.groups have roles: hindsight is of requests that stay where they were sent")
+    require(cell.replicas > 1, "gpus", cell.gpus, "at least 2: there is nothing to choose")
 
 
 def _served(name: str, cell: Cell, workload: Workload, metrics: Sequence[str]) -> Found:

@@ -54,7 +54,7 @@ class MarginalDelay(Policy):
     """what a second of latency costs, however long the answer: long ones can wait a little"""
     others_weight: float = 3.0
     """what a second that others wait costs against one's own. Above 1, since those who come next wait for them too"""
-    others_decode_weight: float = 6.0
+    others_decode_weight: float = 4.0
     """the same of a second by which others decode longer. It is above that of waiting, since a batch that has grown
     ends later and so meets more others"""
     copy_weight: float = 3.0

@@ -44,7 +44,7 @@ class Weights:
     norm_latency_weight: float = 5.0
     latency_weight: float = 0.1
     others_weight: float = 3.0
-    others_decode_weight: float = 6.0
+    others_decode_weight: float = 4.0
     copy_weight: float = 3.0
     settle_weight: float = 300.0
 

@@ -32,14 +32,15 @@ OF_SIMULATIONS = ("policy", "hardware", "lengths", "seed")
 """what is taken of their settings"""
 
 
-def refuse_others(command: str, settings: Sequence[str]) -> None:
-    """Nothing is passed over: what says nothing here is not taken."""
+def refuse_others(command: str, settings: Sequence[str], *more: str) -> None:
+    """Nothing is passed over: what says nothing here is not taken. `more`: what is besides `OF_SIMULATIONS`."""
+    valid = (*OF_SIMULATIONS, *more)
     for one in settings:
         key = one.lstrip("+~").partition("=")[0]
-        if re.split(r"[./@]", key)[0] not in OF_SIMULATIONS:
+        if re.split(r"[./@]", key)[0] not in valid:
             raise InvalidInput(
                 f"{command} does not take {key}= of a simulation; valid: its own settings ({command} --help), and "
-                f"{', '.join(OF_SIMULATIONS)}"
+                f"{', '.join(valid)}"
             )
 
 

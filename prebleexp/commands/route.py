@@ -23,7 +23,7 @@ def _route(given: Given) -> int:
     if given["check"] is not None:
         return _check(given["check"], given.others)
     from prebleexp.live.http import loops, places
-    from prebleexp.live.router import served
+    from prebleexp.live.router import gate, served
 
     urls = hosted.listed(given["upstream"])
     if not urls:
@@ -34,11 +34,12 @@ def _route(given: Given) -> int:
     if slots < len(origins):
         raise not_valid("slots", slots, f"at least {len(origins)}, the number of servers")
     events, replay = _kv(given, len(origins), slots)
-    hosted.refuse_others("route", given.others)
+    hosted.refuse_others("route", given.others, "gateway")
     settings = [*given.others, f"gpus={slots}"]
     cell = hosted.cell(settings)
+    gate.check(cell.gateway)
     admin = given["admin"] == "true" or (given["admin"] == "auto" and given["host"] in LOOPBACK)
-    own: dict[str, Any] = {"admin": admin, "kv_events": events, "kv_replay": replay}
+    own: dict[str, Any] = {"admin": admin, "kv_events": events, "kv_replay": replay, "gateway": cell.gateway}
     how = replace(hosted.how(given, origins, slots, settings, cell), **own)
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
     served.compile_for(cell.policy, cell.hardware)
@@ -113,6 +114,6 @@ COMMANDS: Commands = {
             path("record", "a file for all that the policy is asked and told: no prompts, numbers of blocks"),
             path("check", "such a file: is a fresh policy of the same opinion? Nothing is served"),
         ),
-        others=hosted.OTHERS,
+        others=f"{hosted.OTHERS}, gateway.…=",
     )
 }

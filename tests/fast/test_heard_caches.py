@@ -76,8 +76,8 @@ def conversations(
             believed: list[Any] = []
             ask = proxy.deciding.ask
 
-            def asks(ticket: Any, now: float) -> int:
-                answer = ask(ticket, now)
+            def asks(ticket: Any, now: float, among: Any = None) -> int:
+                answer = ask(ticket, now, among)
                 believed.append(proxy.deciding.host.routing.mine.hits.copy())
                 return answer
 

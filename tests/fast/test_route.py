@@ -17,6 +17,7 @@ import pytest
 from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
+from prebleexp.gateway.base import Gateway
 from prebleexp.launch import configure
 from prebleexp.live.host import Host
 from prebleexp.live.http.calls import Reply
@@ -26,6 +27,7 @@ from prebleexp.live.http.server import Server, listen
 from prebleexp.live.router import proxy as proxying
 from prebleexp.live.router import recording
 from prebleexp.live.router.caches import Assumed
+from prebleexp.live.router.gate import WORDS
 from prebleexp.live.router.outputs import MOST, Outputs
 from prebleexp.live.router.prompts import Interner, Malformed, read
 from prebleexp.live.router.proxy import Proxy
@@ -321,6 +323,25 @@ def test_a_long_body_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> No
     run(main())
 
 
+def test_a_queue_is_full_and_who_leaves_makes_room() -> None:
+    async def main() -> None:
+        async with routing("lor", 1, 0.02, gateway=Gateway(max_in_flight=1, queue_limit=1)) as running:
+            first = asyncio.create_task(running.ask(max_tokens=50))
+            second = asyncio.create_task(running.ask())
+            while not running.proxy.gate.waiting:
+                await asyncio.sleep(0.01)
+            refused = await running.ask()
+            assert (refused.status, WORDS["queue"] in refused.body.decode()) == (429, True)
+            assert 'prebleexp:requests_total{outcome="refused",reason="queue"} 1' in await running.metrics()
+            second.cancel()
+            while running.proxy.gate.waiting:
+                await asyncio.sleep(0.01)
+            assert [(await one).status for one in (first, asyncio.create_task(running.ask()))] == [200, 200]
+            assert running.engines[0].left == 0
+
+    run(main())
+
+
 def test_it_tells_of_itself() -> None:
     async def main() -> None:
         async with routing("lor", 2) as running:
@@ -536,7 +557,11 @@ def test_assumed_caches_drop_what_was_used_least_recently() -> None:
         (["upstream=a:1,b:1", "slots=1"], "slots=1 is not valid; it must be at least 2, the number of servers"),
         (["upstream=a:1", "port=x"], "port=x is not valid"),
         (["upstream=a:1", "hold_s=0"], "hold_s=0.0 is not valid; it must be a number of seconds > 0"),
-        (["upstream=a:1", "gateway.limit=3"], "route does not take gateway.limit= of a simulation; valid: its own"),
+        (["upstream=a:1", "faults.mtbf_s=3"], "route does not take faults.mtbf_s= of a simulation; valid: its own"),
+        (
+            ["upstream=a:1", "gateway.order=vtc"],
+            "gateway.order=vtc is of simulated gateways; route has fcfs and priority",
+        ),
         (["upstream=a:1", "polcy=lor"], "route does not take polcy= of a simulation"),
         (["upstream=a:1", "policy=lro"], "unknown policy 'lro'. Did you mean 'lor'?"),
         (["upstream=a:1", "policy=replay", "policy.path=x.npz"], "policy Replay cannot be hosted: it says where"),

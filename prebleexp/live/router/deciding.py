@@ -129,6 +129,10 @@ class Deciding:
         self.unmatched += self.held is not None and not request.whole_tokens
         return ticket
 
+    def tokens(self, request: Request) -> int:
+        """Of its prompt."""
+        return self._interner.tokens(len(request.text), request.whole_tokens)
+
     def ask(self, ticket: Ticket, now: float, among: Sequence[int] | None = None) -> int:
         """The GPU that it is sent to, `HOLD` or `REFUSE`; of these candidates alone. There must be some."""
         all_of_them = self.candidates

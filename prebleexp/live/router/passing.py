@@ -41,13 +41,15 @@ class Passage(Receiver):
     """One request on its way to a server and back; see the module."""
 
     __slots__ = (
-        *("attempts", "exchange", "ticket", "upstream", "held_since"),
+        *("attempts", "exchange", "ticket", "upstream", "held_since", "place"),
         *("_answer", "_call", "_head", "_held", "_held_bytes", "_owner", "_sent"),
     )
 
     def __init__(self, owner: Owner, exchange: Exchange, ticket: Ticket, now: float) -> None:
         self._owner, self.exchange, self.ticket, self.held_since = owner, exchange, ticket, now
         self.attempts = 0
+        self.place: tuple[int, int] | None = None
+        """in the queue; None: it has none"""
         self.upstream: Upstream | None = None
         self._call: Call | None = None
         self._begin()
@@ -63,6 +65,7 @@ class Passage(Receiver):
     def go(self, upstream: Upstream) -> None:
         """Send the request to this server now."""
         self._begin()
+        self.place = None
         self.attempts += 1
         self.upstream = upstream
         upstream.flying.add(self)

@@ -47,6 +47,7 @@ class _Body(msgspec.Struct):
     session_id: str | None = None
     user: str | None = None
     cache_salt: str | None = None
+    priority: int | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Body)
@@ -65,6 +66,8 @@ class Request(NamedTuple):
     session: str | None
     whole_tokens: bool
     """whether the client sent tokens: 4 bytes of the text are one, exactly"""
+    priority: int = 0
+    """lower is first"""
 
 
 def read(body: bytes) -> Request:
@@ -82,9 +85,8 @@ def read(body: bytes) -> Request:
         text = _tokens(prompt) if numbers else prompt.strip(b'"')
     most = one.max_completion_tokens or one.max_tokens or DEFAULT_MOST
     of = f"{one.model}\0{one.cache_salt or ''}"
-    return Request(
-        text[:LONGEST], of, max(1, min(most, 1 << 30)), bool(one.stream), one.session_id or one.user, numbers
-    )
+    most = max(1, min(most, 1 << 30))
+    return Request(text[:LONGEST], of, most, bool(one.stream), one.session_id or one.user, numbers, one.priority or 0)
 
 
 def _tokens(prompt: bytes) -> bytes:
@@ -189,7 +191,11 @@ class Interner:
         if count < 0:
             return None
         block = BLOCK // TOKEN if whole_tokens else self.block_tokens
-        return Interned(blocks.out[:count], spread(tokens_of(max(size, 1), block), block))
+        return Interned(blocks.out[:count], spread(self.tokens(size, whole_tokens), block))
+
+    def tokens(self, size: int, whole_tokens: bool) -> int:
+        """Of a text of so many bytes."""
+        return tokens_of(max(size, 1), BLOCK // TOKEN if whole_tokens else self.block_tokens)
 
 
 def tokens_of(size: int, block: int) -> int:

@@ -6,17 +6,18 @@ import asyncio
 import json
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import InvalidInput
+from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.live.http.calls import Call, Failed, NotConnected, TimedOut
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.exchange import Exchange
 from prebleexp.live.http.places import origin
 from prebleexp.live.router import said
 from prebleexp.live.router.deciding import Deciding, Ticket
+from prebleexp.live.router.gate import WORDS, Gate
 from prebleexp.live.router.passing import NOT_ASKED, Passage
 from prebleexp.live.router.prompts import Malformed, Request, read
 from prebleexp.live.router.reports import Reports
@@ -50,11 +51,12 @@ class Proxy:
         administered: bool = True,
         kv_events: Sequence[str] = (),
         kv_replay: Sequence[str] = (),
+        gateway: Gateway = OPEN,
     ) -> None:
         self.deciding, self.upstreams, self._client = deciding, list(upstreams), client
         self._session_header, self._hold_s, self._administered = session_header, hold_s, administered
         self.counts = Counts()
-        self._held = deque[Passage]()
+        self.gate, self._ttl_s = Gate(gateway, self.upstreams), gateway.ttl_queue_s
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
         told = Reports(deciding, lambda: self.now).hear if polls else None
@@ -98,7 +100,7 @@ class Proxy:
             up = len(self._candidates())
             exchange.respond(200 if up else 503, json.dumps({"up": up, "of": len(self.upstreams)}).encode())
         elif path == "/metrics":
-            text = said.metrics(self.counts, self.upstreams, self.deciding, len(self._held))
+            text = said.metrics(self.counts, self.upstreams, self.deciding, len(self.gate.waiting))
             exchange.respond(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
         elif path == "/workers" or path.startswith("/workers/"):
             self._workers(exchange)
@@ -113,7 +115,7 @@ class Proxy:
         try:
             request = read(exchange.body)
         except Malformed as error:
-            self._malformed(exchange, error)
+            self._refuse(exchange, "malformed", 400, str(error))
         else:
             self._asked(exchange, request, began)
 
@@ -122,20 +124,20 @@ class Proxy:
         try:
             request = await self._loop.run_in_executor(None, read, exchange.body)
         except Malformed as error:
-            self._malformed(exchange, error)
+            self._refuse(exchange, "malformed", 400, str(error))
         else:
             if not exchange.closed:
                 self._asked(exchange, request, time.perf_counter())
-
-    def _malformed(self, exchange: Exchange, error: Malformed) -> None:
-        self.counts.refused["malformed"] += 1
-        exchange.fail(400, str(error))
 
     def _asked(self, exchange: Exchange, request: Request, began: float) -> None:
         named = exchange.header(self._session_header)
         if named is not None:
             request = request._replace(session=named.decode("latin-1"))
         now = self.now
+        why = self.gate.refuses(self.deciding.tokens(request), request.priority, self.deciding.host.view.gpus, now)
+        if why is not None:
+            self._refuse(exchange, why, 429, WORDS[why])
+            return
         ticket = self.deciding.arrives(request, now)
         if self.ears is not None and self.deciding.unmatched == 1 and not request.whole_tokens:
             LOG.warning(
@@ -148,19 +150,29 @@ class Proxy:
 
     def _route(self, passage: Passage, now: float) -> None:
         """Ask where it goes, and send it there."""
-        if not self.deciding.candidates:
-            self._held.append(passage)
+        room = self.gate.room(self.deciding.candidates)
+        if not room:
+            self._waits(passage)
             return
         if not self.deciding.is_of_this_lap(passage.ticket):
             passage.ticket = self._anew(passage.ticket, now)
-        answer = self.deciding.ask(passage.ticket, now)
+        answer = self.deciding.ask(passage.ticket, now, None if len(room) == len(self.deciding.candidates) else room)
         if answer >= 0:
             passage.go(self.upstreams[answer])
         elif answer == HOLD:
-            self._held.append(passage)
+            self._waits(passage)
         else:
-            self.counts.refused["policy"] += 1
-            passage.exchange.fail(429, "the policy refuses this request")
+            self._refuse(passage.exchange, "policy", 429, "the policy refuses this request")
+
+    def _waits(self, passage: Passage) -> None:
+        joins = passage.place is None
+        self.gate.joins(passage)
+        if joins and self._ttl_s is not None:
+            self._loop.call_later(self._ttl_s, self._expires, passage, passage.place)
+
+    def _refuse(self, exchange: Exchange, why: str, status: int, words: str) -> None:
+        self.counts.refused[why] += 1
+        exchange.fail(status, words)
 
     def _anew(self, ticket: Ticket, now: float) -> Ticket:
         made = self.deciding.arrives(ticket.request, now)
@@ -168,21 +180,24 @@ class Proxy:
         return made
 
     def _release(self) -> None:
-        """Something has ended, or somebody has come: those that wait are asked about once more."""
-        waiting, self._held = self._held, deque()
-        for passage in waiting:
-            if not passage.exchange.closed:
+        """Something has ended, or somebody has come: those that wait are asked about once more, while there is room."""
+        for passage in list(self.gate.waiting):
+            if not self.gate.room(self.deciding.candidates):
+                break
+            if self.gate.leaves(passage):
                 self._route(passage, self.now)
+
+    def _expires(self, passage: Passage, place: tuple[int, int] | None) -> None:
+        """It has waited in the queue for as long as it may, unless it does no more."""
+        if passage.place == place and self.gate.leaves(passage):
+            self._refuse(passage.exchange, "expired", 503, f"this request has waited for {self._ttl_s:g} s")
 
     def _expire(self) -> None:
         """Who has waited for so long is told so."""
-        now = self.now
-        while self._held and now - self._held[0].held_since > self._hold_s:
-            passage = self._held.popleft()
-            if not passage.exchange.closed:
-                kind = "policy" if self.deciding.candidates else "nobody"
-                self.counts.refused[kind] += 1
-                passage.exchange.fail(503, f"no server took this request within {self._hold_s:g} s")
+        for passage in [one for one in self.gate.waiting if self.now - one.held_since > self._hold_s]:
+            self.gate.leaves(passage)
+            kind = "policy" if self.deciding.candidates else "nobody"
+            self._refuse(passage.exchange, kind, 503, f"no server took this request within {self._hold_s:g} s")
         self._expiring = self._loop.call_later(min(1.0, self._hold_s / 4), self._expire)
 
     # ------------------------------------------------------------ what becomes of them (passing.Owner)
@@ -205,13 +220,14 @@ class Proxy:
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
         self.deciding.learns(passage.ticket, int(usage.get("prompt_tokens") or 0), cached)
         self.deciding.finished(passage.ticket, output, self.now)
-        if self._held:
+        if self.gate.waiting:
             self._release()
 
     def leaves(self, passage: Passage) -> None:
         self.counts.left += 1
+        self.gate.leaves(passage)
         self.deciding.lost(passage.ticket, self.now)
-        if self._held:
+        if self.gate.waiting:
             self._release()
 
     def fails(self, passage: Passage, error: Failed) -> None:
@@ -228,7 +244,7 @@ class Proxy:
         elif not exchange.closed:
             self.counts.cut += 1
             exchange.fail(502, f"the server of this request is gone: {_why(error)}", "UpstreamError")
-        if self._held:
+        if self.gate.waiting:
             self._loop.call_soon(self._release)
 
     def _again(self, passage: Passage) -> None:
@@ -253,7 +269,7 @@ class Proxy:
 
     def _changed(self, upstream: Upstream) -> None:
         self.deciding.changed(upstream.number, self._candidates(), self.now)
-        if self._held:
+        if self.gate.waiting:
             self._loop.call_soon(self._release)
 
     # ------------------------------------------------------------ slow paths

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.live.host import ROWS, Host
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.places import Origin
@@ -55,6 +56,8 @@ class How:
     """where each server tells what it has cached; none: it is assumed"""
     kv_replay: Sequence[str] = ()
     """and where it tells it again"""
+    gateway: Gateway = OPEN
+    """what requests pass before the policy"""
 
 
 def compile_for(policy: Policy, hardware: Any) -> None:
@@ -107,6 +110,7 @@ def made(
         administered=how.admin,
         kv_events=how.kv_events,
         kv_replay=how.kv_replay,
+        gateway=how.gateway,
     )
     return proxy, recording
 

@@ -44,7 +44,7 @@ def variant_of(file: str, check: bool) -> str:
 
 def folder_of(file: str, module: str | None = None, variant: str = "") -> Path:
     """That folder. `variant`: of code that is compiled otherwise."""
-    return _base() / (_digest(file, module)[:16] + variant)
+    return home() / (_digest(file, module)[:16] + variant)
 
 
 def is_missing(file: str, module: str | None = None, check: bool = True) -> bool:
@@ -86,11 +86,12 @@ def _core() -> str:
 @cache
 def locks() -> ByteLocks:
     """Of those who compile."""
-    return ByteLocks(_base() / "compiling.lock")
+    return ByteLocks(home() / "compiling.lock")
 
 
 @cache
-def _base() -> Path:
+def home() -> Path:
+    """The folder of all that is made once and kept for the next process."""
     home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     for place in (home, tempfile.gettempdir()):
         made = Path(place) / "prebleexp"

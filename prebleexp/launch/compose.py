@@ -2,7 +2,8 @@
 
 Hydra composes a configuration from files in some 50 ms. But only choices of config groups (and changes of Hydra's own
 node) take part in that; all other overrides are applied to the composed tree afterwards. So a tree is composed once for
-every distinct set of choices (`_Base`); of the package's own files once in a process, in whatever folder. A job that
+every distinct set of choices (`_Base`); of the package's own files once in a process, in whatever folder, and what
+it says is kept on disk (`written`). A job that
 only puts plain values in place of plain values gets them put there; any other job gets a copy of the tree with its
 values applied by Hydra's own functions. Whatever goes wrong is left to Hydra, which starts over and says so itself.
 """
@@ -13,10 +14,10 @@ import os
 import pickle  # copies trees within this process, several times faster than copy.deepcopy; nothing is read from disk
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
@@ -28,10 +29,12 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import AnyNode, Container, DictConfig, OmegaConf, flag_override, open_dict
 
+from prebleexp.launch import written
 from prebleexp.launch.configs import has_own, is_of_this_package, primary_of
 from prebleexp.launch.groups import made_whole
 from prebleexp.launch.messages import understood
 from prebleexp.launch.places import files
+from prebleexp.launch.written import Written, is_plain
 
 LINES_KEPT = 10_000
 """overrides that a composer remembers parsed"""
@@ -39,6 +42,9 @@ _ALONE = threading.RLock()
 """Hydra has one current configuration for all threads, and no part of it is made for two at once"""
 _OF_PACKAGE: dict[object, bytes] = {}
 """bases of the package's configurations alone, by what they were made of"""
+
+_Loaded = tuple[tuple[bytes, DictConfig], Written]
+"""the tree and Hydra's node, and what they say"""
 
 
 @dataclass(frozen=True)
@@ -50,40 +56,13 @@ class Composition:
 
 
 @dataclass(frozen=True)
-class _Base:
+class _Base(Written):
     """A composed tree before values are applied. Jobs share what they do not change: it is most of the tree."""
 
-    tree: bytes
     nodes: dict[str, Any]
     """to be put into the tree"""
-    hydra: DictConfig
-    choices: dict[str, str]
-    written: dict[str, Any]
-    """the tree as dicts and lists, nothing resolved"""
-    final: dict[str, Any]
-    """its top-level keys under which nothing is interpolated or missing"""
-    leaves: frozenset[str]
-    """paths of values that are of no declared type and may be changed"""
-    asks_hydra: bool
-    """whether Hydra's node is interpolated somewhere"""
-
-    def assigned(self, overrides: Sequence[Override]) -> dict[str, Any] | None:
-        """The whole tree with plain values put in place of plain values; None if the overrides do more than that."""
-        if len(self.final) < len(self.written):
-            return None
-        values = dict(self.final)
-        for override in overrides:
-            value = override.value()
-            if override.type != OverrideType.CHANGE or override.package is not None or not _is_plain(value):
-                return None
-            if override.key_or_group not in self.leaves:
-                return None
-            *path, last = override.key_or_group.split(".")
-            node = values
-            for name in path:
-                node[name] = node = dict(node[name])
-            node[last] = value
-        return values
+    whole: Callable[[], tuple[bytes, DictConfig]]
+    """the tree, and Hydra's node"""
 
 
 class Composer:
@@ -166,20 +145,21 @@ class Composer:
             # what looks at the tree while it is changed must see Hydra's node as it is then: not yet filled in
             lines = [str(override.input_line) for override in parsed[len(self._fixed) :]]
             return self._by_hydra(lines, number)
-        cfg: DictConfig = pickle.loads(base.tree)  # noqa: S301 -- written below, in this process
+        tree, hydra = base.whole()
+        cfg: DictConfig = pickle.loads(tree)  # noqa: S301 -- written below, in this process
         with flag_override(cfg, ["struct", "readonly", "no_deepcopy_set_nodes"], [False, False, True]):
             for group, node in base.nodes.items():
                 cfg[group] = node
-            cfg["hydra"] = base.hydra
-        base.hydra.runtime.choices.update(base.choices)
+            cfg["hydra"] = hydra
+        hydra.runtime.choices.update(base.choices)
         self.loader._apply_overrides_to_config(values, cfg)
         own = [override for override in parsed if override.is_hydra_override()]
         others = [override for override in parsed if not override.is_hydra_override()]
-        job, style = base.hydra.job, base.hydra.job.config.override_dirname
-        base.hydra.overrides.hydra = [override.input_line for override in own]
-        base.hydra.overrides.task = [override.input_line for override in others]
+        job, style = hydra.job, hydra.job.config.override_dirname
+        hydra.overrides.hydra = [override.input_line for override in own]
+        hydra.overrides.task = [override.input_line for override in others]
         job.override_dirname = get_overrides_dirname(others, style.exclude_keys, style.item_sep, style.kv_sep)
-        _number(base.hydra, number)
+        _number(hydra, number)
         return cfg
 
     def _repository(self, parsed: Sequence[Override]) -> CachingConfigRepository:
@@ -207,21 +187,30 @@ class Composer:
         return self._bases[structure]
 
     def _load(self, structure: tuple[str, ...]) -> _Base:
-        """By Hydra, but for what it has made of the same files before."""
+        """By Hydra, but for what it has made of the same files before: that is only asked for its trees if need be."""
         if self._made_of is None or any("hydra" in line and not line.startswith("hydra.mode=") for line in structure):
-            return self._loaded(structure)
+            trees, one = self._loaded(structure)
+            return _Base(**vars(one), nodes={}, whole=lambda: trees)
+        known = written.kept(self._made_of, structure)
+        if known is None:
+            _, known = self._of_package(structure)
+            written.keep(self._made_of, structure, known)
+        return _Base(**vars(known), nodes={}, whole=cache(lambda: self._of_package(structure)[0]))
+
+    def _of_package(self, structure: tuple[str, ...]) -> _Loaded:
+        """Once in a process."""
         at = (self._made_of, structure)
         if at not in _OF_PACKAGE:
             _OF_PACKAGE[at] = pickle.dumps(self._loaded(structure))
-        base: _Base = pickle.loads(_OF_PACKAGE[at])  # noqa: S301 -- written in this process
-        base.hydra.runtime.cwd = os.getcwd()  # noqa: PTH109 -- as Hydra writes it
-        return base
+        made: _Loaded = pickle.loads(_OF_PACKAGE[at])  # noqa: S301 -- written in this process
+        made[0][1].runtime.cwd = os.getcwd()  # noqa: PTH109 -- as Hydra writes it
+        return made
 
-    def _loaded(self, structure: tuple[str, ...]) -> _Base:
+    def _loaded(self, structure: tuple[str, ...]) -> _Loaded:
         cfg = self.loader.load_configuration(self._primary, list(structure), RunMode.RUN)
         with open_dict(cfg):
             hydra = cfg.pop("hydra")
-        return _base_of(cfg, hydra, dict(hydra.runtime.choices))
+        return (pickle.dumps(cfg), hydra), _written_of(cfg, dict(hydra.runtime.choices))
 
     def _split(self, structure: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Apart from the rest, the options chosen of groups of this package that are nothing but their group's node:
@@ -257,14 +246,14 @@ class Composer:
     def _with_options(self, rest: tuple[str, ...], options: dict[str, str]) -> _Base:
         base = self._base(rest)
         nodes = {group: self._node(group, option) for group, option in options.items()}
-        written = base.written | nodes
+        values = base.written | nodes
         others = (leaf for leaf in base.leaves if leaf.partition(".")[0] not in nodes)
         return replace(
             base,
             nodes=nodes,
             choices=base.choices | options,
-            written=written,
-            final={key: value for key, value in written.items() if key in base.final or key in nodes},
+            written=values,
+            final={key: value for key, value in values.items() if key in base.final or key in nodes},
             leaves=frozenset((*others, *_leaves(OmegaConf.create(nodes)))),
         )
 
@@ -298,13 +287,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _base_of(cfg: DictConfig, hydra: DictConfig, choices: dict[str, str]) -> _Base:
+def _written_of(cfg: DictConfig, choices: dict[str, str]) -> Written:
     tree = OmegaConf.to_container(cfg)
     assert isinstance(tree, dict)
-    written = {str(key): value for key, value in tree.items()}
-    final = {key: value for key, value in written.items() if _is_final(value)}
-    leaves = frozenset(_leaves(cfg))
-    return _Base(pickle.dumps(cfg), {}, hydra, choices, written, final, leaves, _asks_hydra(repr(written)))
+    values = {str(key): value for key, value in tree.items()}
+    final = {key: value for key, value in values.items() if _is_final(value)}
+    return Written(choices, values, final, frozenset(_leaves(cfg)), _asks_hydra(repr(values)))
 
 
 def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
@@ -340,11 +328,4 @@ def _is_final(value: Any) -> bool:
         return all(map(_is_final, value.values()))
     if isinstance(value, list):
         return all(map(_is_final, value))
-    return not isinstance(value, str) or _is_plain(value)
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether OmegaConf keeps a value just as it is."""
-    if isinstance(value, str):
-        return "${" not in value and value != "???"
-    return value is None or isinstance(value, bool | int | float)
+    return not isinstance(value, str) or is_plain(value)

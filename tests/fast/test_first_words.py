@@ -39,7 +39,7 @@ def test_what_is_compiled_is_said_once_and_only_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = configure.cells(["policy=lor", "engine=sglang_2024", "hardware=a6000_mistral_7b"])
-    monkeypatch.setattr("prebleexp.machine_code._base", lambda: tmp_path)
+    monkeypatch.setattr("prebleexp.machine_code.home", lambda: tmp_path)
     names = compiling.missing(cells, check=True)
     assert names == ["the core", "sglang_2024", "a6000_mistral_7b", "lor"], "as people choose them"
     with compiling.compiling(names):

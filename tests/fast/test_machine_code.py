@@ -37,7 +37,7 @@ def forget() -> None:
     for function in (
         machine_code._core,
         machine_code._digest_of_package,
-        machine_code._base,
+        machine_code.home,
         machine_code.locks,
         sources._own_imports,
         sources.is_installed,
@@ -404,7 +404,7 @@ def no_such_name(n: Any) -> Any:
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where machine code is kept meanwhile."""
-    monkeypatch.setattr(machine_code, "_base", lambda: tmp_path)
+    monkeypatch.setattr(machine_code, "home", lambda: tmp_path)
     machine_code.locks.cache_clear()
     yield tmp_path
     machine_code.locks.cache_clear()

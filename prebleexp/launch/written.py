@@ -1,0 +1,117 @@
+"""What a composed configuration says, without Hydra's trees; of the package's own files it is kept on disk.
+
+Hydra takes as long to compose it as a short command does besides, and most commands need no more than this of it. It is
+kept as JSON beside the machine code, with what it was made of: the files as they are, this folder, and the versions of
+Hydra and OmegaConf.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.types import Override, OverrideType
+
+from prebleexp import machine_code
+from prebleexp.launch import places
+
+
+@dataclass(frozen=True)
+class Written:
+    """A composed tree before values are applied."""
+
+    choices: dict[str, str]
+    written: dict[str, Any]
+    """the tree as dicts and lists, nothing resolved"""
+    final: dict[str, Any]
+    """its top-level keys under which nothing is interpolated or missing"""
+    leaves: frozenset[str]
+    """paths of values that are of no declared type and may be changed"""
+    asks_hydra: bool
+    """whether Hydra's node is interpolated somewhere"""
+
+    def assigned(self, overrides: Sequence[Override]) -> dict[str, Any] | None:
+        """The whole tree with plain values put in place of plain values; None if the overrides do more than that."""
+        if len(self.final) < len(self.written):
+            return None
+        values = dict(self.final)
+        for override in overrides:
+            value = override.value()
+            if override.type != OverrideType.CHANGE or override.package is not None or not is_plain(value):
+                return None
+            if override.key_or_group not in self.leaves:
+                return None
+            *path, last = override.key_or_group.split(".")
+            node = values
+            for name in path:
+                node[name] = node = dict(node[name])
+            node[last] = value
+        return values
+
+
+def is_plain(value: Any) -> bool:
+    """Whether OmegaConf keeps a value just as it is."""
+    if isinstance(value, str):
+        return "${" not in value and value != "???"
+    return value is None or isinstance(value, bool | int | float)
+
+
+# ---------------------------------------------------------------- on disk
+def keep(made_of: object, structure: Sequence[str], one: Written) -> None:
+    """For the next process. A full disk is no reason to fail."""
+    said = {
+        "made_of": _digest(made_of),
+        "choices": one.choices,
+        "written": one.written,
+        "final": list(one.final),
+        "leaves": sorted(one.leaves),
+        "asks_hydra": one.asks_hydra,
+    }
+    place = _place(structure)
+    with suppress(OSError, TypeError):
+        text = json.dumps(said)
+        if repr(json.loads(text)) != repr(said):  # a key that is no string, or a value that JSON has not
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False, encoding="utf-8") as file:
+            file.write(text)
+        Path(file.name).replace(place)
+
+
+def kept(made_of: object, structure: Sequence[str]) -> Written | None:
+    """What was kept of these files as they are; None if nothing was, or if it cannot be read."""
+    try:
+        said = json.loads(_place(structure).read_text(encoding="utf-8"))
+        if said["made_of"] != _digest(made_of):
+            return None
+        choices, written, leaves = said["choices"], said["written"], frozenset(said["leaves"])
+        return Written(choices, written, {key: written[key] for key in said["final"]}, leaves, said["asks_hydra"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _place(structure: Sequence[str]) -> Path:
+    """One file for each checkout and structure: an edit writes it anew."""
+    name = hashlib.sha256(repr((str(places.HOME), *structure)).encode()).hexdigest()[:24]
+    return machine_code.home() / "composed" / f"{name}.json"
+
+
+def _digest(made_of: object) -> str:
+    return hashlib.sha256(repr((made_of, _composers())).encode()).hexdigest()
+
+
+@cache
+def _composers() -> tuple[object, ...]:
+    """Who composes."""
+    own = sorted(os.scandir(Path(__file__).parent), key=lambda one: one.name)
+    files = [(one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in own if one.is_file()]
+    return (version("hydra-core"), version("omegaconf"), *files)

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import draft_metrics, itl, scaling_metrics, slo_metrics, warmed
+from prebleexp import itl, scaling_metrics, slo_metrics, step_metrics, warmed
 from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, attainment_after_loss, recovery_s
 from prebleexp.service import in_system
@@ -279,7 +279,7 @@ _METRICS = (
            f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "
            "seconds. If it does not come back, the time until the last request was due. It cannot tell less than a "
            "window from nothing, and a router that was bad before has little to recover."),
-    *(Metric(*one) for one in (*scaling_metrics.METRICS, *warmed.METRICS, *draft_metrics.METRICS)),
+    *(Metric(*one) for one in (*scaling_metrics.METRICS, *warmed.METRICS, *step_metrics.METRICS)),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
     Metric("prompt_tokens_max", "longest prompt",

@@ -40,9 +40,9 @@ class Group:
     """of its GPUs, in place of the cell's, where it has a role; it differs in settings alone"""
 
     def __post_init__(self) -> None:
-        each = self.hardware.gpus_per_replica
-        by = f"hardware.tensor_parallel={each}"
-        size = size_of(self.gpus, self.replicas, each, by=by, where="cluster.groups: ")
+        of = self.hardware
+        by = {"by": of.replica_said, "where": "cluster.groups: "}
+        size = size_of(self.gpus, self.replicas, of.gpus_per_replica, together=of.ranks, **by)
         object.__setattr__(self, "gpus", size.gpus)
         object.__setattr__(self, "replicas", size.replicas)
         if self.role is not None:

@@ -28,16 +28,18 @@ class Size:
         return f"{self.replicas:,} replica{'' if self.replicas == 1 else 's'} of {self.each}"
 
 
-def size_of(gpus: object, replicas: object, each: int, *, by: str, where: str = "") -> Size:
+def size_of(gpus: object, replicas: object, each: int, *, by: str, together: int = 1, where: str = "") -> Size:
     """What `gpus`, `replicas` or both say, None where one is not given. `by` says what makes a replica of `each` GPUs,
-    such as "hardware.tensor_parallel=2"; no matter where that is 1. Raises InvalidInput for what is not valid, and what
-    does not divide."""
+    and a deployment of so many replicas `together`, such as "hardware.tensor_parallel=2"; no matter where these are 1.
+    Raises InvalidInput for what is not valid, and what does not divide."""
     if replicas is None:
-        total = integer(f"{where}gpus", gpus, 1, MOST_GPUS)
-        if total % each:
-            raise InvalidInput(f"{where}gpus={total} is not valid with {by}; it must be {_near(total, each)}")
+        total, least = integer(f"{where}gpus", gpus, 1, MOST_GPUS), each * together
+        if total % least:
+            raise InvalidInput(f"{where}gpus={total} is not valid with {by}; it must be {_near(total, least)}")
         return Size(total, total // each)
     count = integer(f"{where}replicas", replicas, 1, MOST_GPUS // each)
+    if count % together:
+        raise InvalidInput(f"{where}replicas={count} is not valid with {by}; it must be {_near(count, together)}")
     if gpus is not None and gpus != count * each:
         said = f"replicas={count}" + (f" and {by}" if each > 1 else "")
         raise InvalidInput(

@@ -15,7 +15,7 @@ from prebleexp.errors import unknown
 from prebleexp.experiment import durable
 from prebleexp.hardware import parameters
 from prebleexp.hardware.base import Hardware
-from prebleexp.hardware.composed import ENGINES, Composed, said
+from prebleexp.hardware.composed import ENGINES, Composed
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import Model
 from prebleexp.hardware.transfers import paths
@@ -106,7 +106,7 @@ def _known(options: Options) -> Iterator[dict[str, Any]]:
         of = {"gpu": gpu, "engine": engine, "model": model, "precision": precision, "level": support.level}
         known = support.median == support.median
         errors = {"median_error": support.median if known else None, "p90_error": support.p90 if known else None}
-        rows.append(of | {"n": support.n} | errors | {"support": said(support)})
+        rows.append(of | {"n": support.n} | errors | {"support": parameters.said(support)})
     return iter(sorted(rows, key=lambda row: (row["median_error"] is None, row["median_error"] or 0, row["gpu"])))
 
 

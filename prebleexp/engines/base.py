@@ -86,6 +86,9 @@ class Engine(Part):
     adapts: ClassVar[bool] = False
     """whether it computes requests with LoRA adapters"""
 
+    parallel: ClassVar[bool] = False
+    """whether its GPUs can be ranks that step together, or pipelines of several stages"""
+
     moves: ClassVar[bool] = False
     """whether it has `move`, `copied`, `stop` and `abandon`, without which no requests are moved between its GPUs"""
 
@@ -116,6 +119,10 @@ class Engine(Part):
     def kernels(self) -> Any:
         """That module. Not imported before it is needed: it imports numba."""
         return importlib.import_module(self.compiles)
+
+    def kernels_for(self, setup: Setup) -> Any:
+        """The same for a run, if some runs need others."""
+        return self.kernels()
 
     def numbers(self) -> Any:
         """A NamedTuple of what compiled code reads of the fields."""

@@ -29,7 +29,7 @@ def simulated(
         clients, prompt = int(loops.clients[row]), float(loops.prompt[row])
         drawn = draw(clients, prompt, float(loops.output[row]), float(loops.shortest[row]), seed)
         made = hardware(loops, row, sizes, one)
-        served = simulate_cell(replace(cell, hardware=made, gpus=made.tensor_parallel), drawn)
+        served = simulate_cell(replace(cell, hardware=made, gpus=made.gpus_per_replica), drawn)
         tpot[row] = np.mean((served.latency_s - served.ttft_s) / (drawn.output_tokens - 1))
         ttft[row] = np.mean(served.ttft_s) + held_up_s(one, clients, prompt) / PER_CLIENT + loops.held[row] * tpot[row]
     return tpot, ttft

@@ -26,7 +26,8 @@ def size(engine: Engine, hardware: Hardware, gpus: object, replicas: object = No
     by = f"engine={type(engine).__name__.lower()}, whose machines have {each}" if own else ""
     if gpus is None and replicas is None:
         gpus = USUAL * engine.gpus_per_replica
-    return size_of(gpus, replicas, each, by=by or f"hardware.tensor_parallel={each}")
+    together = 1 if own else hardware.ranks
+    return size_of(gpus, replicas, each, by=by or hardware.replica_said, together=together)
 
 
 def apart(gpus: int, replicas: int) -> dict[str, object]:

@@ -33,7 +33,7 @@ COMPUTES = (
         "warm",
         "warmed.py",
         "metrics.py",
-        "draft_metrics.py",
+        "step_metrics.py",
         "averages.py",
         "told.py",
     ),

@@ -24,6 +24,8 @@ WITHOUT = {
     "kinds": "one group",
     "gateway": "gateway=open",
     "replicas": "gateway.replicas=1",
+    "ranks": "hardware.data_parallel_size=1",
+    "stages": "hardware.pipeline_parallel_size=1",
     "serial": "overhead=recorded or none",
 }
 """of each feature that a configuration says, how to have none of it"""
@@ -45,6 +47,8 @@ def features_of(cell: Cell) -> Iterator[str]:
         "kinds": len(cluster.groups) > 1,
         "gateway": not cell.gateway.lets_all_pass,
         "replicas": cell.gateway.replicas > 1,
+        "ranks": any(one.hardware.ranks > 1 for one in cell.kinds),
+        "stages": any(one.hardware.stages > 1 for one in cell.kinds),
         "serial": cell.overhead.mode == "serial",
     }
     return (name for name, is_there in there.items() if is_there)
@@ -58,8 +62,12 @@ def _way(name: str, cell: Cell, there: list[str]) -> str:
 
 
 def check(cell: Cell) -> None:
-    """Raises InvalidInput for features that are not modelled at once."""
+    """Raises InvalidInput for features that are not modelled at once, or not by the engine."""
     there = [*features_of(cell)]
+    for name in ("ranks", "stages"):
+        if name in there and not (cell.engine.parallel or "hardware" in cell.engine.brings):
+            engine = cell.names.get("engine", type(cell.engine).__name__)
+            raise InvalidInput(f"{WITHOUT[name][:-1]}… is not valid with engine={engine}; take engine=vllm, or 1")
     refusal = refusal_of(there)
     if refusal is not None:
         ways = dict.fromkeys(_way(name, cell, there) for name in refusal.between(there))

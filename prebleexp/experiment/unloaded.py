@@ -27,13 +27,14 @@ REMEMBERED = 64
 
 @dataclass(frozen=True)
 class _Alone(Policy):
-    """Each request has a GPU of its own, which nobody used before."""
+    """Each request has a GPU of its own, which nobody used before; of ranks that step together the first."""
 
+    ranks: int = 1
     compiled: ClassVar[bool] = False
     reads_lengths: ClassVar[bool] = False
 
     def route(self, mine: Any, view: View, request: int, now: float) -> int:
-        return request
+        return request * self.ranks
 
 
 def unloaded(cell: Cell, workload: Workload) -> Unloaded:
@@ -76,8 +77,8 @@ def _simulated(kinds: Ints, engine: Engine, hardware: Hardware) -> Outcome:
     )
     return simulate(
         stream,
-        gpus=count,
-        policy=_Alone(),
+        gpus=count * hardware.ranks,
+        policy=_Alone(hardware.ranks),
         hardware=hardware,
         engine=engine,
         lengths=Max(),

@@ -48,6 +48,27 @@ class Hardware(Part):
         return 1
 
     @property
+    def replica_said(self) -> str:
+        """What makes them so many, and how many of them are ranks of one deployment, in words of the command line."""
+        return f"hardware.tensor_parallel={self.gpus_per_replica}"
+
+    @property
+    def ranks(self) -> int:
+        """How many of these, data-parallel ranks of one deployment, step together; `compiles` then has `wave_s(self,
+        mine, tokens) -> float`, too (see `prebleexp.sim.cost`)."""
+        return 1
+
+    @property
+    def stages(self) -> int:
+        """Of the pipeline through which each step goes, of which each takes as long."""
+        return 1
+
+    @property
+    def handoff_s(self) -> tuple[float, float]:
+        """Seconds a step, and seconds a token of it, from one stage to the next."""
+        return 0.0, 0.0
+
+    @property
     def gpu_memory_gib(self) -> float:
         """Memory of one of them, likewise; 0: not known."""
         return 0.0

@@ -4,7 +4,7 @@ that were fitted to public measurements (spec: hardware.md)."""
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -16,18 +16,23 @@ from prebleexp.hardware.domain import UNKNOWN, Domain
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import BYTES, KV_PRECISIONS, Model
 from prebleexp.hardware.nested import nested
-from prebleexp.hardware.parameters import NOTHING, Given, Parameters, Support, parameters_for
+from prebleexp.hardware.parameters import Given, Parameters, Support, parameters_for, said
 from prebleexp.hardware.touched import changed
-from prebleexp.sim.types import Layers, records
+from prebleexp.sim.types import Layers
 
 ENGINES = ("vllm", "sglang", "trtllm", "any")
 """whose overheads were fitted; any: those that fit all of them best"""
-ELEMENTWISE = 24
-"""bytes of memory traffic of elementwise kernels, per layer, token and hidden element"""
 LEAST_TOKENS = 1024
 """of KV, so that it can be said to fit: a prompt of some length"""
 RESERVED_BYTES = 1.3e9
 """of a GPU's memory that engines keep for themselves"""
+SPREAD: dict[str, Any] = {
+    "data_parallel_size": 1,
+    "enable_expert_parallel": False,
+    "expert_imbalance": 1.0,
+    "pipeline_parallel_size": 1,
+}
+"""settings that are no part of a key where they have these values"""
 OVERHEADS = ("t_layer", "t_moe", "t_step", "t_req", "a0", "a1", "f")
 """parameters that are not of kernels"""
 NESTED: dict[str, type[Any]] = {"gpu": Gpu, "model": Model, "parameters": Parameters, "evidence": Support}
@@ -52,6 +57,15 @@ class Composed(Hardware):
     """whose overheads: vllm, sglang, trtllm or any; null: those of the engine that is simulated"""
     tensor_parallel: int = 1
     """GPUs that serve one copy of the model, a replica; `gpus` counts them all"""
+    data_parallel_size: int = 1
+    """such groups of GPUs that are data-parallel ranks of one deployment: each has its own requests, and where the
+    model has experts these are spread over all, so that all step together"""
+    enable_expert_parallel: bool = False
+    """whether each GPU of a deployment has whole experts, in place of a part of every one"""
+    expert_imbalance: Any = 1.0
+    """how many times the mean the busiest GPU's experts get; or {zipf: exponent}, or {loads: [tokens of each]}"""
+    pipeline_parallel_size: int = 1
+    """stages of layers, each on a group of GPUs of its own"""
     precision: str = "bf16"
     """of weights: bf16, fp8, fp4 or int4"""
     kv_precision: str | None = None
@@ -105,6 +119,15 @@ class Composed(Hardware):
         if self.precision not in gpu.precisions:
             valid = f"one of {', '.join(gpu.precisions)} on {gpu.name}"
             raise DoesNotFit(str(not_valid("hardware.precision", self.precision, valid)))
+        if self.is_spread:
+            from prebleexp.hardware import spread
+
+            spread.check(self)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether anything is spread over GPUs beside each layer over those of a tensor-parallel group."""
+        return any(getattr(self, name) != usual for name, usual in SPREAD.items())
 
     @property
     def groups(self) -> list[int]:
@@ -116,23 +139,20 @@ class Composed(Hardware):
         tokens = self._room(self.tensor_parallel, self.precision)
         if tokens >= LEAST_TOKENS:
             return tokens
-        gpu, model = self.gpu, self.model
-        would = [
-            f"tensor_parallel={count} precision={precision}"
-            for precision in gpu.precisions
-            if (count := next((n for n in self.groups if self._room(n, precision) >= LEAST_TOKENS), 0))
-        ]
-        weights = model.weight_bytes(self.precision) / self.tensor_parallel / 1e9
-        raise DoesNotFit(
-            f"{model.name} in {self.precision} does not fit on {self.tensor_parallel} {gpu.name}: its weights take "
-            f"{weights:.0f} GB of {self.utilisation * gpu.memory_gb:.0f} a GPU; "
-            + (f"on {gpu.name} these fit: {'; '.join(would)}" if would else f"it fits on no number of {gpu.name}")
-        )
+        from prebleexp.hardware import spread
+
+        raise spread.does_not_fit(self, lambda gpus, precision: self._room(gpus, precision) >= LEAST_TOKENS)
 
     def _room(self, gpus: int, precision: str) -> int:
         memory = self.utilisation * self.gpu.memory_gb * 1e9 - RESERVED_BYTES
-        free = memory - self.model.weight_bytes(precision) / gpus
+        free = (
+            memory - self.gpu_weights(gpus, precision)
+        ) * self.pipeline_parallel_size  # each stage has its own layers
         return min(2**31 - 1, math.floor(free * self.model.kv_share(gpus) / self.kv_bytes))
+
+    def gpu_weights(self, gpus: int, precision: str) -> float:
+        """Bytes on the GPU that has most, in groups of so many."""
+        return self.model.gpu_weight_bytes(precision, gpus, self.ranks, self.stages)
 
     @property
     def kv_bytes(self) -> float:
@@ -149,8 +169,10 @@ class Composed(Hardware):
 
     def load_s(self, source_gb_s: float) -> float:
         """Seconds of its weights, from a source over the PCIe of all of its GPUs, if that is known."""
-        pcie = self.gpu.pcie_gb_s * self.tensor_parallel
-        return self.model.weight_bytes(self.precision) / 1e9 / min(source_gb_s, pcie or source_gb_s)
+        gpus, whole = self.gpus_per_replica, self.model.weight_bytes(self.precision)
+        own = whole if self.ranks == 1 else gpus * self.gpu_weights(self.tensor_parallel, self.precision)
+        pcie = self.gpu.pcie_gb_s * gpus
+        return own / 1e9 / min(source_gb_s, pcie or source_gb_s)
 
     def _take_parameters(self, engine: str) -> None:
         """What ships for this combination, and how well it is known, where nothing else is given."""
@@ -166,7 +188,7 @@ class Composed(Hardware):
             own = given.said(shipped)
         if self.evidence is None and (given is None or self.parameters == shipped):
             object.__setattr__(self, "evidence", evidence)
-        other = changed(gpu) or changed(model) or own
+        other = changed(gpu) or changed(model) or own or self._spread_said("unmeasured")
         if other:
             object.__setattr__(self, "evidence", Support("theory", other, 0, math.nan, math.nan))
 
@@ -207,7 +229,40 @@ class Composed(Hardware):
 
     @property
     def gpus_per_replica(self) -> int:
-        return self.tensor_parallel
+        return self.tensor_parallel * self.pipeline_parallel_size
+
+    @property
+    def replica_said(self) -> str:
+        return self._spread_said("said") or super().replica_said
+
+    def _spread_said(self, what: str) -> str:
+        """What `spread` has to say; empty: it is not of this one."""
+        if not self.is_spread:
+            return ""
+        from prebleexp.hardware import spread
+
+        return str(getattr(spread, what)(self))
+
+    @property
+    def spreads_experts(self) -> bool:
+        """Whether experts are spread otherwise than as all else is."""
+        return self.model.experts > 0 and (self.data_parallel_size > 1 or self.enable_expert_parallel)
+
+    @property
+    def ranks(self) -> int:
+        return self.data_parallel_size if self.model.experts else 1
+
+    @property
+    def stages(self) -> int:
+        return self.pipeline_parallel_size
+
+    @property
+    def handoff_s(self) -> tuple[float, float]:
+        if self.pipeline_parallel_size == 1:
+            return 0.0, 0.0
+        from prebleexp.hardware.spread import handoff_s
+
+        return handoff_s(self)
 
     @property
     def frontend_s(self) -> tuple[float, float]:
@@ -216,7 +271,8 @@ class Composed(Hardware):
 
     @property
     def title(self) -> str:
-        gpus = f"{self.tensor_parallel} {self.gpu.name}" if self.tensor_parallel > 1 else self.gpu.name
+        count = self.gpus_per_replica
+        gpus = (f"{count} {self.gpu.name}" if count > 1 else self.gpu.name) + self._spread_said("words")
         engine = f", {self.engine}" if self.engine not in (None, "any") else ""
         return f"{self.model.name} in {self.precision} on {gpus}{engine}"
 
@@ -227,6 +283,13 @@ class Composed(Hardware):
     @property
     def support(self) -> str:
         return said(self.evidence)
+
+    def kernels(self) -> Any:
+        if not self.spreads_experts:
+            return super().kernels()
+        from prebleexp.hardware import parallel_step
+
+        return parallel_step
 
     @property
     def _fitted(self) -> Parameters:
@@ -246,9 +309,10 @@ class Composed(Hardware):
     def identity(self) -> dict[str, object]:
         """Every number that a step's cost is made of, for a run's key; that nothing is drawn goes without saying."""
         kept = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata.get("key", True)}
-        if not self.uncertainty:
-            del kept["uncertainty"]
-        return {name: asdict(value) if name in NESTED and value else value for name, value in kept.items()}
+        for name, usual in {"uncertainty": False, **SPREAD}.items():
+            if kept[name] == usual:
+                del kept[name]
+        return {name: _plain(value) for name, value in kept.items()}
 
     def columns(self) -> dict[str, Any]:
         """Its fields, with what each is composed of as gpu.hbm_gb_s."""
@@ -259,44 +323,22 @@ class Composed(Hardware):
                 shown |= {name: parts.pop("name")} if "name" in parts else {}
                 shown |= {f"{name}.{part}": number for part, number in parts.items()}
             else:
-                shown[name] = value
+                shown[name] = _plain(value)
         return shown
 
     def start(self) -> Any:
-        from prebleexp.hardware.composed_step import COST
+        from prebleexp.hardware.composed_step import coefficients
 
-        gpu, model, of, gpus, v = self.gpu, self.model, self._fitted, self.tensor_parallel, self._fitted.v
-        bandwidth, flops, half = gpu.hbm_gb_s * 1e9, gpu.peak_flops(self.precision), gpu.peak_flops("bf16")
-        expert_flops = half if model.expert_precision else flops
-        expert_bytes = BYTES[model.expert_precision or self.precision]
-        latency, rate = gpu.link(gpus) if gpus > 1 else (0.0, math.inf)
-        fixed = of.t_step + model.layers * of.t_layer + model.expert_layers * of.t_moe
-        passed = 8 * model.hidden * (gpus - 1) / (gpus * rate) + ELEMENTWISE * model.hidden / bandwidth
-        # heads of KV that are fewer than GPUs are read by several of them at once
-        memory, cache = gpu.reading(str(self.kv_precision))
-        share = model.kv_share(gpus)
-        context, again = (self.kv_bytes / (share * rate * of.e_kv) for rate in (memory, cache))
-        far = 1 - model.window_share
-        coefficients = {
-            "token": model.layers * passed,
-            "sequence": of.t_req,
-            "pair_ms": 1e3 * model.pair_flops * far / (gpus * half * of.e_p),
-            "linear_compute": 2 * model.linear / (gpus * flops * of.e_c),
-            "linear_memory": model.linear * BYTES[self.precision] / (gpus * bandwidth * of.e_m),
-            "head_compute": model.embeddings / (gpus * half * of.e_c),
-            "head_memory": model.embeddings / (gpus * bandwidth * of.e_m),
-            "expert_compute": 2 * model.active * model.expert / (gpus * expert_flops * of.e_xc),
-            "expert_memory": model.expert * expert_bytes / (gpus * bandwidth * of.e_xm),
-        }
-        cost = records(1, COST)[0]
-        for name, seconds in coefficients.items():
-            cost[name] = v * seconds
-        cost.context, cost.again, cost.near = context * far, again * far, context * model.window_share
-        cost.at_once = max(1.0, of.in_step * gpu.sms * share / model.kv_heads)
-        cost.fixed = of.f * fixed + v * 2 * model.layers * latency
-        cost.window, cost.experts = model.window, model.experts
-        cost.log_missed = math.log1p(-model.active / model.experts) if model.experts > model.active else -math.inf
+        cost = coefficients(self, self._fitted)
+        if self.spreads_experts:
+            from prebleexp.hardware import spread
+
+            return spread.cost(self, cost, self._fitted.v)
         return cost
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 @cache
@@ -307,28 +349,3 @@ def _under(hardware: Composed, engine: str, evidence: Support | None) -> Compose
 @cache
 def _shipped(gpu: str, engine: str, model: str, precision: str, moe: bool, gpus: int) -> tuple[Parameters, Support]:
     return parameters_for(gpu, engine, model, precision, moe=moe, tp=gpus)
-
-
-def said(support: Support | None) -> str:
-    """How well parameters are known, in a line."""
-    if support is None:
-        return "parameters of your own: nothing says how good they are"
-    errors = f"median {support.median:.1%}, p90 {support.p90:.1%}"
-    if not math.isnan(support.ttft_median):
-        errors += f"; TTFT in {support.ttft_n}: median {support.ttft_median:.1%}, p90 {support.ttft_p90:.1%}"
-    errors = errors.replace("%", " %") + (f"; {support.domain}" if support.domain else "")
-    known = not math.isnan(support.median)
-    if support.level == "measured" and known:
-        return f"TPOT measured against {support.n} closed loops ({support.against}): {errors}"
-    if support.level == "ladder measured" and known:
-        return f"measured against {support.n} stages of {support.against}, each by a fit to the others: {errors}"
-    if support.level == "measured":
-        return f"fitted to {support.against}; its error was not measured"
-    if support.level == "steps measured" and known:
-        return f"step times measured against {support.n} whole steps ({support.against}), no serving engine: {errors}"
-    if support.level == "unseen model" and known:
-        return f"not measured itself; TPOT of models that were left out, in {support.n} closed loops: {errors}"
-    if support.level == "kernels only":
-        return f"kernels only: {support.against} were measured, no serving engine"
-    what = support.against if support.against != NOTHING else "nothing like it was measured"
-    return f"theory only: {what}"

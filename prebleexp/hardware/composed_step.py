@@ -4,11 +4,17 @@ never less for more of anything."""
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prebleexp.hardware.model import BYTES
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.types import records
+
+if TYPE_CHECKING:
+    from prebleexp.hardware.composed import Composed
+    from prebleexp.hardware.parameters import Parameters
 
 COST = np.dtype(
     [
@@ -34,6 +40,44 @@ COST = np.dtype(
     align=True,
 )
 """Coefficients of a step. One record: its address is all that is passed on."""
+ELEMENTWISE = 24
+"""bytes of memory traffic of elementwise kernels, per layer, token and hidden element"""
+
+
+def coefficients(of: Composed, fitted: Parameters) -> Any:
+    """Of hardware with these parameters, a `COST`."""
+    gpu, model, gpus, v = of.gpu, of.model, of.tensor_parallel, fitted.v
+    bandwidth, flops, half = gpu.hbm_gb_s * 1e9, gpu.peak_flops(of.precision), gpu.peak_flops("bf16")
+    expert_flops = half if model.expert_precision else flops
+    expert_bytes = BYTES[model.expert_precision or of.precision]
+    latency, rate = gpu.link(gpus) if gpus > 1 else (0.0, math.inf)
+    fixed = fitted.t_step * of.stages + model.layers * fitted.t_layer + model.expert_layers * fitted.t_moe
+    passed = 8 * model.hidden * (gpus - 1) / (gpus * rate) + ELEMENTWISE * model.hidden / bandwidth
+    # heads of KV that are fewer than GPUs are read by several of them at once
+    memory, cache = gpu.reading(str(of.kv_precision))
+    share = model.kv_share(gpus)
+    context, again = (of.kv_bytes / (share * rate * fitted.e_kv) for rate in (memory, cache))
+    far = 1 - model.window_share
+    kernels = {
+        "token": model.layers * passed,
+        "sequence": fitted.t_req,
+        "pair_ms": 1e3 * model.pair_flops * far / (gpus * half * fitted.e_p),
+        "linear_compute": 2 * model.linear / (gpus * flops * fitted.e_c),
+        "linear_memory": model.linear * BYTES[of.precision] / (gpus * bandwidth * fitted.e_m),
+        "head_compute": model.embeddings / (gpus * half * fitted.e_c),
+        "head_memory": model.embeddings / (gpus * bandwidth * fitted.e_m),
+        "expert_compute": 2 * model.active * model.expert / (gpus * expert_flops * fitted.e_xc),
+        "expert_memory": model.expert * expert_bytes / (gpus * bandwidth * fitted.e_xm),
+    }
+    cost = records(1, COST)[0]
+    for name, seconds in kernels.items():
+        cost[name] = v * seconds
+    cost.context, cost.again, cost.near = context * far, again * far, context * model.window_share
+    cost.at_once = max(1.0, fitted.in_step * gpu.sms * share / model.kv_heads)
+    cost.fixed = fitted.f * fixed + v * 2 * model.layers * latency
+    cost.window, cost.experts = model.window, model.experts
+    cost.log_missed = math.log1p(-model.active / model.experts) if model.experts > model.active else -math.inf
+    return cost
 
 
 @compiled

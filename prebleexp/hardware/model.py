@@ -135,6 +135,16 @@ class Model:
         """Into how many parts the KV of a token is divided: heads are, a latent is on every GPU."""
         return 1 if self.mla_latent else min(gpus, self.kv_heads)
 
+    def gpu_weight_bytes(self, precision: str, gpus: int, ranks: int, stages: int) -> float:
+        """On the GPU that has most, where a rank's stage is on so many: experts are spread over all ranks, layers over
+        stages, and the embeddings are at both ends of these."""
+        whole = self.weight_bytes(precision)
+        if ranks * stages == 1:
+            return whole / gpus
+        experts = self.experts * self.expert * BYTES[self.expert_precision or precision]
+        ends = self.embeddings * BYTES["bf16"]
+        return ((whole - experts - ends + experts / ranks) / stages + ends / min(stages, 2)) / gpus
+
     def weight_bytes(self, precision: str) -> float:
         """Of all of it; embeddings stay in BF16."""
         experts = self.experts * self.expert * BYTES[self.expert_precision or precision]

@@ -101,6 +101,31 @@ class Support:
     ttft_p90: float = math.nan
 
 
+def said(support: Support | None) -> str:
+    """How well parameters are known, in a line."""
+    if support is None:
+        return "parameters of your own: nothing says how good they are"
+    errors = f"median {support.median:.1%}, p90 {support.p90:.1%}"
+    if not math.isnan(support.ttft_median):
+        errors += f"; TTFT in {support.ttft_n}: median {support.ttft_median:.1%}, p90 {support.ttft_p90:.1%}"
+    errors = errors.replace("%", " %") + (f"; {support.domain}" if support.domain else "")
+    known = not math.isnan(support.median)
+    if support.level == "measured" and known:
+        return f"TPOT measured against {support.n} closed loops ({support.against}): {errors}"
+    if support.level == "ladder measured" and known:
+        return f"measured against {support.n} stages of {support.against}, each by a fit to the others: {errors}"
+    if support.level == "measured":
+        return f"fitted to {support.against}; its error was not measured"
+    if support.level == "steps measured" and known:
+        return f"step times measured against {support.n} whole steps ({support.against}), no serving engine: {errors}"
+    if support.level == "unseen model" and known:
+        return f"not measured itself; TPOT of models that were left out, in {support.n} closed loops: {errors}"
+    if support.level == "kernels only":
+        return f"kernels only: {support.against} were measured, no serving engine"
+    what = support.against if support.against != NOTHING else "nothing like it was measured"
+    return f"theory only: {what}"
+
+
 def parameters_for(
     gpu: str, engine: str, model: str, precision: str, *, moe: bool = False, tp: int | None = None, version: str = ""
 ) -> tuple[Parameters, Support]:

@@ -31,9 +31,11 @@ GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)
 
 COST = np.dtype(
     [
-        *((name, np.int64) for name in ("own", "request_ms", "step_s", "decode_s")),
+        *((name, np.int64) for name in ("own", "request_ms", "step_s", "decode_s", "wave_s")),
         ("frontend_s", np.float64),  # from the router to the GPU's queue: a request, …
         ("frontend_token_s", np.float64),  # … and a token of its prompt
+        ("handoff_s", np.float64),  # from one stage of a pipeline to the next: a step, …
+        ("handoff_token_s", np.float64),  # … and each of its tokens
     ],
     align=True,
 )

@@ -23,6 +23,7 @@ ROLES = (*PROTOCOLS, "decider")
 CAUSES = {
     "transfers": "KV that moves has one owner a run",
     "handoff": "a request that is split between two GPUs is two rows",
+    "lockstep": "ranks that step together come and go together",
 }
 
 
@@ -71,6 +72,8 @@ WORDS = {
     "gateway": "limits and a queue before the router (`gateway=`)",
     "patience": "requests that give up when nothing has come for so long (`patience_s`)",
     "replicas": "several router processes (`gateway.replicas=`)",
+    "ranks": "data-parallel ranks that step together (`hardware.data_parallel_size=`)",
+    "stages": "pipelines of several stages (`hardware.pipeline_parallel_size=`)",
     "serial": "decisions that take the router's time, one after the other (`overhead=serial`)",
 }
 """features, for people"""
@@ -102,6 +105,8 @@ FEATURES: Mapping[str, Callable[[Given], bool]] = {
     "gateway": lambda given: given.gateway is not None,
     "patience": lambda given: given.impatient,
     "replicas": lambda given: given.replicas is not None,
+    "ranks": lambda given: any(of is not None and of.ranks > 1 for _, of in given.kinds),
+    "stages": lambda given: any(of is not None and of.stages > 1 for _, of in given.kinds),
     "serial": lambda given: given.overhead.mode == "serial",
 }
 """by name, whether a run has it"""
@@ -132,6 +137,8 @@ REFUSED = (
     ),
     Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
+    Refusal(("ranks",), ("autoscaler",), "lockstep", _SCALED, "ranks step together"),
+    Refusal(("ranks",), ("faults", "resume", "requeue"), "lockstep", _FAULTS, "ranks step together"),
 )
 
 

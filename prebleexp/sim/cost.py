@@ -36,6 +36,13 @@ def decode_s(cost: Any, running: int, context: int, unique: int, steps: int) -> 
 
 
 @compiled
+def wave_s(cost: Any, tokens: int) -> float:
+    """What GPUs that step together do in common in a step of so many tokens of all of them: of `step_s`, which is of
+    GPUs that have as many tokens each, the part that is not of each one alone."""
+    return call_float(cost.wave_s, cost.own, tokens)
+
+
+@compiled
 def prefill_s(cost: Any, new: int, length: int) -> float:
     """Seconds of a step that prefills `new` tokens of one request of `length` alone."""
     return step_s(cost, 1, new, length, 0, 0, new, request_ms(cost, new, length))

@@ -124,7 +124,9 @@ class Given:
         loads = Setup.loads_s if self.tiers is None else self.tiers.loads_s
         known = (of.gpu_name, of.gpu_memory_gib, of.layer_kinds)
         counted = self.overhead.mode != "none"
-        made = Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, loads, counted)
+        first = sum(count for count, _ in self.kinds[: kind or 0])
+        together: dict[str, Any] = {"ranks": of.ranks, "first": first, "stages": of.stages}
+        made = Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, loads, counted, **together)
         return made if kind is not None else replace(made, steps=self._steps())
 
     def _steps(self) -> tuple[Steps, ...]:
@@ -185,6 +187,9 @@ def check_together(given: Given) -> None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
+    for _, hardware in given.kinds:
+        if hardware is not None and hardware.ranks * hardware.stages > 1 and not engine.parallel:
+            raise InvalidInput(f"engine {name} is not parallel, and hardware has ranks that step together, or stages")
     if given.migration is not None:
         if not engine.moves:
             raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")

@@ -8,7 +8,7 @@ from prebleexp.sim import addresses
 from prebleexp.sim.given import Given
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.pools import ALWAYS
-from prebleexp.sim.signatures import CANCELLING, COST, DECIDING, ENGINE, LENDING, MIGRATING, MOVING, TIERING
+from prebleexp.sim.signatures import CANCELLING, COST, DECIDING, ENGINE, LENDING, MIGRATING, MOVING, TIERING, WAVE
 
 
 class Kind:
@@ -30,9 +30,12 @@ class Kind:
             (MIGRATING, given.migration),
         ):
             functions |= some if there else {}
-        self.engine = Plug(engine, engine.kernels(), kept, addresses.ENGINE, functions, ("cancel",), given.check)
-        self.cost = Plug(hardware, hardware.kernels(), hardware.start(), addresses.COST, COST, check=given.check)
+        made = engine.kernels_for(self.setup), kept
+        self.engine = Plug(engine, *made, addresses.ENGINE, functions, ("cancel",), given.check)
+        costs, asked = (hardware.kernels(), hardware.start()), {**COST, **(WAVE if hardware.ranks > 1 else {})}
+        self.cost = Plug(hardware, *costs, addresses.COST, asked, check=given.check)
         self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s
+        self.cost.record.handoff_s, self.cost.record.handoff_token_s = hardware.handoff_s
 
     def records(self) -> tuple[Any, Any]:
         """Of each of its GPUs: its engine's, and its cost's."""

@@ -127,6 +127,12 @@ class Outcome:
     """of these, those that were accepted"""
     gpu_verified_steps: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
     """steps that verified drafts of a request, each request counted"""
+    gpu_empty_steps: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    """steps without a request, beside other ranks of its deployment that had some"""
+    gpu_paced_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """seconds of steps together with other ranks, or in which a pipeline had work"""
+    gpu_stalled_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """of these, waiting for the slowest rank, or, on average over stages, for work"""
     history: History = NOTHING
     """what became of its GPUs over time, and what its autoscaler decided"""
     begun: Begun | None = None

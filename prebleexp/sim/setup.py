@@ -86,6 +86,12 @@ class Setup:
     """the run's, where `seed` is that of one of several replicas of a router; None: that is the run's"""
     room: Room | None = None
     """for what comes, where `workload` does not say; the policy is told of names (see `policies.hashes.Names`)"""
+    ranks: int = 1
+    """GPUs, one after the other, that step together as data-parallel ranks of one deployment"""
+    first: int = 0
+    """the first GPU of this kind"""
+    stages: int = 1
+    """of the pipeline that each GPU, as it is simulated, is"""
 
     steps: tuple[Steps, ...] = ()
     """for routers: how each GPU's engine makes its steps; empty: not known, as of servers behind a real router"""

@@ -82,3 +82,5 @@ COST: Signatures = {
     "step_s": (FLOAT, (INT, INT, INT, INT, INT, INT, FLOAT)),
     "decode_s": (FLOAT, (INT, INT, INT, INT)),
 }
+WAVE: Signatures = {"wave_s": (FLOAT, (INT,))}
+"""… and of those whose GPUs step together"""

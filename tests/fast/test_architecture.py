@@ -42,7 +42,7 @@ LEVELS = {
     "history_tables": 3,
     "scaling_metrics": 3,
     "slo_metrics": 0,
-    "draft_metrics": 0,
+    "step_metrics": 0,
     "averages": 3,
     "told": 3,
     "service": 3,

@@ -26,6 +26,8 @@ SMALL = "a100"
 FLAGS = ("enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "scheduler_reserve_full_isl")
 UNLESS_SAID = ("max_loras", "speculative_config")
 """fields that are no part of a key where they have their default"""
+AT_ONCE = 3
+"""steps of a GPU that are scheduled without a pause"""
 MOST_SEQS, MOST_TOKENS = 2**16, 2**24
 
 
@@ -50,6 +52,9 @@ class VLLM(Engine):
     fetches: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     adapts: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
+    dp_sync_interval: ClassVar[int] = 16
+    """steps after which ranks that step together ask each other whether any has work, as after the first one"""
     idle_poll_s: ClassVar[float] = 0.001
     """between two looks for KV that has come, or was read, while there is nothing to compute"""
     hears_at_results: ClassVar[bool] = False
@@ -104,12 +109,7 @@ class VLLM(Engine):
         integer("engine.block_size", self.block_size, 1, 2**16)
         integer("engine.long_prefill_token_threshold", self.long_prefill_token_threshold, 0, MOST_TOKENS)
         one_of("engine.scheduling_policy", self.scheduling_policy, POLICIES)
-        for name in (
-            "enable_prefix_caching",
-            "enable_chunked_prefill",
-            "async_scheduling",
-            "scheduler_reserve_full_isl",
-        ):
+        for name in FLAGS:
             flag(f"engine.{name}", getattr(self, name))
         if self.prefix_cache_retention_interval is not None:
             interval, valid = self.prefix_cache_retention_interval, "null, or whole blocks: a multiple of block_size"
@@ -160,8 +160,6 @@ class VLLM(Engine):
 
     def check_tiers(self) -> None:
         self._check_groups("where cluster has tiers")
-        valid = "fcfs where cluster has tiers: requests that hold blocks could wait for ever behind others without"
-        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
         valid = "true where cluster has tiers: blocks are known by their prefixes there, too"
         require(self.enable_prefix_caching, "engine.enable_prefix_caching", self.enable_prefix_caching, valid)
 
@@ -175,13 +173,9 @@ class VLLM(Engine):
 
     def check_roles(self, protocol: str) -> None:
         self._check_groups("where groups have roles", protocol == "pull")
-        valid = "fcfs where groups have roles: requests that hold blocks could wait for ever behind others without"
-        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
     def check_moves(self) -> None:
         self._check_groups("where requests are moved")
-        valid = "fcfs where requests are moved: those that hold blocks could wait for ever behind others without"
-        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
     def _check_groups(self, where: str, windows: bool = False) -> None:
         """`windows`: whether KV of layers with windows can be moved."""
@@ -194,6 +188,15 @@ class VLLM(Engine):
         valid = f"true or null {where}: KV of layers with windows cannot be moved"
         name, disabled = "engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager
         require(disabled is not False or windows, name, disabled, valid)
+        valid = f"fcfs {where}: requests that hold blocks could wait for ever behind others without"
+        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+
+    def kernels_for(self, setup: Setup) -> Any:
+        if setup.ranks == 1:
+            return self.kernels()
+        from prebleexp.engines.vllm import lockstep
+
+        return lockstep
 
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
@@ -234,13 +237,19 @@ class VLLM(Engine):
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
             told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
+            at_once=AT_ONCE * setup.ranks,
             segment_ids=segment_ids,
             names_keys=False,
         )
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
         of_adapters = adapters(setup, self.max_loras)
-        return rooms.engines(setup, settings, last_tokens(setup), groups, of_adapters, self.speculation(setup))
+        seams = (groups, of_adapters, self.speculation(setup), self._ranks(setup))
+        return rooms.engines(setup, settings, last_tokens(setup), *seams)
+
+    def _ranks(self, setup: Setup) -> Any:
+        """What ranks that step together remember; None: each GPU steps alone."""
+        return None if setup.ranks == 1 else self.kernels_for(setup).ranks(setup, self.dp_sync_interval)
 
     def speculation(self, setup: Setup) -> Any:
         """What is drafted and accepted; None: nothing is."""
@@ -298,15 +307,15 @@ class VLLM(Engine):
         return give_back(mine, world, g)
 
     def own_cache(self, setup: Setup) -> int | None:
-        from prebleexp.engines.vllm.stepping import AT_ONCE
-
         tokens, seqs = self.limits(setup)
         pool = self._pool(setup, self.grouping(setup))
         evicted = pool if setup.legs or setup.tiers else 0  # for KV that is to come
         evicted = setup.gpus * setup.kv_tokens // self.block_size if setup.moves else evicted  # on many GPUs at once
         grouping = self.grouping(setup)
         tables = 1 if grouping is None else len(grouping.groups)
-        return AT_ONCE * 2 * tables * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
+        return (
+            AT_ONCE * setup.ranks * 2 * tables * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
+        )
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
@@ -339,7 +348,6 @@ class VLLM(Engine):
 
 def last_tokens(setup: Setup) -> npt.NDArray[np.int64]:
     """(n,) tokens, prompt and output, with which each request is finished."""
-    workload = setup.workload
-    output = np.minimum(workload.output_tokens, workload.max_new_tokens)
-    whole: npt.NDArray[np.int64] = workload.prompt_tokens.astype(np.int64) + output
+    output = np.minimum(setup.workload.output_tokens, setup.workload.max_new_tokens)
+    whole: npt.NDArray[np.int64] = setup.workload.prompt_tokens.astype(np.int64) + output
     return np.minimum(whole, setup.context_length)

@@ -287,6 +287,8 @@ class Settings(NamedTuple):
     """routers hear of blocks whose keys are below this: of one group, where there are several"""
     names_keys: bool
     """whether an eviction is told with the key of the block in place of a request that had it"""
+    at_once: int
+    """steps that are scheduled without a pause, of all GPUs that begin together"""
     segment_ids: int
     """more than any segment has: names of answers that nobody continues begin there"""
 
@@ -329,3 +331,5 @@ class Engines(NamedTuple):
     """`engines.vllm.adapters.Adapters`; None: no request has one"""
     speculation: Any
     """`engines.vllm.drafts.Speculation`; None: nothing is drafted"""
+    ranks: Any
+    """`engines.vllm.ranks.Ranks`; None: no GPU steps together with others"""

@@ -41,9 +41,6 @@ from prebleexp.sim.pools import PULL, PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.waking import wake
 
-AT_ONCE = 3
-"""steps that are scheduled without a pause"""
-
 
 @compiled
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
@@ -225,7 +222,7 @@ def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> in
     """Whether what may be scheduled at once may need more keys than there is room for."""
     settings = mine.settings
     blocks = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
-    keys = mine.blocks.control.keys + AT_ONCE * blocks * settings.tables + settings.most_pulled
+    keys = mine.blocks.control.keys + settings.at_once * blocks * settings.tables + settings.most_pulled
     return int(len(mine.blocks.slot_keys) < 2 * keys)
 
 

@@ -26,6 +26,9 @@ class TurnCost:
     gpu_memory_gib: float = 0.0
     frontend_s: tuple[float, float] = (0.0, 0.0)
     layer_kinds: tuple[Layers, ...] = ()
+    ranks: int = 1
+    stages: int = 1
+    handoff_s: tuple[float, float] = (0.0, 0.0)
 
     def kernels(self) -> Any:
         return sys.modules[__name__]

@@ -924,7 +924,8 @@ class Oracle:
         columns = {name: np.array([getattr(job, name) for job in self.jobs], dtype) for name, dtype in types.items()}
         for name in (one.name for one in fields(Outcome) if one.name.startswith("gpu_")):
             total = name.removeprefix("gpu_").removesuffix("_tokens")
-            columns[name] = np.array([gpu.totals[total] for gpu in self.gpus], np.int64)
+            kind = np.float64 if name.endswith("_s") else np.int64
+            columns[name] = np.array([gpu.totals[total] for gpu in self.gpus], kind)
         for gpu in self.gpus:
             gpu.down_s += 0.0 if math.isnan(gpu.down_since_s) else end_s - gpu.down_since_s
             self._is_off(gpu.number, end_s)

@@ -1,4 +1,5 @@
-"""What came of drafts (`engine.speculative_config`), in numbers. Nothing where nothing was drafted."""
+"""What came of steps: of drafts that they verified (`engine.speculative_config`), and of what GPUs waited in them for
+each other (`hardware.data_parallel_size`, `hardware.pipeline_parallel_size`). Nothing where there is none."""
 
 from __future__ import annotations
 
@@ -17,6 +18,16 @@ def _share(of: str, part: str, whole: str) -> Callable[[Any], float | None]:
         return (of == "length") + parts[part] / parts[whole] if drafted and parts[whole] else None
 
     return share
+
+
+def _bubbles(run: Any) -> float | None:
+    paced = float(run.made.gpu_paced_s.sum())
+    return float(run.made.gpu_stalled_s.sum()) / paced if paced else None
+
+
+def _empty(run: Any) -> float | None:
+    empty = run.total("empty_steps")
+    return empty / (empty + run.total("decode_steps")) if run.made.gpu_paced_s.sum() and empty else None
 
 
 METRICS: tuple[Declared, ...] = (
@@ -45,5 +56,21 @@ METRICS: tuple[Declared, ...] = (
         "share",
         "lower",
         "Rejected drafts over all tokens that steps computed, prompts and answers.",
+    ),
+    (
+        "bubble_share",
+        "waiting of ranks or stages",
+        _bubbles,
+        "share",
+        "lower",
+        "Of the time of steps, what data-parallel ranks wait for the slowest one, or stages of a pipeline for work.",
+    ),
+    (
+        "empty_step_share",
+        "empty steps of ranks",
+        _empty,
+        "share",
+        "lower",
+        "Of the steps of data-parallel ranks, those without a request, which others had.",
     ),
 )

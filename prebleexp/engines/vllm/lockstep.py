@@ -1,0 +1,93 @@
+"""Data-parallel ranks of one deployment in lockstep (vllm/v1/engine/core.py, `DPEngineCoreProc`).
+
+Experts are spread over the GPUs of all ranks, so that each rank needs the others in each layer: while any rank has
+work, all step together, those that have nothing an empty step of one token, and a step takes as long as that of the
+slowest. Whether all are idle they ask each other after the first step and after every `dp_sync_interval`; until then
+they go on with empty steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prebleexp.engines.vllm import stepping
+from prebleexp.engines.vllm.ranks import ranks as ranks
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.stepping import abandon as abandon
+from prebleexp.engines.vllm.stepping import arrive as arrive
+from prebleexp.engines.vllm.stepping import cancel as cancel
+from prebleexp.engines.vllm.stepping import copied as copied
+from prebleexp.engines.vllm.stepping import fetch as fetch
+from prebleexp.engines.vllm.stepping import found as found
+from prebleexp.engines.vllm.stepping import hear as hear
+from prebleexp.engines.vllm.stepping import lacks_room as lacks_room
+from prebleexp.engines.vllm.stepping import landed as landed
+from prebleexp.engines.vllm.stepping import let_go as let_go
+from prebleexp.engines.vllm.stepping import move as move
+from prebleexp.engines.vllm.stepping import offload as offload
+from prebleexp.engines.vllm.stepping import pull as pull
+from prebleexp.engines.vllm.stepping import push as push
+from prebleexp.engines.vllm.stepping import settle as settle
+from prebleexp.engines.vllm.stepping import stop as stop
+from prebleexp.engines.vllm.stepping import submit as submit
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.cost import decode_s, wave_s
+from prebleexp.sim.events import END, key
+from prebleexp.sim.events import push as push_event
+from prebleexp.sim.records import STEPPING, World
+from prebleexp.sim.touching import touch
+
+
+@compiled
+def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
+    """All ranks of GPU g's deployment begin a step: the seconds that it takes; negative: they pause."""
+    of = mine.ranks
+    first = g - (g - of.first) % of.size
+    works = False
+    for rank in range(first, first + of.size):
+        of.own_s[rank] = stepping.begin(self, mine, world, rank, now)
+        works = works or of.own_s[rank] >= 0
+    asked = of.steps[first] == 1 or of.steps[first] % of.sync_interval == 0
+    if not works and asked:
+        of.steps[first] = 0
+        return -1.0
+    of.steps[first] += 1
+    seconds = _together(mine, world, first)
+    for rank in range(first, first + of.size):
+        if rank != g:
+            server = world.servers[rank]
+            server.stage, server.begun_s, server.ends_s = STEPPING, now, now + seconds
+            push_event(world.events, world.control, server.ends_s, key(END, rank))
+            touch(world, rank)
+    return seconds
+
+
+@compiled
+def _together(mine: Engines, world: World, first: int) -> float:
+    """Seconds of a step of all ranks: of the slowest, with what they do in common for the tokens of all."""
+    of, slowest, all_tokens = mine.ranks, 0.0, 0
+    cost = world.seen.costs[first]
+    for rank in range(first, first + of.size):
+        of.empty[rank] = int(of.own_s[rank] < 0)
+        tokens = 1
+        if of.empty[rank] != 0:
+            of.own_s[rank] = decode_s(cost, 1, 0, 0, 1)
+        else:
+            tokens = int(mine.steps[rank, (mine.gpus[rank].begun - 1) % STEPS].computed)
+        of.own_s[rank] -= wave_s(cost, tokens * of.size)
+        slowest = max(slowest, of.own_s[rank])
+        all_tokens += tokens
+    seconds = slowest + wave_s(cost, all_tokens)
+    for rank in range(first, first + of.size):
+        total = world.totals[rank]
+        total.empty_steps += of.empty[rank]
+        total.paced_s += seconds
+        total.stalled_s += slowest - of.own_s[rank]
+    return seconds
+
+
+@compiled
+def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
+    """The results of the step that began last, if it was no empty one."""
+    if mine.ranks.empty[g] == 0:
+        stepping.end(self, mine, world, g, now)

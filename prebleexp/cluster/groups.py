@@ -50,7 +50,7 @@ class Group:
 
     @property
     def size(self) -> Size:
-        return Size(self.gpus, self.replicas)
+        return Size(self.gpus, self.replicas, self.hardware.ranks)
 
     @property
     def said(self) -> str:

@@ -17,10 +17,17 @@ class Size:
 
     gpus: int
     replicas: int
+    together: int = 1
+    """replicas of a deployment, ranks that come and go together"""
 
     @property
     def each(self) -> int:
         return self.gpus // self.replicas
+
+    @property
+    def unit(self) -> int:
+        """GPUs by which there can be more."""
+        return self.each * self.together
 
     @property
     def split(self) -> str:
@@ -36,7 +43,7 @@ def size_of(gpus: object, replicas: object, each: int, *, by: str, together: int
         total, least = integer(f"{where}gpus", gpus, 1, MOST_GPUS), each * together
         if total % least:
             raise InvalidInput(f"{where}gpus={total} is not valid with {by}; it must be {_near(total, least)}")
-        return Size(total, total // each)
+        return Size(total, total // each, together)
     count = integer(f"{where}replicas", replicas, 1, MOST_GPUS // each)
     if count % together:
         raise InvalidInput(f"{where}replicas={count} is not valid with {by}; it must be {_near(count, together)}")
@@ -45,7 +52,7 @@ def size_of(gpus: object, replicas: object, each: int, *, by: str, together: int
         raise InvalidInput(
             f"{where}gpus={gpus} is not valid with {said}: these are {count * each}; give one of the two"
         )
-    return Size(count * each, count)
+    return Size(count * each, count, together)
 
 
 def _near(total: int, each: int) -> str:

@@ -33,7 +33,8 @@ WITHOUT = {
 
 def features_of(cell: Cell) -> Iterator[str]:
     """Those of `prebleexp.sim.compatibility` that the configuration says: how long requests wait, their stream says."""
-    cluster, changes = cell.cluster, cell.gpus_change
+    cluster, changes, of = cell.cluster, cell.gpus_change, cell.hardware
+    others = cluster.groups[1:]
     there = {
         cluster.protocol or PULL: cluster.has_roles,
         "decider": cluster.has_roles and cluster.decider != "always",
@@ -47,8 +48,8 @@ def features_of(cell: Cell) -> Iterator[str]:
         "kinds": len(cluster.groups) > 1,
         "gateway": not cell.gateway.lets_all_pass,
         "replicas": cell.gateway.replicas > 1,
-        "ranks": any(one.hardware.ranks > 1 for one in cell.kinds),
-        "stages": any(one.hardware.stages > 1 for one in cell.kinds),
+        "ranks": of.ranks > 1 or (bool(others) and any(one.hardware.ranks > 1 for one in others)),
+        "stages": of.stages > 1 or (bool(others) and any(one.hardware.stages > 1 for one in others)),
         "serial": cell.overhead.mode == "serial",
     }
     return (name for name, is_there in there.items() if is_there)

@@ -57,14 +57,14 @@ class Composed(Hardware):
     """whose overheads: vllm, sglang, trtllm or any; null: those of the engine that is simulated"""
     tensor_parallel: int = 1
     """GPUs that serve one copy of the model, a replica; `gpus` counts them all"""
-    data_parallel_size: int = 1
+    data_parallel_size: int = field(default=1, kw_only=True)
     """such groups of GPUs that are data-parallel ranks of one deployment: each has its own requests, and where the
     model has experts these are spread over all, so that all step together"""
-    enable_expert_parallel: bool = False
+    enable_expert_parallel: bool = field(default=False, kw_only=True)
     """whether each GPU of a deployment has whole experts, in place of a part of every one"""
-    expert_imbalance: Any = 1.0
+    expert_imbalance: Any = field(default=1.0, kw_only=True)
     """how many times the mean the busiest GPU's experts get; or {zipf: exponent}, or {loads: [tokens of each]}"""
-    pipeline_parallel_size: int = 1
+    pipeline_parallel_size: int = field(default=1, kw_only=True)
     """stages of layers, each on a group of GPUs of its own"""
     precision: str = "bf16"
     """of weights: bf16, fp8, fp4 or int4"""
@@ -81,7 +81,7 @@ class Composed(Hardware):
     """of the equations, as `prebleexp calibrate hardware` writes them; null, also for one of them: as it ships for this
     combination"""
     evidence: Support | None = field(default=None, compare=False, metadata={"key": False})
-    """how well the parameters are known; null: as it ships"""
+    """how well they are known; null: as it ships"""
     uncertainty: bool = False
     """whether each seed draws anew what measurements leave open of the parameters; intervals are then of one draw"""
     source: str = field(default="", metadata={"key": False})
@@ -120,14 +120,17 @@ class Composed(Hardware):
             valid = f"one of {', '.join(gpu.precisions)} on {gpu.name}"
             raise DoesNotFit(str(not_valid("hardware.precision", self.precision, valid)))
         if self.is_spread:
-            from prebleexp.hardware import spread
-
-            spread.check(self)
+            self._spread().check(self)
 
     @property
     def is_spread(self) -> bool:
         """Whether anything is spread over GPUs beside each layer over those of a tensor-parallel group."""
-        return any(getattr(self, name) != usual for name, usual in SPREAD.items())
+        return bool(
+            self.data_parallel_size != 1
+            or self.enable_expert_parallel
+            or self.expert_imbalance != 1
+            or self.pipeline_parallel_size != 1
+        )
 
     @property
     def groups(self) -> list[int]:
@@ -139,9 +142,7 @@ class Composed(Hardware):
         tokens = self._room(self.tensor_parallel, self.precision)
         if tokens >= LEAST_TOKENS:
             return tokens
-        from prebleexp.hardware import spread
-
-        raise spread.does_not_fit(self, lambda gpus, precision: self._room(gpus, precision) >= LEAST_TOKENS)
+        raise self._spread().does_not_fit(self, lambda gpus, precision: self._room(gpus, precision) >= LEAST_TOKENS)
 
     def _room(self, gpus: int, precision: str) -> int:
         memory = self.utilisation * self.gpu.memory_gb * 1e9 - RESERVED_BYTES
@@ -169,9 +170,9 @@ class Composed(Hardware):
 
     def load_s(self, source_gb_s: float) -> float:
         """Seconds of its weights, from a source over the PCIe of all of its GPUs, if that is known."""
-        gpus, whole = self.gpus_per_replica, self.model.weight_bytes(self.precision)
-        own = whole if self.ranks == 1 else gpus * self.gpu_weights(self.tensor_parallel, self.precision)
-        pcie = self.gpu.pcie_gb_s * gpus
+        pcie, own = self.gpu.pcie_gb_s * self.gpus_per_replica, self.model.weight_bytes(self.precision)
+        if self.ranks > 1:
+            own = self.gpus_per_replica * self.gpu_weights(self.tensor_parallel, self.precision)
         return own / 1e9 / min(source_gb_s, pcie or source_gb_s)
 
     def _take_parameters(self, engine: str) -> None:
@@ -233,15 +234,16 @@ class Composed(Hardware):
 
     @property
     def replica_said(self) -> str:
-        return self._spread_said("said") or super().replica_said
+        return self._spread_said("said") if self.is_spread else f"hardware.tensor_parallel={self.tensor_parallel}"
 
     def _spread_said(self, what: str) -> str:
         """What `spread` has to say; empty: it is not of this one."""
-        if not self.is_spread:
-            return ""
+        return str(getattr(self._spread(), what)(self)) if self.is_spread else ""
+
+    def _spread(self) -> Any:
         from prebleexp.hardware import spread
 
-        return str(getattr(spread, what)(self))
+        return spread
 
     @property
     def spreads_experts(self) -> bool:
@@ -258,11 +260,8 @@ class Composed(Hardware):
 
     @property
     def handoff_s(self) -> tuple[float, float]:
-        if self.pipeline_parallel_size == 1:
-            return 0.0, 0.0
-        from prebleexp.hardware.spread import handoff_s
-
-        return handoff_s(self)
+        seconds: tuple[float, float] = self._spread().handoff_s(self) if self.is_spread else (0.0, 0.0)
+        return seconds
 
     @property
     def frontend_s(self) -> tuple[float, float]:
@@ -312,7 +311,8 @@ class Composed(Hardware):
         for name, usual in {"uncertainty": False, **SPREAD}.items():
             if kept[name] == usual:
                 del kept[name]
-        return {name: _plain(value) for name, value in kept.items()}
+        nested = kept.keys() & {*NESTED, "expert_imbalance"}
+        return kept | {name: _plain(kept[name]) for name in nested}
 
     def columns(self) -> dict[str, Any]:
         """Its fields, with what each is composed of as gpu.hbm_gb_s."""
@@ -323,18 +323,14 @@ class Composed(Hardware):
                 shown |= {name: parts.pop("name")} if "name" in parts else {}
                 shown |= {f"{name}.{part}": number for part, number in parts.items()}
             else:
-                shown[name] = _plain(value)
+                shown[name] = value if name != "expert_imbalance" else _plain(value)
         return shown
 
     def start(self) -> Any:
         from prebleexp.hardware.composed_step import coefficients
 
         cost = coefficients(self, self._fitted)
-        if self.spreads_experts:
-            from prebleexp.hardware import spread
-
-            return spread.cost(self, cost, self._fitted.v)
-        return cost
+        return self._spread().cost(self, cost, self._fitted.v) if self.spreads_experts else cost
 
 
 def _plain(value: Any) -> Any:

@@ -190,4 +190,4 @@ def _without_one(of: Planned, spare: int) -> tuple[Contender, Trial]:
 
 
 def _replicas(of: Planned) -> int:
-    return of.cell.replicas
+    return of.cell.gpus // of.contender.each

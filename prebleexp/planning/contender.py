@@ -102,8 +102,8 @@ class Contender:
 
     @property
     def each(self) -> int:
-        """GPUs of a replica, where all are of one kind."""
-        return self.cell.sizes[0].each
+        """GPUs of a replica, or of ranks that step together, where all are of one kind."""
+        return self.cell.sizes[0].unit
 
     def _gpus(self, replicas: int) -> int:
         """Those of groups are what the cluster has."""

@@ -56,8 +56,8 @@ class Design:
 
     @property
     def each(self) -> int:
-        """GPUs of one replica."""
-        return self.cell.sizes[0].each
+        """GPUs of one replica, or of ranks that step together."""
+        return self.cell.sizes[0].unit
 
     @property
     def fewest(self) -> int:

@@ -87,9 +87,9 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
         except InvalidInput as error:
             left_out.append(LeftOut(_words(chosen), str(error), len(policies)))
             continue
-        least = bounds.replicas(work, demand, target)
+        least = -(-bounds.replicas(work, demand, target) // cell.hardware.ranks)
         kind = cell.hardware.gpu_name
-        each = cell.hardware.gpus_per_replica
+        each = cell.hardware.gpus_per_replica * cell.hardware.ranks
         most, price = asked.most_of(kind) // each, asked.prices.an_hour(replace(cell, gpus=each))
         if least > most:
             left_out.append(LeftOut(_words(chosen), _short(least * each, most * each, kind), len(policies)))
@@ -151,7 +151,8 @@ def _shapes(
     split: bool,
     work: Work,
 ) -> Iterator[Design]:
-    at: dict[str, Any] = {"gpu": whole.hardware.gpu_name, "tensor_parallel": whole.hardware.gpus_per_replica}
+    group = whole.hardware.gpus_per_replica // whole.hardware.stages
+    at: dict[str, Any] = {"gpu": whole.hardware.gpu_name, "tensor_parallel": group}
     chosen = {_key(line): _value(line) for line in lines}
     others = {
         key.removeprefix("engine."): chosen[key] for key in axes if key in chosen and key not in (GPU, TP, "policy")

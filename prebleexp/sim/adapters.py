@@ -64,6 +64,10 @@ returned: Any = None
 """what these names stand for in an adapter, `_adapter` says"""
 
 
+def _one(own: Any, a: Any) -> Any:
+    return returned(function(own.self, own.mine, a))
+
+
 def _two(own: Any, a: Any, b: Any) -> Any:
     return returned(function(own.self, own.mine, a, b))
 
@@ -88,7 +92,7 @@ def _seven(own: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> 
     return returned(function(own.self, own.mine, a, b, c, d, e, f, g))
 
 
-_ADAPTERS = {2: _two, 3: _three, 4: _four, 5: _five, 6: _six, 7: _seven}
+_ADAPTERS = {1: _one, 2: _two, 3: _three, 4: _four, 5: _five, 6: _six, 7: _seven}
 
 
 @functools.cache

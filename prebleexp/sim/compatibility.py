@@ -105,8 +105,8 @@ FEATURES: Mapping[str, Callable[[Given], bool]] = {
     "gateway": lambda given: given.gateway is not None,
     "patience": lambda given: given.impatient,
     "replicas": lambda given: given.replicas is not None,
-    "ranks": lambda given: any(of is not None and of.ranks > 1 for _, of in given.kinds),
-    "stages": lambda given: any(of is not None and of.stages > 1 for _, of in given.kinds),
+    "ranks": lambda given: any(of.ranks > 1 for _, of in given.kinds),
+    "stages": lambda given: any(of.stages > 1 for _, of in given.kinds),
     "serial": lambda given: given.overhead.mode == "serial",
 }
 """by name, whether a run has it"""

@@ -188,7 +188,7 @@ def check_together(given: Given) -> None:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         engine.check_tiers()
     for _, hardware in given.kinds:
-        if hardware is not None and hardware.ranks * hardware.stages > 1 and not engine.parallel:
+        if hardware.ranks * hardware.stages > 1 and not engine.parallel:
             raise InvalidInput(f"engine {name} is not parallel, and hardware has ranks that step together, or stages")
     if given.migration is not None:
         if not engine.moves:

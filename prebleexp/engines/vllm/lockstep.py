@@ -13,29 +13,17 @@ from typing import Any
 from prebleexp.engines.vllm import stepping
 from prebleexp.engines.vllm.ranks import ranks as ranks
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.stepping import abandon as abandon
-from prebleexp.engines.vllm.stepping import arrive as arrive
-from prebleexp.engines.vllm.stepping import cancel as cancel
-from prebleexp.engines.vllm.stepping import copied as copied
-from prebleexp.engines.vllm.stepping import fetch as fetch
-from prebleexp.engines.vllm.stepping import found as found
-from prebleexp.engines.vllm.stepping import hear as hear
-from prebleexp.engines.vllm.stepping import lacks_room as lacks_room
-from prebleexp.engines.vllm.stepping import landed as landed
-from prebleexp.engines.vllm.stepping import let_go as let_go
-from prebleexp.engines.vllm.stepping import move as move
-from prebleexp.engines.vllm.stepping import offload as offload
-from prebleexp.engines.vllm.stepping import pull as pull
-from prebleexp.engines.vllm.stepping import push as push
-from prebleexp.engines.vllm.stepping import settle as settle
-from prebleexp.engines.vllm.stepping import stop as stop
-from prebleexp.engines.vllm.stepping import submit as submit
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, wave_s
 from prebleexp.sim.events import END, key
 from prebleexp.sim.events import push as push_event
 from prebleexp.sim.records import STEPPING, World
 from prebleexp.sim.touching import touch
+
+
+def __getattr__(name: str) -> Any:
+    """All else that an engine has, each rank has as a GPU that steps alone."""
+    return getattr(stepping, name)
 
 
 @compiled

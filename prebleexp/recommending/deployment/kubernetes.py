@@ -79,7 +79,7 @@ def _service(name: str, selects: str, port: int, *, headless: bool = False) -> d
 def _servers(cell: Cell, server: Server, name: str, count: int) -> dict[str, Any]:
     hardware = cell.hardware
     assert isinstance(hardware, Composed)
-    gpus = str(hardware.tensor_parallel)
+    gpus = str(hardware.gpus_per_replica)
     probe = {"httpGet": {"path": server.health, "port": "http"}}
     container = {
         "name": "server",

@@ -74,9 +74,16 @@ def server(cell: Cell, role: str | None = None) -> Server:
 
 def _vllm(engine: VLLM, hardware: Composed, role: str | None) -> Server:
     model, notes = _model(hardware)
+    if hardware.data_parallel_size > 1:
+        raise InvalidInput(
+            f"hardware.data_parallel_size={hardware.data_parallel_size} is not deployed: a router would have to know "
+            "each rank; take 1"
+        )
     flags = [
         *("--port", str(PORT), "--served-model-name", hardware.model.name),
         *("--tensor-parallel-size", str(hardware.tensor_parallel)),
+        *(("--pipeline-parallel-size", str(hardware.stages)) if hardware.stages > 1 else ()),
+        *(("--enable-expert-parallel",) if hardware.enable_expert_parallel else ()),
         *("--max-model-len", str(hardware.context_length)),
         *("--gpu-memory-utilization", f"{hardware.utilisation:g}"),
         *("--block-size", str(engine.block_size)),
@@ -107,6 +114,7 @@ def _sglang(engine: SGLang, hardware: Composed, role: str | None) -> Server:
     flags = [
         *("--model-path", model, "--host", "0.0.0.0", "--port", str(PORT)),  # noqa: S104 -- within a pod
         *("--served-model-name", hardware.model.name, "--tp-size", str(hardware.tensor_parallel)),
+        *(("--ep-size", str(hardware.tensor_parallel)) if hardware.enable_expert_parallel else ()),
         *("--context-length", str(hardware.context_length)),
         *("--mem-fraction-static", f"{hardware.utilisation:g}"),
         *("--schedule-policy", engine.schedule_policy),

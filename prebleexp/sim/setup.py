@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from prebleexp.sim.types import Workload
@@ -95,6 +96,13 @@ class Setup:
 
     steps: tuple[Steps, ...] = ()
     """for routers: how each GPU's engine makes its steps; empty: not known, as of servers behind a real router"""
+
+    @property
+    def last_tokens(self) -> npt.NDArray[np.int64]:
+        """(n,) tokens, prompt and output, with which each request is finished."""
+        output = np.minimum(self.workload.output_tokens, self.workload.max_new_tokens)
+        whole: npt.NDArray[np.int64] = self.workload.prompt_tokens.astype(np.int64) + output
+        return np.minimum(whole, self.context_length)
 
     @property
     def segments(self) -> int:

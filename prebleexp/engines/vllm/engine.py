@@ -245,7 +245,7 @@ class VLLM(Engine):
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
         of_adapters = adapters(setup, self.max_loras)
         seams = (groups, of_adapters, self.speculation(setup), self._ranks(setup))
-        return rooms.engines(setup, settings, last_tokens(setup), *seams)
+        return rooms.engines(setup, settings, setup.last_tokens, *seams)
 
     def _ranks(self, setup: Setup) -> Any:
         """What ranks that step together remember; None: each GPU steps alone."""
@@ -319,17 +319,17 @@ class VLLM(Engine):
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
-        longest = last_tokens(setup) if setup.tiers or setup.moves else setup.workload.prompt_tokens
+        longest = setup.last_tokens if setup.tiers or setup.moves else setup.workload.prompt_tokens
         comes = setup.legs or setup.tiers or setup.moves
         grouping = self.grouping(setup)
         tables = 1 if grouping is None else len(grouping.groups)
         return tables * (int(longest.max(initial=0)) // self.block_size + 1) if comes else 0
 
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
-        return self.block_size, last_tokens(setup) // self.block_size
+        return self.block_size, setup.last_tokens // self.block_size
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
-        tokens, grouping, drafts = last_tokens(setup), self.grouping(setup), self.speculative_config
+        tokens, grouping, drafts = setup.last_tokens, self.grouping(setup), self.speculative_config
         if drafts.drafts:  # two steps may be under way, and the next drafts need room
             ahead = 2 * (1 + drafts.drafts) + drafts.lookahead
             tokens = np.maximum(tokens, np.minimum(tokens + ahead, setup.context_length))
@@ -344,10 +344,3 @@ class VLLM(Engine):
         if not self.enable_chunked_prefill:
             refused |= tokens > self.limits(setup)[0]
         return np.asarray(refused)
-
-
-def last_tokens(setup: Setup) -> npt.NDArray[np.int64]:
-    """(n,) tokens, prompt and output, with which each request is finished."""
-    output = np.minimum(setup.workload.output_tokens, setup.workload.max_new_tokens)
-    whole: npt.NDArray[np.int64] = setup.workload.prompt_tokens.astype(np.int64) + output
-    return np.minimum(whole, setup.context_length)

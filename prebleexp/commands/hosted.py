@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prebleexp.checks import not_valid, positive
-from prebleexp.commands.arguments import Given, integer, number, text
+from prebleexp.commands.arguments import Given, choice, integer, number, text
 from prebleexp.errors import InvalidInput
+from prebleexp.live import extra
 
 if TYPE_CHECKING:
     from prebleexp.experiment.cell import Cell
@@ -26,6 +27,18 @@ OF_SERVING = (
     number("bytes_per_token", "of prompts that come as text, until usage says better", 4.0),
 )
 """their own settings of how requests and servers are treated"""
+OF_CACHES = (
+    choice(
+        "kv",
+        "what servers have cached: assumed of what they have computed, or by their KV events, which are of "
+        "prompts that come as token ids",
+        "assumed",
+        "events",
+    ),
+    text("kv_events", "where each server publishes them over ZMQ: tcp://HOST:PORT, with commas between", ""),
+    text("kv_replay", "where each tells again what was missed; unless you say, a gap forgets all", ""),
+)
+"""and of what servers have cached"""
 OTHERS = "of a simulation: policy=, policy.…=, hardware=, hardware/gpu=, lengths=max|mean, seed="
 
 OF_SIMULATIONS = ("policy", "hardware", "lengths", "seed")
@@ -94,3 +107,26 @@ def lengths_window_s(cell: Cell) -> float:
         return 0.0
     name = "mean with lengths.over=prefix" if isinstance(lengths, Mean) else cell.names["lengths"]
     raise not_valid("lengths", name, "max or mean (over all requests): a router knows no more of answers to come")
+
+
+def kv(given: Given, servers: int, slots: int) -> tuple[list[str], list[str]]:
+    """Where servers tell what they have cached, and where they tell it again."""
+    found = []
+    for name in ("kv_events", "kv_replay"):
+        addresses = listed(given[name])
+        for one in addresses:
+            if re.fullmatch(r"tcp://[^\s:/*]+:\d{1,5}", one) is None:
+                raise not_valid(name, one, "tcp://HOST:PORT")
+        if addresses and len(addresses) != servers:
+            raise InvalidInput(f"{name} has {len(addresses)} addresses, and upstream {servers}: name one for each")
+        if addresses and given["kv"] != "events":
+            raise InvalidInput(f"{name}= says nothing with kv={given['kv']}; take kv=events")
+        found.append(addresses)
+    events, replay = found
+    if given["kv"] == "events":
+        if not events:
+            raise InvalidInput("kv=events needs kv_events=: where servers publish them, as tcp://127.0.0.1:5557,…")
+        if slots > servers:
+            raise not_valid("slots", slots, f"{servers} with kv=events, which is of the servers there at the start")
+        extra.check("zmq")
+    return events, replay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ def _pick(given: Given) -> int:
     hosted.refuse_others("pick", given.others)
     settings = [*given.others, f"gpus={len(origins)}"]
     cell = hosted.cell(settings)
-    how = hosted.how(given, origins, len(origins), settings, cell)
+    events, replay = hosted.kv(given, len(origins), len(origins))
+    how = replace(hosted.how(given, origins, len(origins), settings, cell), kv_events=events, kv_replay=replay)
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
     compile_for(cell.policy, cell.hardware)
     hardware = [cell.hardware] * len(origins)
@@ -66,6 +68,7 @@ COMMANDS: Commands = {
             hosted.HOST,
             integer("metrics_port", "where /metrics is served; nowhere unless you say", least=0, most=65535),
             *hosted.OF_SERVING,
+            *hosted.OF_CACHES,
             path("record", "as of route, and route check=FILE asks a fresh policy again: no prompts"),
         ),
         others=hosted.OTHERS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +32,7 @@ def _route(given: Given) -> int:
     slots = given["slots"] or len(origins)
     if slots < len(origins):
         raise not_valid("slots", slots, f"at least {len(origins)}, the number of servers")
-    events, replay = _kv(given, len(origins), slots)
+    events, replay = hosted.kv(given, len(origins), slots)
     hosted.refuse_others("route", given.others, "gateway")
     settings = [*given.others, f"gpus={slots}"]
     cell = hosted.cell(settings)
@@ -61,29 +60,6 @@ def _check(recorded: Path, others: Sequence[str]) -> int:
     return int(found.differ > 0)
 
 
-def _kv(given: Given, servers: int, slots: int) -> tuple[list[str], list[str]]:
-    """Where servers tell what they have cached, and where they tell it again."""
-    found = []
-    for name in ("kv_events", "kv_replay"):
-        addresses = hosted.listed(given[name])
-        for one in addresses:
-            if re.fullmatch(r"tcp://[^\s:/*]+:\d{1,5}", one) is None:
-                raise not_valid(name, one, "tcp://HOST:PORT")
-        if addresses and len(addresses) != servers:
-            raise InvalidInput(f"{name} has {len(addresses)} addresses, and upstream {servers}: name one for each")
-        if addresses and given["kv"] != "events":
-            raise InvalidInput(f"{name}= says nothing with kv={given['kv']}; take kv=events")
-        found.append(addresses)
-    events, replay = found
-    if given["kv"] == "events":
-        if not events:
-            raise InvalidInput("kv=events needs kv_events=: where servers publish them, as tcp://127.0.0.1:5557,…")
-        if slots > servers:
-            raise not_valid("slots", slots, f"{servers} with kv=events, which is of the servers there at the start")
-        extra.check("zmq")
-    return events, replay
-
-
 COMMANDS: Commands = {
     "": Command(
         "a policy as a router that runs: a proxy before OpenAI-style servers (vLLM, SGLang, prebleexp mock), which "
@@ -101,15 +77,7 @@ COMMANDS: Commands = {
                 most=hosted.MOST_SERVERS,
             ),
             *hosted.OF_SERVING,
-            choice(
-                "kv",
-                "what servers have cached: assumed of what they have computed, or by their KV events, which are of "
-                "prompts that come as token ids",
-                "assumed",
-                "events",
-            ),
-            text("kv_events", "where each server publishes them over ZMQ: tcp://HOST:PORT, with commas between", ""),
-            text("kv_replay", "where each tells again what was missed; unless you say, a gap forgets all", ""),
+            *hosted.OF_CACHES,
             choice("admin", "who may change /workers: auto is all if host is this machine", "auto", "true", "false"),
             path("record", "a file for all that the policy is asked and told: no prompts, numbers of blocks"),
             path("check", "such a file: is a fresh policy of the same opinion? Nothing is served"),

@@ -23,6 +23,7 @@ from prebleexp.live import extra
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.places import origin
 from prebleexp.live.http.server import Limits
+from prebleexp.live.mock.kv_events import Publisher
 from prebleexp.live.picker import served
 from prebleexp.live.picker.messages import endpoint
 from prebleexp.live.picker.picker import Picker
@@ -33,6 +34,7 @@ from prebleexp.sim.answers import HOLD, REFUSE
 from tests.support.engines import Engine
 from tests.support.envoy import BUFFERED, DUPLEX, STREAMED, Shown, event, headers
 from tests.support.http import run
+from tests.support.processes import free_ports
 
 MODES = [(DUPLEX, DUPLEX), (BUFFERED, STREAMED), (BUFFERED, BUFFERED)]
 
@@ -381,6 +383,49 @@ def test_a_server_that_takes_no_connection_gets_no_more() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("policy", ["lmetric"])
+def test_kv_events_say_who_has_a_prompt(policy: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What neither the picker nor anybody behind it has sent there; and of text, nothing can be known."""
+    ids, size = list(range(100, 1060)), 16
+    publishers = [Publisher("127.0.0.1", one, None) for one in free_ports(2)]
+    hashes = list(range(1, len(ids) // size + 1))
+    stored = {"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": None, "token_ids": ids}
+    stored |= {"block_size": size, "lora_id": None, "medium": "GPU"}
+
+    async def main() -> None:
+        events = [one.address for one in publishers]
+        async with picking(policy, 2, health_s=1000, kv_events=events) as running:
+            heard, held = running.picker.ears, running.picker.deciding.held
+            assert heard is not None
+            assert held is not None
+            for ear, publisher in zip(heard.of, publishers, strict=True):
+                while ear.next == 0:  # until the subscription has come
+                    publisher.publish([])
+                    await asyncio.sleep(0.005)
+            for one in (1, 0):
+                publishers[one].publish([stored])
+                publishers[1 - one].publish([{"type": "AllBlocksCleared"}])
+                while (held.blocks(one), held.blocks(1 - one)) != (len(hashes), 0):
+                    await asyncio.sleep(0.005)
+                for last in range(3):
+                    shown = running.shown()
+                    assert running.gpu(await shown.asks(prompt=[*ids, last])) == one
+                    await shown.answered(event())
+                    usage = {"prompt_tokens": len(ids) + 1, "prompt_tokens_details": {"cached_tokens": len(ids)}}
+                    await shown.token(event(usage=usage | {"completion_tokens": 1}), end=True)
+                    await shown.over()
+            said = running.picker.metrics()
+            assert f"prebleexp:kv_cached_tokens_total {6 * len(ids)}" in said
+            assert f"prebleexp:kv_predicted_tokens_total {6 * len(ids)}" in said
+            await running.shown().asks()
+            assert running.picker.deciding.unmatched == 1
+
+    run(main())
+    for one in publishers:
+        one.close()
+    assert "a prompt came as text" in caplog.text
+
+
 # ---------------------------------------------------------------- the command
 @pytest.mark.parametrize(
     ("words", "why"),
@@ -393,6 +438,7 @@ def test_a_server_that_takes_no_connection_gets_no_more() -> None:
         ("upstream=10.0.0.1:8000 rps=3", "pick does not take rps= of a simulation"),
         ("upstream=10.0.0.1:8000 hold_s=0", "hold_s=0"),
         ("upstream=10.0.0.1:8000 policy=replay", "replay"),
+        ("upstream=10.0.0.1:8000 kv=events", "kv=events needs kv_events="),
     ],
 )
 def test_bad_settings_are_one_line(words: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from prebleexp.live.http.server import Limits
 from prebleexp.live.picker import messages
 from prebleexp.live.picker.stream import Refused, Stream
 from prebleexp.live.router import said
-from prebleexp.live.router.deciding import Deciding, Ticket
+from prebleexp.live.router.deciding import Deciding, Ticket, ears
 from prebleexp.live.router.prompts import Malformed, read
 from prebleexp.live.router.reports import Reports
 from prebleexp.live.router.said import Counts
@@ -41,6 +41,8 @@ class Picker:
         health_s: float,
         health_fails: int,
         limits: Limits,
+        kv_events: Sequence[str] = (),
+        kv_replay: Sequence[str] = (),
     ) -> None:
         self.deciding, self.upstreams, self.limits = deciding, list(upstreams), limits
         self._session_header, self._hold_s, self._health_s = session_header, hold_s, health_s
@@ -53,16 +55,21 @@ class Picker:
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
         reports = Reports(deciding, lambda: self.now)
-        self.health = Health(client, self.upstreams, health_s, health_fails, self._changed, self._changed, reports.hear)
+        self.health = Health(client, self.upstreams, health_s, health_fails, self._changed, self._went, reports.hear)
+        self.ears = ears(kv_events, kv_replay, deciding, lambda: self.now)
 
     async def begin(self) -> None:
         """Look who is there, and go on looking."""
         await self.health.look()
         self.deciding.begin(self._up())
+        if self.ears is not None:
+            self.ears.begin()
         self.health.begin()
 
     async def end(self) -> None:
         await self.health.end()
+        if self.ears is not None:
+            await self.ears.end()
         await asyncio.gather(*self._tasks)
 
     @property
@@ -97,6 +104,7 @@ class Picker:
             request = request._replace(session=stream.session)
         now = self.now
         stream.ticket = self.deciding.arrives(request, now)
+        self.deciding.warns(request)
         answer = self._asked(stream, now)
         self.counts.decided(time.perf_counter() - began)
         while answer == HOLD:
@@ -166,7 +174,7 @@ class Picker:
         upstream, ticket = self._over(stream)
         upstream.finished += 1
         self.counts.answered += 1
-        self.deciding.learns(ticket, int(stream.answer.usage.get("prompt_tokens") or 0))
+        self.deciding.learns_of(ticket, stream.answer.usage)
         self.deciding.finished(ticket, stream.answer.output, self.now)
         self._release()
 
@@ -216,6 +224,11 @@ class Picker:
             return self.deciding.candidates
         left = set(stream.subset)
         return [one for one in self.deciding.candidates if messages.endpoint(self.upstreams[one]) in left]
+
+    def _went(self, upstream: Upstream) -> None:
+        if self.ears is not None:
+            self.ears.of[upstream.number].begin_anew()
+        self._changed(upstream)
 
     def _changed(self, upstream: Upstream) -> None:
         LOG.info("gpu %d is %s: %s", upstream.number, upstream.stage.value, upstream.origin)

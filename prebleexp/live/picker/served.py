@@ -118,6 +118,8 @@ def made(
         health_s=how.health_s,
         health_fails=how.health_fails,
         limits=how.limits or http.Limits(),
+        kv_events=how.kv_events,
+        kv_replay=how.kv_replay,
     )
     return picker, recording
 

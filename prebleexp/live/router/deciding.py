@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
@@ -19,6 +20,10 @@ from prebleexp.policies.base import Policy
 from prebleexp.sim import records
 from prebleexp.sim.records import NONE
 
+if TYPE_CHECKING:
+    from prebleexp.live.router.hearing import Ears
+
+LOG = logging.getLogger(__name__)
 KV_BLOCK = 16
 """tokens that caches keep together"""
 
@@ -188,6 +193,20 @@ class Deciding:
         self._hear(ticket, records.CANCELLED, now)
         ticket.gpu = NONE
 
+    def learns_of(self, ticket: Ticket, usage: Mapping[str, Any]) -> None:
+        """What an answer's `usage` says of its prompt."""
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        self.learns(ticket, int(usage.get("prompt_tokens") or 0), cached)
+
+    def warns(self, request: Request) -> None:
+        """That nothing can be known of the first prompt that came as text, where GPUs tell of ids."""
+        if self.held is not None and self.unmatched == 1 and not request.whole_tokens:
+            LOG.warning(
+                "a prompt came as text, and KV events are of token ids: nothing of a text is known to be cached "
+                "anywhere (prebleexp:kv_unmatched_total counts such prompts); send ids, or take kv=assumed"
+            )
+
     def learns(self, ticket: Ticket, prompt_tokens: int, cached_tokens: int | None = None) -> None:
         """What `usage` says of a prompt."""
         if ticket.found and cached_tokens is not None and ticket.gpu != NONE:
@@ -261,6 +280,18 @@ class Deciding:
         self.host.hear(kind, taken, gpu, now, **more)
         if self._recording is not None:
             self._recording.hears(taken, now, kind, gpu, {name: _plain(value) for name, value in more.items()})
+
+
+def ears(
+    addresses: Sequence[str], replays: Sequence[str], deciding: Deciding, clock: Callable[[], float]
+) -> Ears | None:
+    """What hears KV events of GPU 0, 1, … at these addresses, and tells what decides of them; none where there are no
+    addresses."""
+    if not addresses:
+        return None
+    from prebleexp.live.router.hearing import Ears
+
+    return Ears(addresses, replays, lambda gpu, event: deciding.hears(gpu, event, clock()))
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prebleexp.errors import InvalidInput
 from prebleexp.gateway.base import OPEN, Gateway
@@ -16,7 +16,7 @@ from prebleexp.live.http.client import Client
 from prebleexp.live.http.exchange import Exchange
 from prebleexp.live.http.places import origin
 from prebleexp.live.router import said
-from prebleexp.live.router.deciding import Deciding, Ticket
+from prebleexp.live.router.deciding import Deciding, Ticket, ears
 from prebleexp.live.router.gate import WORDS, Gate
 from prebleexp.live.router.passing import NOT_ASKED, Passage
 from prebleexp.live.router.prompts import Malformed, Request, read
@@ -24,9 +24,6 @@ from prebleexp.live.router.reports import Reports
 from prebleexp.live.router.said import Counts
 from prebleexp.live.router.upstreams import Health, Stage, Upstream
 from prebleexp.sim.answers import HOLD
-
-if TYPE_CHECKING:
-    from prebleexp.live.router.hearing import Ears
 
 LOG = logging.getLogger(__name__)
 SESSION = b"x-session-id"
@@ -63,11 +60,7 @@ class Proxy:
         self.health = Health(client, self.upstreams, health_s, health_fails, self._came, self._went, told)
         self._expiring: asyncio.TimerHandle | None = None
         self._tasks = set[asyncio.Task[None]]()
-        self.ears: Ears | None = None
-        if kv_events:
-            from prebleexp.live.router.hearing import Ears
-
-            self.ears = Ears(kv_events, kv_replay, lambda gpu, event: deciding.hears(gpu, event, self.now))
+        self.ears = ears(kv_events, kv_replay, deciding, lambda: self.now)
 
     async def begin(self) -> None:
         """Look who is there, and go on looking."""
@@ -139,11 +132,7 @@ class Proxy:
             self._refuse(exchange, why, 429, WORDS[why])
             return
         ticket = self.deciding.arrives(request, now)
-        if self.ears is not None and self.deciding.unmatched == 1 and not request.whole_tokens:
-            LOG.warning(
-                "a prompt came as text, and KV events are of token ids: nothing of a text is known to be cached "
-                "anywhere (prebleexp:kv_unmatched_total counts such prompts); send ids, or take kv=assumed"
-            )
+        self.deciding.warns(request)
         passage = Passage(self, exchange, ticket, now)
         self._route(passage, now)
         self.counts.decided(time.perf_counter() - began)
@@ -216,9 +205,7 @@ class Proxy:
         assert passage.upstream is not None
         passage.upstream.finished += 1
         self.counts.answered += 1
-        details = usage.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        self.deciding.learns(passage.ticket, int(usage.get("prompt_tokens") or 0), cached)
+        self.deciding.learns_of(passage.ticket, usage)
         self.deciding.finished(passage.ticket, output, self.now)
         if self.gate.waiting:
             self._release()

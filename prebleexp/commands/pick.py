@@ -19,24 +19,30 @@ if TYPE_CHECKING:
 def _pick(given: Given) -> int:
     extra.check_picker()
     from prebleexp.live.http import loops
-    from prebleexp.live.picker import served
+    from prebleexp.live.picker import pool, served
     from prebleexp.live.router.served import compile_for
 
     origins = [_endpoint(one) for one in hosted.listed(given["upstream"])]
-    if not origins:
-        raise InvalidInput("upstream= is missing: servers as Envoy knows them, upstream=10.0.0.1:8000,10.0.0.2:8000")
+    if bool(origins) == bool(given["pool"]):
+        raise InvalidInput(
+            "upstream= is missing: servers as Envoy knows them, upstream=10.0.0.1:8000,10.0.0.2:8000; or pool="
+            if not origins
+            else "upstream= and pool= are not valid together: a pool says who its servers are"
+        )
     hosted.refuse_twice(given["upstream"], origins)
     if len(origins) > hosted.MOST_SERVERS:
         raise InvalidInput(f"upstream= has {len(origins):,} servers; there may be {hosted.MOST_SERVERS:,}")
     hosted.refuse_others("pick", given.others)
-    settings = [*given.others, f"gpus={len(origins)}"]
+    slots = given["slots"] if given["pool"] else len(origins)
+    settings = [*given.others, f"gpus={slots}"]
     cell = hosted.cell(settings)
-    events, replay = hosted.kv(given, len(origins), len(origins))
-    how = replace(hosted.how(given, origins, len(origins), settings, cell), kv_events=events, kv_replay=replay)
+    events, replay = hosted.kv(given, len(origins), slots)
+    how = replace(hosted.how(given, origins, slots, settings, cell), kv_events=events, kv_replay=replay)
+    of = (pool.api(given["kubernetes"]), pool.named(given["pool"])) if given["pool"] else None
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)
     compile_for(cell.policy, cell.hardware)
-    hardware = [cell.hardware] * len(origins)
-    loops.run(served.serve(cell.policy, hardware, cell.seed, how, given["metrics_port"]))
+    hardware = [cell.hardware] * slots
+    loops.run(served.serve(cell.policy, hardware, cell.seed, how, given["metrics_port"], of))
     return 0
 
 
@@ -64,6 +70,9 @@ COMMANDS: Commands = {
         "python -m prebleexp pick policy=e2 port=9002 upstream=127.0.0.1:8001,127.0.0.1:8002",
         settings=(
             text("upstream", "IP:PORT of servers, with commas between, as Envoy has them: GPU 0, 1, …", ""),
+            text("pool", "instead: an InferencePool, NAME or NAMESPACE/NAME, whose ready pods are the servers", ""),
+            integer("slots", "servers of a pool that there is room for", 16, least=1, most=hosted.MOST_SERVERS),
+            text("kubernetes", "URL of the API that has the pool; by default that of the cluster it runs in", ""),
             integer("port", "where it listens for Envoy (gRPC)", 9002, least=0, most=65535),
             hosted.HOST,
             integer("metrics_port", "where /metrics is served; nowhere unless you say", least=0, most=65535),

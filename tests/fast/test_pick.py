@@ -21,12 +21,14 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure
 from prebleexp.live import extra
 from prebleexp.live.http.client import Client
+from prebleexp.live.http.exchange import Exchange
 from prebleexp.live.http.places import origin
-from prebleexp.live.http.server import Limits
+from prebleexp.live.http.server import Limits, listen
 from prebleexp.live.mock.kv_events import Publisher
 from prebleexp.live.picker import served
 from prebleexp.live.picker.messages import endpoint
 from prebleexp.live.picker.picker import Picker
+from prebleexp.live.picker.pool import VERSIONS, Pool, Unknown, named
 from prebleexp.live.router.deciding import Deciding
 from prebleexp.live.router.prompts import read
 from prebleexp.live.router.served import How, compile_for
@@ -64,7 +66,8 @@ class Running:
         return Shown(self.channel, mode, back)
 
     def gpu(self, place: bytes) -> int:
-        return [endpoint(one) for one in self.picker.upstreams].index(place.decode())
+        there = [one for one in self.picker.upstreams if one.origin is not None]
+        return next(one.number for one in there if endpoint(one) == place.decode())
 
     @property
     def outstanding(self) -> list[int]:
@@ -426,6 +429,117 @@ def test_kv_events_say_who_has_a_prompt(policy: str, caplog: pytest.LogCaptureFi
     assert "a prompt came as text" in caplog.text
 
 
+# ---------------------------------------------------------------- a pool of Kubernetes
+class Api:
+    """As much of the API of Kubernetes as a picker asks for: one pool, and pods."""
+
+    def __init__(self, version: str, pool: dict[str, Any]) -> None:
+        self.paths, self.pool = [f"/apis/{version}/namespaces/ai/inferencepools/mine"], pool
+        self.pods: list[dict[str, Any]] = []
+        self.asked = list[str]()
+        self.well = True
+
+    def __call__(self, exchange: Exchange) -> None:
+        self.asked.append(exchange.query.decode())
+        if not self.well:
+            exchange.fail(500, "not now")
+        elif exchange.path in self.paths:
+            exchange.respond(200, json.dumps({"spec": self.pool}).encode())
+        elif exchange.path == "/api/v1/namespaces/ai/pods":
+            exchange.respond(200, json.dumps({"items": self.pods}).encode())
+        else:
+            exchange.fail(404, "not found")
+
+
+def pod(address: str, ready: bool = True, **metadata: str) -> dict[str, Any]:
+    conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": str(ready)}]
+    return {"metadata": metadata, "status": {"podIP": address, "conditions": conditions}}
+
+
+NEW = {"selector": {"matchLabels": {"app": "vllm", "tier": "a b"}}, "targetPorts": [{"number": 8000}]}
+OLD = {"selector": {"app": "vllm", "tier": "a b"}, "targetPortNumber": 8000}
+
+
+@pytest.mark.parametrize(("version", "of"), [(VERSIONS[0], NEW), (VERSIONS[1], OLD)])
+def test_a_pools_ready_pods_are_the_servers(version: str, of: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    api, found = Api(version, of), list[list[str]]()
+
+    async def main() -> None:
+        server, client = await listen(api, 0), Client()
+        place = origin("kubernetes", f"http://127.0.0.1:{server.port}")
+        pool = Pool(client, place, ("ai", "mine"), lambda servers: found.append([one.host for one in servers]))
+        unready = pod("10.0.0.8", ready=False)
+        api.pods = [pod("10.0.0.2"), pod("10.0.0.1"), unready, pod("10.0.0.9", deletionTimestamp="now"), pod("")]
+        await pool.look()
+        await pool.look()
+        pool.begin(0.01)
+        api.pods = [pod("10.0.0.2"), pod("10.0.0.8")]
+        while len(found) < 2:
+            await asyncio.sleep(0.005)
+        api.well = False
+        while "its servers stay as they were" not in caplog.text:
+            await asyncio.sleep(0.005)
+        api.well, api.pods = True, []
+        while len(found) < 3:
+            await asyncio.sleep(0.005)
+        await pool.end()
+        with pytest.raises(Unknown, match="no InferencePool other in namespace ai"):
+            await Pool(client, place, ("ai", "other"), print).look()
+        api.pool = {"selector": None}
+        with pytest.raises(Unknown, match="is not understood"):
+            await pool.look()
+        await server.close()
+        client.close()
+
+    run(main())
+    assert found == [["10.0.0.1", "10.0.0.2"], ["10.0.0.2", "10.0.0.8"], []]
+    assert "resourceVersion=0&labelSelector=app%3Dvllm%2Ctier%3Da%20b" in api.asked
+    assert caplog.text.count("its servers stay as they were") == 1
+
+
+def test_servers_come_and_go_while_it_picks(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with picking("lor", 2, health_s=0.02) as running:
+            places = [origin("url", engine.url) for engine in running.engines]
+            flying = running.shown()
+            gone = running.gpu(await flying.asks())
+            running.picker.place([places[1 - gone]])
+            for _ in range(3):
+                assert running.gpu(await running.shown().asks()) == 1 - gone
+            running.picker.place(places)
+            assert "there is no room for" in caplog.text, "a request is under way there"
+            await flying.answered(event())
+            await flying.token(event(usage={"completion_tokens": 1}), end=True)
+            await flying.over()
+            assert running.outstanding[gone] == 0
+            running.picker.place(places)
+            while gone not in running.picker.deciding.candidates:
+                await asyncio.sleep(0.005)
+            assert running.gpu(await running.shown().asks()) == gone
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("mine", ("default", "mine")), ("ai/mine", ("ai", "mine")), ("/mine", None), ("a/b/c", None)]
+)
+def test_pools_have_a_namespace(given: str, found: tuple[str, str] | None) -> None:
+    if found is not None:
+        assert named(given) == found
+        return
+    with pytest.raises(InvalidInput, match=f"pool={given} is not valid; it must be a name, or NAMESPACE/NAME"):
+        named(given)
+
+
+def test_a_pool_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    assert command(["pick", "policy=lor", "pool=ai/mine", f"kubernetes=http://127.0.0.1:{port}", "port=0"]) == 2
+    assert f"pool: http://127.0.0.1:{port} does not answer" in capsys.readouterr().err
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert command(["pick", "policy=lor", "pool=ai/mine"]) == 2
+    assert "kubernetes= is missing, and this is no pod" in capsys.readouterr().err
+
+
 # ---------------------------------------------------------------- the command
 @pytest.mark.parametrize(
     ("words", "why"),
@@ -439,6 +553,7 @@ def test_kv_events_say_who_has_a_prompt(policy: str, caplog: pytest.LogCaptureFi
         ("upstream=10.0.0.1:8000 hold_s=0", "hold_s=0"),
         ("upstream=10.0.0.1:8000 policy=replay", "replay"),
         ("upstream=10.0.0.1:8000 kv=events", "kv=events needs kv_events="),
+        ("upstream=10.0.0.1:8000 pool=a", "upstream= and pool= are not valid together"),
     ],
 )
 def test_bad_settings_are_one_line(words: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
-"""Real routers before a mock: sglang-router by its own tree, vllm-router by KV events. They are wheels of their own:
+"""Real routers before a mock: sglang-router and smg by their own trees, vllm-router by KV events. They are wheels of
+their own:
 
-python3 -m venv routers && routers/bin/pip install sglang-router==0.3.2 vllm-router==0.1.17
+python3 -m venv routers && routers/bin/pip install sglang-router==0.3.2 vllm-router==0.1.17 smg==1.13.0
 PREBLEEXP_ROUTERS=routers python -m pytest -m nightly tests/slow/test_mock_routers.py
 """
 
@@ -76,7 +77,7 @@ def _served(router: list[str], mock: list[str], urls: list[str], port: int, fold
 
 @pytest.mark.nightly
 @pytest.mark.skipif(ROUTERS is None, reason="PREBLEEXP_ROUTERS names no environment with routers")
-@pytest.mark.parametrize("router", ["sglang", "vllm"])
+@pytest.mark.parametrize("router", ["sglang", "smg", "vllm"])
 def test_a_real_router_finds_its_way(router: str, tmp_path: Path) -> None:
     """All are answered, and all but the first of each group find what it shares, where KV events say who has it."""
     port, events = free_range(GPUS), free_range(GPUS)
@@ -89,6 +90,8 @@ def test_a_real_router_finds_its_way(router: str, tmp_path: Path) -> None:
     folder = Path(str(ROUTERS)).resolve() / "bin"
     if router == "sglang":
         command = [str(folder / "python"), "-m", "sglang_router.launch_router", *at, "--policy", "cache_aware"]
+    elif router == "smg":
+        command = [str(folder / "smg"), "launch", *at, "--policy", "cache_aware"]
     else:
         sources = [f"--kv-event-source={url}=tcp://127.0.0.1:{events + g}" for g, url in enumerate(urls)]
         about = ["--kv-event-block-size", str(BLOCK), "--kv-event-model", "tiny"]

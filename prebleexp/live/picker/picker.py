@@ -10,6 +10,7 @@ from typing import Any
 
 from prebleexp.live.http.calls import Failed, NotConnected
 from prebleexp.live.http.client import Client
+from prebleexp.live.http.places import Origin
 from prebleexp.live.http.server import Limits
 from prebleexp.live.picker import messages
 from prebleexp.live.picker.stream import Refused, Stream
@@ -197,7 +198,8 @@ class Picker:
             task.add_done_callback(self._tasks.discard)
 
     async def _look(self, upstream: Upstream) -> None:
-        assert upstream.origin is not None
+        if upstream.origin is None:
+            return
         try:
             await self._client.fetch(upstream.origin, "/health", within_s=self._health_s)
         except NotConnected:
@@ -224,6 +226,21 @@ class Picker:
             return self.deciding.candidates
         left = set(stream.subset)
         return [one for one in self.deciding.candidates if messages.endpoint(self.upstreams[one]) in left]
+
+    def place(self, origins: Sequence[Origin]) -> None:
+        """These are the servers from now on. Who goes gets no more; its place is free when nothing is under way
+        there."""
+        there = {one.origin: one for one in self.upstreams if one.origin is not None}
+        for origin, upstream in there.items():
+            if origin not in origins:
+                upstream.origin, upstream.stage = None, Stage.EMPTY
+                self._went(upstream)
+        for origin in [one for one in origins if one not in there]:
+            empty = next((one for one in self.upstreams if one.stage is Stage.EMPTY and not one.flying), None)
+            if empty is None:
+                LOG.warning("there is no room for %s: slots=%d", origin, len(self.upstreams))
+                return
+            empty.origin, empty.stage, empty.fails = origin, Stage.STARTING, 0
 
     def _went(self, upstream: Upstream) -> None:
         if self.ears is not None:

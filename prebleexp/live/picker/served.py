@@ -16,7 +16,9 @@ from prebleexp.errors import InvalidInput
 from prebleexp.live.http import server as http
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.exchange import Exchange
+from prebleexp.live.http.places import Origin
 from prebleexp.live.picker.picker import Picker
+from prebleexp.live.picker.pool import Pool, Unknown
 from prebleexp.live.picker.stream import Misconfigured, Stream
 from prebleexp.live.router.recording import Recording
 from prebleexp.live.router.served import How, decider, told_to_end
@@ -109,9 +111,10 @@ def made(
 ) -> tuple[Picker, Recording | None]:
     """What decides, before anybody listens."""
     deciding, recording = decider(policy, hardware, seed, how)
+    places = [*how.upstreams, *[None] * (how.slots - len(how.upstreams))]
     picker = Picker(
         deciding,
-        [Upstream(number, place) for number, place in enumerate(how.upstreams)],
+        [Upstream(number, place) for number, place in enumerate(places)],
         client,
         session_header=how.session_header.lower(),
         hold_s=how.hold_s,
@@ -124,11 +127,26 @@ def made(
     return picker, recording
 
 
-async def serve(policy: Policy, hardware: Sequence[Any], seed: int, how: How, metrics_port: int | None = None) -> None:
-    """Until a signal ends it."""
+async def serve(
+    policy: Policy,
+    hardware: Sequence[Any],
+    seed: int,
+    how: How,
+    metrics_port: int | None = None,
+    pool: tuple[Origin, tuple[str, str]] | None = None,
+) -> None:
+    """Until a signal ends it. `pool`: where the API is, and the namespace and name of the pool that has the servers.
+    Raises InvalidInput where that cannot be read at the beginning."""
     logging.basicConfig(level=logging.INFO, format="prebleexp: %(message)s", stream=sys.stderr)
     client = Client()
     picker, recording = made(policy, hardware, seed, how, client)
+    watched = None if pool is None else Pool(client, *pool, picker.place)
+    if watched is not None:
+        try:
+            await watched.look()
+        except Unknown as error:
+            raise InvalidInput(f"pool: {error}") from None
+        watched.begin(how.health_s)
     await picker.begin()
     served = listen(picker, how.host, how.port)
     beside = None if metrics_port is None else await http.listen(_said(picker), metrics_port, how.host)
@@ -139,6 +157,8 @@ async def serve(policy: Policy, hardware: Sequence[Any], seed: int, how: How, me
     await ended.wait()
     LOG.info("letting requests end, for %g s at most", how.drain_s)
     await served.close(how.drain_s)
+    if watched is not None:
+        await watched.end()
     await picker.end()
     if beside is not None:
         await beside.close()

@@ -23,6 +23,7 @@ NODE = np.dtype(
         ("parent", np.int32),  # in the free list: the next free row
         ("owner", np.int32),  # a request whose context goes through the node …
         ("segment", np.int32),  # … which ends behind, or within, this segment of it, counted from 1
+        ("last", np.int32),  # that segment's id: the request's record and prompt are far away in memory
         ("tokens", np.int32),  # from the root through the node
         ("first", np.int32),  # segment id that it begins with; -1: it begins within one
         ("rest", np.int32),  # the node that goes on within the segment that it ends in; 0: none
@@ -55,13 +56,8 @@ def prefix_index(setup: Setup) -> PrefixIndex:
     """An empty one for the requests of a run."""
     ids = 1 + setup.context_ids
     size = (1 + SPLITS) * ids
-    return PrefixIndex(
-        records(size, NODE),
-        np.array([1, 0]),
-        np.zeros((size, -(-setup.gpus // 64)), np.int64),
-        np.zeros(ids, np.int32),
-        np.zeros(setup.gpus, np.int64),
-    )
+    holders, begins = np.zeros((size, -(-setup.gpus // 64)), np.int64), np.zeros(ids, np.int32)
+    return PrefixIndex(records(size, NODE), np.array([1, 0]), holders, begins, np.zeros(setup.gpus, np.int64))
 
 
 # ---------------------------------------------------------------- what routers ask
@@ -145,7 +141,9 @@ def forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) 
         if child == 0:
             return
         agreed = _agree(index, view, child, request, segment)
-        end = min(_end(view, row, agreed - 1), _end(view, view.requests[nodes[child].owner], agreed - 1))
+        end = _end(view, row, agreed - 1)
+        if end != nodes[child].tokens or agreed != nodes[child].segment:  # else its owner's does not end before it
+            end = min(end, _end(view, view.requests[nodes[child].owner], agreed - 1))
         if end < nodes[child].tokens:
             _absorb(index, node, child)
             return  # the node is another context's
@@ -239,10 +237,13 @@ def _child(index: PrefixIndex, view: View, row: Any, node: int, segment: int, de
 def _agree(index: PrefixIndex, view: View, node: int, request: int, segment: int) -> int:
     """How many segments of the context agree with the path through `node`, which it enters in `segment`; the last may
     reach beyond the node."""
-    mine, other = view.requests[request], view.requests[index.nodes[node].owner]
-    end = min(int(index.nodes[node].segment), _segments(mine))
+    mine, segments = view.requests[request], int(index.nodes[node].segment)
+    end = min(segments, _segments(mine))
     view.work[SEGMENTS] += 1
-    if _id(view, mine, end - 1) == _id(view, other, end - 1):
+    if end == segments and _id(view, mine, end - 1) == index.nodes[node].last:
+        return end
+    other = view.requests[index.nodes[node].owner]
+    if end < segments and _id(view, mine, end - 1) == _id(view, other, end - 1):
         return end
     low = segment + 1  # these agree; `end` do not
     while end - low > 1:
@@ -264,6 +265,7 @@ def _new_node(index: PrefixIndex, view: View, request: int, parent: int, segment
     record = index.nodes[node]
     record.parent, record.owner, record.tokens, record.rest, record.branches = parent, request, tokens, 0, 0
     record.segment = _segment_at(view, row, segment, tokens) + 1
+    record.last = _id(view, row, int(record.segment) - 1)
     if depth > (_end(view, row, segment - 1) if segment > 0 else 0):
         record.first = NONE
         index.nodes[parent].rest = node
@@ -285,7 +287,7 @@ def _split(index: PrefixIndex, view: View, lower: int, tokens: int) -> int:
     row = view.requests[record.owner]
     segment = _segment_at(view, row, 0, tokens)
     above.parent, above.owner, above.segment, above.tokens = record.parent, record.owner, segment + 1, tokens
-    above.first, above.rest, above.branches = record.first, 0, 0
+    above.last, above.first, above.rest, above.branches = _id(view, row, segment), record.first, 0, 0
     _point(index, upper)
     for word in range(index.holders.shape[1]):
         index.holders[upper, word] = index.holders[lower, word]

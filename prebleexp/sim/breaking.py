@@ -24,6 +24,8 @@ def unread(world: World, g: int) -> Longs:
         return np.zeros(0, np.int64)
     n, jobs, gpus = world.pools.requests, world.jobs, world.seen.requests.gpu
     waits = np.isin(jobs.state[:n], (State.HELD, State.RESERVED)) & (jobs.reached[n:] != 0)
+    if len(world.tiers.fetches):  # what comes from there is of this GPU's own
+        waits &= world.tiers.fetches.coming[:n] == 0
     found = np.flatnonzero(waits & ((gpus[n:] == g) | (gpus[:n] == g)))
     return found[np.argsort(jobs.number[found])]
 

@@ -135,7 +135,7 @@ REFUSED = (
         "requests have patience_s",
         _RESERVED,
     ),
-    Refusal(("tiers", "peers"), ROLES, "transfers", _SPLIT, "there are tiers"),
+    Refusal((RESERVE_FIRST,), ("tiers", "peers"), "transfers", "there are tiers", _RESERVED),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("ranks",), ("autoscaler",), "lockstep", _SCALED, "ranks step together"),
     Refusal(("ranks",), ("faults", "resume", "requeue"), "lockstep", _FAULTS, "ranks step together"),

@@ -186,7 +186,8 @@ def check_together(given: Given) -> None:
     if given.tiers is not None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
-        engine.check_tiers()
+        for one in given.engines or (engine,):
+            one.check_tiers()
     for _, hardware in given.kinds:
         if hardware.ranks * hardware.stages > 1 and not engine.parallel:
             raise InvalidInput(f"engine {name} is not parallel, and hardware has ranks that step together, or stages")

@@ -135,6 +135,11 @@ def hear(world: World, kind: int, request: int) -> None:
 def hearers(world: World, kind: int, request: int, g: int) -> tuple[int, int]:
     """The first of the policies that hear of it, and who is behind the last: all, or the one that was asked."""
     routers = len(world.routers)
+    if kind in (COPIED, DROPPED):  # at a place: hosts, disks, then the store for all
+        gpus = len(world.servers)
+        if g == 2 * gpus:
+            return 0, len(world.policies)
+        g %= gpus
     first = routers if decodes(world, g) else 0
     if routers == 1 or kind in (STORED, EVICTED, COPIED, DROPPED, CHANGED):
         return first, first + routers

@@ -93,7 +93,7 @@ class Host:
             owners[links.HANDOFF] = given.pools.links(n, given.gpus)
             split = (given.workload, self._pools(given.pools, n, counts))
         if given.tiers is not None:
-            size, blocks = engine.blocks(given.setup(0))
+            size, blocks = engine.blocks(given.setup())
             held = sum(one // size for one in kv_tokens)
             tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders)
             owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))

@@ -54,7 +54,7 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     linked = len(world.sessions.behind) + len(world.sessions.left) > 0
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     if len(world.pools.roles):
-        return Ended(*_joined(world), *rest, {**known, **_of_legs(world)})
+        return Ended(*_joined(world), *rest, {**known, **_from_tiers(world), **_of_legs(world)})
     return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world), **_of_moves(world)})
 
 
@@ -63,8 +63,18 @@ def _from_tiers(world: World) -> dict[str, Any]:
     tiers = enumerate(NAMES if len(world.tiers.tiers) else ())
     made: dict[str, Any] = {}
     for tier, name in tiers:
-        made |= {f"{name}_tokens": world.tiers.tokens[tier], f"gpu_{name}_tokens": world.tiers.totals[tier]}
+        tokens = world.tiers.tokens[tier]
+        if len(world.pools.roles):
+            requests, legs = np.split(tokens, 2)
+            tokens = np.where(_computed_here(world), requests, legs)
+        made |= {f"{name}_tokens": tokens, f"gpu_{name}_tokens": world.tiers.totals[tier]}
     return made
+
+
+def _computed_here(world: World) -> Any:
+    """(n,) whether a request's prompt is computed where its output is made, on a GPU for outputs."""
+    n, gpus = world.pools.requests, world.seen.requests.gpu
+    return (gpus[n:] == NONE) & (gpus[:n] != NONE) & SERVED[world.jobs.state[:n]]
 
 
 def _of_moves(world: World) -> dict[str, Any]:
@@ -122,7 +132,7 @@ def _of_legs(world: World) -> dict[str, Any]:
     by_leg = requests.state == State.UNROUTED
     served_whole = by_leg & (first != NONE) & (world.pools.roles[first] == BOTH)
     second = world.seen.requests.gpu[:n]
-    here = (first == NONE) & (second != NONE) & SERVED[requests.state]  # computed where the output is made
+    here = _computed_here(world)
     made = {name: np.where(here, requests[name], legs[name]) for name in ("hit_tokens", "prefilled_tokens")}
     made |= {"prefill_end_s": np.where(here, requests.ttft_s, legs.ttft_s), "gpu": np.where(here, second, first)}
     made |= {"transferred_tokens": requests.transferred_tokens, "losses": legs.losses + requests.losses}

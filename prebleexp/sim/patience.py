@@ -71,7 +71,7 @@ def _leave_both(world: World, request: int) -> None:
     """Its prompt is not computed yet, and both GPUs may be chosen: wherever it is, each is rid of it."""
     control, leg = world.control, leg_of(world, request)
     job = world.jobs[leg]
-    waits = job.state in (UNROUTED, QUEUED, RUNNING) or (job.state == LOST and job.reached != 0)
+    waits = job.state in (UNROUTED, QUEUED, RUNNING, RESERVED) or (job.state == LOST and job.reached != 0)
     if not waits or not (np.isnan(job.ttft_s) and np.isnan(world.jobs[request].ttft_s)):
         return
     told = False
@@ -100,7 +100,9 @@ def _cancel(world: World, row: int, g: int) -> None:
 @compiled
 def _go(world: World, row: int) -> None:
     job = world.jobs[row]
-    if job.state in (HELD, RESERVED) and len(world.pools.roles) > 0:
+    fetches = world.tiers.fetches  # if KV of it comes from there, none does from where its prompt was computed
+    under_way = job.state == RESERVED and (len(fetches) == 0 or fetches[row].coming == 0)
+    if (job.state == HELD or under_way) and is_routed_again(world, row):
         leave_kv(world, row)
     job.state = GONE
 

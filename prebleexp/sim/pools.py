@@ -171,6 +171,12 @@ def is_part(world: World, row: int) -> bool:
 
 
 @compiled
+def is_loading(world: World, row: int) -> bool:
+    """Whether KV of it is under way from tiers."""
+    return len(world.tiers.fetches) > 0 and world.tiers.fetches[row].coming != 0
+
+
+@compiled
 def leg_of(world: World, request: int) -> int:
     """The row of what computes its prompt: itself, without pools."""
     return request + world.pools.requests if len(world.pools.roles) > 0 else request

@@ -117,6 +117,24 @@ def test_gpus_of_each_role_may_be_as_many_as_an_autoscaler_wants(workload: Workl
     accounted(workload, same(workload, given, composed.simulate), requeues=True)
 
 
+@st.composite
+def tiered_pools(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """GPUs with roles, and tiers behind their caches, lending each other or not; some may be lost, or scaled."""
+    cluster, rule = draw(scaled_pools())
+    tiers = draw(CLUSTERS)
+    given = {"faults": draw(st.none() | timelines(sum(cluster["counts"]))), "tiers": tiering(tiers)}
+    cluster["engine"] = replace(cluster["engine"], enable_prefix_caching=True)
+    return cluster, given | {"autoscaler": draw(st.none() | st.just(rule))}
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(150, found=True), deadline=None)
+@given(few() | streams_with_patience(), tiered_pools())
+def test_gpus_with_roles_may_have_tiers_and_lend(workload: Workload, of: Any) -> None:
+    workload, given = split(workload, of[0])
+    accounted(workload, same(workload, given | of[1], composed.simulate), requeues=True)
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)

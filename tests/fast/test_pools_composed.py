@@ -1,6 +1,7 @@
-"""GPUs with roles whose number changes, or that give back what waits: examples to check on paper.
+"""GPUs with roles whose number changes, that give back what waits, or that have tiers: examples to check on paper.
 
-A token takes 0.1 ms, computed or sent, so a prompt of 1,000 tokens 100 ms, and the 63 blocks of its KV 100.8 ms.
+A token takes 0.1 ms, computed or sent, so a prompt of 1,000 tokens 100 ms, and the 63 blocks of its KV 100.8 ms. To
+and from a tier a token takes 0.02 ms.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from prebleexp.autoscalers.hpa import HPA
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import Event
 from prebleexp.faults.timeline import Timeline
+from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.history import Decision
-from tests.support.by_hand.pools import SYNCHRONOUS, serve, split
+from prebleexp.sim.pools import NEVER, UNCACHED
+from prebleexp.sim.tiering import Tier, Tiering
+from prebleexp.sim.types import State
+from tests.support.by_hand.pools import KV_BYTES, MS, SYNCHRONOUS, serve, split
 from tests.support.by_hand.streams import own, stream
 
 ONE_AT_A_TIME = replace(SYNCHRONOUS, max_num_seqs=1)
@@ -69,6 +74,66 @@ def test_a_prompt_that_waits_on_a_drained_gpu_is_computed_on_another() -> None:
     assert made.prefill_end_s * 1e3 == pytest.approx([100, 100, 200])
 
 
+# ---------------------------------------------------------------- tiers
+def tier(blocks: int = 1000) -> Tier:
+    return Tier(bytes=16 * KV_BYTES * blocks, load_rate=5e7, store_rate=5e7, latency_s=0.0)
+
+
+def test_host_memory_on_both_sides() -> None:
+    """70 blocks a GPU. X, of 1,000 tokens, goes to the GPU for prompts, Z, of 400, does not. W pushes both out, but for
+    7 blocks of X at GPU 0 and of Z at GPU 1. Then Z comes from GPU 1's host, 17 blocks in 5.44 ms, and X, 55 blocks in
+    17.6 ms, from GPU 0's; to GPU 1 all of it is sent, since that is asked for first."""
+    x, z, w = own(0, 1000), own(1, 400), own(2, 1000)
+    five = stream([x, z, w, z, x], [0.0, 0.3, 0.4, 0.7, 0.8], [1] * 5)
+    pools, little = split(decider=UNCACHED, least_tokens=500), replace(MS, kv_tokens=16 * 71)
+    made = serve(five, pools, tiers=Tiering(KV_BYTES, host=tier()), hardware=little)
+    assert made.gpu.tolist() == [0, 1, 0, 1, 0]
+    assert made.ttft_s * 1e3 == pytest.approx([200.9, 40, 200.9, 5.44 + 1.6, 17.6 + 0.8 + 100.8 + 0.1])
+    assert made.hit_tokens.tolist() == [0, 0, 0, 112, 112]
+    assert made.host_tokens.tolist() == [0, 0, 0, 272, 880]
+    assert made.gpu_host_tokens.tolist() == [880, 272]
+    assert made.transferred_tokens.tolist() == [1008, 0, 1008, 0, 1008]
+    assert made.prefilled_tokens.tolist() == [1000, 400, 1000, 16, 8]
+    none = serve(five, pools, hardware=little)
+    assert none.ttft_s * 1e3 == pytest.approx([200.9, 40, 200.9, 28.8, 88.8 + 100.8 + 0.1])
+
+
+def test_a_gpu_for_prompts_is_lost_while_its_kv_is_read() -> None:
+    """At 150 ms, when the store for all has the prompt since 119.84: the other GPU for prompts loads 62 blocks in 19.84
+    ms, and computes 8 tokens; then all of it is read anew."""
+    one, faults = stream([own(0, 1000)], [0.0], [1]), Timeline(detect_ms=0.0, happen=(Event(0.15, 0, "down"),))
+    made = serve(one, split(), (2, 1), tiers=Tiering(KV_BYTES, shared=tier()), faults=faults)
+    assert made.gpu.tolist() == [1]
+    assert made.ttft_s * 1e3 == pytest.approx([150 + 19.84 + 0.8 + 100.8 + 0.1])
+    assert made.shared_tokens.tolist() == [992]
+    assert made.losses.tolist() == [1]
+    none = serve(one, split(), (2, 1), faults=faults)
+    assert none.ttft_s * 1e3 == pytest.approx([150 + 100 + 100.8 + 0.1])
+
+
+def test_gpus_for_prompts_lend_each_other_what_they_have() -> None:
+    """The second is computed at GPU 1 of what GPU 0 lends: 62 blocks at 0.1 ms a token, and 8 tokens. GPU 3, to which
+    it goes, has nothing."""
+    two = stream([own(0, 1000)] * 2, [0.0, 0.3], [1, 1])
+    peers = replace(tier(0), load_rate=1e7, store_rate=1e7)
+    pools = split(decode_policy=RoundRobin())
+    made = serve(two, pools, (2, 2), tiers=Tiering(KV_BYTES, peers=peers), policy=RoundRobin())
+    assert made.gpu.tolist() == [0, 1]
+    assert made.decode_gpu.tolist() == [2, 3]
+    assert made.peer_tokens.tolist() == [0, 992]
+    assert made.ttft_s * 1e3 == pytest.approx([200.9, 99.2 + 0.8 + 100.8 + 0.1])
+
+
+# ---------------------------------------------------------------- where it went
+def test_who_is_lost_where_its_prompt_was_computed_was_there() -> None:
+    """It has never had another GPU; the column said -1."""
+    one, faults = stream([own(0, 1000)], [0.0], [9]), Timeline(on_loss="fail", happen=(Event(0.05, 1, "down"),))
+    made = serve(one, split(decider=NEVER), faults=faults)
+    assert made.state.tolist() == [State.LOST]
+    assert made.gpu.tolist() == made.decode_gpu.tolist() == [1]
+
+
+# ---------------------------------------------------------------- what cannot be
 def test_rules_by_role_that_cannot_be() -> None:
     rules = ByRole(decode=HPA(), prefill=HPA(least=2))
     assert (rules.of_role("decode"), rules.of_role("both")) == (HPA(), None)

@@ -35,6 +35,13 @@ def test_roles_are_words_of_groups() -> None:
     )
 
 
+def test_pools_may_have_tiers() -> None:
+    both, pools = cell("cluster=disaggregated_tiered"), cell("cluster=disaggregated")
+    assert both.cluster.has_roles
+    assert (both.cluster.host.gb, both.cluster.link) == (200, pools.cluster.link)
+    assert key(both) != key(pools) == key(cell("cluster=disaggregated_tiered", "cluster.host.gb=0"))
+
+
 def test_engines_of_roles_may_differ_in_settings() -> None:
     groups = "cluster.groups=[{gpus: 2, role: prefill}, {gpus: 6, role: decode, engine.max_num_seqs: 8}]"
     made = cell(groups, "rps=16", "duration_s=3", "engine=vllm", "engine.max_num_batched_tokens=4096")

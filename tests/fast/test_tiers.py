@@ -22,7 +22,6 @@ from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, CHEAPER, SHARED, THRESHOLD, TIERS
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
 from tests.support.accounted import accounted
-from tests.support.by_hand.pools import split
 from tests.support.by_hand.streams import own, stream
 from tests.support.by_hand.tiers import KV_BYTES, MS, STEP, VLLM_ALONE, host, serve, tier, tokens_ms
 from tests.support.outcomes import assert_alike, assert_same
@@ -391,8 +390,6 @@ def test_what_does_not_go_with_tiers_is_one_line() -> None:
     one = stream([own(0, 100)], [0.0], [1])
     with pytest.raises(InvalidInput, match="engine Continuous has no fetch, offload and landed, and there are tiers"):
         serve(one, host(10), engine=Continuous())
-    with pytest.raises(InvalidInput, match="GPUs have roles, and there are tiers; only one of the two"):
-        serve(one, host(10), gpus=2, kinds=[(1, STEP), (1, STEP)], pools=split())
     with pytest.raises(InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where"):
         serve(one, host(10), engine=replace(VLLM_ALONE, scheduling_policy="priority"))
     with pytest.raises(InvalidInput, match=r"engine\.enable_prefix_caching=False is not valid; it must be true where"):

@@ -136,10 +136,6 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ),
         (["engine.enable_prefix_caching=false"], "engine.enable_prefix_caching=False is not valid; it must be true"),
         (
-            ["cluster.groups=[{gpus: 1, role: prefill}, {gpus: 1, role: decode}]"],
-            "GPUs have roles, and there are tiers; only one of the two is modelled at once",
-        ),
-        (
             ["cluster.groups=[{gpus: 1}, {gpus: 1, hardware.kv_precision: bf16}]"],
             "cluster.groups: KV of 36,864 and 73,728 bytes a token; where there are tiers it must be the same",
         ),

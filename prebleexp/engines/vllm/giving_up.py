@@ -9,6 +9,7 @@ from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, STEPS, Engines
 from prebleexp.engines.vllm.steady import end_steady
 from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.pools import is_loading
 from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, STEPPING, World
 from prebleexp.sim.tiers import TIERS
@@ -48,7 +49,7 @@ def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
     if job.filling not in (PULLS, PULLED):
         loaded = world.tiers.ends[TIERS - 1, request] if mine.settings.tiered and job.filling == LOADED else 0
         gpu.waiting_tokens -= job.known - loaded * mine.settings.block_size
-    if job.blocks > 0 and not (under_way and mine.settings.tiered):  # what a load writes to is held until it is over
+    if job.blocks > 0 and not is_loading(world, request):  # what a load writes to is held until it is over
         release(mine, g, request)
 
 

@@ -44,6 +44,8 @@ def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> in
     step.reserved += 1
     job.computed = known
     note(mine.recent, gpu, g, hits * size, known)
+    for tier in range(len(world.tiers.tiers)):  # before it was lost, it may have been loaded
+        world.tiers.tokens[tier, request] = 0
     read(world, request, tokens_of(mine, need))
     return FETCHING
 

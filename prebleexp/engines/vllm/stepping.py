@@ -45,6 +45,8 @@ from prebleexp.sim.waking import wake
 @compiled
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     g = int(world.seen.requests[request].gpu)
+    if mine.settings.tiered:
+        world.tiers.tried[:, request] = 0
     if decodes(world, g) and world.jobs[leg_of(world, request)].reached != 0:
         if world.pools.protocol == PUSH_AT_END:
             call_none(world.engines[g].push, world.engines[g].own, world, request, now)

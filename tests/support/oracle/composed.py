@@ -17,6 +17,7 @@ from tests.support.oracle.replicas import GatedReplicas, ReplicasOracle
 from tests.support.oracle.reserving import ReservingOracle
 from tests.support.oracle.scaling import ScaledOracle
 from tests.support.oracle.split_faults import SplitOracle
+from tests.support.oracle.tiered_pools import TieredPools
 from tests.support.oracle.tiers import Fetcher, TieredGpu, TiersOracle
 from tests.support.reference.vllm import Request
 
@@ -102,6 +103,8 @@ def _of_pools(of: Any) -> list[type[Oracle]]:
         return [ReservingOracle]
     if of.gateway is not None:
         return [GatedPools]
+    if of.tiers is not None:
+        return [TieredPools]
     return [PoolsOracle if of.faults is None and of.autoscaler is None else SplitOracle]
 
 

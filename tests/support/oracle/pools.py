@@ -359,6 +359,12 @@ class Linked(oracle.Oracle):
         self.asked[subject] = (begins_s, ends_s, ports)
         heapq.heappush(self.heap, (ends_s, ARRIVED, subject))
 
+    def _takes_s(self, source: int, target: int, size: float, now: float) -> float:
+        of, begins_s = self.of_links, now + self.of_links.latency_s
+        if of.sharing == FIFO:
+            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in (("out", source), ("in", target)))])
+        return float(begins_s - now + size / of.rate)
+
     def drop(self, subject: int, now: float) -> None:
         """It ends here. Not said: what was asked for last at a port gives that back."""
         if subject in self.moving:
@@ -517,10 +523,7 @@ class PoolsOracle(Linked):
             return prefill_s(gpu, prompt) / prompt * int(self.view.gpus[gpu.number].waiting_tokens)
 
         def moves_s(gpu: Any) -> float:
-            ports, begins_s = [("out", gpu.number), ("in", here.number)], now + of.latency_s
-            if of.sharing == FIFO:
-                begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
-            return float(begins_s - now + new * of.kv_bytes / of.rate)
+            return self._takes_s(gpu.number, here.number, new * of.kv_bytes, now)
 
         others = [self.gpus[g] for g in self.view.candidates if self.roles[g] == PREFILL]
         soonest = min([waits_s(gpu) + prefill_s(gpu, prompt) + moves_s(gpu) for gpu in others], default=math.inf)
@@ -600,7 +603,7 @@ class PoolsOracle(Linked):
     def _leave_both(self, request: Job, now: float) -> None:
         """Of whose prompt nothing was handed over."""
         leg = self._leg(request)
-        waits = leg.unnoticed or leg.state in (State.UNROUTED, State.QUEUED, State.RUNNING)
+        waits = leg.unnoticed or leg.state in (State.UNROUTED, State.QUEUED, State.RUNNING, State.RESERVED)
         if not waits or not (math.isnan(request.ttft_s) and math.isnan(leg.ttft_s)):
             return
         self.queue = [one for one in self.queue if one not in (leg, request)]

@@ -54,7 +54,7 @@ class SplitOracle(PoolsOracle):
             gpu = self.gpus[job.gpu]
             if job.index in gpu.requests:  # else its KV is held, and it comes now
                 gpu.of.leave(gpu.requests[job.index])
-            self.heap = [one for one in self.heap if one[1:] != (REACHED, job.index)]  # it looked for room
+            self.heap[:] = [one for one in self.heap if one[1:] != (REACHED, job.index)]  # it looked for room
             heapq.heapify(self.heap)
             if gpu.up:
                 self._tell(gpu.number, now)

@@ -500,7 +500,8 @@ def _pin(place: Place, keys: list[Any]) -> None:
 class TiersOracle(oracle.Oracle):
     def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
         tiering: Tiering = of.tiers
-        self.rows, self.tiers = workload, tiering.each()
+        self.tiers = tiering.each()
+        self.rows = getattr(self, "rows", workload)
         self.block_bytes = tiering.kv_bytes * of.engine.block_size
         blocks = [int(one.bytes // self.block_bytes) for one in self.tiers]
         counts = (of.gpus, of.gpus, 1, 0)
@@ -510,7 +511,7 @@ class TiersOracle(oracle.Oracle):
         self.tried: list[dict[int, int]] = [{} for _ in range(PEERS)]
         self.stores: dict[int, Any] = {}
         self.free_stores: list[int] = []
-        self.loaded: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(workload)
+        self.loaded: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(self.rows)
         self.now = 0.0
         super().__init__(workload, of, False)
         self.ways = Ways(self.tiers, self.heap)

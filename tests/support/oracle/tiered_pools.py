@@ -24,6 +24,7 @@ class PullsAndFetches(Fetcher):
         super().__init__(config, gpu)
         self.role, self.drops, self.hears_later = gpu.role, gpu.role == PREFILL, gpu.world.pulls
         self.pulled: set[Request] = set()
+        self.left: set[Request] = set()
 
     def _ready(self) -> list[Request]:
         return [r for r in self.skipped if (r in self.arrived if r in self.pulled else r not in self.coming)]
@@ -47,6 +48,11 @@ class PullsAndFetches(Fetcher):
     def leave(self, request: Request) -> None:
         super().leave(request)
         self.pulled.discard(request)
+        self.left.add(request)
+
+    def _release(self, request: Request) -> None:
+        """Nobody is to read what came for one that gave up meanwhile."""
+        (super(Puller, self) if request in self.left else super())._release(request)
 
     def let_go(self, request: Request) -> None:
         """Not said: what was read before its GPU starts again is not stored there."""

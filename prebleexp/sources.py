@@ -31,9 +31,7 @@ class Part:
         super().__init_subclass__()
         place = place_of(cls)
         if place is not None and not is_own(place[0]):
-            for one in with_imports(*place):
-                _TEXTS.pop(one, None)
-            with_imports(*place)  # reads them, and what they import by now
+            with_imports(*place, anew=True)
 
 
 def place_of(kind: type[Any]) -> tuple[Path, str | None] | None:
@@ -97,23 +95,28 @@ def _common_folder(files: list[Path]) -> Path:
     return Path(*parts[0][:shared])
 
 
-def with_imports(file: Path, module: str | None = None) -> set[Path]:
+def with_imports(file: Path, module: str | None = None, anew: bool = False) -> set[Path]:
     """A module's file with those that it imports, they in turn and so on; but not this package's, and of what is
     installed only the module's own distribution.
 
     `module` is its full name, if it is imported by one: relative and absolute imports are looked up from where that is.
+    `anew`: as they are by now.
     """
     name = module or file.stem
     root = file.parents[name.count(".") + (file.name == "__init__.py")]
     own = name.split(".")[0] if is_installed(root) else None
     places = [root, *(place for place in _places() if place != root)]
-    found, waiting = set[Path](), [file]
+    found, waiting, met = set[Path](), [file], set[tuple[Path | None, tuple[str, ...]]]()
     while waiting:
         one = waiting.pop()
         if one in found:
             continue
         found.add(one)
-        for folder, imported in _imports(one):
+        if anew:
+            _TEXTS.pop(one, None)
+        new = set(_imports(one)) - met  # what all import is looked for once
+        met |= new
+        for folder, imported in new:
             if folder is None and imported[0] == PACKAGE.name:
                 continue  # this process has one already, whatever else lies on the path
             for place in [folder] if folder else places:

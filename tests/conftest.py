@@ -54,7 +54,10 @@ class AtOnce:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(AtOnce(config))
+    from tests import uncompiled  # what it imports is rewritten by now
+
+    for one in (AtOnce(config), *uncompiled.roles(config)):
+        config.pluginmanager.register(one)
 
 
 def pytest_collection_finish() -> None:

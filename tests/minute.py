@@ -12,6 +12,7 @@ LEFT_OUT: dict[str, int] = {}
 """tests of each file"""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     if time.monotonic() < BEGUN + MOST_S:
         return None

@@ -18,6 +18,8 @@ from prebleexp.testing import check_policy
 from tests.support.recordings.routers import Driven, Path_, workload_of
 from tests.support.sampled import examples
 
+pytestmark = pytest.mark.uncompiled
+
 Token = tuple[tuple[tuple[int, int], ...], int]
 
 
@@ -201,6 +203,7 @@ def test_a_node_that_goes_takes_its_gpus_from_those_above() -> None:
         assert driven.decide(3, last) == expected
 
 
+@pytest.mark.uncompiled(False)
 def test_it_passes_the_contract() -> None:
     check_policy(PrefixCachePreble(target_gpu="A6000", imbalance_abs_count=1))
 

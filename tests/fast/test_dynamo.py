@@ -36,6 +36,8 @@ from tests.support.routers import Router, cost_of_a_token
 from tests.support.sampled import examples
 from tests.support.strategies import paths
 
+pytestmark = pytest.mark.uncompiled
+
 EVERYTHING = DynamoKV(
     router_predicted_ttl_secs=2.0,
     overlap_score_credit_decay=0.5,

@@ -17,6 +17,8 @@ from prebleexp.policies.e2 import E2
 from tests.support.by_hand.e2 import loads, router
 from tests.support.routers import Router, links_of
 
+pytestmark = pytest.mark.uncompiled
+
 
 # ---------------------------------------------------------------- exploit or explore
 @pytest.mark.slow

@@ -51,6 +51,8 @@ from tests.support.strategies.conversations import STREAMS, workload_of, workloa
 from tests.support.strategies.timelines import timelines
 from tests.support.strategies.vllms import faulty_vllm, with_adapters
 
+pytestmark = pytest.mark.uncompiled
+
 FINISHED, LOST = State.FINISHED, State.LOST
 
 

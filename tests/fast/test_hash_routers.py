@@ -35,6 +35,8 @@ from prebleexp.testing import check_policy
 from tests.support.recordings.routers import Driven, workload_of
 from tests.support.sampled import sampled
 
+pytestmark = pytest.mark.uncompiled
+
 BY_SESSION = (
     "sglang_consistent_hashing",
     "sglang_manual",
@@ -62,6 +64,7 @@ ALL: tuple[Policy, ...] = (
 )
 
 
+@pytest.mark.uncompiled(False)
 @pytest.mark.parametrize("policy", sampled(ALL, 4), ids=repr)
 def test_it_passes_the_contract(policy: Policy) -> None:
     check_policy(policy)

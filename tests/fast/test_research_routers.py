@@ -31,6 +31,8 @@ from tests.support.reference.prefix_sets import Model as Caches
 from tests.support.routers import cost_of_a_token
 from tests.support.sampled import examples
 
+pytestmark = pytest.mark.uncompiled
+
 MS_A_TOKEN = 1.0
 HARDWARE = cost_of_a_token(MS_A_TOKEN)
 KV = 1000
@@ -40,7 +42,7 @@ def driven(policy: Policy, prompts: Sequence[Path_], gpus: int, **setup: Any) ->
     """On GPUs that take `MS_A_TOKEN` for each token of a prefill."""
     made = Driven(policy, workload_of(prompts), gpus, **setup)
     made.plug = Plug(HARDWARE, HARDWARE.kernels(), HARDWARE.start(), COST, COSTS)  # type: ignore[attr-defined]
-    made.view.value.costs[:] = made.plug.repeated(gpus)  # type: ignore[attr-defined]
+    made.view.put(("costs",), made.plug.repeated(gpus))  # type: ignore[attr-defined]
     return made
 
 

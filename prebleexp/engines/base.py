@@ -180,6 +180,9 @@ class Engine(Part):
     def check_tiers(self) -> None:
         """Raises InvalidInput if it cannot, as it is set, have tiers behind its caches."""
 
+    def check_stages(self) -> None:
+        """Raises InvalidInput if it cannot, as it is set, be on pipelines of several stages."""
+
     def check_moves(self) -> None:
         """Raises InvalidInput if requests cannot, as it is set, be moved between its GPUs."""
 

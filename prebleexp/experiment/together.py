@@ -69,6 +69,8 @@ def check(cell: Cell) -> None:
         if name in there and not (cell.engine.parallel or "hardware" in cell.engine.brings):
             engine = cell.names.get("engine", type(cell.engine).__name__)
             raise InvalidInput(f"{WITHOUT[name][:-1]}… is not valid with engine={engine}; take engine=vllm, or 1")
+    if "stages" in there:
+        cell.engine.check_stages()
     refusal = refusal_of(there)
     if refusal is not None:
         ways = dict.fromkeys(_way(name, cell, there) for name in refusal.between(there))

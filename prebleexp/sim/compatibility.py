@@ -24,6 +24,7 @@ CAUSES = {
     "transfers": "KV that moves has one owner a run",
     "handoff": "a request that is split between two GPUs is two rows",
     "lockstep": "ranks that step together come and go together",
+    "pipeline": "KV that moves is followed through two steps under way, not through more",
 }
 
 
@@ -137,6 +138,9 @@ REFUSED = (
     ),
     Refusal((RESERVE_FIRST,), ("tiers", "peers"), "transfers", "there are tiers", _RESERVED),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
+    Refusal(("stages",), ROLES, "pipeline", _SPLIT, "steps go through stages"),
+    Refusal(("stages",), ("tiers", "peers"), "pipeline", "there are tiers", "steps go through stages"),
+    Refusal(("stages",), ("migration",), "pipeline", "requests are moved", "steps go through stages"),
     Refusal(("ranks",), ("autoscaler",), "lockstep", _SCALED, "ranks step together"),
     Refusal(("ranks",), ("faults", "resume", "requeue"), "lockstep", _FAULTS, "ranks step together"),
 )

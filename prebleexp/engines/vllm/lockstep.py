@@ -8,10 +8,11 @@ they go on with empty steps.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from prebleexp.engines.vllm import stepping
-from prebleexp.engines.vllm.ranks import ranks as ranks
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, wave_s
@@ -19,6 +20,31 @@ from prebleexp.sim.events import END, key
 from prebleexp.sim.events import push as push_event
 from prebleexp.sim.records import STEPPING, World
 from prebleexp.sim.touching import touch
+from prebleexp.sim.types import Setup
+
+if TYPE_CHECKING:
+    from prebleexp.engines.vllm.engine import VLLM
+
+
+class Ranks(NamedTuple):
+    size: int
+    """GPUs of a deployment, one after the other"""
+    first: int
+    """GPU of the first deployment"""
+    sync_interval: int
+    """steps after which all ask each other whether any has work"""
+    steps: Any
+    """(GPUs,) of a deployment, at its first GPU: since the last pause"""
+    own_s: Any
+    """(GPUs,) what the step in hand takes of each alone; negative: it has nothing to do"""
+    empty: Any
+    """(GPUs,) whether the step in hand is an empty one"""
+
+
+def parallel(setup: Setup, of: VLLM) -> Ranks:
+    """What ranks remember of each other at time 0."""
+    counts = np.zeros(setup.gpus, np.int64)
+    return Ranks(setup.ranks, setup.first, of.dp_sync_interval, counts, np.zeros(setup.gpus), counts.copy())
 
 
 def __getattr__(name: str) -> Any:
@@ -29,7 +55,7 @@ def __getattr__(name: str) -> Any:
 @compiled
 def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """All ranks of GPU g's deployment begin a step: the seconds that it takes; negative: they pause."""
-    of = mine.ranks
+    of = mine.parallel
     first = g - (g - of.first) % of.size
     works = False
     for rank in range(first, first + of.size):
@@ -53,7 +79,7 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
 @compiled
 def _together(mine: Engines, world: World, first: int) -> float:
     """Seconds of a step of all ranks: of the slowest, with what they do in common for the tokens of all."""
-    of, slowest, all_tokens = mine.ranks, 0.0, 0
+    of, slowest, all_tokens = mine.parallel, 0.0, 0
     cost = world.seen.costs[first]
     for rank in range(first, first + of.size):
         of.empty[rank] = int(of.own_s[rank] < 0)
@@ -77,5 +103,5 @@ def _together(mine: Engines, world: World, first: int) -> float:
 @compiled
 def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     """The results of the step that began last, if it was no empty one."""
-    if mine.ranks.empty[g] == 0:
+    if mine.parallel.empty[g] == 0:
         stepping.end(self, mine, world, g, now)

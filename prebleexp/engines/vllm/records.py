@@ -287,6 +287,9 @@ class Settings(NamedTuple):
     """routers hear of blocks whose keys are below this: of one group, where there are several"""
     names_keys: bool
     """whether an eviction is told with the key of the block in place of a request that had it"""
+    one_by_one: bool
+    """whether each running request is looked at in every step: with tiers and drafts, which look at blocks after every
+    step, and in a pipeline, where a request is in one of several"""
     at_once: int
     """steps that are scheduled without a pause, of all GPUs that begin together"""
     segment_ids: int
@@ -331,5 +334,5 @@ class Engines(NamedTuple):
     """`engines.vllm.adapters.Adapters`; None: no request has one"""
     speculation: Any
     """`engines.vllm.drafts.Speculation`; None: nothing is drafted"""
-    ranks: Any
-    """`engines.vllm.ranks.Ranks`; None: no GPU steps together with others"""
+    parallel: Any
+    """`engines.vllm.lockstep.Ranks` or `engines.vllm.pipelined.Pipeline`; None: each GPU steps alone, in one stage"""

@@ -40,7 +40,6 @@ from prebleexp.sim.tiers import PEERS, TIERS
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
 
 if TYPE_CHECKING:
-    from prebleexp.engines.vllm.ranks import Ranks
     from prebleexp.sim.comer import Coming
 
 KINDS = (FULL, SLIDING, CHUNKED)
@@ -54,7 +53,7 @@ def engines(
     groups: Groups | None = None,
     adapters: Adapters | None = None,
     speculation: Speculation | None = None,
-    ranks: Ranks | None = None,
+    parallel: Any = None,
 ) -> Engines:
     """`last_tokens`: (n,) with which each request is finished. `groups`: of layers, and so on: if there are any."""
     workload, gpus = setup.workload, setup.gpus
@@ -82,7 +81,7 @@ def engines(
         groups=groups,
         adapters=adapters,
         speculation=speculation,
-        ranks=ranks,
+        parallel=parallel,
     )
 
 

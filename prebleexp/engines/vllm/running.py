@@ -26,7 +26,7 @@ def plan(mine: Engines, g: int, cap: int) -> int:
     budget = mine.settings.max_num_batched_tokens - gpu.steady
     free = int(gpu.free - mine.settings.tables * mine.crossing[g, gpu.scheduled % mine.settings.block_size])
     clock, found = gpu.scheduled, 0
-    if budget < 0 or mine.settings.tiered or mine.settings.drafts > 0:  # these look at blocks after every step
+    if budget < 0 or mine.settings.one_by_one:
         return -1
     row = -1
     while True:

@@ -79,7 +79,7 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]
         gpu.begun += 1
-        _count(mine, world, g, step)
+        count(mine, world, g, step)
         if step.requests > 0:
             publish(mine, world, g)
             return float(step.seconds)
@@ -100,7 +100,7 @@ def _waits_for_others(mine: Engines, g: int) -> bool:
 
 
 @compiled
-def _count(mine: Engines, world: World, g: int, step: Any) -> None:
+def count(mine: Engines, world: World, g: int, step: Any) -> None:
     """A step begins, perhaps long after it was scheduled."""
     total = world.totals[g]
     total.decode_steps += int(step.requests > 0)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import key
@@ -19,14 +20,17 @@ from prebleexp.hardware import composed_step, parallel_step
 from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.experts import Popularity, busiest
 from prebleexp.launch import configure
+from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.plug import plain
-from prebleexp.sim.types import Workload
+from prebleexp.sim.simulate import simulate
+from prebleexp.sim.types import Outcome, Workload
+from tests.support.by_hand.streams import stream
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.costs.wave_cost import WaveCost
-from tests.support.oracle import lockstep
+from tests.support.oracle import lockstep, pipelined
 from tests.support.oracle.compared import same
 from tests.support.policies.looker import Looker
 from tests.support.sampled import examples
@@ -219,3 +223,54 @@ def deployments(draw: st.DrawFn) -> dict[str, Any]:
 @given(few() | streams(), deployments())
 def test_ranks_in_lockstep_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     same(workload, cluster, lockstep.simulate)
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> dict[str, Any]:
+    engine = replace(draw(VLLMS), async_scheduling=False, host_s=draw(st.sampled_from([0.0, 0.001])))
+    kv_tokens, stages = draw(st.sampled_from([300, 600, 4000])), draw(st.integers(2, 4))
+    handoff_s = draw(st.sampled_from([(0.0, 0.0), (0.0004, 1e-6)]))
+    hardware = replace(ALONE, kv_tokens=kv_tokens, stages=stages, handoff_s=handoff_s)
+    fixed = {"duration_s": 4.0, "seed": 0, "overhead": Overhead(), "engine": engine, "hardware": hardware}
+    drawn = {
+        "policy": draw(POLICIES),
+        "gpus": draw(st.integers(1, 3)),
+        "horizon": draw(st.sampled_from(["stop", "drain"])),
+    }
+    return fixed | drawn | {"reports_ms": draw(st.sampled_from([0.0, 50.0]))}
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(200, found=True), deadline=None)
+@given(few() | streams(), pipelines())
+def test_pipelines_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+    same(workload, cluster, pipelined.simulate)
+
+
+def _pipeline(prompts: list[list[tuple[int, int]]], stages: int, **changed: Any) -> Outcome:
+    """On one replica whose steps take a second, a budget of 64 tokens, and outputs of four."""
+    engine = VLLM(max_num_batched_tokens=64, max_num_seqs=8, host_s=0.0, async_scheduling=False)
+    hardware = LinearCost(1.0, 0.0, 0.0, kv_tokens=4000, stages=stages, handoff_s=changed.get("handoff_s", (0.0, 0.0)))
+    given = {"gpus": 1, "policy": LeastOutstanding(), "hardware": hardware, "engine": engine, "lengths": Max()}
+    rest = {"overhead": Overhead(), "duration_s": 99.0, "horizon": "drain", "seed": 0}
+    count = len(prompts)
+    return simulate(stream(prompts, [0.0] * count, [4] * count), **given, **rest)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_bubbles_by_hand() -> None:
+    """One request has one batch under way at a time: of two stages one always waits, of four three. Of three requests
+    the first and a part of the second are in one batch, and the rest in another: each stage waits half a second at the
+    beginning or at the end."""
+    for stages in (2, 4):
+        made = _pipeline([[(0, 40)]], stages)
+        assert made.finish_s.tolist() == [4.0]
+        assert made.gpu_paced_s[0] == 4.0
+        assert made.gpu_stalled_s[0] == 4.0 * (stages - 1) / stages
+    handed = _pipeline([[(0, 40)]], 2, handoff_s=(0.25, 0.001))
+    np.testing.assert_allclose(handed.finish_s, [1 + 0.25 + 0.04 + 3 * (1 + 0.25 + 0.001)])
+    three = _pipeline([[(0, 40)], [(2, 40)], [(4, 40)]], 2)
+    assert three.ttft_s.tolist() == [1.0, 1.5, 1.5]
+    assert three.finish_s.tolist() == [4.0, 4.5, 4.5]
+    assert (three.gpu_paced_s[0], three.gpu_stalled_s[0]) == (4.5, 0.5)
+    assert _pipeline([[(0, 40)], [(2, 40)], [(4, 40)]], 1).finish_s.tolist() == [4.0, 5.0, 5.0]

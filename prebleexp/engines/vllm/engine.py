@@ -168,7 +168,8 @@ class VLLM(Engine):
             return ""
         return (
             "keeps all of a context for all layers where KV moves or steps go through stages, and vLLM a window of it "
-            "for some: fewer requests fit here, and more is found; engine.disable_hybrid_kv_cache_manager=true does so in vLLM, too"
+            "for some: fewer requests fit here, and more is found; engine.disable_hybrid_kv_cache_manager=true does so "
+            "in vLLM, too"
         )
 
     def check_roles(self, protocol: str) -> None:
@@ -250,8 +251,7 @@ class VLLM(Engine):
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
         of_adapters = adapters(setup, self.max_loras)
-        alone = setup.ranks == setup.stages == 1
-        parallel = None if alone else self.kernels_for(setup).parallel(setup, self)
+        parallel = self.kernels_for(setup).parallel(setup, self) if setup.ranks * setup.stages > 1 else None
         seams = (groups, of_adapters, self.speculation(setup), parallel)
         return rooms.engines(setup, settings, setup.last_tokens, *seams)
 

@@ -11,7 +11,7 @@ from prebleexp.api import html
 from prebleexp.api.picture import Picture
 from prebleexp.api.refusals import BY_SWEEP, refuse
 from prebleexp.launch import asked_plan, overrides, planner
-from prebleexp.launch.naming import folder
+from prebleexp.launch.naming import page
 from prebleexp.launch.planner import Planner
 from prebleexp.planning.beside import Beside
 from prebleexp.planning.planned import Planned, rows
@@ -106,6 +106,6 @@ def plan(
         "answer_only": answer_only,
     }
     made = planner.plan(lines, asked_plan.asked(lines, own))
-    name = folder("plan", *(line.lstrip("+") for line in lines))
+    name = page("plan", lines)
     publish.load(made, name, f"python -m prebleexp plan {shlex.join(lines)}")
     return Plan(made)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from prebleexp.commands import benchmarked
+from prebleexp.commands.another_model import another_model
 from prebleexp.commands.arguments import Command, Commands, Given, choice
 from prebleexp.commands.benchmarked import Benchmarked
 from prebleexp.hardware.composed import Composed
@@ -31,7 +32,7 @@ def _compare_bench(given: Given) -> int:
     found = benchmarked.of_settings(given.others, measured.workload, measured.settings)
     rows = compared.rows(measured.fields, _simulated(found, measured))
     parts, cause, why = _causes(found, measured)
-    said = [*measured.says, *found.says, *why]
+    said = [*measured.says, *found.says, *another_model(measured.fields, found.model), *why]
     if given["output"] == "json":
         fields = {one.field: {"measured": one.measured, "simulated": one.simulated, "ratio": one.ratio} for one in rows}
         of = {one.name: {"measured_ms": one.measured, "simulated_ms": one.simulated} for one in parts}
@@ -118,9 +119,13 @@ def _lines(parts: Sequence[Part]) -> list[list[str]]:
     rows = [(causes.NAMES[one.name], one.measured, one.simulated) for one in parts]
     rows.append(("latency", sum(one.measured for one in parts), sum(one.simulated for one in parts)))
     return [
-        [name, tables.number(measured, 3), tables.number(simulated, 3), f"{simulated - measured:+.3g}"]
+        [name, tables.number(measured, 3), tables.number(simulated, 3), _signed(simulated - measured)]
         for name, measured, simulated in rows
     ]
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else '−' if value < 0 else ''}{tables.number(abs(value), 3)}"
 
 
 COMMANDS: Commands = {

@@ -21,7 +21,7 @@ def _plan(given: Given) -> int:
     PrebleexpError if a run fails."""
     from prebleexp import publish
     from prebleexp.launch import asked_plan, planner, tables
-    from prebleexp.launch.naming import folder
+    from prebleexp.launch.naming import page as called
     from prebleexp.report import planned
     from prebleexp.waiting import waiting
 
@@ -32,7 +32,7 @@ def _plan(given: Given) -> int:
     plan = planner.plan(others, asked)
     _print(plan)
     print(f"{plan.tally()}; {plan.seconds:.1f} s", file=sys.stderr)
-    name = folder("plan", *(one.lstrip("+") for one in others))
+    name = called("plan", others)
     with waiting("bringing the database up to date"):
         publish.load(plan, name, given.line)
     if plan.settings.report != "none":

@@ -20,8 +20,7 @@ def _recommend(given: Given) -> int:
     valid, or if nothing keeps the promise; PrebleexpError if runs fail."""
     from prebleexp import publish
     from prebleexp.commands import recommended
-    from prebleexp.launch import tables
-    from prebleexp.launch.naming import folder
+    from prebleexp.launch import naming, tables
     from prebleexp.recommending import asked, outlook, recommender, words
     from prebleexp.recommending.candidates import alike
     from prebleexp.waiting import waiting
@@ -38,7 +37,7 @@ def _recommend(given: Given) -> int:
         best = alike(made.candidates)
         tables.write_rows([{"alike": one in best, **one.row()} for one in made.candidates], given["output"])
     print(f"{words.searched(made)}; {made.tally()}; {made.seconds:.1f} s", file=sys.stderr)
-    name = folder("recommend", *(one.lstrip("+") for one in lines))
+    name = naming.page("recommend", lines)
     with waiting("bringing the database up to date"):
         publish.load(made, name, given.line)
     with waiting(f"writing the files of {name}"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,10 +19,12 @@ from yaml import YAMLError
 
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.launch.configs import primary_of
-from prebleexp.launch.specs import unknown_field
+from prebleexp.launch.specs import located, unknown_field
 
 MULTIRUN = "hydra.mode=MULTIRUN"
 """what `-m` stands for"""
+PERCENTILE = re.compile(r"(?:p(?P<before>\d+)_)?(?P<limit>[a-z]+)(?:_p(?P<after>\d+))?(?:_s)?")
+"""of a limit, as people write one: ttft_p95, p95_ttft_s"""
 
 
 @contextmanager
@@ -114,6 +118,9 @@ def _value_trouble(
     if path[0] == "hydra":
         return None
     if path[0] not in plain:
+        if len(path) == 1 and (places := _within(loader, path[0], plain)):
+            value = str(override.input_line).partition("=")[2]
+            return InvalidInput(f"unknown key {path[0]!r}; say {' or '.join(f'{one}={value}' for one in places)}")
         return unknown("key", path[0], [str(key) for key in plain if key != "hydra"])
     if len(path) == 2 and isinstance(plain[path[0]], DictConfig):
         chosen = [str(o.input_line) for o in overrides if o.key_or_group == path[0] and not o.is_sweep_override()]
@@ -121,8 +128,47 @@ def _value_trouble(
         node = cfg[path[0]] if cfg is not None else None
         if isinstance(node, DictConfig) and path[1] not in node:
             name = OmegaConf.select(cfg.hydra.runtime.choices, path[0]) if cfg is not None else None
-            return unknown_field(path[0], str(name or path[0]), path[1], [str(k) for k in node if k != "_target_"])
+            fields = [str(k) for k in node if k != "_target_"]
+            return (
+                _percentile(path, fields)
+                or _unlisted(path, str(name), node)
+                or unknown_field(path[0], str(name or path[0]), path[1], fields)
+            )
     return None
+
+
+def _within(loader: ConfigLoaderImpl, key: str, plain: DictConfig) -> list[str]:
+    """Where a key is that was written without its group: gpu is hardware/gpu, precision hardware.precision."""
+    groups = [str(group) for group in plain if isinstance(plain[group], DictConfig) and group != "hydra"]
+    inner = [f"{one}/{key}" for one in groups if key in loader.get_group_options(one, ObjectType.GROUP)]
+    return inner or [f"{one}.{key}" for one in groups if key in plain[one]]
+
+
+def _percentile(path: Sequence[str], fields: Sequence[str]) -> InvalidInput | None:
+    """An error for a percentile as a key of its own: it is a share that a limit has."""
+    found = PERCENTILE.fullmatch(path[1])
+    at = found and (found["before"] or found["after"])
+    if path[0] != "slo" or not found or not at or f"{found['limit']}_s" not in fields:
+        return None
+    key = f"slo.{found['limit']}_s"
+    return InvalidInput(f"unknown key {'.'.join(path)!r}; a percentile is a share of a limit: '{key}={{p{at}: 1}}'")
+
+
+def _unlisted(path: Sequence[str], name: str, node: DictConfig) -> InvalidInput | None:
+    """An error for a field that the class has and its YAML does not list."""
+    try:
+        kind = located(path[0], name, str(node.get("_target_")))
+    except InvalidInput:
+        return None
+    found = {one.name: one.default for one in dataclasses.fields(kind) if one.init}
+    if path[1] not in found:
+        return None
+    default = found[path[1]]
+    line = f"{path[1]}: {'…' if default is dataclasses.MISSING else default}"
+    return InvalidInput(
+        f"unknown key {'.'.join(path)!r}; {kind.__name__} has this field, and its YAML does not list it: write "
+        f"'{line}' into conf/{path[0]}/{name}.yaml"
+    )
 
 
 def _compose(loader: ConfigLoaderImpl, lines: list[str]) -> DictConfig | None:

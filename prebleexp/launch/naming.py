@@ -29,6 +29,12 @@ def named(overrides: Sequence[str]) -> list[str]:
     return [*overrides, f"sweep.name={folder(sweeps[0], *own)}"]
 
 
+def page(kind: str, overrides: Sequence[str]) -> str:
+    """What the page of a command that is no sweep is called: sweep.name=, else what it was asked."""
+    given = [line.partition("=")[2] for line in overrides if key_of(line) == "sweep.name"]
+    return given[-1] if given else folder(kind, *(one.lstrip("+") for one in overrides))
+
+
 def folder(*texts: str) -> str:
     """What a page that these tell from others is called."""
     name = "-".join(re.sub(r"[^\w.]+", "-", text).strip("-.") for text in texts)

@@ -23,7 +23,7 @@ def fewest(question: Question, guess: int, most: int, each: int) -> Search:
     table = Table(question)
     low, high = yield from closed(table, guess, most)
     if high is None:
-        return Answer.of(table, Verdict.NEVER, falls=False)
+        return Answer.of(table, Verdict.NEVER, falls=False).times(each)
     low, high = yield from neighbours(table, low, high)
     ends = yield from _ends(table, high, most)
     bracket = Bracket.of(table, low, high) if low else None

@@ -10,11 +10,13 @@ from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
 from prebleexp.report import recorded_plan as recorded
+from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
 from prebleexp.service.doubtful import doubts
 
 MOST_NAMED = 3
 """contenders of a sentence"""
+NONE_BORNE = "nothing, since the limits are too tight even for idle GPUs,"
 
 
 def sentence(found: Sequence[Planned]) -> str:
@@ -29,6 +31,8 @@ def sentence(found: Sequence[Planned]) -> str:
     elif many and len({one.contender.load for one in found}) > 1:
         subject = "the load needs"
     if all(one.answer.verdict is Verdict.NEVER for one in found):
+        if many:
+            return f"No number of GPUs keeps {promised(first)}: {_least_bad(order[0])}."
         return f"Not even idle GPUs keep {promised(first)}: the limits are too tight."
     alike: dict[str, list[Planned]] = {}
     for one in order:
@@ -96,7 +100,7 @@ def carried(one: Planned) -> str:
 def _clause(one: Planned) -> str:
     answer, of = one.answer, unit(one.contender)
     if answer.verdict is Verdict.NEVER:
-        return "no number is enough, since the limits are too tight even for idle GPUs,"
+        return f"no number is enough ({_least_bad(one)})" if one.contender.searched == GPUS else NONE_BORNE
     if one.contender.searched == GPUS:
         if one.contender.is_recorded and one.contender.cell.cluster.groups:
             return recorded.of_groups(one)
@@ -107,6 +111,15 @@ def _clause(one: Planned) -> str:
         return f"{level(answer)} {of}"
     how = "at least" if answer.verdict is Verdict.AT_LEAST else "at most"
     return f"{how} {number(answer.size)} {of}"
+
+
+def _least_bad(one: Planned) -> str:
+    """What the most GPUs that were tried keep: too little, because limits are too tight, or because the router leaves
+    most of them idle."""
+    spot = max(one.answer.curve, key=lambda spot: spot.size)
+    if not one.answer.target:  # several shares: by how much the nearest of them is missed
+        return f"{spot.size:,g} GPUs are {-spot.kept * 100:.1f} points short of it"
+    return f"{spot.size:,g} GPUs keep {percent(spot.kept)}"
 
 
 def how(one: Planned) -> str:
@@ -133,6 +146,7 @@ def warnings(found: Sequence[Planned]) -> list[str]:
     first = found[0].contender
     said = recorded.warnings(found) if first.is_recorded else []
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
+    said += crowded(found)
 
     def of(name: str) -> tuple[list[str], list[float]]:
         values = [(one.name, getattr(one.answer, name)) for one in found]

@@ -11,8 +11,10 @@ import pytest
 
 from prebleexp.__main__ import main
 from prebleexp.api.picture import Picture
+from prebleexp.commands.another_model import another_model
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import backends
+from prebleexp.launch.naming import page
 from prebleexp.metrics import METRICS
 from prebleexp.paper import quality
 from prebleexp.report.answer import Tone
@@ -176,3 +178,44 @@ def test_a_drawing_has_the_width_of_a_column(tmp_path: Path) -> None:
     assert picture.save(tmp_path / "it.pdf", width=3.3).read_bytes()[:4] == b"%PDF"
     with pytest.raises(InvalidInput, match="width=-1 is not valid"):
         picture.save(tmp_path / "it.pdf", width=-1)
+
+
+# ---------------------------------------------------------------- a key without its group, a percentile as a key
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("gpu=h100", "unknown key 'gpu'; say hardware/gpu=h100"),
+        ("precision=fp8", "unknown key 'precision'; say hardware.precision=fp8"),
+        ("slo.ttft_p95=2", "a percentile is a share of a limit: 'slo.ttft_s={p95: 1}'"),
+        ("slo.p99_tpot_s=2", "a percentile is a share of a limit: 'slo.tpot_s={p99: 1}'"),
+        ("policy.weight=2", "Mix has this field, and its YAML does not list it: write 'weight: 1.0' into conf/policy/"),
+    ],
+)
+def test_a_near_miss_is_told_the_way(here: Path, capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:
+    (here / "conf" / "policy").mkdir(parents=True)
+    (here / "gateway_rule.py").write_text(OWN)
+    (here / "conf" / "policy" / "mine.yaml").write_text("_target_: gateway_rule.Mix\n")
+    assert main(["policy=mine", line]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_page_has_the_name_that_was_given() -> None:
+    assert page("plan", ["gpus=2", "sweep.name=mine"]) == "mine"
+    assert page("plan", ["gpus=2", "policy=lor"]) == "plan-gpus-2-policy-lor"
+
+
+# ---------------------------------------------------------------- a measured model that is not the simulated one
+@pytest.mark.parametrize(
+    ("measured", "simulated", "said"),
+    [
+        ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.1-70b", ""),
+        ("meta-llama/Llama-2-70b-chat-hf", "llama2-70b", ""),
+        (None, "llama2-70b", ""),
+        ("meta-llama/Llama-3.1-70B-Instruct", "gpt-oss-120b", "two models are compared; say hardware/model=llama_3_1"),
+        ("mine", "gpt-oss-120b", "the file is of mine, and gpt-oss-120b is simulated: numbers of two models"),
+    ],
+)
+def test_another_model_than_was_measured_is_said(measured: str | None, simulated: str, said: str) -> None:
+    found = another_model({"model_id": measured}, simulated)
+    assert bool(found) == bool(said)
+    assert all(said in one for one in found)

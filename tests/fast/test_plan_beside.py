@@ -15,11 +15,12 @@ from prebleexp.__main__ import main
 from prebleexp.experiment import runs
 from prebleexp.faults.timeline import Timeline
 from prebleexp.launch import configure, contender_names
-from prebleexp.planning.answer import Answer
+from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Bracket
 from prebleexp.report import beside, planned
+from prebleexp.report.crowded import crowded
 from prebleexp.report.plan_figure import _apart
 from tests.support import answers
 from tests.support.pages.parsed import Page
@@ -236,3 +237,30 @@ def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: 
     assert "there is no figure of how far they may be" in said
     assert of.spare is not None
     assert all(one[1:] in made._repr_html_() for one in made.caveats)
+
+
+def test_more_gpus_do_not_help_is_no_word_of_idle_ones() -> None:
+    """A router that sends all to the owner of a shared prefix leaves GPUs idle: limits may be wide."""
+    table = (Spot(7.0, 0.3, None, 1), Spot(4096.0, 0.62, None, 1))
+    never = answer(2, verdict=Verdict.NEVER, curve=table)
+    said = planned.sentence(found({"lor": answer(2), "sglang_cache_aware": never}))
+    assert "no number is enough (4,096 GPUs keep 62.0 %) with sglang_cache_aware" in said
+    assert "idle" not in said
+    assert planned.sentence(found({"lor": never})).startswith("No number of GPUs keeps 90 % of requests within")
+
+
+def test_weights_that_fill_a_gpu_call_for_larger_replicas() -> None:
+    model = ["rps=7", *MADE[:2], "hardware/model=llama_3_1_70b", "hardware.precision=fp8", "slo.ttft_s=1"]
+    one, two = (configure.cells([*model, f"hardware.tensor_parallel={each}"])[0] for each in (1, 2))
+    each = [Planned(str(at), {}, Contender(cell, "gpus"), answer(2)) for at, cell in ((1, one), (2, two))]
+    (said,) = crowded(each[:1])
+    assert said.startswith("weights take 85.5 % of each GPU's memory with hardware.tensor_parallel=1")
+    assert said.endswith("hardware.tensor_parallel=1,2,4 compares them")
+    assert crowded(each) == crowded(each[1:]) == []
+
+
+def test_a_single_replica_has_none_to_lose() -> None:
+    one = found({"lor": answer(2)})[0]
+    of = beside.Beside(one, 2, {}, *[None] * 6, (0.98, None), None, ())
+    (said,) = beside.loss(replace(of, lost=None))
+    assert said == "If 1 H100 is lost, 98.0 % of the requests of the minute after are good with 3 H100."

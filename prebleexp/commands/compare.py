@@ -115,7 +115,7 @@ def _side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> lis
     else:
         lines = known["line"] if sweep else []
         raise unknown(
-            "policy, line or sweep", name, [*known["policy"], *lines, *([] if sweep else known["experiment"])]
+            "policy, line or sweep", name, {*known["policy"], *lines, *([] if sweep else known["experiment"])}
         )
     return [_measured(entry) for entry in _entries(cache, keys)]
 

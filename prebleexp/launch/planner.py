@@ -131,7 +131,9 @@ class Planner(Session):
             return
         if one.is_nested and not lasting:
             name = one.cell.names["workload"]
-            raise InvalidInput(f"workload={name}: how long are its runs? Set duration_s=1800, say; seeds draw them")
+            raise InvalidInput(
+                f"workload={name}: how long are its runs? Set duration_s=, as 60 or 1800: each seed draws a window so long"
+            )
         if lasting and not one.is_nested:
             raise InvalidInput("duration_s: a plan's runs have as many requests at every load: requests=")
 

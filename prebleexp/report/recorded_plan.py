@@ -10,7 +10,7 @@ from prebleexp.planning.planned import Planned
 from prebleexp.report.wording import NOTHING, listed, number, percent
 from prebleexp.service.batches import FEWEST, LEAST, count
 
-HEADS = ("for others", "kept", "of others")
+HEADS = ("for similar streams", "kept", "of similar streams")
 """columns of a recording in place of those of several seeds"""
 FEW = 5
 """batches with a miss: with fewer, an interval is too narrow"""
@@ -81,7 +81,7 @@ def warnings(found: Sequence[Planned]) -> list[str]:
         said.append(f"{requests:,} requests are too few for an interval, which takes {FEWEST * LEAST}")
         return said
     said[0] += (
-        f". What is said of others like it is by {batches} batches of {requests // batches:,} requests in a row, as if "
+        f". What is said of similar streams is by {batches} batches of {requests // batches:,} requests in a row, as if "
         "none differed from the rest but by chance"
     )
     few = [f"{one.name} ({alone.missed:g})" for one, alone in known if alone.missed is not None and alone.missed < FEW]
@@ -98,5 +98,7 @@ def warnings(found: Sequence[Planned]) -> list[str]:
         )
     drawn = [one.name for one, _ in known if one.cell.draws]
     if drawn:
-        said.append(f"what is drawn at random with {listed(drawn)} was drawn once")
+        said.append(
+            f"routing with {listed(drawn)} has random draws, which were made once: other seeds may keep more or less"
+        )
     return said

@@ -242,7 +242,7 @@ def test_the_page_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     path = trace(tmp_path / "t.jsonl", [0.5 * i for i in range(20) for _ in range(3)])
     assert main(["plan", "workload=mooncake", path, *HERE, "slo.ttft_s=1.5", "slo.target=0.9", "policy=lor"]) == 0
     out, _ = capsys.readouterr()
-    assert out.split()[:6] == ["policy", "GPUs", "for", "others", "kept", "of"]
+    assert out.split()[:6] == ["policy", "GPUs", "for", "similar", "streams", "kept"]
     page = next((tmp_path / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert "How many GPUs does this recording take?" in page
     assert "how other days would be is not known" in page
@@ -278,6 +278,6 @@ def test_few_batches_with_misses_and_few_requests_are_said(
     promise = ("slo.ttft_s=0.8", "slo.target=0.97", "policy=random")
     _, said = planned(capsys, trace(tmp_path / "burst.jsonl", burst), *promise)
     assert "Misses fall into fewer than 5 batches with random" in said
-    assert "What is drawn at random with random was drawn once" in said
+    assert "Routing with random has random draws, which were made once" in said
     _, said = planned(capsys, trace(tmp_path / "few.jsonl", [10.0 * i for i in range(20)]), *promise)
     assert "20 requests are too few for an interval, which takes 50" in said

@@ -132,7 +132,7 @@ class Planner(Session):
         if one.is_nested and not lasting:
             name = one.cell.names["workload"]
             raise InvalidInput(
-                f"workload={name}: how long are its runs? Set duration_s=, as 60 or 1800: each seed draws a window so long"
+                f"workload={name}: how long are its runs? Set duration_s=60, say: each seed draws such a window"
             )
         if lasting and not one.is_nested:
             raise InvalidInput("duration_s: a plan's runs have as many requests at every load: requests=")

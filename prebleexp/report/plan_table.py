@@ -17,11 +17,11 @@ MEANINGS = {
     "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
     "on average": "The fewest of which the mean share over seeds meets it.",
     "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
-    "for similar streams": "The fewest of which the interval of the share reaches the target, to the fewest of which all of it "
-    "does: for other streams like the recording.",
+    "for similar streams": "The fewest of which the interval of the share reaches the target, to the fewest "
+    "of which all of it does: for other streams like the recording.",
     "kept": "The share that was kept of the recording with so many GPUs.",
-    "of similar streams": "The 95 % interval of that share, by contiguous batches of the recording's requests: of other streams "
-    "like it, if it is stationary.",
+    "of similar streams": "The 95 % interval of that share, by contiguous batches of the recording's requests: of "
+    "other streams like it, if it is stationary.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
     "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",

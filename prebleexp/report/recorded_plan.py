@@ -81,8 +81,8 @@ def warnings(found: Sequence[Planned]) -> list[str]:
         said.append(f"{requests:,} requests are too few for an interval, which takes {FEWEST * LEAST}")
         return said
     said[0] += (
-        f". What is said of similar streams is by {batches} batches of {requests // batches:,} requests in a row, as if "
-        "none differed from the rest but by chance"
+        f". What is said of similar streams is by {batches} batches of {requests // batches:,} requests in a row, as "
+        "if none differed from the rest but by chance"
     )
     few = [f"{one.name} ({alone.missed:g})" for one, alone in known if alone.missed is not None and alone.missed < FEW]
     if few:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from prebleexp.paper import lengths
 from prebleexp.paper.claims import AWARE, PLAIN
 from prebleexp.paper.quality import ALL_LOADS, LAYOUT, regret_answer, with_regret
 from prebleexp.report import measures
@@ -106,6 +107,9 @@ DRAWINGS: Mapping[str, Drawing] = {
         main=ALL_LOADS,
         note=" Thin lines go from the best load to the worst. In brackets: the rank correlation of what was told and "
         "the true lengths.",
+    ),
+    "worth_of_lengths": Drawing(
+        lengths.CHANGE, lengths.with_change, where=lengths.LAYOUT, answer=lengths.answer, dots=True, others={}
     ),
     "gain_against_gpus": Drawing(GAIN, gains, where=Layout("line", "gpus", ("variant",)), answer=CHANGES, dots=True),
     "change_by_switch": Drawing(

@@ -141,6 +141,7 @@ PANELS = {
     "tuning": 1,
     "sessions": 1,
     "reuse": 2,
+    "worth_of_lengths": 2,
     "gain_against_gpus": 2,
 }
 PANELS |= {"survival": 0}  # no GPU is lost here

@@ -20,16 +20,25 @@ prebleexp: to which GPU should an LLM request go?
   python -m prebleexp status ...            how much of that is done, failed and missing; runs nothing
   python -m prebleexp compare A B ...       two policies, lines, sweeps or exports: paired differences
   python -m prebleexp plan gpus=8|rps=64 ...  the load a cluster bears, or the GPUs a load takes, with intervals
+  python -m prebleexp recommend ...         what to deploy for the least money, and the files that deploy it
   python -m prebleexp open [NAME]           a report, or the list of all, in the browser
   python -m prebleexp trace KEY|key=value ...   one run step by step: a page, and a trace for Perfetto
+  python -m prebleexp hindsight ...         how much better an assignment is that knows all that comes
   python -m prebleexp workload describe ... what a stream of requests looks like
+  python -m prebleexp hardware [gpu=h100 ...]   GPUs and models, what fits, what steps take, how well that is known
+  python -m prebleexp composes [A B]        which features go together
+  python -m prebleexp live url=... ...      the same load at real endpoints, beside its simulation (docs/live.md)
+  python -m prebleexp route upstream=... ...  a policy as a router that runs; pick: behind Envoy
+  python -m prebleexp mock gpus=4 ...       simulated GPUs in real time, as OpenAI-style servers
   python -m prebleexp bench-serve ... -- vllm bench serve ...   what that benchmark would print
   python -m prebleexp compare-bench FILE ...  its measured result beside a simulated one
-  python -m prebleexp bench [TABLE]         how fast it is; against=PATH: and than another checkout
-  python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/
+  python -m prebleexp published ...         what others measured, beside the simulation of it
+  python -m prebleexp calibrate overhead    fit what a decision costs in conf/overhead/; calibrate --help: step times
+  python -m prebleexp predict ...           train and try predictors of output lengths (docs/predictors.md)
   python -m prebleexp sql "select ..."      ask the tables of all results (docs/tables.md)
   python -m prebleexp cache ls|show|verify|gc|index|export|import ...   care of the cache (docs/cache.md)
   python -m prebleexp why KEY KEY           what differs between two cached runs
+  python -m prebleexp bench [TABLE]         how fast it is; against=PATH: and than another checkout
 
 options:
   -m, --multirun    sweep; values may be lists (a,b), range(start,stop,step) or glob(*)

@@ -125,6 +125,10 @@ def caveats(made: Recommender) -> list[str]:
     best = made.candidates[0]
     cell = best.cell
     said = [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
+    if best.cell.replicas == 1:
+        said.append(
+            "The first has one replica: nothing is left when it is lost. `prebleexp plan` says what one more would do."
+        )
     if best.cell.cluster.has_roles or any(one.at["roles"] != WHOLE for one in best.twins):
         link = cell.cluster.link
         said.append(f"KV of split replicas moves over {link.gb_s:g} GB/s a GPU ({link.sharing}): say your own links.")

@@ -26,8 +26,8 @@ def _bubbles(run: Any) -> float | None:
 
 
 def _empty(run: Any) -> float | None:
-    empty = run.total("empty_steps")
-    return empty / (empty + run.total("decode_steps")) if run.made.gpu_paced_s.sum() and empty else None
+    steps = run.total("wave_steps")
+    return run.total("empty_steps") / steps if steps else None
 
 
 METRICS: tuple[Declared, ...] = (
@@ -71,6 +71,6 @@ METRICS: tuple[Declared, ...] = (
         _empty,
         "share",
         "lower",
-        "Of the steps of data-parallel ranks, those without a request, which others had.",
+        "Of the steps of data-parallel ranks that step together, those without a request of the rank.",
     ),
 )

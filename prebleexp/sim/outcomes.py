@@ -127,8 +127,10 @@ class Outcome:
     """of these, those that were accepted"""
     gpu_verified_steps: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
     """steps that verified drafts of a request, each request counted"""
+    gpu_wave_steps: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    """steps together with other ranks of its deployment"""
     gpu_empty_steps: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
-    """steps without a request, beside other ranks of its deployment that had some"""
+    """of these, those without a request of its own"""
     gpu_paced_s: Floats = field(default_factory=lambda: np.zeros(0))
     """seconds of steps together with other ranks, or in which a pipeline had work"""
     gpu_stalled_s: Floats = field(default_factory=lambda: np.zeros(0))

@@ -234,7 +234,8 @@ TOTALS = np.dtype(
         ("drafted_tokens", np.int64),
         ("accepted_tokens", np.int64),  # of these
         ("verified_steps", np.int64),  # with drafts, of each request
-        ("empty_steps", np.int64),  # for other ranks
+        ("wave_steps", np.int64),  # together with other ranks, …
+        ("empty_steps", np.int64),  # … and of these, those for others alone
         ("paced_s", np.float64),  # seconds of steps beside other ranks, or with work in the pipeline, …
         ("stalled_s", np.float64),  # … and of waiting in these for the slowest rank, or of stages for work
         ("downs", np.int64),  # how often it went down, …

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import key
 from prebleexp.hardware import composed_step, parallel_step
@@ -274,3 +275,18 @@ def test_bubbles_by_hand() -> None:
     assert three.finish_s.tolist() == [4.0, 4.5, 4.5]
     assert (three.gpu_paced_s[0], three.gpu_stalled_s[0]) == (4.5, 0.5)
     assert _pipeline([[(0, 40)], [(2, 40)], [(4, 40)]], 1).finish_s.tolist() == [4.0, 5.0, 5.0]
+
+
+@pytest.mark.slow
+def test_what_is_measured_of_ranks_and_stages() -> None:
+    """A lone request: one rank of eight works, and the others compute empty steps beside it."""
+    lone = ("rps=0.5", "duration_s=2", "output_length=constant")
+    metrics = runs.run(cell(DP8, EP, *lone)).metrics
+    print(metrics["bubble_share"], metrics["empty_step_share"])
+    assert metrics["empty_step_share"] > 0.8
+    assert 0 < metrics["bubble_share"] < 0.5
+    staged = runs.run(cell(TP4, "hardware.pipeline_parallel_size=2", "engine.async_scheduling=false", *lone)).metrics
+    assert staged["bubble_share"] > 0.45
+    assert staged["empty_step_share"] is None
+    plain_run = runs.run(cell(TP8, *lone)).metrics
+    assert plain_run["bubble_share"] is None

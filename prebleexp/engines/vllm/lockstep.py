@@ -94,6 +94,7 @@ def _together(mine: Engines, world: World, first: int) -> float:
     seconds = slowest + wave_s(cost, all_tokens)
     for rank in range(first, first + of.size):
         total = world.totals[rank]
+        total.wave_steps += 1
         total.empty_steps += of.empty[rank]
         total.paced_s += seconds
         total.stalled_s += slowest - of.own_s[rank]

@@ -61,7 +61,7 @@ class Lockstep(oracle.Oracle):
         for g in mates:
             gpu = self.gpus[g]
             stalled_s = slowest - own_s[g]
-            gpu.totals.update(empty_steps=int(g in self.empty), paced_s=seconds, stalled_s=stalled_s)
+            gpu.totals.update(wave_steps=1, empty_steps=int(g in self.empty), paced_s=seconds, stalled_s=stalled_s)
             gpu.awake, gpu.ends_s = True, now + seconds
             heapq.heappush(self.heap, (now + seconds, END, g))
         for g in worked:

@@ -69,7 +69,10 @@ def _causes(found: Benchmarked, measured: Measured) -> tuple[list[Part], str | N
     cause, sentence = causes.verdict(parts)
     said = [sentence]
     if one.of_each is None:
-        said.append("with --save-detailed (SGLang: --output-details) the first token could be told apart further")
+        said.append(
+            "with --save-detailed (SGLang: --output-details, aiperf: profile_export.jsonl) the first token could be "
+            "told apart further"
+        )
     if cause in causes.OF_COSTS:
         said.append(_calibrate(found, measured))
     elif cause is not None:
@@ -130,14 +133,14 @@ def _signed(value: float) -> str:
 
 COMMANDS: Commands = {
     "": Command(
-        "a measured result of vllm bench serve --save-result, or of SGLang's bench_serving --output-file, beside "
+        "a measured result of vllm bench serve --save-result, SGLang's bench_serving --output-file or aiperf, beside "
         "that of the same benchmark of a simulated cluster: field by field, and what a request takes in parts, with "
         "the likely cause of the difference",
         _compare_bench,
         "python -m prebleexp compare-bench measured.json gpus=1 hardware/gpu=h100 hardware/model=llama_3_1_8b",
         words="FILE",
         takes="one file: what --save-result (SGLang: --output-file) wrote, best with --save-detailed "
-        "(--output-details)",
+        "(--output-details); of aiperf profile_export.jsonl, or else profile_export_aiperf.json",
         settings=(choice("output", "how the result is written", "table", "json"),),
         others="what serves, as one is set for a run (prebleexp --help); all but the workload",
     )

@@ -88,7 +88,7 @@ def _load(path: str, fields: Mapping[str, Any], completed: int) -> tuple[dict[st
         settings |= {"random_input_len": max(inputs, 1), "random_output_len": max(outputs, 1)}
         says = [
             f"all prompts have {inputs:,} tokens and all answers {outputs:,}, the measured means, and share nothing: "
-            "with --save-detailed the file has their lengths"
+            "with --save-detailed the file has their lengths (aiperf: take profile_export.jsonl)"
         ]
     if timed:
         settings["self_timed"] = True

@@ -11,7 +11,7 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads import azure_lengths, files
+from prebleexp.workloads import aiperf_results, azure_lengths, files
 from prebleexp.workloads.bench_client import Requests
 from prebleexp.workloads.blocks import Prompts, of_blocks, private
 from prebleexp.workloads.documents import rows_of
@@ -171,17 +171,21 @@ def _bench_log(of: VllmBench, rng: np.random.Generator) -> Requests:
 
 
 def result(path: str | None) -> dict[str, Any]:
-    """The result that a file has; of several, one a line, the last. Raises InvalidInput, naming it, if it has none."""
+    """The result that a file has, of aiperf's too; of several, one a line, the last. Raises InvalidInput, naming it, if
+    it has none."""
     text = files.unpacked(path).decode(errors="replace").strip()
+    if lines := aiperf_results.records(text):
+        return aiperf_results.of_records(lines)
     for part in (text, text.rpartition("\n")[2]):
         try:
             found = json.loads(part)
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
-            return found
+            return aiperf_results.of_summary(path, found) or found
     raise InvalidInput(
-        f"{path}: not the JSON of a result; write it with vllm bench serve --save-result --save-detailed"
+        f"{path}: not the JSON of a result; write it with vllm bench serve --save-result --save-detailed, or take "
+        "aiperf's profile_export.jsonl"
     )
 
 

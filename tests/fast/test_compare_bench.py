@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from prebleexp.__main__ import main
+from prebleexp.errors import InvalidInput
 from prebleexp.sglang_bench import compared as sglang
 from prebleexp.vllm_bench import causes
 from prebleexp.vllm_bench.causes import Side
@@ -133,3 +134,52 @@ def test_files_of_sglang_are_read_as_the_benchmark_that_they_were(
     assert found["cause"] is not None
     if fields["max_concurrency"] and found["cause"] in causes.OF_COSTS:
         assert "calibrate hardware data=it.json gpu=h100 model=llama-3.1-8b engine=sglang" in err
+
+
+# ---------------------------------------------------------------- aiperf's files
+@pytest.mark.parametrize(("name", "served"), [("poisson", 12), ("warm", None)])
+def test_records_of_aiperf_are_each_request_but_for_warm_ups(name: str, served: int | None) -> None:
+    path = TOOLS / f"aiperf_{name}.jsonl.gz"
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    kept = [one for one in lines if one["metadata"]["benchmark_phase"] == "profiling"]
+    assert served is None or len(lines) == len(kept) == served
+    assert served or len(kept) < len(lines)
+    read = sglang.read(str(path))
+    assert read.fields["completed"] == len(kept)
+    assert read.settings["workload.self_timed"]
+    first = kept[0]["metrics"]
+    assert read.fields["input_lens"][0] == first["input_sequence_length"]["value"]
+    assert read.fields["ttfts"][0] == pytest.approx(first["time_to_first_token"]["value"] / 1e3)
+    assert sum(read.fields["itls"][0]) == pytest.approx(first["decode_duration"]["value"] / 1e3)
+    means = [one["metrics"]["inter_token_latency"]["value"] for one in kept]
+    assert read.fields["mean_tpot_ms"] == pytest.approx(np.mean(means))
+    latencies = [one["metrics"]["request_latency"]["value"] for one in kept]
+    assert read.fields["p99_e2el_ms"] == pytest.approx(np.percentile(latencies, 99))
+    assert causes.of_fields(read.fields) is not None
+
+
+def test_a_summary_of_aiperf_is_read_as_means(tmp_path: Path) -> None:
+    """As its documentation has it (docs/tutorials/working-with-profile-exports.md)."""
+    summary: dict[str, Any] = {
+        "request_count": {"unit": "requests", "avg": 200.0},
+        "benchmark_duration": {"unit": "sec", "avg": 15.2},
+        "request_latency": {"unit": "ms", "avg": 6550.4, "p50": 5799.9, "p99": 9381.6, "std": 1171.1},
+        "time_to_first_token": {"unit": "ms", "avg": 1588.8, "p50": 787.5, "p95": 4051.4},
+        "inter_token_latency": {"unit": "ms", "avg": 51.8},
+        "total_isl": {"unit": "tokens", "avg": 110000.0},
+        "output_sequence_length": {"unit": "tokens", "avg": 97.0},
+        "error_request_count": {"unit": "requests", "avg": 3.0},
+        "input_config": {"endpoint": {"model_names": ["openai/gpt-oss-20b"]}, "loadgen": {"concurrency": 100}},
+    }
+    path = tmp_path / "profile_export_aiperf.json"
+    path.write_text(json.dumps(summary))
+    read = sglang.read(str(path))
+    asked = {"num_prompts": 200, "max_concurrency": 100, "random_input_len": 550, "random_output_len": 97}
+    assert asked.items() <= {key.removeprefix("workload."): value for key, value in read.settings.items()}.items()
+    assert read.fields["model_id"] == "openai/gpt-oss-20b"
+    assert read.fields["median_ttft_ms"] == 787.5
+    assert read.fields["request_throughput"] == pytest.approx(200 / 15.2)
+    assert "3 requests that failed are left out" in read.says
+    path.write_text(json.dumps({**summary, "input_config": {}}))
+    with pytest.raises(InvalidInput, match=r"take profile_export\.jsonl beside it"):
+        sglang.read(str(path))

@@ -35,11 +35,11 @@ def tuned(
 class Policy(Part):
     """Routes requests to GPUs. Subclass it, give `route`, and name the class in conf/policy/<name>.yaml.
 
-    `route(self, mine, view, request, now) -> int` answers with one of `view.candidates`, or with `HOLD` (ask again when
-    something ends), or `REFUSE` (it is not served). `mine` is what `start` returned, `view` a
-    `prebleexp.sim.records.View`, `request` the row of `view.requests` that arrives, `now` seconds. A request that is
-    lost with its GPU comes to `route` again, after `finished`, as a new one would (faults.on_loss=retry): there may be
-    more decisions than requests.
+    `route(self, mine, view, request, now) -> int` answers with one of `view.candidates`, or with `HOLD` (ask again at
+    the end of every step of a GPU, and so at every first token), or `REFUSE` (it is not served). `mine` is what `start`
+    returned, `view` a `prebleexp.sim.records.View`, `request` the row of `view.requests` that arrives, `now` seconds. A
+    request that is lost with its GPU comes to `route` again, after `finished`, as a new one would
+    (faults.on_loss=retry): there may be more decisions than requests.
 
     A class may also have, and is then told:
 

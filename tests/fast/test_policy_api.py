@@ -9,7 +9,7 @@ import numpy as np
 
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
-from prebleexp.policies.api import Policy, Setup, Steps, View, insert, matches, prefill_s, prefix_index
+from prebleexp.policies.api import HOLD, Policy, Setup, Steps, View, insert, matches, prefill_s, prefix_index
 from prebleexp.sim.given import given_of
 
 
@@ -39,6 +39,46 @@ def test_a_router_is_written_with_one_import() -> None:
     found = runs.run(replace(cell, policy=SoonestPrefill()))
     assert found.metrics["n_finished"] == found.metrics["n_requests"]
     assert found.metrics["hit_ratio"] > runs.run(cell).metrics["hit_ratio"], "lor does not look at caches"
+
+
+@dataclass(frozen=True)
+class OneAtATime(Policy):
+    """Binds late: a request waits at the router until all before it have their first tokens."""
+
+    compiled: ClassVar[bool] = False
+    reads_lengths: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> Any:
+        return {"without": set[int](), "sent": dict[int, float](), "first": dict[int, float](), "asked": 0}
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        mine["asked"] += 1
+        SEEN[:] = [mine]
+        if mine["without"]:
+            return HOLD
+        mine["without"].add(request)
+        mine["sent"][request] = now
+        return 0
+
+    def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
+        mine["without"].discard(request)
+        mine["first"][request] = now
+
+
+SEEN: list[Any] = []
+
+
+def test_who_is_held_is_asked_about_again_at_every_first_token() -> None:
+    (cell,) = configure.cells(["gpus=2", "rps=20", "duration_s=3"])
+    found = runs.run(replace(cell, policy=OneAtATime()))
+    sent, first = SEEN[0]["sent"], SEEN[0]["first"]
+    waited = [row for row in range(1, len(sent)) if sent[row] > found.workload.arrival_s[row]]
+    at_once = sum(sent[row] == first[row - 1] for row in waited)
+    print(f"{len(waited)} of {len(sent)} were held, {at_once} of them until the very first token that they waited for")
+    assert len(waited) > 10
+    assert at_once == len(waited)
+    assert any(first[row - 1] < found.outcome.finish_s[row - 1] for row in waited), "not at ends alone"
+    assert SEEN[0]["asked"] > len(sent) + len(waited), "and at ends of steps that bring none"
 
 
 def test_a_router_is_told_how_engines_make_their_steps() -> None:

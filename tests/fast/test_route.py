@@ -33,6 +33,7 @@ from prebleexp.live.router.prompts import Interner, Malformed, read
 from prebleexp.live.router.proxy import Proxy
 from prebleexp.live.router.served import How, compile_for, made
 from prebleexp.live.router.upstreams import gauges
+from prebleexp.sim.answers import HOLD
 from tests.support.engines import Engine
 from tests.support.http import run
 
@@ -240,6 +241,34 @@ def test_without_servers_requests_wait_and_then_are_told() -> None:
             await asyncio.sleep(0.05)
             await running.engines[0].start()
             assert (await waits).status == 200
+
+    run(main())
+
+
+def test_who_is_held_is_asked_about_again_at_a_first_token() -> None:
+    async def main() -> None:
+        async with routing("lor", 1, 0.05) as running:
+            deciding, answered = running.proxy.deciding, list[int]()
+            ask, first_token = deciding.ask, deciding.first_token
+
+            def late(ticket: Any, now: float, room: Any) -> int:
+                answered.append(ask(ticket, now, room) if not answered or first else HOLD)
+                return answered[-1]
+
+            def told(ticket: Any, now: float) -> None:
+                first.append(now)
+                first_token(ticket, now)
+
+            first: list[float] = []
+            deciding.ask, deciding.first_token = late, told
+            tasks = [asyncio.create_task(running.ask(stream=True, max_tokens=30))]
+            while not running.engines[0].flying:
+                await asyncio.sleep(0.005)
+            tasks.append(asyncio.create_task(running.ask(stream=True, max_tokens=1)))
+            await tasks[1]
+            assert answered == [0, HOLD, 0]
+            assert not tasks[0].done(), "the first one goes on"
+            await tasks[0]
 
     run(main())
 

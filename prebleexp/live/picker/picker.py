@@ -141,7 +141,7 @@ class Picker:
         return made
 
     async def _released(self, stream: Stream, until: float) -> bool:
-        """Waits until something has ended or come; False: the client has left. Raises Refused."""
+        """Waits until something has ended, begun to answer or come; False: the client has left. Raises Refused."""
         again: asyncio.Future[None] = self._loop.create_future()
         self._held[again] = None
         ahead = stream.ahead()
@@ -170,6 +170,7 @@ class Picker:
     def first_token(self, stream: Stream) -> None:
         assert stream.ticket is not None
         self.deciding.first_token(stream.ticket, self.now)
+        self._release()
 
     def finished(self, stream: Stream) -> None:
         upstream, ticket = self._over(stream)

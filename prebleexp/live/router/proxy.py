@@ -169,7 +169,8 @@ class Proxy:
         return made
 
     def _release(self) -> None:
-        """Something has ended, or somebody has come: those that wait are asked about once more, while there is room."""
+        """Something has ended or begun to answer, or somebody has come: those that wait are asked about once more,
+        while there is room."""
         for passage in list(self.gate.waiting):
             if not self.gate.room(self.deciding.candidates):
                 break
@@ -200,6 +201,8 @@ class Proxy:
 
     def first_token(self, passage: Passage) -> None:
         self.deciding.first_token(passage.ticket, self.now)
+        if self.gate.waiting:
+            self._release()
 
     def finished(self, passage: Passage, output: int, usage: dict[str, Any]) -> None:
         assert passage.upstream is not None

@@ -36,7 +36,8 @@ VLLM, BLOCK = "vllm", 16
 """an engine, and tokens of a block of its KV"""
 CHOSEN = ("gpu", "model")
 """settings that are options of groups; the others are fields"""
-FIELDS = ("engine", "tensor_parallel", "precision", "kv_precision", "utilisation")
+SPREAD = ("data_parallel_size", "enable_expert_parallel", "expert_imbalance", "pipeline_parallel_size")
+FIELDS = ("engine", "tensor_parallel", *SPREAD, "precision", "kv_precision", "utilisation")
 
 
 def _hardware(given: Given) -> int:
@@ -123,6 +124,7 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     lines += [f"hardware/{name}={asked[name]}" for name in CHOSEN if name in asked]
     lines += [f"hardware.{name}={asked[name]}" for name in FIELDS if name in asked]
     lines += [f"hardware.engine={engine}"] if given["hardware"] == "composed" else []
+    lines += [f"replicas={asked.get('data_parallel_size', '1')}", "engine.async_scheduling=false"]  # of no matter here
     hardware = configure.cells([*lines, *given.others])[0].hardware
     steps = [*_decodes(hardware), *_prefills(hardware)]
     if given["to"]:
@@ -133,10 +135,12 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     title = hardware.title or given["hardware"]
     print(f"{title}: {hardware.support}")
     fixed, each = hardware.frontend_s
-    print(f"{hardware.kv_tokens:,} tokens of KV, {hardware.context_length:,} of a request at most", end="")
+    of = " of each rank" if hardware.ranks > 1 else ""
+    print(f"{hardware.kv_tokens:,} tokens of KV{of}, {hardware.context_length:,} of a request at most", end="")
     print(f"; before the queue a request takes {fixed * 1e3:.3g} ms and {each * 1e6:.3g} µs a token of its prompt\n")
-    _show("a step that decodes", [row for row in steps if row["step"] == "decode"])
-    _show("a step that prefills one prompt", [row for row in steps if row["step"] == "prefill"])
+    alike = ", where each rank has as much" if hardware.ranks > 1 else ""
+    _show(f"a step that decodes{alike}", [row for row in steps if row["step"] == "decode"])
+    _show(f"a step that prefills one prompt{alike}", [row for row in steps if row["step"] == "prefill"])
     if hardware.layer_kinds and engine == VLLM:
         _show("requests that decode at once, in vLLM's groups of layers (docs/core.md)", [*_at_once(hardware)])
     if isinstance(hardware, Composed):
@@ -171,7 +175,7 @@ def _at_once(hardware: Hardware) -> Iterator[dict[str, Any]]:
 
 def _moves(hardware: Composed) -> Iterator[dict[str, Any]]:
     """Each GPU of a group moves its own share, at once with the others."""
-    size = MOVED * hardware.kv_bytes / hardware.model.kv_share(hardware.tensor_parallel)
+    size = MOVED * hardware.kv_bytes / hardware.model.kv_share(hardware.tensor_parallel) / hardware.stages
     for name, way in paths(hardware.gpu).items():
         yield {"by": name, "ms": way.seconds(size) * 1e3, "known": way.known}
 
@@ -230,6 +234,12 @@ COMMANDS: Commands = {
             Setting("model", "one of conf/hardware/model/"),
             Setting("engine", "whose overheads", "|".join(ENGINES)),
             Setting("tensor_parallel", "GPUs that serve one copy of the model", "N"),
+            Setting("data_parallel_size", "such groups of GPUs that are ranks of one deployment", "N"),
+            Setting("enable_expert_parallel", "whole experts on each GPU, not parts of all", "true|false"),
+            Setting(
+                "expert_imbalance", "tokens of the busiest GPU's experts over the mean", "X|{zipf: X}|{loads: [...]}"
+            ),
+            Setting("pipeline_parallel_size", "stages of layers, each on GPUs of its own", "N"),
             Setting("precision", "of weights", "bf16|fp8|fp4|int4"),
             Setting("kv_precision", "of the KV cache", "bf16|fp8"),
             Setting("utilisation", "share of the memory that the engine takes", "X"),

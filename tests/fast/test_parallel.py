@@ -27,6 +27,7 @@ from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.plug import plain
 from prebleexp.sim.simulate import simulate
+from prebleexp.sim.steps import Steps
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.by_hand.streams import stream
 from tests.support.costs.linear_cost import LinearCost
@@ -290,3 +291,27 @@ def test_what_is_measured_of_ranks_and_stages() -> None:
     assert staged["empty_step_share"] is None
     plain_run = runs.run(cell(TP8, *lone)).metrics
     assert plain_run["bubble_share"] is None
+
+
+@pytest.mark.slow
+def test_no_two_ranks_are_in_different_steps_and_a_step_is_as_long_as_the_slowest() -> None:
+    """By hand: rank 0 reads a prompt of 40 tokens while rank 1 has nothing, and computes one token of nobody. Both then
+    go on until they ask each other, after 16 steps."""
+    engine = VLLM(max_num_batched_tokens=64, max_num_seqs=8, host_s=0.0, async_scheduling=False)
+    deployment = replace(COST, ranks=2, kv_tokens=4000)
+    given = {"gpus": 2, "policy": RoundRobin(), "hardware": deployment, "engine": engine, "lengths": Max()}
+    rest = {"overhead": Overhead(), "duration_s": 99.0, "horizon": "drain", "seed": 0}
+    observed = Steps()
+    work = stream([[(0, 40)], [(2, 48)]], [0.0, 1.0], [3, 3])
+    made = simulate(work, **given, **rest, on_event=observed)  # type: ignore[arg-type]
+    columns = observed.columns()
+    first, second = (columns["gpu"] == g for g in (0, 1))
+    for name in ("start_s", "end_s"):
+        np.testing.assert_array_equal(columns[name][first], columns[name][second])
+    took = columns["end_s"][first] - columns["start_s"][first]
+    alone = COST.step_s + 40 * COST.token_s + 40 * COST.context_token_s
+    assert took[0] == pytest.approx(alone + COST.all_s + 41 * COST.all_token_s)
+    empty = COST.step_s + COST.token_s + COST.all_s + 2 * COST.all_token_s
+    assert took[3] == pytest.approx(empty)
+    assert first.sum() == 16 + 3  # the last request has ended, and nobody looks at what follows
+    assert made.gpu_empty_steps.tolist() == [16, 16]

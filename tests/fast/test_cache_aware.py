@@ -29,6 +29,8 @@ from tests.support.recordings.routers import workload_of as paths_of
 from tests.support.sampled import examples
 from tests.support.strategies.paths import workload_of
 
+pytestmark = pytest.mark.uncompiled
+
 
 # ---------------------------------------------------------------- what recordings tell apart
 @dataclass(frozen=True)

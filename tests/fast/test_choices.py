@@ -18,6 +18,8 @@ from prebleexp.sim.types import Setup
 from prebleexp.sim.world import made_cache, made_view, records
 from tests.support.recordings.routers import workload_of
 
+pytestmark = pytest.mark.uncompiled
+
 GPUS = 70
 SETUP = Setup(GPUS, 0, 1, 1000, 1000, workload_of([[(0, 10)]]))
 

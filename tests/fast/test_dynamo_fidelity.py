@@ -23,6 +23,8 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
 from tests.support.recordings.routers import Driven, load, recordings, workload_of
 
+pytestmark = pytest.mark.uncompiled
+
 PATHS = [path for path in recordings("routers_b") if path.stem.startswith("dynamo_")]
 SOFTMAX = [path for path in PATHS if path.stem == "dynamo_softmax"]
 SEQUENCES = [path for path in PATHS if path.stem != "dynamo_softmax"]

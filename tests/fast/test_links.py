@@ -15,6 +15,8 @@ from prebleexp.sim.handles import Block
 from prebleexp.sim.links import FAIR, FIFO, INFINITE, ask, happens, made_links
 from tests.support.sampled import examples
 
+pytestmark = pytest.mark.uncompiled
+
 GB = 1e9
 Asked = tuple[float, int, int, float]
 """when, from which GPU, to which, bytes"""

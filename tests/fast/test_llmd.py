@@ -16,6 +16,8 @@ from prebleexp.policies.llmd.picker import LlmD
 from tests.support.interpreted import SCARCE, digest, interpreted
 from tests.support.recordings.routers import ALL_OF_IT, Driven, workload_of
 
+pytestmark = pytest.mark.uncompiled
+
 DRAWS = 4000
 CHI_SQUARE = {2: 10.83, 3: 13.82, 4: 16.27}
 """which one in a thousand exceeds, by degrees of freedom + 1"""

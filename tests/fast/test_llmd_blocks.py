@@ -21,6 +21,8 @@ from tests.support.reference import llmd_blocks
 from tests.support.reference.llmd_blocks import Believed, Rules
 from tests.support.sampled import examples
 
+pytestmark = pytest.mark.uncompiled
+
 Prompt = Sequence[tuple[int, int]]
 
 

@@ -25,6 +25,8 @@ from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
 from tests.support.recordings.routers import ALL_OF_IT, SAMPLE, Driven, Shares, load, recordings, workload_of
 
+pytestmark = pytest.mark.uncompiled
+
 OURS = [path for path in recordings("routers_b") if path.stem.startswith(("llmd_", "blis_"))]
 UNLIKELY = 4.5
 """standard deviations"""

@@ -51,7 +51,7 @@ def cell(policy: str, gpus: int, folder: Path) -> Any:
     return configure.cells(given)[0]
 
 
-@pytest.mark.parametrize(("policy", "gpus"), sampled(product(names("policy"), [1, 3, 8]), 40))
+@pytest.mark.parametrize(("policy", "gpus"), sampled(product(names("policy"), [1, 3, 8]), 120))
 def test_compiled_or_not_a_policy_gives_the_same_bytes(policy: str, gpus: int, tmp_path: Path) -> None:
     one = cell(policy, gpus, tmp_path)
     workload = in_sessions(runs.draw(one))

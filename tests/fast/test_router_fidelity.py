@@ -14,6 +14,8 @@ import pytest
 from tests.support.recordings.router_models import BYTES, MODELS, UNLIKELY, model_of, settings_of
 from tests.support.recordings.routers import load, named, recordings, replay
 
+pytestmark = pytest.mark.uncompiled
+
 
 @pytest.mark.parametrize("path", recordings("routers"), ids=lambda path: path.stem)
 def test_every_decision_is_the_recorded_one(path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.support.recordings.vllm import (
 from tests.support.recordings.vllm_offload import OFFLOADS
 from tests.support.recordings.vllm_pairs import PAIRS
 from tests.support.reference import vllm as reference_vllm
+from tests.support.reference import vllm_offloading as reference_offloading
 from tests.support.strategies.engine_streams import random_features, random_groups, random_setting
 
 SEEDS_AT_ONCE = 10
@@ -52,6 +53,13 @@ def test_every_step_with_a_host_is_the_same(path: Path, request: pytest.FixtureR
     if path.stem not in vllm_offload.EQUAL:
         request.applymarker(pytest.mark.xfail(strict=True, reason=vllm_offload.DIFFERENT))
     vllm_offload.replays(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OFFLOADS, ids=lambda path: path.stem)
+def test_the_plain_model_offloads_as_recorded(path: Path) -> None:
+    config, recorded = load(path)
+    equal(reference_offloading.replay(config, recorded), recorded)
 
 
 @pytest.mark.slow

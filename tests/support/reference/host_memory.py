@@ -3,7 +3,7 @@ which it drops where it is full."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from typing import Any
 
 
@@ -72,11 +72,8 @@ class ARC:
         self.capacity, self.target = capacity, 0.0
         self.once: OrderedDict[Any, Copy] = OrderedDict()
         self.often: OrderedDict[Any, Copy] = OrderedDict()
+        self.copies = ChainMap(self.once, self.often)
         self.gone: tuple[OrderedDict[Any, None], OrderedDict[Any, None]] = (OrderedDict(), OrderedDict())
-
-    @property
-    def copies(self) -> dict[Any, Copy]:
-        return {**self.once, **self.often}
 
     def insert(self, key: Any, used: Used, position: int) -> None:
         self.once[key] = Copy()

@@ -171,6 +171,9 @@ class Scheduler:
     def busy(self) -> bool:
         return bool(self.waiting or self.running or self.flush)
 
+    def _queued(self) -> int:
+        return len(self.waiting)
+
     # ------------------------------------------------------------ cache
     def _found(self, groups: list[Group], request: Request, number: int) -> list[int] | None:
         """The oldest copies of a block, if all these groups have it."""
@@ -295,7 +298,7 @@ class Scheduler:
     def schedule(self) -> dict[str, Any]:
         """What the next step computes: {request: tokens}, in the order in which its results are taken up."""
         budget, cap = self.config["max_num_batched_tokens"], self.config["long_prefill_token_threshold"]
-        if len(self.running) + len(self.waiting) < 2:
+        if len(self.running) + self._queued() < 2:
             cap = 0
         budget -= self.slots
         self.drafted, self.padded, self.prefills = {}, set(), False

@@ -56,6 +56,9 @@ class Offloading(Scheduler):
     def busy(self) -> bool:
         return bool(self.holding or self.jobs) or super().busy()
 
+    def _queued(self) -> int:
+        return len(self.waiting) + len(self.holding)
+
     # ------------------------------------------------------------ loads
     def _key(self, group: int, request: Request, number: int) -> Any:
         return group, request.key((number + 1) * self.block)
@@ -372,12 +375,13 @@ class Engine:
         flush = max([0, *(job.end_ns - now for job in step["flush"])])
         for job in step["loads"]:
             self._send(job, now + flush)
-        cost, start = 0, now
+        cost, start, step["ends"] = 0, now, now + flush
+        self.gpu = max(self.gpu, now + flush)  # steps behind it are not launched before
         if step["chosen"]:
             tokens = sum(new for _, new, _ in step["chosen"])
             context = sum(r.computed for r, _, _ in step["chosen"])
             cost = self.config["step_ns"] + self.config["token_ns"] * tokens + self.config["context_token_ns"] * context
-            start = max(now + flush, self.gpu)
+            start = max(now, self.gpu)
             self.gpu = step["ends"] = start + cost
         for job in self.unsent:
             if job in step["stores"]:

@@ -101,7 +101,7 @@ def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
 
 
 def as_text(said: Sequence[str]) -> str:
-    """Sentences for a page."""
+    """Sentences as one text for a page, each with a capital and a full stop."""
     return " ".join(f"{one[0].upper()}{one[1:]}." for one in said)
 
 

@@ -85,7 +85,7 @@ def _core() -> str:
 
 @cache
 def locks() -> ByteLocks:
-    """Of those who compile."""
+    """The locks that processes take while they compile."""
     return ByteLocks(home() / "compiling.lock")
 
 

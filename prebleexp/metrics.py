@@ -79,16 +79,16 @@ class Served:
         return Attained.of(self.workload, self.made, self.level, self.unloaded, int(self.each.sum()))
 
     def of_gpus(self, of_replicas: Floats) -> float:
-        """The mean over GPUs."""
+        """The mean over GPUs of a number that each replica has, (replicas,)."""
         return float((of_replicas * self.each).sum() / self.each.sum())
 
     @cached_property
     def states(self) -> list[int]:
-        """Requests by `State`."""
+        """How many requests ended in each `State`, in its order."""
         return [int(count) for count in np.bincount(self.made.state, minlength=len(State))]
 
     def total(self, *names: str) -> int:
-        """Over all GPUs."""
+        """The sum over all GPUs of the outcome's arrays gpu_NAME."""
         return sum(int(getattr(self.made, f"gpu_{name}").sum()) for name in names)
 
     @cached_property

@@ -43,7 +43,7 @@ def of_requests(requests: Mapping[str, Any]) -> list[Stage]:
 
 
 def whole(requests: Mapping[str, Any]) -> Stage:
-    """Likewise of a load that came in one, as if that were a stage."""
+    """The numbers of a whole run as if it were one stage."""
     columns = {name: np.asarray(requests[name], np.float64) for name in NEEDS}
     return _of(columns | {"stage": np.zeros(len(columns["stage"]))}, 0)
 

@@ -108,7 +108,7 @@ def _with_more_room(self: Clocked, mine: Any, view: Any, request: int) -> Inner:
 
 
 def clocked(policy: Any) -> Clocked:
-    """The same policy, clocked: it hears what that hears."""
+    """The policy with a clock around each of its functions; it is told the same as the policy itself."""
     given: dict[str, Any] = {name: one for name, one in HEARD.items() if hasattr(type(policy), name)}
     if hasattr(type(policy), "lacks_room"):
         given |= {"lacks_room": lacks_room, "with_more_room": _with_more_room}
@@ -127,7 +127,7 @@ def _spin(times: int) -> int:
 
 
 def tick_ns() -> float:
-    """Nanoseconds of one."""
+    """How many nanoseconds a tick takes."""
     start = time.perf_counter_ns()
     passed = _spin(SPINS)
     return (time.perf_counter_ns() - start) / passed

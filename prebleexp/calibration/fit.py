@@ -124,7 +124,7 @@ class _Problem:
         )
 
     def errors(self, made: Array) -> Array:
-        """(seen,) log(simulated / measured)."""
+        """The logarithms of simulated over measured, (seen,)."""
         found: Array = np.log(made.mean(axis=0) / self.measured)
         return found
 

@@ -44,7 +44,7 @@ class Simulated:
 
     @property
     def measured(self) -> Array:
-        """(seen,)"""
+        """The measured value of each of `seen`, in its order: (seen,)."""
         rungs = self.arm.rungs
         return np.array([rungs[i].seen[name] for i, name in self.seen])
 

@@ -32,7 +32,7 @@ class Setting:
 
 
 def text(name: str, meaning: str, default: str | None = None) -> Setting:
-    """Any."""
+    """A setting that takes any text."""
     return Setting(name, meaning, default or "…", default)
 
 

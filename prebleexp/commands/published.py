@@ -63,7 +63,7 @@ def of_ladders(measured: Measured, replications: int, cache_dir: Path) -> list[E
 
 
 def simulated_ladders(replications: int, cache_dir: Path) -> dict[tuple[str, str], Simulated]:
-    """By experiment and line."""
+    """What is simulated of each ladder, by the names of its experiment and line."""
     from prebleexp.report import ladders
 
     return ladders.simulated(session_of(SWEEP, cache_dir, f"replications={replications}").ladders)

@@ -117,7 +117,7 @@ class Cache:
             raise self._refused(error) from error
 
     def put_failure(self, failed: FailedRun) -> None:
-        """Likewise, for a run that failed."""
+        """Keep a run that failed, with its error."""
         try:
             self.path(failed.key).parent.mkdir(exist_ok=True)
             durable.write(self.failure_path(failed.key), seal(vars(failed)))

@@ -151,7 +151,7 @@ def _of_metric(metric: str, seen: Predicted, unseen: Predicted) -> Iterator[Row]
 
 
 def simulated_table(loops: ClosedLoops, times: tuple[Array, Array]) -> list[Row]:
-    """Likewise of times by the simulator, for each source and each configuration."""
+    """How far times by the simulator are off, a row for each source and each configuration."""
     rows: list[Row] = []
     for metric in (TPOT, TTFT):
         errors = off(loops, times, metric)

@@ -88,8 +88,8 @@ def calibrate(loops: ClosedLoops) -> Calibrated:
 
 
 def calibrate_steps(steps: Steps) -> Calibrated:
-    """Likewise for whole steps, of which a fifth at a time is left out. What a request takes beside the GPU (a0, a1)
-    stays as it ships: no step says it."""
+    """Fit step times to whole steps, and say how good they are by leaving out a fifth of these at a time. What
+    a request takes beside the GPU (a0, a1) stays as it ships: no step says it."""
     if len(steps) < LEAST_STEPS:
         raise InvalidInput(f"{len(steps)} whole steps are too few to fit: give {LEAST_STEPS} or more")
     base = _base("steps", steps)

@@ -24,14 +24,14 @@ def row(result: Result) -> Row:
 
 
 def stored(row: Row, result: Result) -> Row:
-    """The same with how it came about and without what does not matter to it, as the database has it."""
+    """A successful run as the database has it: with its provenance, and without settings that do not matter to it."""
     left_out = result.cell.left_out
     kept = {name: value for name, value in row.items() if name.split(".")[0] not in left_out} if left_out else row
     return kept | dict.fromkeys(left_out) | {name: result.provenance.get(name) for name in FIELDS}
 
 
 def stored_entry(entry: Entry, options: Options) -> Row:
-    """The same of a run in the cache."""
+    """A successful run of the cache, as the database has it."""
     about = {name: entry.provenance.get(name) for name in ("seconds", *FIELDS)}
     columns = dict.fromkeys(("gpus", "replicas", *NUMBERS, *SPECS)) | options.columns(entry.content["cell"])
     return {"key": entry.key} | columns | dict(entry.metrics) | about
@@ -44,7 +44,7 @@ def stored_failure(result: Result) -> Row:
 
 
 def stored_failed(run: FailedRun, options: Options) -> Row:
-    """The same of one in the cache."""
+    """A failed run of the cache, as the database has it."""
     return _failed(run.key, options.columns(run.content["cell"]), run.error, run.provenance)
 
 

@@ -132,7 +132,7 @@ class Session:
 
     @cached_property
     def runs(self) -> list[Result]:
-        """Every distinct run once."""
+        """The results of all jobs, each distinct run once."""
         return list({result.key: result for of_job in self.results for result in of_job}.values())
 
     @cached_property
@@ -141,7 +141,7 @@ class Session:
 
     @property
     def stored_rows(self) -> list[Row]:
-        """The same for the database."""
+        """Rows of the runs that succeeded, as the database has them."""
         succeeded = (result for result in self.runs if result.error is None)
         return [stored(row, result) for row, result in zip(self.rows, succeeded, strict=True)]
 

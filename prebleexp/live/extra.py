@@ -18,7 +18,7 @@ def check(*more: str) -> None:
 
 
 def check_picker() -> None:
-    """The same, of what an endpoint picker needs."""
+    """Raises InvalidInput, saying what to install, if something that an endpoint picker needs is not there."""
     check()
     _check(OF_PICKERS, "an endpoint picker needs", "picker")
 

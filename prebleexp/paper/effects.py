@@ -32,7 +32,7 @@ class Side:
     at: tuple[tuple[str, Value], ...] = ()
 
     def rows(self, parts: Mapping[str, Sequence[Row]]) -> dict[Value, Row]:
-        """By seed."""
+        """The rows of this line, by seed."""
         wanted = (("line", self.line), *self.at)
         return {
             row.get("seed"): row

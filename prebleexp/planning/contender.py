@@ -181,7 +181,7 @@ class Contender:
         return self.cell.duration_s if self.is_nested else requests / rps
 
     def sample(self, metrics: Mapping[str, Any]) -> Sample:
-        """What a run says."""
+        """What a search needs of a run with these metrics."""
         kept, due, trend = self.to_keep.kept(metrics), metrics["due_requests"], metrics["in_system_trend"]
         if not self.is_recorded:
             return Sample(kept, due, trend)

@@ -60,7 +60,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Hindsight:
-    """Of a cell."""
+    """What routers and the search with hindsight reach in one cell."""
 
     routers: tuple[Found, ...]
     best: Mapping[str, float]

@@ -32,7 +32,7 @@ class Trial(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a run says."""
+    """What a search needs of one run: how well it kept the promise, and how surely."""
 
     kept: float
     """the share of the requests that kept what was promised"""
@@ -123,12 +123,12 @@ class Table:
         return self.mean(size) >= self.question.target
 
     def samples(self, size: float) -> list[Sample]:
-        """By seed."""
+        """The samples at a size, in order of seeds."""
         found = self.known[self.requests, size]
         return [found[seed] for seed in sorted(found)]
 
     def kept(self, size: float) -> list[float]:
-        """By seed."""
+        """What each seed keeps at a size, in order of seeds."""
         return [sample.kept for sample in self.samples(size)]
 
     def mean(self, size: float) -> float:

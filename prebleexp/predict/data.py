@@ -37,7 +37,7 @@ class Instructions:
     """rows whose output is empty"""
 
     def take(self, rows: Longs) -> Instructions:
-        """Only these rows."""
+        """The data set with these rows alone."""
         prompts = tuple(self.prompts[i] for i in rows)
         return replace(
             self, prompts=prompts, prompt_tokens=self.prompt_tokens[rows], output_tokens=self.output_tokens[rows]

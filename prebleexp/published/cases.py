@@ -53,7 +53,7 @@ class Compared:
 
 
 def read() -> list[Number]:
-    """Those that ship."""
+    """The published numbers that ship with the package."""
     with FILE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return [Number(one["part"], one["line"], one["metric"], float(one["measured"]), one["over"]) for one in rows]

@@ -33,7 +33,7 @@ class Point:
 
     @property
     def price(self) -> float:
-        """Of an hour."""
+        """The price of an hour of all its replicas."""
         return self.replicas * self.design.price
 
     @property
@@ -63,7 +63,7 @@ class Candidate:
 
     @property
     def price(self) -> float:
-        """Of an hour."""
+        """The price of an hour at the answer."""
         return self.point.price
 
     @property
@@ -90,7 +90,7 @@ class Candidate:
         return self.design.price * math.exp(crossing) if math.isfinite(crossing) else self.price
 
     def row(self) -> dict[str, Any]:
-        """Flat, with all digits."""
+        """A flat row for programs, with all digits."""
         low, high = self.ends
         cell = self.cell
         found = {**self.design.at, "gpus": cell.gpus, "replicas": cell.replicas}

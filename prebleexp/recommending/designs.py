@@ -69,7 +69,7 @@ class Design:
         return Contender(self.cell, GPUS)
 
     def with_stream(self, changed: Mapping[str, Any]) -> Design:
-        """The same under another stream, as `shorter` says it."""
+        """This design under another stream of requests, as `shorter` says it."""
         return replace(self, cell=replace(self.cell, **changed)) if changed else self
 
     def cell_of(self, trial: Trial) -> Cell:

@@ -81,7 +81,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class Span:
-    """A part of x."""
+    """An interval of the x axis, from `low` to `high`, and how it is drawn."""
 
     style: Style
     low: float

@@ -51,7 +51,7 @@ class Front:
 
 
 def figure(name: str, title: str, sentence: str, fronts: Sequence[Front]) -> Figure:
-    """A panel for each."""
+    """The figure with a panel for each front."""
     panels = tuple(
         Panel(one.title, _panel(f"{name}-{i}", one, sentence), WIDTH_IN * POINTS, HEIGHT_IN * POINTS)
         for i, one in enumerate(fronts)

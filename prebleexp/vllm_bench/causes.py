@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
     @property
     def more(self) -> float:
-        """Simulated beyond measured."""
+        """By how much the simulated part is longer than the measured one, in ms."""
         return self.simulated - self.measured
 
 

@@ -53,7 +53,7 @@ class Rows(ABC):
     @property
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """Of all columns."""
+        """The names of all columns."""
 
     @abstractmethod
     def taken(self, rows: Longs) -> Rows:

@@ -115,7 +115,7 @@ def compared(facts: Mapping[str, Any], kept: Columns, made: Run, watched: Watche
 
 
 def means(found: Sequence[Compared]) -> list[Means]:
-    """Over seeds."""
+    """Each metric's mean over seeds, measured and simulated."""
     made = []
     for i, row in enumerate(found[0].rows):
         of = [one.rows[i] for one in found]

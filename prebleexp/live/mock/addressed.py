@@ -41,7 +41,7 @@ class Addressed(Policy):
 
 @dataclass(frozen=True)
 class Listening(Addressed):
-    """The same, and it writes down what caches store and drop."""
+    """`Addressed`, and it writes down what caches store and drop."""
 
     def stored(self, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
         one = mine.heard[mine.rows[0]]

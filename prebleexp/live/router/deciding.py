@@ -135,7 +135,7 @@ class Deciding:
         return ticket
 
     def tokens(self, request: Request) -> int:
-        """Of its prompt."""
+        """How many tokens a request's prompt has."""
         return self._interner.tokens(len(request.text), request.whole_tokens)
 
     def ask(self, ticket: Ticket, now: float, among: Sequence[int] | None = None) -> int:
@@ -159,7 +159,7 @@ class Deciding:
         return ticket.taken.lap == self.host.lap
 
     def first_token(self, ticket: Ticket, now: float) -> None:
-        """… has come. What its prompt's KV displaces is assumed to be gone."""
+        """Tell the policy of a request's first token. What its prompt's KV displaces is assumed to be gone."""
         ticket.first_s = now
         gpu, taken = ticket.gpu, ticket.taken
         self.waiting_tokens[gpu] -= taken.tokens

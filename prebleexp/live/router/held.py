@@ -228,7 +228,7 @@ class Held:
         self._told.clear()
 
     def blocks(self, gpu: int) -> int:
-        """That it holds."""
+        """How many blocks a GPU holds."""
         return len(self._blocks[gpu])
 
     def _notice(self, kind: int, packed: int, gpu: int, more: int) -> Notice:

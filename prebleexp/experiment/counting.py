@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from prebleexp.cluster.replicas import Size, size_of
 from prebleexp.engines.base import Engine
-from prebleexp.engines.splitwise.engine import Splitwise
 from prebleexp.hardware.base import Hardware
 
 if TYPE_CHECKING:
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 USUAL = 8
 """GPUs, or of engines with machines of their own, machines, where nothing is said"""
-MACHINES = {f"{kind.__module__}.{kind.__qualname__}": kind.gpus_per_replica for kind in (Splitwise,)}
-"""GPUs of a machine, by the engine in a key"""
+SPLITWISE = "prebleexp.engines.splitwise.engine.Splitwise"
+"""in a key, the engine whose replicas are machines"""
 
 
 def size(engine: Engine, hardware: Hardware, gpus: object, replicas: object = None) -> Size:
@@ -41,8 +40,11 @@ def counted(cell: Mapping[str, Any]) -> dict[str, Any]:
     cluster = cell.get("cluster", ())
     groups = cluster["groups"] if isinstance(cluster, Mapping) else cluster
     if not groups:
-        each = MACHINES.get(cell.get("engine", {}).get("_target_"), _each(cell.get("hardware", {})))
-        return _counted(cell, each)
+        if cell.get("engine", {}).get("_target_") != SPLITWISE:
+            return _counted(cell, _each(cell.get("hardware", {})))
+        from prebleexp.engines.splitwise.engine import Splitwise  # which other runs need not load
+
+        return _counted(cell, Splitwise.gpus_per_replica)
     whole = [_counted(one, _each(one["hardware"])) for one in groups]
     gpus, replicas = (sum(one.get(name, one["gpus"]) for one in whole) for name in ("gpus", "replicas"))
     made = {**cell, "cluster": {**cluster, "groups": whole} if isinstance(cluster, Mapping) else whole}

@@ -70,7 +70,8 @@ def count_tokens(mine: Books, world: World) -> None:
 def _answering(world: World, request: int) -> int:
     """The row of a request in flight that makes its answer: itself, unless its prompt's GPU does."""
     leg = leg_of(world, request)
-    return request if prefills(world, int(world.seen.requests[leg].gpu)) else leg
+    g = int(world.seen.requests[leg].gpu)
+    return request if g == NONE or prefills(world, g) else leg
 
 
 @compiled
@@ -81,7 +82,8 @@ def _charge(mine: Books, world: World, request: int) -> None:
         return
     if one.rebated == 0:
         one.rebated = 1
-        found = max(0, seen.prompt_tokens - world.jobs[leg].prefilled_tokens)
+        prompt = leg if world.seen.requests[leg].gpu != NONE else request
+        found = max(0, seen.prompt_tokens - world.jobs[prompt].prefilled_tokens)
         mine.lanes[one.lane].score -= (mine.terms.input_weight - mine.terms.cached_weight) * found
     if made > one.charged:
         mine.lanes[one.lane].score += mine.terms.output_weight * (made - one.charged)

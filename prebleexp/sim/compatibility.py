@@ -119,14 +119,6 @@ REFUSED = (
     Refusal(ROLES, ("resume",), "handoff", "requests that are lost continue after what was shown", _SPLIT),
     Refusal((RESERVE_FIRST,), ("autoscaler",), "handoff", _SCALED, _RESERVED),
     Refusal(
-        ("gateway",),
-        (RESERVE_FIRST, PUSH_AT_END, "decider"),
-        "handoff",
-        "both GPUs are chosen at arrival",
-        "GPUs have roles and requests pass a gateway",
-    ),
-    Refusal(("gateway",), ROLES, "handoff", _FAULTS, "GPUs have roles and requests pass a gateway", ("faults",)),
-    Refusal(
         (RESERVE_FIRST,), ("faults", "requeue"), "handoff", _FAULTS, "room is reserved before prompts are computed"
     ),
     Refusal(

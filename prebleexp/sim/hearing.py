@@ -53,6 +53,8 @@ def is_lost(world: World, row: int) -> None:
         world.arrivals[row] = control.now
         join(world, COMMON, row)
         return
+    if world.rules.gated and world.seen.requests[row].gpu == NONE:  # it waited for a router, who has told nobody
+        call_none(world.gateway.hear, world.gateway.own, world, LOST, request)
     routed_anew(world, row)
     asked = first if world.pools.decider == ALWAYS else request
     if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, asked):
@@ -112,7 +114,8 @@ def hear(world: World, kind: int, request: int) -> None:
         g = int(world.seen.requests[request].gpu)
         strike(world, request)
         part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
-        if world.rules.gated and not part:
+        given_back = kind == LOST and world.jobs[request].state == KEPT
+        if world.rules.gated and not part and not given_back:
             call_none(world.gateway.hear, world.gateway.own, world, kind, request_of(world, request))
         if kind == LOST or part:
             return

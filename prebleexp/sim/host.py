@@ -213,8 +213,10 @@ class Host:
         may_get = found if most == 0 else found & (state.seen.sent["outstanding"] < most)
         if split:
             outputs = state.pools.roles == DECODE
-            may_get = may_get & ~outputs
-            self.world.put(("decode_seen", "candidates"), np.flatnonzero(found & outputs))  # they are never full
+            prompts_first = state.pools.decider == ALWAYS  # whoever is asked about second has passed the gateway
+            for_outputs = (found if prompts_first else may_get) & outputs
+            may_get = (may_get if prompts_first else found) & ~outputs
+            self.world.put(("decode_seen", "candidates"), np.flatnonzero(for_outputs))
         self.world.put(("seen", "candidates"), np.flatnonzero(may_get))
         if len(state.moves.rules):
             self.world.put(("moves", "candidates"), np.flatnonzero(found))

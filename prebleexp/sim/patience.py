@@ -84,6 +84,11 @@ def _leave_both(world: World, request: int) -> None:
             told = told or not prefills(world, g)
         job.state = GONE
     if not told:  # that is how a request ends
+        gateway, requests = world.gateway, world.seen.requests
+        if world.rules.gated and requests[leg].gpu == NONE and requests[request].gpu == NONE:
+            call_int(gateway.leave, gateway.own, world, request, NONE)
+        elif world.rules.gated:
+            call_none(gateway.hear, gateway.own, world, CANCELLED, request)
         control.unfinished -= 1
         control.present -= 1
         failed(world, request)

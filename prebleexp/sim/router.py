@@ -88,7 +88,8 @@ def serve(world: World) -> int:
             _take_offer(world)
             continue
         again = is_routed_again(world, request)
-        offered = rules.gated and routers > 1 and not again
+        second = again == (world.pools.decider == ALWAYS)  # the gateway has let it pass
+        offered = rules.gated and routers > 1 and not second
         if offered and control.stale != 0:
             control.stale = 0
             return NEEDS_CANDIDATES
@@ -139,12 +140,14 @@ def serve(world: World) -> int:
 def _take_offer(world: World) -> None:
     """Who waits in the gateway is asked about, if there is a GPU that may get it."""
     control, gateway, request = world.control, world.gateway, NONE
-    if len(world.seen.candidates) > 0:
+    prompts_first = world.pools.decider == ALWAYS
+    view = world.seen if prompts_first else world.decode_seen
+    if len(view.candidates) > 0:
         request = call_int(gateway.offer, gateway.own, world, control.now)
     if request == NONE:
         control.offering = 0
     else:
-        join(world, COMMON, leg_of(world, request))
+        join(world, COMMON, leg_of(world, request) if prompts_first else request)
 
 
 @compiled
@@ -192,7 +195,7 @@ def decided(world: World, request: int) -> None:
 @compiled
 def _carry_out(world: World, request: int, answer: int) -> None:
     gateway = world.gateway
-    if world.rules.gated and not is_routed_again(world, request):
+    if world.rules.gated and is_routed_again(world, request) != (world.pools.decider == ALWAYS):
         if answer >= 0 and 0 < world.rules.max_in_flight <= world.seen.sent[answer].outstanding:
             answer = HOLD  # another was sent there meanwhile
         comes_again = call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0
@@ -211,7 +214,9 @@ def _refuse(world: World, request: int) -> None:
     kept = world.jobs[request].state == KEPT
     if kept and world.jobs[leg_of(world, request)].reached != 0:
         let_go(world, request)
-    if world.rules.gated and kept:
+    second = is_routed_again(world, request) and world.pools.decider == ALWAYS
+    let_pass = second and world.seen.requests[leg_of(world, request)].gpu != NONE
+    if world.rules.gated and (kept or let_pass):
         call_none(world.gateway.hear, world.gateway.own, world, CANCELLED, request)
     world.jobs[request].state = REFUSED
     if both_at_arrival(world) and not kept:

@@ -18,11 +18,11 @@ from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, REFUSED, WORDS
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.pools import ALWAYS, UNCACHED
 
-MOST = 17
+MOST = 14
 """refused pairs: this number may only fall"""
 MOST_PARALLEL = 11
 """likewise, of ranks and stages"""
-MOST_TRIPLES = 1
+MOST_TRIPLES = 0
 
 
 class Ideal:

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from prebleexp.faults.base import Faults
 from prebleexp.gateway.base import Gateway
 from prebleexp.sim.pools import (
-    PULL,
     RESERVE_FIRST,
 )
 from prebleexp.sim.types import Outcome, Workload
-from tests.support.oracle import gateway_pools as oracle_gateway_pools
+from tests.support.oracle import composed
 from tests.support.oracle import pools as oracle_pools
 from tests.support.oracle import reserving as oracle_reserving
 from tests.support.oracle import split_faults as oracle_split_faults
@@ -36,10 +35,10 @@ def agree(
     workload: Workload, cluster: dict[str, Any], faults: Faults | None = None, gateway: Gateway | None = None
 ) -> Outcome:
     workload, given = split(workload, cluster)
+    if gateway is not None:
+        return same(workload, given | {"gateway": gateway, "faults": faults}, composed.simulate)
     if faults is not None:
         return same(workload, given | {"faults": faults}, oracle_split_faults.simulate)
-    if gateway is not None:
-        return same(workload, given | {"gateway": gateway}, oracle_gateway_pools.simulate)
     reserving = cluster["protocol"] == RESERVE_FIRST
     return same(workload, given, oracle_reserving.simulate if reserving else oracle_pools.simulate)
 
@@ -51,7 +50,8 @@ def test_pools_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[st
     agree(workload, cluster)
 
 
-GATED = st.tuples(CLUSTERS.map(lambda drawn: drawn | {"protocol": PULL}), GATEWAYS)
+GATED = st.tuples(CLUSTERS | DECIDED | RESERVING, GATEWAYS)
+GATED_FAULTY = st.tuples(faulty(), GATEWAYS)
 
 
 @pytest.mark.slow
@@ -69,6 +69,13 @@ def test_gateways_before_pools_give_the_bytes_of_the_oracle_on_many(
     workload: Workload, of: tuple[Any, Gateway]
 ) -> None:
     agree(workload, of[0], gateway=of[1])
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(100, found=True), deadline=None)
+@given(of_clients(streams_with_patience()), GATED_FAULTY)
+def test_gateways_before_pools_that_lose_gpus_give_the_bytes_of_the_oracle(workload: Workload, of: Any) -> None:
+    agree(workload, *of[0], gateway=of[1])
 
 
 @pytest.mark.slow

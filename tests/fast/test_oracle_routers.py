@@ -68,11 +68,11 @@ def test_routers_before_pools_that_lose_gpus_give_the_bytes_of_the_oracle(
 
 @pytest.mark.slow
 @settings(max_examples=examples(100, found=True), deadline=None)
-@given(of_clients(STREAMS), CLUSTERS, REPLICAS, GATEWAYS)
+@given(of_clients(STREAMS), SPLIT, REPLICAS, GATEWAYS)
 def test_gateways_of_several_routers_before_pools_give_the_bytes_of_the_oracle(
     workload: Workload, cluster: Any, replicas: Any, gateway: Any
 ) -> None:
-    agree_split(workload, cluster | {"protocol": PULL}, replicas, gateway=gateway)
+    agree_split(workload, cluster, replicas, gateway=gateway)
 
 
 # ---------------------------------------------------------------- requests that are moved

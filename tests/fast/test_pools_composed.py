@@ -15,9 +15,10 @@ from prebleexp.autoscalers.hpa import HPA
 from prebleexp.errors import InvalidInput
 from prebleexp.faults.base import Event
 from prebleexp.faults.timeline import Timeline
+from prebleexp.gateway.base import Gateway
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.history import Decision
-from prebleexp.sim.pools import NEVER, UNCACHED
+from prebleexp.sim.pools import NEVER, PULL, PUSH_AT_END, UNCACHED
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.types import State
 from tests.support.by_hand.pools import KV_BYTES, MS, SYNCHRONOUS, serve, split
@@ -131,6 +132,20 @@ def test_who_is_lost_where_its_prompt_was_computed_was_there() -> None:
     made = serve(one, split(decider=NEVER), faults=faults)
     assert made.state.tolist() == [State.LOST]
     assert made.gpu.tolist() == made.decode_gpu.tolist() == [1]
+
+
+# ---------------------------------------------------------------- a gateway
+def test_a_gateway_counts_who_was_lost_as_in_flight_no_more() -> None:
+    """One may be at the GPU for prompts. The first is lost at GPU 1 while it is read at 150 ms, and its attempt has
+    failed: it waits behind the second, which is computed from 100 to 200 ms, and then lacks 8 tokens of its own."""
+    two = stream([own(0, 1000), own(1, 1000)], [0.0, 0.0], [1, 1])
+    faults = Timeline(detect_ms=0.0, happen=(Event(0.15, 1, "down"),))
+    for protocol in (PULL, PUSH_AT_END):
+        made = serve(two, split(protocol=protocol), (1, 2), faults=faults, gateway=Gateway(max_in_flight=1))
+        assert made.prefill_end_s * 1e3 == pytest.approx([200.8, 200])
+        assert made.losses.tolist() == [1, 0]
+        assert made.decode_gpu.tolist() == [2, 2]
+        assert made.state.tolist() == [State.FINISHED] * 2
 
 
 # ---------------------------------------------------------------- what cannot be

@@ -159,20 +159,6 @@ def test_two_policies_are_those_that_were_set() -> None:
             "engine=sglang takes no faults; take another engine, or faults=none",
         ),
         (
-            ["gateway.limit=9", "cluster.protocol=push_at_end"],
-            "both GPUs are chosen at arrival, and GPUs have roles and requests pass a gateway; only one of the two is "
-            "modelled at once: take gateway=open, or cluster.protocol=pull",
-        ),
-        (
-            ["gateway.limit=9", "cluster.decider=never"],
-            "both GPUs are chosen at arrival, and GPUs have roles and requests pass a gateway; only one of the two is "
-            "modelled at once: take gateway=open, or cluster.decider=always",
-        ),
-        (
-            ["gateway.limit=9", "faults=rates"],
-            "GPUs have faults, and GPUs have roles and requests pass a gateway; only",
-        ),
-        (
             ["hardware=a6000_mistral_7b"],
             "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",
         ),

@@ -10,7 +10,7 @@ from prebleexp.sim.types import Outcome, Workload
 from tests.support.oracle.core import Oracle
 from tests.support.oracle.faults import FaultyOracle
 from tests.support.oracle.gateway import LinearGateway
-from tests.support.oracle.gateway_pools import GatedPools
+from tests.support.oracle.gateway_pools import GatedPools, GatedReserving
 from tests.support.oracle.moves import MovesGpu, MovesOracle
 from tests.support.oracle.pools import PoolsOracle, Puller
 from tests.support.oracle.replicas import GatedReplicas, ReplicasOracle
@@ -100,7 +100,7 @@ def layers(of: Any) -> list[type[Oracle]]:
 
 def _of_pools(of: Any) -> list[type[Oracle]]:
     if of.pools.protocol == RESERVE_FIRST:
-        return [ReservingOracle]
+        return [ReservingOracle if of.gateway is None else GatedReserving]
     if of.gateway is not None:
         return [GatedPools]
     if of.tiers is not None:

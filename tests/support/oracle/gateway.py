@@ -215,13 +215,13 @@ class GatewayOracle(Oracle):
 
     def _tell(self, g: int, now: float) -> None:
         for kind, i, at, *_ in self.news:
-            if kind in ("finished", "cancelled", "lost") and not self._is_handed_over(kind, at):
+            if kind in ("finished", "cancelled", "lost") and not self._is_handed_over(kind, at, self.jobs[i]):
                 self._over(self._request(self.jobs[i]))
                 if kind == "finished":
                     self.tokens = min(self.gateway.budget_tokens, self.tokens + self.gateway.budget_ratio)
         super()._tell(g, now)
 
-    def _is_handed_over(self, kind: str, g: int) -> bool:
+    def _is_handed_over(self, kind: str, g: int, job: Job) -> bool:
         """Whether what has ended on a GPU goes on elsewhere."""
         return False
 
@@ -247,7 +247,7 @@ class GatewayOracle(Oracle):
             self._charge(job)
 
     def _charge(self, job: Job) -> None:
-        of, at, prompt = self.gateway, self._answering(job), self._first_of(job)
+        of, at, prompt = self.gateway, self._answering(job), self._computing(job)
         if not math.isnan(at.attempt_s) and job not in self.rebated:
             self.rebated.add(job)
             usual = 0.0 if of.order == "dlpm" else of.input_weight
@@ -257,6 +257,10 @@ class GatewayOracle(Oracle):
             more = at.output_seen - self.charged[job]
             self.given[self.client[job.index]] += self.gateway.output_weight * more
             self.charged[job] = at.output_seen
+
+    def _computing(self, job: Job) -> Job:
+        """What of it computes its prompt."""
+        return job
 
     def _answering(self, job: Job) -> Job:
         """What of it makes its answer."""
@@ -282,13 +286,21 @@ class GatewayOracle(Oracle):
         """Whether the router was asked about somebody."""
         waiting = [job for job in self.queue if job not in self.passed]
         if waiting:
-            self.view = self.view._replace(candidates=self._room(self.up))
-        if not waiting or not len(self.view.candidates):
+            self._look()
+        if not waiting or not len(self._first_view().candidates):
             return False
         job = self._next(waiting)
         self.passed.add(job)
         self._ask(self._first_of(job), now)
         return True
+
+    def _look(self) -> None:
+        """Whether GPUs are full, as of now."""
+        self.view = self.view._replace(candidates=self._room(self.up))
+
+    def _first_view(self) -> Any:
+        """Of whose GPUs one is chosen first."""
+        return self.view
 
     def _next(self, waiting: list[Job]) -> Job:
         order = self.gateway.order

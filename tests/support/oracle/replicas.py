@@ -163,15 +163,12 @@ class GatedReplicas(ReplicasOracle, GatewayOracle):
             return self.second.pop(0)
         waiting = [job for job in self.queue if job not in self.passed and job not in self.offered]
         self._look()
-        if not waiting or not len(self.view.candidates):
+        if not waiting or not len(self._first_view().candidates):
             return None
         job = self._next(waiting)
         self.passed.add(job)
         self.offered.add(job)
         return self._first_of(job)
-
-    def _look(self) -> None:
-        self.view = self.view._replace(candidates=self._room(self.up))
 
     def _put_first(self, job: Job) -> None:
         self.second.insert(0, job)

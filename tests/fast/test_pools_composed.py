@@ -138,7 +138,7 @@ def test_who_is_lost_where_its_prompt_was_computed_was_there() -> None:
 def test_a_gateway_counts_who_was_lost_as_in_flight_no_more() -> None:
     """One may be at the GPU for prompts. The first is lost at GPU 1 while it is read at 150 ms, and its attempt has
     failed: it waits behind the second, which is computed from 100 to 200 ms, and then lacks 8 tokens of its own."""
-    two = stream([own(0, 1000), own(1, 1000)], [0.0, 0.0], [1, 1])
+    two = stream([own(0, 1000), own(1, 1000)], [0.0, 0.0], [9, 9])
     faults = Timeline(detect_ms=0.0, happen=(Event(0.15, 1, "down"),))
     for protocol in (PULL, PUSH_AT_END):
         made = serve(two, split(protocol=protocol), (1, 2), faults=faults, gateway=Gateway(max_in_flight=1))

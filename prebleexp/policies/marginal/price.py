@@ -107,7 +107,8 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Pric
     longer = max(0.0, after - before)
     wait = 0.5 * decode + after  # half a decode step is left of that in hand
     if at.waiting > 0:
-        wait = min(max(0.0, at.until_s - now), before) + longer
+        # what is under way shortens the wait, but where prompts do not share steps, decode steps come between
+        wait = (min(max(0.0, at.until_s - now), before) if at.mixed else before) + longer
     slower = max(0.0, decode_with - decode) if both > 0 else 0.0
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
     second = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a prefill, whoever's it is
@@ -118,7 +119,7 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Pric
         asked.weight * (asked.output - 1.0) * decode_with,
         asked.others_weight * longer * (waiting + at.running_weight),
         asked.others_decode_weight * slower * asked.output * (at.waiting_weight + at.running_weight),
-        asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
+        asked.others_weight * asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
         asked.copy_weight * asked.first * longer * copied,
         second * longer * copied * at.computed / room,
         asked.settle_weight * asked.settles * asked.first * longer * at.settled / max(1, seen.kv_tokens),

@@ -91,7 +91,8 @@ class Model:
         nobody_waits = decode if running and self.mixed else 0.0
         before, after = step([]) if waiting else nobody_waits, step([There(prompt, new, output, weight)])
         longer, slower = max(0.0, after - before), max(0.0, decode_with - decode) if everybody[0] else 0.0
-        wait = min(max(0.0, self.until[g] - now), before) + longer if waiting else decode / 2 + after
+        ahead = min(max(0.0, self.until[g] - now), before) if self.mixed else before
+        wait = ahead + longer if waiting else decode / 2 + after
         first = w.ttft_weight + weight
         # those who are there
         until_first = math.fsum(w.ttft_weight + one.weight for one in waiting) + math.fsum(r.weight for r in running)
@@ -109,7 +110,7 @@ class Model:
             weight * (output - 1) * decode_with,
             w.others_weight * longer * until_first,
             w.others_decode_weight * slower * output * of_latency,
-            w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
+            w.others_weight * w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
             w.copy_weight * first * longer * copied,
             (first + w.others_weight * until_first) * longer * copied * computed / room,
             w.settle_weight * settles * first * longer * settled / int(seen.kv_tokens),

@@ -120,8 +120,10 @@ def _together(
     mean, half = gain
     word = "higher" if mean > 0 else "lower"
     size = signed_percent(abs(mean), half).lstrip("+")
-    sure = "" if half is None or abs(mean) > half else ", within the noise"
-    return f"{text}: {measure.short} is {size} {word} than with {plain(worst)}{sure}"
+    difference = f"{measure.short} is {size} {word} than with {plain(worst)}"
+    if half is not None and abs(mean) <= half:
+        return f"{_named(value, where)} has the best mean{places}, but no sure lead: {difference}"
+    return f"{text}: {difference}"
 
 
 def _over_curves(curves: Sequence[_Curve], one: float, other: float) -> tuple[float, float | None] | None:

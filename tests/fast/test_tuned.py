@@ -72,6 +72,23 @@ def test_a_best_value_within_is_not_at_the_edge_and_its_like_are_named() -> None
     assert "cannot be told from it" in flat
 
 
+def test_a_best_mean_within_the_noise_is_no_sure_lead() -> None:
+    """It was "best, or within the noise of the best: 62 ± 103 % lower than with 1, within the noise"."""
+    rng = np.random.default_rng(2)
+
+    def law(weight: float, rate: float) -> float:
+        return rate * (1 - 0.2 * np.log10(weight)) if rate == 24 else rate * float(rng.lognormal(0, 0.3))
+
+    rows = swept(law, rates=(24.0, 72.0), seeds=3)
+    for row in rows:
+        if row["rps"] == 72.0:
+            row[METRIC] *= float(rng.lognormal(0, 1.5))
+    said = answer(rows)
+    assert "has the best mean" in said
+    assert ", but no sure lead: " in said
+    assert "within the noise" not in said
+
+
 def test_where_nothing_matters_that_is_said() -> None:
     said = answer(swept(lambda weight, rate: 1.0, noise=0.0))
     assert "policy.weight from 0.1 to 10 makes no difference to p99 time to first token" in said

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +24,29 @@ PROMPT = 200
 
 def rows() -> list[Row]:
     """A line for each rate: milliseconds from when requests were due until they were sent, by Poisson, 20 events each
-    from eight servers of one process; and the client's CPU, that of a run of a tenth of the requests taken off."""
-    with engines_of_streams() as ports:
+    from eight servers of one process; and the client's CPU, that of a run of a tenth of the requests taken off. Where
+    there are several cores, servers have one and the client the others."""
+    first, *others = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    with ExitStack() as stack:
+        with _on([first] if others else []):
+            ports = stack.enter_context(engines_of_streams())
+        stack.enter_context(_on(others))
         urls = ",".join(f"http://127.0.0.1:{port}" for port in ports)
         return [_row(urls, rate) for rate in RATES]
+
+
+@contextmanager
+def _on(cores: Sequence[int]) -> Iterator[None]:
+    """What is started meanwhile runs on these cores alone; on any if there are none."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _row(urls: str, rate: int) -> Row:

@@ -46,7 +46,7 @@ def check(given: Gateway) -> None:
 
 
 class Gate:
-    """`gpus`: what servers have told (`seen.gpus`)."""
+    """Of one router. Times are seconds from when it was made."""
 
     def __init__(self, given: Gateway, upstreams: Sequence[Upstream]) -> None:
         self._given, self._upstreams = given, upstreams

@@ -120,6 +120,8 @@ def test_a_common_head_is_shared_by_its_group_alone() -> None:
     assert parts[0][1] == parts[1][1]
     assert len({name for one in parts for name, _ in one}) == 6
     assert shared.tolist() == [name == parts[0][0][0] for name in range(6)]
+    made, *_ = headed(prompts, answer, np.array([7, 7, 7, 7]), np.array([79, 79, 79, 79]))
+    assert made.tokens.tolist() == [79, 1, 20, 79, 1, 40, 79, 11, 40], "a single token behind the head stays"
 
 
 # ---------------------------------------------------------------- coding agents

@@ -84,6 +84,24 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     if rng.random() < 0.4:
         gossip_s = float(rng.choice([0.0, 0.001, 0.1, 1.0, np.inf]))
         cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
+    if "pools" in cluster and cluster["pools"].protocol != RESERVE_FIRST:
+        return _more_of_pools(np.random.default_rng([number, 2]), workload, cluster)
+    return workload, cluster
+
+
+def _more_of_pools(
+    rng: np.random.Generator, workload: Workload, cluster: dict[str, Any]
+) -> tuple[Workload, dict[str, Any]]:
+    """Tiers and peers, a gateway, faults with drains, an autoscaler of each role: any of them."""
+    if rng.random() < 0.4:
+        cluster["tiers"] = replace(_tiers(rng), peers=_peers(rng) if rng.random() < 0.5 else None)
+    if rng.random() < 0.4 and "gateway" not in cluster:
+        workload = replace(workload, client=rng.integers(-1, 3, len(workload)))
+        cluster["gateway"] = _gateway(rng)
+    if rng.random() < 0.5:
+        cluster["faults"] = _faults(rng, cluster["gpus"], ("retry", "fail"), DRAINS)
+    if rng.random() < 0.3:
+        cluster["autoscaler"] = _autoscaler(rng, 1)
     return workload, cluster
 
 

@@ -44,10 +44,13 @@ class Engine(Part):
     - `reserve(self, mine, world, g, now)`, with reserve_first: who gets room before a step where outputs are made,
       which `prebleexp.sim.pulling.reserve` is told; called by the engine, who tells `computes` and `computed` there
       what is computed of prompts
-    - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)` and
-      `landed(self, mine, world, subject, now)`, needed only where tiers stand behind the caches: what of a waiting
-      request is loaded, and what of a step that is over is stored, both called by the engine; and one of these
-      transfers is over. Where GPUs lend each other what they have, also `has`, `lend`, `take_back` and `do_without`
+    - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)`,
+      `landed(self, mine, world, subject, now)`, `heard(self, mine, world, subject, now)` and
+      `part(self, mine, world, request, now)`, needed only where tiers stand behind the caches: what of a waiting
+      request is loaded; what of a step is stored, and what may be sent of it, both called by the engine; one of these
+      transfers is over; the GPU hears of those that are, and a request is about to give its blocks back, again called
+      by the engine. Where GPUs lend each other
+      what they have, also `has`, `lend`, `take_back` and `do_without`
     - `move(self, mine, world, g, now)`, `copied(self, mine, world, g, now)`, `stop(self, mine, world, g, now)` and
       `abandon(self, mine, world, g, now)`, needed only where requests are moved: begin to move one from GPU g to
       `world.moves.gpus[g].target`, if there is one; a stage of it has come; it leaves the batch, called by the engine;
@@ -81,7 +84,7 @@ class Engine(Part):
     It has `arrive`, `let_go`, and `pull`, `reserve` or `push`"""
 
     fetches: ClassVar[bool] = False
-    """whether it has `fetch`, `offload` and `landed`, without which no tiers stand behind its caches"""
+    """whether it has `fetch`, `offload` and so on, without which no tiers stand behind its caches"""
 
     adapts: ClassVar[bool] = False
     """whether it computes requests with LoRA adapters"""

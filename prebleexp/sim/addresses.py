@@ -15,7 +15,7 @@ _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel"
 _OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found", "hear")
 DECIDER = np.dtype([(name, np.int64) for name in ("own", "goes")], align=True)
 
-_OF_TIERS = ("fetch", "offload", "landed")
+_OF_TIERS = ("fetch", "offload", "landed", "heard", "part")
 _OF_PEERS = ("has", "lend", "take_back", "do_without")
 _OF_MOVES = ("move", "copied", "stop", "abandon", "spares", "set_aside", "set_free", "take_in")
 _OPTIONAL = (*_OF_POOLS, *_OF_TIERS, *_OF_PEERS, *_OF_MOVES)

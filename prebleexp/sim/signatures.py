@@ -31,6 +31,9 @@ TIERING: Signatures = {
     "fetch": (INT, (WORLD, *_SUBJECT)),
     "offload": (NOTHING, (WORLD, *_SUBJECT)),
     "landed": (NOTHING, (WORLD, *_SUBJECT)),
+    "hear": (NOTHING, (WORLD, *_SUBJECT)),
+    "heard": (NOTHING, (WORLD, *_SUBJECT)),
+    "part": (NOTHING, (WORLD, *_SUBJECT)),
 }
 """… and where KV comes from tiers"""
 LENDING: Signatures = {

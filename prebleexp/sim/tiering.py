@@ -10,8 +10,23 @@ import numpy as np
 from prebleexp.sim import links
 from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import slots
+from prebleexp.sim.keeping import MOST_OFFERED
 from prebleexp.sim.records import NONE
-from prebleexp.sim.tiers import ALWAYS, COPY, FETCH, PLACE, SHARED, STOCK, STORE, TIER, TIERS, Tiers
+from prebleexp.sim.tiers import (
+    ALWAYS,
+    COPY,
+    FETCH,
+    ORDER,
+    ORDERS,
+    PEERS,
+    PLACE,
+    SHARED,
+    STOCK,
+    STORE,
+    TIER,
+    TIERS,
+    Tiers,
+)
 from prebleexp.sim.types import records
 
 
@@ -32,6 +47,10 @@ class Tier:
     """of its links (see `prebleexp.sim.links`)"""
     total_rate: float = float("inf")
     """bytes a second of all loads together, and of all stores"""
+    adaptive: bool = False
+    """whether it drops by ARC's rule, not by LRU's"""
+    store_threshold: int = 0
+    """offers of a block, of which the last stores it; 0 or 1: the first"""
 
     @property
     def fastest(self) -> float:
@@ -79,31 +98,47 @@ class Tiering:
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
         control.block_tokens, control.peers = block_tokens, self.peers is not None
         control.prompts_only = self.prompts_only
-        copies = 0
+        copies = other = 0
         for kind, one in enumerate(self.each()):
             tiers[kind].blocks = min(int(one.bytes // block_bytes), 2**40)
             tiers[kind].rule, tiers[kind].least_tokens = one.choose, one.least_tokens
+            tiers[kind].adaptive, tiers[kind].threshold = one.adaptive, one.store_threshold
+            tiers[kind].in_line = one.sharing == links.FIFO
             tiers[kind].first = kind * _places(gpus)
-            alike = 1 if kind == SHARED else gpus
-            copies += min(int(tiers[kind].blocks) * alike, of_all * (alike if again else 1))
+            alike, all_there = 1 if kind == SHARED else gpus, of_all * (gpus if again else 1)
+            copies += min(int(tiers[kind].blocks) * alike, all_there)
+            other += min(2 * int(tiers[kind].blocks) * alike, all_there) if one.adaptive else 0
+            other += min(MOST_OFFERED * alike, all_there) if one.store_threshold > 1 else 0
         places, fetches = records(_places(gpus), PLACE), records(n, FETCH)
-        places.oldest = places.newest = fetches.next = fetches.holds = NONE
-        slot_keys, slot_nodes = slots(max(1, copies))
+        orders = records(_places(gpus) * ORDERS, ORDER).reshape(_places(gpus), ORDERS)
+        orders.oldest = orders.newest = fetches.next = fetches.holds = NONE
+        slot_keys, slot_nodes = slots(max(1, copies + other))
+        stores = unset(min(PEERS * of_all * (gpus if again else 1), copies), STORE)  # each brings a copy
         return Tiers(
             control=control,
             tiers=tiers,
             places=places,
-            copies=unset(copies, COPY),
+            orders=orders,
+            copies=unset(copies + other + PEERS * n, COPY),  # and one for each request where its begin in the order
             slot_keys=slot_keys,
             slot_nodes=slot_nodes,
-            stores=unset(TIERS * min(of_all * (gpus if again else 1), held), STORE),  # each holds a block
+            stores=stores,
+            wanted=np.zeros(n, np.int64),
+            wants=np.zeros(gpus, np.int64),
+            unsent=np.full((gpus, 2), NONE),
             fetches=fetches,
             ends=np.zeros((TIERS, n), np.int32),
             loading=np.full(gpus, NONE),
-            tried=np.zeros((TIERS, n), np.int32),
+            tried=np.zeros((PEERS, n), np.int32),
+            tickets=np.zeros(n, np.int64),
+            jobs=np.zeros(n, np.int64),
+            uses=np.zeros((PEERS, of_all), np.uint8),
+            first=np.append(0, np.cumsum(context_blocks)),
+            markers=np.full((PEERS, n), NONE, np.int32),
             tokens=np.zeros((TIERS, n), np.int32),
             totals=np.zeros((TIERS, gpus), np.int64),
             looked=np.zeros(gpus, np.int64),
+            ended=np.zeros(gpus, np.int64),
         )
 
     def links(self, gpus: int, requests: int, stores: int) -> links.Links:

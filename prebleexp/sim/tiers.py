@@ -1,11 +1,12 @@
-"""KV tiers behind the caches of GPUs: what a run knows of them (spec: clusters.md, section 3).
+"""KV tiers behind the caches of GPUs: what a run knows of them (spec: engine-features.md, section 5).
 
 A tier holds copies of full blocks, by the key that their engine knows them by: the host memory and the disk of each GPU
-have those of that GPU, one store for the cluster has everybody's. What leaves a GPU's cache stays in a tier. Full, a
-tier drops the copy that was used longest ago; of those that were used at once, one prompt's later blocks go first. A
-copy that is on its way to a tier, or from it to a GPU, is pinned.
+have those of that GPU, one store for the cluster has everybody's. What leaves a GPU's cache stays in a tier. What a
+full one drops is in `prebleexp.sim.keeping`. A copy that is on its way to a tier, or from it to a GPU, is pinned, until
+the GPU has heard that it is there.
 
-Engines with tiers have `fetch`, `offload` and `landed` (see `prebleexp.engines.base`), and call what is here.
+Engines with tiers have `fetch`, `offload`, `landed`, `heard` and `part` (see `prebleexp.engines.base`), and call what
+is here.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.sim.children import child_of, remove_child, set_child
+from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.news import tell
-from prebleexp.sim.records import DROPPED, NONE, World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import records
 
 HOST, DISK, SHARED, PEERS = range(4)
 """in the order in which they are looked at; the last are no memory of their own, but what other GPUs have"""
 TIERS = 4
+UNHEARD = 1 << TIERS
+"""in `Fetch.coming`: the GPU has not heard that all is there"""
 NAMES = ("host", "disk", "shared", "peer")
 """in columns"""
 ALWAYS, THRESHOLD, CHEAPER = range(3)
@@ -37,20 +39,39 @@ TIER = np.dtype(
         ("blocks", np.int64),  # of each place
         ("rule", np.int64),  # when it is loaded from
         ("least_tokens", np.int64),
+        ("adaptive", np.int64),  # whether it drops by ARC's rule, not by LRU's
+        ("in_line", np.int64),  # whether its loads wait for each other
+        ("threshold", np.int64),  # offers of a block, of which the last stores it
         ("first", np.int64),  # of its places on links: GPUs that load, GPUs that store, its own side of both
     ],
     align=True,
 )
 
-PLACE = np.dtype([(name, np.int64) for name in ("used", "pinned", "oldest", "newest")], align=True)
-"""Copies that it has, those of them that are pinned, and all in order of their last use."""
+PLACE = np.dtype(
+    [
+        ("used", np.int64),  # copies that it has, …
+        ("pinned", np.int64),  # … and those of them that are pinned
+        ("ranks", np.int64),  # that were given
+        ("target", np.float64),  # how many copies that were used once are to be kept (ARC)
+    ],
+    align=True,
+)
+
+KEPT, OFTEN, GONE, OFTEN_GONE, OFFERED = range(5)
+"""Orders of a place, each from what was used longest ago on: copies (with ARC, those that were used once), and with ARC
+those that were used more often; keys of either that were dropped; keys that were offered, where a block must be offered
+more than once."""
+ORDERS = 5
+ORDER = np.dtype([(name, np.int64) for name in ("oldest", "newest", "entries")], align=True)
 
 COPY = np.dtype(
     [
+        ("rank", np.int64),  # what has a higher one is dropped later; in `OFFERED` how often it was offered
         ("key", np.int32),  # of the block, …
-        ("number", np.int32),  # … and its number within a context
+        ("number", np.int32),  # … and its number within a context; -1: where a request's copies begin in the order
         ("owner", np.int32),  # a request whose context has it
         ("place", np.int32),
+        ("order", np.int32),
         ("pins", np.int32),
         ("store", np.int32),  # that brings it; -1: it is there
         ("older", np.int32),  # the next free one, if it is free
@@ -61,16 +82,24 @@ COPY = np.dtype(
 
 STORE = np.dtype(
     [
+        ("ticket", np.int64),  # of its offer: they count up
+        ("step", np.int64),  # of its GPU, which computes what it brings, …
+        ("waited_for", np.int64),  # … and bits: those that begin only when it is over
         ("gpu", np.int32),  # -1: it is over
         ("tier", np.int32),
         ("request", np.int32),  # whose blocks low … high − 1 it brings, as far as the tier did not have them
         ("low", np.int32),
         ("high", np.int32),
-        ("holds", np.int32),  # the engine's: what is pinned for it on the GPU
-        ("next", np.int32),  # free one, if it is free
+        ("blocks", np.int32),
+        ("stage", np.int32),  # `UNSENT`, …
+        ("counts", np.int32),  # whether its request counts it
+        ("next", np.int32),  # free one, if it is free; else of those that are to be sent, or to be heard of
     ],
     align=True,
 )
+UNSENT, URGENT, SENT, OVER = range(4)
+"""of a store: it waits for the step that computes what it brings; a step waits for it; it is under way; over, and not
+heard of"""
 
 FETCH = np.dtype(
     [
@@ -79,6 +108,8 @@ FETCH = np.dtype(
         ("peer", np.int32),  # GPU that the last part comes from, …
         ("copied", np.int32),  # … of its host's copies, or else …
         ("holds", np.int32),  # … of its cache's blocks, which are pinned for it there (the engine's)
+        ("asked", np.int32),  # whether it is under way, or waits for the step in which it got its blocks
+        ("step", np.int64),  # that one, of its GPU
         ("next", np.int32),  # request whose KV is under way to the same GPU
     ],
     align=True,
@@ -91,6 +122,7 @@ STOCK = np.dtype(
         ("copies", np.int64),  # that were ever used
         ("free_store", np.int64),
         ("stores", np.int64),  # likewise
+        ("tickets", np.int64),  # of offers, so far
         ("numbers", np.int64),  # more than any context has blocks
         ("kv_bytes", np.float64),  # of a block …
         ("block_tokens", np.int64),  # … and its tokens
@@ -110,26 +142,46 @@ class Tiers(NamedTuple):
     """(`TIERS`,) `TIER`"""
     places: Any
     """(2 GPUs + 1,) `PLACE`: hosts, disks, then the shared one"""
+    orders: Any
+    """(2 GPUs + 1, `ORDERS`) `ORDER`"""
     copies: Any
     slot_keys: Any
     """copies by (key, place and number): see `prebleexp.sim.children`"""
     slot_nodes: Any
     stores: Any
     """transfers to tiers, by number"""
+    wanted: Any
+    """(n,) of each request the last ticket of whose blocks a scheduling took some, while these are stored"""
+    wants: Any
+    """(GPUs,) whether there were any since its last scheduling"""
+    unsent: Any
+    """(GPUs, 2) the first and the last of the stores that are to be sent"""
     fetches: Any
     """(n,) `FETCH`"""
     ends: Any
     """(`TIERS`, n) the block behind the last one that comes from each tier: where the next one's part begins"""
     loading: Any
-    """(GPUs,) the first of the requests whose KV is under way to each"""
+    """(GPUs,) the first of the requests whose KV is under way to each, in the order in which they got their blocks"""
     tried: Any
-    """(`TIERS`, n) first blocks of each request that were stored, or that a tier had or had no room for"""
+    """(`PEERS`, n) first blocks of each request that need not be offered again"""
+    tickets: Any
+    """(n,) of each request's last offer"""
+    jobs: Any
+    """(n,) stores of each request that are not heard of"""
+    uses: Any
+    """(`PEERS`, context blocks of all requests) bits `USED` … `MISSED`"""
+    first: Any
+    """(n + 1,) where each request's begin"""
+    markers: Any
+    """(`PEERS`, n) the copy that stands for where a request's begin in the order; -1: it has used nothing"""
     tokens: Any
     """(`TIERS`, n) of each prompt, loaded from each tier"""
     totals: Any
     """(`TIERS`, GPUs) the same over all loads of a GPU"""
     looked: Any
-    """(GPUs,) steps of which all that they computed was looked at"""
+    """(GPUs,) steps of which all that they fill was offered, …"""
+    ended: Any
+    """… and those of which all that finished by them was"""
 
 
 @functools.cache
@@ -140,17 +192,27 @@ def nothing() -> Tiers:
         control=records(0, STOCK),
         tiers=records(0, TIER),
         places=records(0, PLACE),
+        orders=records(0, ORDER).reshape(0, ORDERS),
         copies=records(0, COPY),
         slot_keys=ints,
         slot_nodes=np.zeros(0, np.int32),
         stores=records(0, STORE),
+        wanted=ints,
+        wants=ints,
+        unsent=np.zeros((0, 2), np.int64),
         fetches=records(0, FETCH),
         ends=none,
         loading=ints,
         tried=none,
+        tickets=ints,
+        jobs=ints,
+        uses=np.zeros((0, 0), np.uint8),
+        first=ints,
+        markers=none,
         tokens=none,
         totals=np.zeros((0, 0), np.int64),
         looked=ints,
+        ended=ints,
     )
 
 
@@ -202,53 +264,6 @@ def unpin(tiers: Tiers, copy: int) -> None:
 
 
 @compiled
-def use(tiers: Tiers, copy: int) -> None:
-    """It is used now: of all at its place it is dropped last."""
-    _take_out(tiers, copy)
-    _put_in(tiers, copy)
-
-
-@compiled
-def make_room(world: World, tier: int, place: int, copies: int) -> bool:
-    """Drop copies until there is room for so many, but none that is pinned; false, and none, if that is not enough."""
-    tiers = world.tiers
-    at = tiers.places[place]
-    excess = at.used + copies - tiers.tiers[tier].blocks
-    if excess > at.used - at.pinned:
-        return False
-    copy = int(at.oldest)
-    while excess > 0:
-        newer = int(tiers.copies[copy].newer)
-        if tiers.copies[copy].pins == 0:
-            if world.told.dropped != 0:
-                one = tiers.copies[copy]
-                tell(world, DROPPED, int(one.owner), place, int(one.number) * tiers.control[0].block_tokens)
-            drop(tiers, copy)
-            excess -= 1
-        copy = newer
-    return True
-
-
-@compiled
-def add(tiers: Tiers, place: int, key: int, number: int, store: int) -> None:
-    """A copy that this store brings, pinned until it is there."""
-    control = tiers.control[0]
-    copy = int(control.free_copy)
-    if copy != NONE:
-        control.free_copy = tiers.copies[copy].older
-    else:
-        copy = int(control.copies)
-        control.copies += 1
-    one = tiers.copies[copy]
-    one.key, one.number, one.place, one.pins, one.store = key, number, place, 0, store
-    one.owner = tiers.stores[store].request
-    tiers.places[place].used += 1
-    set_child(tiers, key, place * control.numbers + number, copy)
-    _put_in(tiers, copy)
-    pin(tiers, copy)
-
-
-@compiled
 def new_store(tiers: Tiers) -> int:
     """The number of a store that is not under way."""
     control = tiers.control[0]
@@ -265,45 +280,3 @@ def new_store(tiers: Tiers) -> int:
 def end_store(tiers: Tiers, store: int) -> None:
     tiers.stores[store].gpu, tiers.stores[store].next = NONE, tiers.control[0].free_store
     tiers.control[0].free_store = store
-
-
-@compiled
-def drop_all(tiers: Tiers, place: int) -> None:
-    """Nothing of it is pinned."""
-    while tiers.places[place].oldest != NONE:
-        drop(tiers, int(tiers.places[place].oldest))
-
-
-@compiled
-def drop(tiers: Tiers, copy: int) -> None:
-    one, control = tiers.copies[copy], tiers.control[0]
-    _take_out(tiers, copy)
-    remove_child(tiers, one.key, one.place * control.numbers + one.number)
-    tiers.places[one.place].used -= 1
-    one.older = control.free_copy
-    control.free_copy = copy
-
-
-@compiled
-def _take_out(tiers: Tiers, copy: int) -> None:
-    one, at = tiers.copies[copy], tiers.places[tiers.copies[copy].place]
-    if one.older == NONE:
-        at.oldest = one.newer
-    else:
-        tiers.copies[one.older].newer = one.newer
-    if one.newer == NONE:
-        at.newest = one.older
-    else:
-        tiers.copies[one.newer].older = one.older
-
-
-@compiled
-def _put_in(tiers: Tiers, copy: int) -> None:
-    """Make a copy the newest of its place."""
-    one, at = tiers.copies[copy], tiers.places[tiers.copies[copy].place]
-    one.older, one.newer = at.newest, NONE
-    if at.newest == NONE:
-        at.oldest = copy
-    else:
-        tiers.copies[at.newest].newer = copy
-    at.newest = copy

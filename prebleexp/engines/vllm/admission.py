@@ -65,7 +65,7 @@ def _fetched(mine: Engines, world: World, g: int, request: int, now: float) -> i
     engine, filling = world.engines[g], mine.jobs[request].filling
     if engine.pull != 0 and filling in (PULLS, PULLED, FAILED):
         return call_int(engine.pull, engine.own, world, request, now)
-    if not mine.settings.tiered or filling >= PULLED:
+    if not mine.settings.tiered or (filling >= PULLED and filling != LOADED):
         return GO_ON
     return call_int(engine.fetch, engine.own, world, request, now)
 
@@ -76,9 +76,14 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
     gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
     if mine.jobs[request].filling >= PULLED:  # it has its blocks
-        whole = mine.jobs[request].filling == LOADED and not settings.enable_chunked_prefill
-        more = max(0, blocks_of(mine, known) - mine.jobs[request].blocks)  # none, but where a move was given up
-        return bool(more + kept <= gpu.free and (not whole or known - mine.jobs[request].computed <= budget))
+        whole, left = not settings.enable_chunked_prefill, known - int(mine.jobs[request].computed)
+        if mine.jobs[request].filling == LOADED:  # … for what was loaded
+            if whole and left > budget:
+                return False
+            if not settings.reserve_full_isl:
+                known -= left - min(left, budget, cap if cap > 0 else budget)
+        more = max(0, blocks_of(mine, known) - mine.jobs[request].blocks)  # else none, but where a move was given up
+        return bool(more + kept <= gpu.free)
     most = min(known + settings.drafts + settings.lookahead, settings.context_length)
     if settings.enable_chunked_prefill and settings.tables * blocks_of(mine, most) + kept <= gpu.free:
         return True  # whatever is cached

@@ -9,6 +9,7 @@ from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, STEPS, Engines
 from prebleexp.engines.vllm.steady import end_steady
 from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import is_loading
 from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, STEPPING, World
@@ -19,6 +20,8 @@ from prebleexp.sim.tiers import TIERS
 def leave(mine: Engines, world: World, g: int, request: int) -> int:
     """Whether it has left: 0, if it is in the step in hand."""
     gpu, job = mine.gpus[g], mine.jobs[request]
+    if mine.settings.tiered and (job.running == 0 or world.servers[g].stage != STEPPING):
+        call_none(world.engines[g].part, world.engines[g].own, world, request, world.control.now)
     if job.running == 0:  # whoever is done is passed over when its turn comes
         stop_waiting(mine, world, g, request)
         job.finished = 1
@@ -48,8 +51,8 @@ def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
         gpu.queued -= 1
     if job.filling not in (PULLS, PULLED):
         loaded = world.tiers.ends[TIERS - 1, request] if mine.settings.tiered and job.filling == LOADED else 0
-        gpu.waiting_tokens -= job.known - loaded * mine.settings.block_size
-    if job.blocks > 0 and not is_loading(world, request):  # what a load writes to is held until it is over
+        gpu.waiting_tokens -= job.known - min(loaded * mine.settings.block_size, job.known - 1)
+    if job.blocks > 0 and not is_loading(world, request):  # what a load writes to is held until that is heard of
         release(mine, g, request)
 
 

@@ -14,8 +14,10 @@ from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.records import FAILED, PULLED, STEPS, Engines
 from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import prefills
 from prebleexp.sim.records import IDLE, NONE, World
+from prebleexp.sim.tiers import TIERS
 from prebleexp.sim.waking import wake_at
 
 
@@ -30,11 +32,11 @@ def tell(mine: Engines, world: World, g: int, row: int) -> None:
         mine.jobs[gpu.last_news].heap_left = row
     gpu.last_news = row
     if world.servers[g].stage == IDLE:
-        wake_at(world, g, _next_look(mine, g, world.control.now))
+        wake_at(world, g, next_look(mine, g, world.control.now))
 
 
 @compiled
-def _next_look(mine: Engines, g: int, now: float) -> float:
+def next_look(mine: Engines, g: int, now: float) -> float:
     """When a GPU that has had nothing to compute for a while looks next."""
     idle_s, poll_s = mine.gpus[g].idle_s, mine.settings.idle_poll_s
     if poll_s == 0:
@@ -52,13 +54,22 @@ def hear(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         row, gpu.news = int(gpu.news), NONE
     while row != NONE:
         behind = int(mine.jobs[row].heap_left)
-        if prefills(world, g):
+        if mine.settings.tiered and world.tiers.fetches[row].coming != 0:
+            call_none(world.engines[g].heard, world.engines[g].own, world, row, now)
+        elif prefills(world, g):
             give_up(mine, world, g, row)
         else:
             _is_there(mine, g, row)
         step.heard += 1
         row = behind
     step.news = NONE
+    if mine.settings.tiered:
+        store = int(step.stored)
+        while store != NONE:
+            behind, subject = int(world.tiers.stores[store].next), TIERS * len(world.jobs) + store
+            call_none(world.engines[g].heard, world.engines[g].own, world, subject, now)
+            store = behind
+        step.stored = NONE
 
 
 @compiled
@@ -77,6 +88,8 @@ def _is_there(mine: Engines, g: int, request: int) -> None:
 def give_up(mine: Engines, world: World, g: int, leg: int) -> None:
     """A prompt that was read gives its blocks back, and stays cached; should it be lost since, it begins anew."""
     job = mine.jobs[leg]
+    if mine.settings.tiered:
+        call_none(world.engines[g].part, world.engines[g].own, world, leg, world.control.now)
     release(mine, g, leg)
     job.known = world.seen.requests[leg].prompt_tokens
     job.running = job.computed = job.keyed = job.segment = job.finished = 0

@@ -1,7 +1,8 @@
-"""What a waiting request lacks is loaded from tiers, as by vLLM's offloading connector (spec: clusters.md, section 3).
+"""What a waiting request lacks is loaded from tiers, as by vLLM's offloading connector (spec: engine-features.md, 5).
 
-A load takes blocks for the whole context when it is asked for, and others go on meanwhile; as in `engines.vllm.pulling`
-who has got its KV comes before all that wait.
+A load takes blocks for what the cache has and for what is loaded, where those that others were promised are left.
+Others go on meanwhile; who has got its KV comes before all that wait, as in `engines.vllm.pulling`, and takes the rest
+of its blocks like them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.hit_ratio import note
-from prebleexp.engines.serving import QUEUED
-from prebleexp.engines.vllm.blocks import cached, key_of, most_of, release
+from prebleexp.engines.vllm.blocks import cached, key_of, remember
 from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.copies import copy_at
-from prebleexp.engines.vllm.peers import borrow, find, give_back
-from prebleexp.engines.vllm.publishing import publish
-from prebleexp.engines.vllm.pulling import arrive, promised, reserve
+from prebleexp.engines.vllm.peers import borrow, find
+from prebleexp.engines.vllm.pulling import promised, reserve
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
+from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
 from prebleexp.sim.plug import call_float, call_none
@@ -31,19 +31,25 @@ from prebleexp.sim.tiers import (
     PEERS,
     THRESHOLD,
     TIERS,
+    UNHEARD,
     Tiers,
     pin,
-    unpin,
-    use,
+    place_of,
 )
-from prebleexp.sim.waking import wake
 
 
 @compiled
 def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
     """The first of a queue is to be admitted: whether KV of it comes from tiers before that."""
     g = int(world.seen.requests[request].gpu)
-    gpu, one = mine.gpus[g], world.tiers.fetches[request]
+    gpu, one, job = mine.gpus[g], world.tiers.fetches[request], mine.jobs[request]
+    if job.filling == LOADED:
+        _enter_cache(mine, world, g, request)
+        return GO_ON
+    for tier in range(PEERS):  # it begins anew, and offers all
+        world.tiers.tried[tier, request] = 0
+    if world.tiers.jobs[request] > 0:
+        return DEFERRED
     hits, idle = cached(mine, world, g, request)
     one.low, at, goes_on = hits, hits, True
     for tier in range(TIERS):
@@ -57,17 +63,58 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
         return GO_ON
     if _is_under_way(mine, world, g, request):
         return DEFERRED
-    need = blocks_of(mine, int(mine.jobs[request].known)) - hits
-    evicted = reserve(mine, world, g, request, need, idle + promised(mine, g), LOADED)
+    kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
+    if mine.settings.reserve_full_isl and blocks_of(mine, int(job.known)) - hits + idle + kept > gpu.free:
+        return NO_ROOM
+    evicted = reserve(mine, world, g, request, at - hits, idle + _promised(mine, world, g), LOADED)
     if evicted == NONE:
         return NO_ROOM
+    job.blocks = at
     step = mine.steps[g, gpu.scheduled % STEPS]
     step.evicted += evicted
+    step.reserved += 1
     _note(mine, world, g, request, step)
-    one.next, world.tiers.loading[g] = world.tiers.loading[g], request
+    one.asked, one.step, one.coming = 0, gpu.scheduled, UNHEARD
+    _join(world, g, request)
     for tier in range(TIERS):
-        _load(mine, world, tier, request, now)
+        _hold(mine, world, tier, request)
     return FETCHING
+
+
+@compiled
+def _enter_cache(mine: Engines, world: World, g: int, request: int) -> None:
+    """What has come: others find it from now on. The last token is computed, even if there is KV of all."""
+    job = mine.jobs[request]
+    remember(mine, world, g, request, int(job.computed))
+    if job.computed == job.known:
+        job.computed -= 1
+        if job.known == world.seen.requests[request].prompt_tokens:  # it was found, and is not counted again
+            mine.steps[g, mine.gpus[g].scheduled % STEPS].prefilled -= 1
+
+
+@compiled
+def _promised(mine: Engines, world: World, g: int) -> int:
+    """Beside what running requests need, that of those whose KV is loaded, or was."""
+    blocks, request = promised(mine, g), int(world.tiers.loading[g])
+    while request != NONE:
+        if mine.jobs[request].finished == 0:  # else it gave up
+            blocks += max(0, blocks_of(mine, int(mine.jobs[request].known)) - mine.jobs[request].blocks)
+        request = int(world.tiers.fetches[request].next)
+    return blocks
+
+
+@compiled
+def _join(world: World, g: int, request: int) -> None:
+    """Behind all whose KV is under way to its GPU."""
+    tiers = world.tiers
+    tiers.fetches[request].next = NONE
+    if tiers.loading[g] == NONE:
+        tiers.loading[g] = request
+        return
+    last = int(tiers.loading[g])
+    while tiers.fetches[last].next != NONE:
+        last = int(tiers.fetches[last].next)
+    tiers.fetches[last].next = request
 
 
 @compiled
@@ -82,15 +129,28 @@ def _worth(mine: Engines, world: World, tier: int, request: int, low: int, now: 
         return high if tokens >= one.least_tokens else low
     g, known, link = int(world.seen.requests[request].gpu), int(mine.jobs[request].known), world.links.calls
     source, target = _ways(world, tier, request)
-    load_s = call_float(link.takes, link.own, source, target, (high - low) * world.tiers.control[0].kv_bytes, now)
+    blocks = high - low + _before_it(world, tier, g) * one.in_line
+    load_s = call_float(link.takes, link.own, source, target, blocks * world.tiers.control[0].kv_bytes, now)
     new = known - low * mine.settings.block_size
     return high if load_s + _prefill_s(world, g, new - tokens, known) < _prefill_s(world, g, new, known) else low
 
 
 @compiled
+def _before_it(world: World, tier: int, g: int) -> int:
+    """Blocks that steps of a GPU have found in a tier, and that are not asked for yet."""
+    blocks, request = 0, int(world.tiers.loading[g])
+    while request != NONE:
+        if world.tiers.fetches[request].asked == 0:
+            low, high = part_of(world.tiers, tier, request)
+            blocks += high - low
+        request = int(world.tiers.fetches[request].next)
+    return blocks
+
+
+@compiled
 def _until(mine: Engines, world: World, tier: int, request: int, low: int) -> int:
-    """Until where a tier has blocks from `low` on."""
-    high, most = low, most_of(mine, request)
+    """Until where a tier has blocks from `low` on: of all full ones, for the last token is computed in any case."""
+    high, most = low, int(mine.jobs[request].known) // mine.settings.block_size
     while high < most and copy_at(mine, world, tier, request, high) != NONE:
         high += 1
     return high
@@ -116,7 +176,7 @@ def _is_under_way(mine: Engines, world: World, g: int, request: int) -> bool:
     """Whether some of it is on its way to its tier, or from there to this GPU for another request."""
     tiers, one, end = world.tiers, world.tiers.fetches[request], int(world.tiers.ends[TIERS - 1, request])
     for tier in range(PEERS):
-        low, high = _part(tiers, tier, request)
+        low, high = part_of(tiers, tier, request)
         for block in range(low, high):
             if tiers.copies[copy_at(mine, world, tier, request, block)].store != NONE:
                 return True
@@ -137,7 +197,7 @@ def _note(mine: Engines, world: World, g: int, request: int, step: Any) -> None:
     gpu, one, made, size = mine.gpus[g], world.tiers.fetches[request], world.jobs[request], mine.settings.block_size
     prompt, ends = int(world.seen.requests[request].prompt_tokens), world.tiers.ends
     here = min(prompt, one.low * size)
-    gpu.waiting_tokens -= ends[TIERS - 1, request] * size
+    gpu.waiting_tokens -= min(int(ends[TIERS - 1, request]) * size, int(mine.jobs[request].known) - 1)
     step.hits += here
     found = here
     for tier in range(TIERS):
@@ -153,127 +213,45 @@ def _note(mine: Engines, world: World, g: int, request: int, step: Any) -> None:
 
 
 @compiled
-def _part(tiers: Tiers, tier: int, request: int) -> tuple[int, int]:
+def part_of(tiers: Tiers, tier: int, request: int) -> tuple[int, int]:
     """The blocks that come from a tier: from where on, and until where."""
     low = tiers.fetches[request].low if tier == 0 else tiers.ends[tier - 1, request]
     return int(low), int(tiers.ends[tier, request])
 
 
 @compiled
-def _load(mine: Engines, world: World, tier: int, request: int, now: float) -> None:
-    """Ask for a tier's part."""
-    tiers, one, link = world.tiers, world.tiers.fetches[request], world.links.calls
-    low, high = _part(tiers, tier, request)
+def _hold(mine: Engines, world: World, tier: int, request: int) -> None:
+    """A tier's part is used, and stays there. Whoever loads all from one tier need not offer it there."""
+    tiers, one, g = world.tiers, world.tiers.fetches[request], int(world.seen.requests[request].gpu)
+    low, high = part_of(tiers, tier, request)
     if high == low:
         return
+    one.coming |= 1 << tier
     if tier == PEERS:
         borrow(mine, world, request, low, high)
-    else:
-        for block in range(high - 1, low - 1, -1):
-            copy = copy_at(mine, world, tier, request, block)
-            pin(tiers, copy)
-            use(tiers, copy)
-    one.coming |= 1 << tier
-    source, target = _ways(world, tier, request)
-    subject, size = tier * len(world.jobs) + request, (high - low) * tiers.control[0].kv_bytes
-    call_none(link.ask, link.own, subject, source, target, size, now)
-
-
-# ---------------------------------------------------------------- what has come
-@compiled
-def loaded(mine: Engines, world: World, tier: int, request: int) -> None:
-    _end_load(mine, world, tier, request)
-    _is_there(mine, world, int(world.seen.requests[request].gpu), request)
-
-
-@compiled
-def _is_there(mine: Engines, world: World, g: int, request: int) -> None:
-    """A part is no more under way: if that was the last one, the request waits to be admitted."""
-    tiers = world.tiers
-    if tiers.fetches[request].coming != 0:
         return
-    _not_loading(world, g, request)
-    if mine.jobs[request].finished != 0:  # it gave up meanwhile
-        release(mine, g, request)
-    else:
-        arrive(mine, world, g, request, int(tiers.ends[TIERS - 1, request]) * mine.settings.block_size)
-        world.jobs[request].state = QUEUED
-    publish(mine, world, g)
-    wake(world, g)
-
-
-@compiled
-def _end_load(mine: Engines, world: World, tier: int, request: int) -> None:
-    """Whoever has what was loaded need not keep it."""
-    low, high = _part(world.tiers, tier, request)
-    world.tiers.fetches[request].coming ^= 1 << tier
-    if tier == PEERS:
-        give_back(mine, world, request, low, high)
-        return
+    if low == one.low and high == tiers.ends[TIERS - 1, request]:
+        tiers.tried[tier, request] = high
     for block in range(low, high):
-        unpin(world.tiers, copy_at(mine, world, tier, request, block))
+        pin(tiers, copy_at(mine, world, tier, request, block))
+        keeping.use(tiers, tier, request, place_of(tiers, tier, g), key_of(mine, world, request, block), block)
+        keeping.find(tiers, tier, request, block)
 
 
 @compiled
-def _not_loading(world: World, g: int, request: int) -> None:
-    tiers = world.tiers
-    if tiers.loading[g] == request:
-        tiers.loading[g] = tiers.fetches[request].next
-        return
-    before = int(tiers.loading[g])
-    while tiers.fetches[before].next != request:
-        before = int(tiers.fetches[before].next)
-    tiers.fetches[before].next = tiers.fetches[request].next
-
-
-@compiled
-def break_off_loads(mine: Engines, world: World, g: int) -> None:
-    """A GPU is emptied: none to it is over ever."""
-    tiers = world.tiers
-    while tiers.loading[g] != NONE:
-        request = int(tiers.loading[g])
-        for tier in range(TIERS):
-            if tiers.fetches[request].coming & 1 << tier:
-                _drop_load(mine, world, tier, request)
-        if mine.jobs[request].finished != 0:  # it gave up, and is in nobody's hands
-            release(mine, g, request)
-        tiers.loading[g] = tiers.fetches[request].next
-
-
-@compiled
-def _drop_load(mine: Engines, world: World, tier: int, request: int) -> None:
-    link = world.links.calls
-    call_none(link.drop, link.own, tier * len(world.jobs) + request, world.control.now)
-    _end_load(mine, world, tier, request)
-
-
-@compiled
-def break_off_loans(world: World, g: int) -> None:
-    """A GPU is emptied: what it lends comes to nobody."""
-    for other in range(len(world.tiers.loading)):
-        engine, request = world.engines[other], int(world.tiers.loading[other])
-        while request != NONE:
-            one, behind = world.tiers.fetches[request], int(world.tiers.fetches[request].next)
-            if one.coming & 1 << PEERS and one.peer == g:
-                call_none(engine.do_without, engine.own, world, request, world.control.now)
-            request = behind
-
-
-@compiled
-def do_without(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
-    """What was to come from another GPU does not: a request keeps its blocks, and computes the rest itself, as with
-    vLLM's `kv_load_failure_policy=recompute`."""
-    _drop_load(mine, world, PEERS, request)
-    tiers, g, size = world.tiers, int(world.seen.requests[request].gpu), mine.settings.block_size
-    low, high = _part(tiers, PEERS, request)
-    tiers.ends[PEERS, request] = low
-    prompt = int(world.seen.requests[request].prompt_tokens)
-    lacks = min(prompt, high * size) - min(prompt, low * size)
-    tiers.totals[PEERS, g] -= lacks
-    if mine.jobs[request].finished == 0:
-        mine.gpus[g].waiting_tokens += (high - low) * size
-    if mine.preemptions[request] == 0:
-        tiers.tokens[PEERS, request] = 0
-        world.jobs[request].prefilled_tokens += lacks
-    publish(mine, world, g)
-    _is_there(mine, world, g, request)
+def ask_for_loads(mine: Engines, world: World, g: int, now: float) -> None:
+    """What steps have found, in order, as far as they do not wait for blocks that are being stored."""
+    tiers, request, link = world.tiers, int(world.tiers.loading[g]), world.links.calls
+    while request != NONE:
+        one = tiers.fetches[request]
+        if one.asked == 0:
+            if mine.steps[g, one.step % STEPS].waits > 0:
+                return
+            one.asked = 1
+            for tier in range(TIERS):
+                low, high = part_of(tiers, tier, request)
+                if high > low:
+                    source, target = _ways(world, tier, request)
+                    subject, size = tier * len(world.jobs) + request, (high - low) * tiers.control[0].kv_bytes
+                    call_none(link.ask, link.own, subject, source, target, size, now)
+        request = int(one.next)

@@ -17,6 +17,7 @@ from prebleexp.engines.vllm.rooms import begin_gpus, begin_groups, begin_jobs
 from prebleexp.engines.vllm.tables import release
 from prebleexp.engines.vllm.tiering import break_off
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.keeping import forget_uses
 from prebleexp.sim.pools import PUSH_AT_END, prefills
 from prebleexp.sim.pulling import RESERVED
 from prebleexp.sim.records import NONE, World
@@ -94,7 +95,16 @@ def forget(mine: Any, world: Any, requests: Longs) -> None:
         jobs.known += world.jobs.output_seen[requests]
     mine.jobs[requests], mine.preemptions[requests] = jobs, 0
     if mine.settings.tiered:
-        world.tiers.tried[:, requests] = 0
+        _forget_stores(world, requests)
+
+
+def _forget_stores(world: Any, requests: Longs) -> None:
+    """No store is theirs any more, and they have used nothing."""
+    for request in requests:
+        forget_uses(world.tiers, request)
+    stores = world.tiers.stores[: world.tiers.control[0].stores]
+    stores.counts[np.isin(stores.request, requests)] = 0
+    world.tiers.jobs[requests] = 0
 
 
 @compiled

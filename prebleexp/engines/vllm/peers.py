@@ -15,9 +15,10 @@ from prebleexp.engines.vllm.copies import copy_of_gpu
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.keeping import touch
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import DOWN, NONE, World
-from prebleexp.sim.tiers import HOST, pin, unpin, use
+from prebleexp.sim.tiers import HOST, pin, unpin
 from prebleexp.sim.waking import wake
 
 
@@ -46,7 +47,7 @@ def borrow(mine: Engines, world: World, request: int, low: int, high: int) -> No
         for block in range(high - 1, low - 1, -1):
             copy = copy_of_gpu(mine, world, HOST, int(one.peer), request, block)
             pin(world.tiers, copy)
-            use(world.tiers, copy)
+            touch(world.tiers, copy)
         return
     engine = world.engines[one.peer]
     call_none(engine.lend, engine.own, world, request, low, high)

@@ -36,6 +36,8 @@ GPU = np.dtype(
         # transfers that are over (see `engines.vllm.hearing`)
         ("news", np.int64),  # the first of those that no step has asked for, and the last
         ("last_news", np.int64),
+        ("stored", np.int64),  # likewise of stores in tiers
+        ("last_stored", np.int64),
         ("idle_s", np.float64),  # since when it has had nothing to compute, the last time that it had not
         # steps
         ("scheduled", np.int64),  # so far
@@ -64,10 +66,7 @@ JOB = np.dtype(
         ("running", np.int8),  # or `STOPPED`
         ("filling", np.int8),  # whether it has tokens to compute before its next one; in the queue `PULLS` … `LOADED`
         ("finished", np.int8),
-        (
-            "expected",
-            np.int8,
-        ),  # tokens that steps under way will generate, if steps are scheduled before others are over
+        ("expected", np.int8),  # tokens that steps under way will generate, where one is scheduled before others end
         ("under_way", np.int32),  # scheduled positions whose step is not over
         ("stale", np.int32),  # of these, those from before it was preempted
         # in the heap of waiting requests
@@ -91,6 +90,8 @@ RUN = np.dtype(
         ("before", np.int32),  # idle runs, in the order in which they are evicted
         ("behind", np.int32),
         ("owner", np.int32),  # a request whose context has these blocks
+        ("ticket", np.int64),  # of the offer by which they go to a tier, …
+        ("leaver", np.int32),  # … of the request that had them, and has left; -1: none does
     ],
     align=True,
 )
@@ -111,7 +112,15 @@ STEP = np.dtype(
         ("preempted", np.int64),
         ("reserved", np.int64),  # requests whose KV is asked for
         ("news", np.int64),  # the first of the transfers that were over when it was launched
-        ("heard", np.int64),  # how many they were
+        ("last_news", np.int64),
+        ("stored", np.int64),  # likewise of stores in tiers
+        ("last_stored", np.int64),
+        ("heard", np.int64),  # how many they were, but for stores
+        ("waits", np.int64),  # stores that must be over before it begins, …
+        ("waited_s", np.float64),  # … and when they were
+        ("dropped", np.int64),  # copies that tiers dropped for what it fills
+        ("refused", np.int64),  # offers for which a tier had no room
+        ("kept", np.int64),  # copies that the host has after them
         ("finished", np.int64),
         ("fresh", np.int64),  # steady from this step on, without a token of the one before
         ("computed", np.int64),  # tokens, …

@@ -9,6 +9,7 @@ from prebleexp.engines.vllm.records import STOPPED, Engines
 from prebleexp.engines.vllm.tables import move_on, release, remember
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import token
+from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import prefills
 from prebleexp.sim.records import World
 
@@ -60,6 +61,8 @@ def finish(mine: Engines, world: World, g: int, request: int, now: float) -> Non
             move_on(mine, world, g, request)
             mine.gpus[g].held += 1
         else:
+            if mine.settings.tiered:
+                call_none(world.engines[g].part, world.engines[g].own, world, request, now)
             release(mine, g, request)
         mine.gpus[g].generated -= output
     finished(world, g, request, output, now)

@@ -36,7 +36,7 @@ from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
-from prebleexp.sim.tiers import PEERS, TIERS
+from prebleexp.sim.tiers import PEERS
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
 def begin_gpus(gpus: Any, settings: Settings) -> None:
     """Let zeroed records be GPUs that nobody has used."""
     gpus.free = gpus.unkeyed = settings.blocks
-    gpus.first = gpus.last = gpus.queue = gpus.moving = gpus.news = NONE
+    gpus.first = gpus.last = gpus.queue = gpus.moving = gpus.news = gpus.stored = NONE
 
 
 def begin_groups(mine: Engines, g: int) -> None:
@@ -191,8 +191,8 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray, tables: int) -
     at_once = setup.gpus * settings.max_num_seqs * int(of_contexts.max(initial=1))
     whole = setup.legs or setup.tiers or setup.moves  # there are holds of requests that do not run
     holds = int(of_contexts.sum()) if whole else min(int(of_contexts.sum()), at_once)
-    if setup.tiers:  # what is stored, and what is lent to other GPUs
-        holds += TIERS * setup.gpus * settings.blocks + int(of_contexts.sum())
+    if setup.tiers:  # what is lent to other GPUs
+        holds += int(of_contexts.sum())
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
     keys = tables * (4 * a_step + len(tokens))
     if math.isfinite(setup.loads_s[PEERS][1]):  # with a GPU that lends, many requests get what they have at once

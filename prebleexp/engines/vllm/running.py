@@ -116,11 +116,12 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
 def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
     """The same where the budget or the blocks may not suffice, in order of admission.
 
-    Where KV comes from other GPUs, blocks of a request that a step under way has are given back when that is over. So
-    it is not preempted before, and whoever needs blocks is not scheduled, nor those behind."""
+    Where KV comes from other GPUs or from tiers, blocks of a request that a step under way has are given back when that
+    is over. So it is not preempted before, and whoever needs blocks is not scheduled, nor those behind."""
     gpu, running = mine.gpus[g], mine.running[g]
     budget, at = mine.settings.max_num_batched_tokens, 0
-    fenced = mine.settings.async_scheduling and world.pools.protocol == PULL and decodes(world, g)
+    comes = mine.settings.tiered or (world.pools.protocol == PULL and decodes(world, g))
+    fenced = mine.settings.async_scheduling and comes
     while at < gpu.running and budget > 0:
         request = int(running[at])
         job = mine.jobs[request]

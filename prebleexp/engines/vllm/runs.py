@@ -18,6 +18,7 @@ def add_run(mine: Engines, g: int, request: int, holder: Any, key: int, low: int
     run = _new_run(mine)
     record = runs[run]
     record.key, record.low, record.high, record.holders, record.above, record.owner = key, low, high, 1, NONE, request
+    record.leaver = NONE
     if nobodys:  # will look for them
         record.older = record.newer = NONE
     elif first == NONE:
@@ -38,6 +39,7 @@ def cut(mine: Engines, g: int, run: int, at: int) -> int:
     upper, lower = runs[upper_index], runs[run]
     upper.key, upper.owner, upper.holders, upper.above = lower.key, lower.owner, lower.holders, lower.above
     upper.low, upper.high = lower.low, at
+    upper.ticket, upper.leaver = lower.ticket, lower.leaver
     lower.low, lower.above = at, upper_index
     upper.older, upper.newer = run, lower.newer  # as old as the rest: it may as well come behind it
     runs[upper.newer].older = lower.newer = upper_index

@@ -8,10 +8,10 @@ from typing import Any
 
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
+from prebleexp.engines.vllm.arriving import do_without as do_without
 from prebleexp.engines.vllm.hearing import give_up, tell, unheard
 from prebleexp.engines.vllm.hearing import hear as hear
 from prebleexp.engines.vllm.leaving import leave_running
-from prebleexp.engines.vllm.loading import do_without as do_without
 from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
 from prebleexp.engines.vllm.moving import copied as copied
@@ -31,7 +31,9 @@ from prebleexp.engines.vllm.results import finish, serve
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of, show
 from prebleexp.engines.vllm.storing import offload as offload
+from prebleexp.engines.vllm.storing import part as part
 from prebleexp.engines.vllm.tables import cached, remember, tokens_of
+from prebleexp.engines.vllm.tiering import heard as heard
 from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.engines.vllm.verified import verify
 from prebleexp.sim.compiled import compiled
@@ -65,7 +67,7 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """Seconds that the step takes; negative: there is nothing to do."""
     gpu, ahead = mine.gpus[g], 2 if mine.settings.async_scheduling else 1
-    waits = heard = False
+    waits = hears = False
     if mine.settings.tiered:
         call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
     while True:
@@ -73,20 +75,26 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
             schedule(mine, world, g, now)
             waits = _waits_for_others(mine, g)
         if gpu.scheduled == gpu.begun:
-            if gpu.held + gpu.reserved > 0 or mine.settings.tiered or heard:  # it may have preempted, or reserved
+            if gpu.held + gpu.reserved > 0 or mine.settings.tiered or hears:  # it may have preempted, or reserved
                 publish(mine, world, g)
             gpu.idle_s = now
+            if mine.settings.tiered:
+                call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]
+        if step.waits > 0:  # for blocks that are being stored
+            publish(mine, world, g)
+            return -1.0
         gpu.begun += 1
         count(mine, world, g, step)
         if step.requests > 0:
             publish(mine, world, g)
             return float(step.seconds)
         gpu.over = gpu.begun  # an empty one takes no time
-        if step.news != NONE or (mine.settings.hears_at_results and gpu.news != NONE):
+        told = step.news != NONE or step.stored != NONE
+        if told or (mine.settings.hears_at_results and gpu.news != NONE):
             call_none(world.engines[g].hear, world.engines[g].own, world, g, now)
-            waits, heard = False, True
+            waits, hears = False, True
         step.free_after = gpu.free
 
 
@@ -149,7 +157,8 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         gpu.flush = 1
     if gpu.moving != NONE:
         call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
-    if step.news != NONE or (mine.settings.hears_at_results and gpu.news != NONE):
+    told = step.news != NONE or step.stored != NONE
+    if told or (mine.settings.hears_at_results and gpu.news != NONE):
         call_none(world.engines[g].hear, world.engines[g].own, world, g, now)
     step.free_after = gpu.free
     publish(mine, world, g)

@@ -1,28 +1,33 @@
-"""What a GPU has computed is stored in tiers, as by vLLM's offloading connector (spec: clusters.md, section 3). A block
-that is stored is held until it has been read."""
+"""What a step fills is stored in tiers, as by vLLM's offloading connector (0.33.0).
+
+It is offered when the step is scheduled (`engines.vllm.offering`), and sent when that is over. Blocks that are being
+stored are nobody's when their request has left. A step that takes some of them, or finds some of them in the cache,
+does not begin before their store is over; nor one that preempts a request before what is being stored of it is.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.blocks import found_until, give_back, hold_between, key_of
-from prebleexp.engines.vllm.copies import copy_at, copy_of_gpu
-from prebleexp.engines.vllm.publishing import publish
+from prebleexp.engines.vllm.copies import copy_of_gpu
+from prebleexp.engines.vllm.loading import ask_for_loads
+from prebleexp.engines.vllm.offering import at_its_end, finish_uses, offer_all, put_in_line
 from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.runs import cut
+from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.records import COPIED, NONE, World
 from prebleexp.sim.tiers import (
+    OVER,
     PEERS,
+    SENT,
     SHARED,
     TIERS,
-    add,
-    drop,
+    UNSENT,
+    URGENT,
     end_store,
-    make_room,
-    new_store,
-    pin,
     place_of,
     unpin,
 )
@@ -31,109 +36,164 @@ from prebleexp.sim.waking import wake
 
 @compiled
 def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
-    """A GPU starts: what its last step has computed is to be stored."""
+    """If a step was just scheduled, what it fills is offered. What is ready is sent."""
     gpu, tiers = mine.gpus[g], world.tiers
-    if tiers.looked[g] == gpu.over:
-        return
-    tiers.looked[g] = gpu.over
-    slot = (gpu.over - 1) % STEPS
-    for row in range(mine.steps[g, slot].chosen):
-        request = int(mine.chosen[g, slot, row].request)
-        job = mine.jobs[request]
-        computed = int(job.known) - 1 if job.finished != 0 else min(int(job.computed - job.under_way), int(job.known))
-        if tiers.control[0].prompts_only != 0:
-            computed = min(computed, int(world.seen.requests[request].prompt_tokens))
-        there = world.seen.requests[request].gpu == g  # else it was moved meanwhile, …
-        if there and (job.running != 0 or job.finished != 0):  # … or preempted
-            for tier in range(PEERS):
-                _store(mine, world, tier, request, computed // mine.settings.block_size, now)
+    if tiers.looked[g] < gpu.scheduled:
+        tiers.looked[g] = gpu.scheduled
+        last = int(tiers.unsent[g, 1]) if tiers.unsent[g, 0] != NONE else NONE
+        offer_all(mine, world, g)
+        if tiers.wants[g] != 0:
+            _wait_for_wanted(mine, world, g, last)
+        _send(mine, world, g, now)
+        ask_for_loads(mine, world, g, now)
+    else:
+        _send(mine, world, g, now)
+
+
+# ---------------------------------------------------------------- sending
+@compiled
+def _wait_for_wanted(mine: Engines, world: World, g: int, last: int) -> None:
+    """The step just scheduled waits for the stores of blocks that it takes, which come before the others of the line
+    that are behind `last`: those of this step."""
+    tiers, slot = world.tiers, (mine.gpus[g].scheduled - 1) % STEPS
+    for store in range(tiers.control[0].stores):
+        one = tiers.stores[store]
+        if one.gpu == g and one.stage != OVER and one.ticket <= tiers.wanted[one.request]:
+            one.waited_for |= 1 << slot
+            one.stage = URGENT if one.stage == UNSENT else one.stage
+            mine.steps[g, slot].waits += 1
+    for store in range(tiers.control[0].stores):
+        if tiers.stores[store].gpu == g:
+            tiers.wanted[tiers.stores[store].request] = 0
+    tiers.wants[g] = 0
+    first = int(tiers.unsent[g, 0] if last == NONE else tiers.stores[last].next)
+    tiers.unsent[g, 1] = last
+    if last == NONE:
+        tiers.unsent[g, 0] = NONE
+    else:
+        tiers.stores[last].next = NONE
+    for stage in (URGENT, UNSENT):
+        store, others, end = first, NONE, NONE
+        while store != NONE:
+            behind = int(tiers.stores[store].next)
+            if tiers.stores[store].stage == stage:
+                put_in_line(world, g, store)
+            elif others == NONE:
+                others = end = store
+                tiers.stores[store].next = NONE
+            else:
+                tiers.stores[end].next, end = store, store
+                tiers.stores[store].next = NONE
+            store = behind
+        first = others
 
 
 @compiled
-def _store(mine: Engines, world: World, tier: int, request: int, full: int, now: float) -> None:
-    """Of a request's first blocks, those that a tier has not: all, or none if there is no room for all."""
-    tiers, g, link = world.tiers, int(world.seen.requests[request].gpu), world.links.calls
-    low, high = int(tiers.tried[tier, request]), found_until(mine, world, g, request, full)
-    if high <= low or tiers.tiers[tier].blocks == 0:
-        return
-    tiers.tried[tier, request] = high
-    place, missing = place_of(tiers, tier, g), 0
-    for block in range(low, high):
-        copy = copy_at(mine, world, tier, request, block)
-        if copy == NONE:
-            missing += 1
-        else:
-            pin(tiers, copy)
-    room = missing > 0 and make_room(world, tier, place, missing)
-    store = new_store(tiers) if room else NONE
-    if room:
+def _send(mine: Engines, world: World, g: int, now: float) -> None:
+    """Those in front that are computed."""
+    tiers, gpus, link = world.tiers, len(world.live), world.links.calls
+    while tiers.unsent[g, 0] != NONE:
+        store = int(tiers.unsent[g, 0])
         one = tiers.stores[store]
-        one.gpu, one.tier, one.request, one.low, one.high, one.holds = g, tier, request, low, high, NONE
-        _hold_missing(mine, world, g, store)
-    for block in range(high - 1, low - 1, -1):
-        copy = copy_at(mine, world, tier, request, block)
-        if copy != NONE:
-            unpin(tiers, copy)
-        elif room:
-            add(tiers, place, key_of(mine, world, request, block), block, store)
-    if room:
-        first, gpus = int(tiers.tiers[tier].first), len(world.live)
-        subject, size = TIERS * len(world.jobs) + store, missing * tiers.control[0].kv_bytes
+        if one.stage == UNSENT and one.step >= mine.gpus[g].over:
+            break
+        tiers.unsent[g, 0] = one.next
+        one.stage = SENT
+        first, size = int(tiers.tiers[one.tier].first), one.blocks * tiers.control[0].kv_bytes
+        subject = TIERS * len(world.jobs) + store
         call_none(link.ask, link.own, subject, first + gpus + g, first + 2 * gpus, size, now)
 
 
+# ---------------------------------------------------------------- who leaves
 @compiled
-def _hold_missing(mine: Engines, world: World, g: int, store: int) -> None:
-    """Let a store hold the blocks that it brings."""
+def part(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+    """A request is finished, gives up, or is moved, and is about to give its blocks back: of those that are being
+    stored, or will be offered at once, it stays known by which offer."""
+    g, tiers, job = int(world.seen.requests[request].gpu), world.tiers, mine.jobs[request]
+    if tiers.jobs[request] > 0 or job.finished != 0:
+        tiers.control[0].tickets += 1
+        full = at_its_end(mine, world, request) if job.finished != 0 else 0
+        _write_tickets(mine, world, g, request, full, int(tiers.control[0].tickets))
+        tiers.tickets[request] = tiers.control[0].tickets
+    if job.finished == 0:
+        finish_uses(mine, world, g, request)
+        for store in range(tiers.control[0].stores):
+            one = tiers.stores[store]
+            if one.gpu != NONE and one.request == request:
+                one.counts = 0
+        tiers.jobs[request] = 0
+
+
+@compiled
+def _write_tickets(mine: Engines, world: World, g: int, request: int, full: int, ticket: int) -> None:
+    holds, runs, one = mine.blocks.holds, mine.blocks.runs, int(mine.jobs[request].holds)
+    while one != NONE:
+        run, left = int(holds[one].run), int(holds[one].blocks)
+        while left > 0:
+            above, size = int(runs[run].above), int(runs[run].high - runs[run].low)
+            _write_ticket(mine, world, g, request, run, full, ticket)
+            left -= size
+            run = above
+        one = int(holds[one].before)
+
+
+@compiled
+def _write_ticket(mine: Engines, world: World, g: int, request: int, run: int, full: int, ticket: int) -> None:
+    """Of the blocks of a run, which is cut where it changes."""
+    runs, at, high = mine.blocks.runs, int(mine.blocks.runs[run].low), int(mine.blocks.runs[run].high)
+    while at < high:
+        theirs, until = _ticket_of(mine, world, g, request, at, full, ticket), at + 1
+        while until < high and _ticket_of(mine, world, g, request, until, full, ticket) == theirs:
+            until += 1
+        if theirs == 0 and until == high:
+            return
+        piece = cut(mine, g, run, until) if until < high else run
+        if theirs != 0:
+            runs[piece].ticket, runs[piece].leaver = theirs, request
+        at = until
+
+
+@compiled
+def _ticket_of(mine: Engines, world: World, g: int, request: int, block: int, full: int, ticket: int) -> int:
+    tiers, theirs = world.tiers, 0
+    for tier in range(PEERS):
+        if tiers.tiers[tier].blocks > 0:
+            if tiers.tried[tier, request] <= block < full:
+                return ticket
+            copy = copy_of_gpu(mine, world, tier, g, request, block)
+            if copy != NONE and tiers.copies[copy].store != NONE:
+                store = tiers.stores[tiers.copies[copy].store]
+                if store.request == request and store.gpu == g:
+                    theirs = max(theirs, int(store.ticket))
+    return theirs
+
+
+# ---------------------------------------------------------------- what is there
+@compiled
+def hear_of_store(mine: Engines, world: World, store: int) -> None:
+    """The GPU hears that it is over."""
     one = world.tiers.stores[store]
-    tier, request, block, high = int(one.tier), int(one.request), int(one.low), int(one.high)
-    while block < high:
-        begin = block
-        while block < high and copy_at(mine, world, tier, request, block) == NONE:
-            block += 1
-        if block > begin:
-            hold_between(mine, world, g, request, one, begin, block, 0)
-        block += 1
-
-
-# ---------------------------------------------------------------- what has come
-@compiled
-def stored(mine: Engines, world: World, store: int) -> None:
-    tiers, g = world.tiers, int(world.tiers.stores[store].gpu)
-    for block in range(tiers.stores[store].low, tiers.stores[store].high):
+    g, tier, request, tiers = int(one.gpu), int(one.tier), int(one.request), world.tiers
+    for block in range(one.low, one.high):
         copy = _brought(mine, world, store, block)
         if copy != NONE:
             tiers.copies[copy].store = NONE
             unpin(tiers, copy)
     if world.told.copied != 0:
         _tell_copied(mine, world, store)
-    _end_store(mine, world, store)
-    publish(mine, world, g)
-    wake(world, g)
-
-
-@compiled
-def _end_store(mine: Engines, world: World, store: int) -> None:
-    one = world.tiers.stores[store]
-    give_back(mine, int(one.gpu), one)
-    end_store(world.tiers, store)
-    if one.tier == SHARED:  # whoever waits for it may go on
+    tiers.jobs[request] -= one.counts
+    end_store(tiers, store)
+    if tier == SHARED:  # whoever waits for it may go on
         for other in range(len(world.live)):
-            if world.live[other].queued > 0:
+            if other != g and world.live[other].queued > 0:
                 wake(world, other)
 
 
 @compiled
-def _stored_at(mine: Engines, world: World, store: int, block: int) -> int:
-    """The copy of a block where a store brings some: its request may be on another GPU by now."""
-    one = world.tiers.stores[store]
-    return copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), block)
-
-
-@compiled
 def _brought(mine: Engines, world: World, store: int, block: int) -> int:
-    """The copy of a block that a store brings; -1: it does not bring it."""
-    copy = _stored_at(mine, world, store, block)
+    """The copy of a block that a store brings; -1: it does not bring it. Its request may be on another GPU by now."""
+    one = world.tiers.stores[store]
+    copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), block)
     return copy if copy != NONE and world.tiers.copies[copy].store == store else NONE
 
 
@@ -142,7 +202,7 @@ def _tell_copied(mine: Engines, world: World, store: int) -> None:
     """Let routers hear how much of a context its place has, from its beginning on."""
     tiers, one, block = world.tiers, world.tiers.stores[store], 0
     while block < one.high:
-        copy = _stored_at(mine, world, store, block)
+        copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), block)
         if copy == NONE or tiers.copies[copy].store != NONE:
             break
         block += 1
@@ -153,19 +213,23 @@ def _tell_copied(mine: Engines, world: World, store: int) -> None:
 
 @compiled
 def break_off_stores(mine: Engines, world: World, g: int) -> None:
-    """A GPU is emptied: what was on its way from it is nowhere."""
-    for store in range(world.tiers.control[0].stores):
-        if world.tiers.stores[store].gpu == g:
-            _break_off(mine, world, store)
-
-
-@compiled
-def _break_off(mine: Engines, world: World, store: int) -> None:
+    """A GPU is emptied: what was on its way from it, or what it has not heard of, is nowhere."""
     tiers, link = world.tiers, world.links.calls
-    call_none(link.drop, link.own, TIERS * len(world.jobs) + store, world.control.now)
-    for block in range(tiers.stores[store].low, tiers.stores[store].high):
-        copy = _brought(mine, world, store, block)
-        if copy != NONE:
-            unpin(tiers, copy)
-            drop(tiers, copy)
-    _end_store(mine, world, store)
+    for store in range(tiers.control[0].stores):
+        one = tiers.stores[store]
+        if one.gpu != g:
+            continue
+        if one.stage == SENT:
+            call_none(link.drop, link.own, TIERS * len(world.jobs) + store, world.control.now)
+        for block in range(one.low, one.high):
+            copy = _brought(mine, world, store, block)
+            if copy != NONE:
+                unpin(tiers, copy)
+                keeping.drop(tiers, copy)
+        tiers.jobs[one.request] -= one.counts
+        shared = one.tier == SHARED
+        end_store(tiers, store)
+        for other in range(len(world.live) if shared else 0):
+            if world.live[other].queued > 0:
+                wake(world, other)
+    tiers.unsent[g, 0], tiers.wants[g] = NONE, 0

@@ -1,28 +1,81 @@
-"""KV tiers behind a GPU's cache: what is under way to and from them has come, or ends with the GPU.
+"""KV tiers behind a GPU's cache: what is under way to and from them is over, is heard of, or ends with the GPU.
 
-`engines.vllm.loading` asks for what comes from tiers, `engines.vllm.storing` for what goes there.
+`engines.vllm.loading` asks for what comes from tiers, `engines.vllm.storing` for what goes there. As with transfers
+between GPUs (`engines.vllm.hearing`), the worker asks for what is over when it launches a step, and the scheduler hears
+of it with that step's results; where a step waits for blocks that are being stored, it is launched when they are.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.loading import break_off_loads, break_off_loans, loaded
-from prebleexp.engines.vllm.records import Engines
-from prebleexp.engines.vllm.storing import break_off_stores, stored
+from prebleexp.engines.vllm.arriving import (
+    break_off_loads,
+    break_off_loans,
+    has_come,
+    hear_of_load,
+    waiting_step,
+)
+from prebleexp.engines.vllm.hearing import next_look
+from prebleexp.engines.vllm.loading import ask_for_loads
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.storing import break_off_stores, hear_of_store
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.records import World
-from prebleexp.sim.tiers import HOST, TIERS, drop_all, place_of
+from prebleexp.sim.keeping import drop_all
+from prebleexp.sim.records import IDLE, NONE, World
+from prebleexp.sim.tiers import HOST, OVER, TIERS, place_of
+from prebleexp.sim.waking import wake, wake_at
 
 
 @compiled
 def landed(self: Any, mine: Engines, world: World, subject: int, now: float) -> None:
     """A load, or a store, is over."""
     n = len(world.jobs)
-    if subject < TIERS * n:
-        loaded(mine, world, subject // n, subject % n)
+    if subject >= TIERS * n:
+        _is_stored(mine, world, subject - TIERS * n, now)
     else:
-        stored(mine, world, subject - TIERS * n)
+        has_come(mine, world, subject // n, subject % n)
+
+
+@compiled
+def _is_stored(mine: Engines, world: World, store: int, now: float) -> None:
+    one = world.tiers.stores[store]
+    g = int(one.gpu)
+    gpu, slot, stores = mine.gpus[g], waiting_step(mine, g), world.tiers.stores
+    one.stage, one.next = OVER, NONE
+    if slot != NONE:
+        step = mine.steps[g, slot]
+        if step.stored == NONE:
+            step.stored = store
+        else:
+            stores[step.last_stored].next = store
+        step.last_stored = store
+    else:
+        if gpu.stored == NONE:
+            gpu.stored = store
+        else:
+            stores[gpu.last_stored].next = store
+        gpu.last_stored = store
+        if world.servers[g].stage == IDLE:
+            wake_at(world, g, next_look(mine, g, now))
+    for other in range(STEPS):
+        if one.waited_for & 1 << other:
+            step = mine.steps[g, other]
+            step.waits -= 1
+            step.waited_s = now
+            if step.waits == 0:
+                ask_for_loads(mine, world, g, now)
+                wake(world, g)
+
+
+@compiled
+def heard(self: Any, mine: Engines, world: World, subject: int, now: float) -> None:
+    """Of a load, by its request, or of a store, the GPU hears that it is over."""
+    n = len(world.jobs)
+    if subject < TIERS * n:
+        hear_of_load(mine, world, int(world.seen.requests[subject].gpu), subject)
+    else:
+        hear_of_store(mine, world, subject - TIERS * n)
 
 
 @compiled
@@ -34,4 +87,4 @@ def break_off(mine: Engines, world: World, g: int) -> None:
         break_off_loans(world, g)
     break_off_stores(mine, world, g)
     drop_all(world.tiers, place_of(world.tiers, HOST, g))
-    world.tiers.looked[g] = 0
+    world.tiers.looked[g] = world.tiers.ended[g] = 0

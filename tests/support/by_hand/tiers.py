@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.lor import LeastOutstanding
@@ -13,12 +12,13 @@ from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.costs.linear_cost import LinearCost
+from tests.support.hears_at_once import HearsAtOnce
 
 STEP = LinearCost(step_s=0.1, token_s=0.0, context_token_s=0.0, kv_tokens=16 * 81, gpu_memory_gib=48)
 """A step takes 100 ms, whatever it computes; 80 blocks can be held."""
 MS = replace(STEP, step_s=0.0, token_s=0.0001)
 """A token takes 0.1 ms."""
-VLLM_ALONE = VLLM(async_scheduling=False, host_s=0.0)
+VLLM_ALONE = HearsAtOnce(async_scheduling=False, host_s=0.0)
 KV_BYTES = 100_000.0
 BLOCK = 16 * KV_BYTES
 

@@ -31,7 +31,8 @@ class MovingGpu(MovesGpu, TieredGpu):
     """With tiers. Whoever was moved and whoever has loaded its KV wait in the order in which they took blocks."""
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:
-        self.fresh, self.moved = [], set[Request]()
+        self.begin_anew()
+        self.moved = set[Request]()
         return Fetcher(config, self)
 
     def with_blocks(self) -> set[Request]:
@@ -80,8 +81,7 @@ class MovingTiers(MovesOracle, TiersOracle):
         super()._waits_with_blocks(request, gpu)
 
     def _hand_to(self, request: Request, source: Any, target: Any, now: float) -> None:
-        for tried in self.tried:
-            tried.pop(request.index, None)
+        source.part(request, holds=False)
         super()._hand_to(request, source, target, now)
 
 

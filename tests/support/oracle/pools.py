@@ -48,6 +48,9 @@ class Puller(Scheduler):
     def busy(self) -> bool:
         return bool(self.arrived or self.news) or super().busy()
 
+    def _queued(self) -> int:
+        return len(self.waiting) + len(self.skipped)
+
     def _keeps_blocks(self, victim: Request) -> bool:
         return self.hears_later and self.role == DECODE and self.lookahead and victim.under_way > 0
 

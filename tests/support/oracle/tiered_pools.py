@@ -30,7 +30,7 @@ class PullsAndFetches(Fetcher):
         return [r for r in self.skipped if (r in self.arrived if r in self.pulled else r not in self.coming)]
 
     def busy(self) -> bool:
-        return bool(self._ready() or self.news) or super(Puller, self).busy()
+        return bool(self._ready() or self.news or self.gpu.landed) or super(Puller, self).busy()
 
     def _reserve(self, request: Request) -> bool:
         found = super()._reserve(request)
@@ -55,14 +55,14 @@ class PullsAndFetches(Fetcher):
         (super(Puller, self) if request in self.left else super())._release(request)
 
     def let_go(self, request: Request) -> None:
-        """Not said: what was read before its GPU starts again is not stored there."""
+        self.gpu.part(request)
         super().let_go(request)
-        if request in self.gpu.fresh:
-            self.gpu.fresh.remove(request)
 
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
         passed: list[Request] = []
+        self.cut = self.reserved = 0
+        whole = self.config["reserve_full_isl"]
         while budget > 0 and len(self.running) < self.config["max_num_seqs"]:
             ready, headroom = self._ready(), self.kept_free if self.running else 0
             if ready and ready[0] in self.pulled:
@@ -76,13 +76,9 @@ class PullsAndFetches(Fetcher):
                 admitted[request] = -1
             elif ready:
                 request = ready[0]
-                more = max(0, -(-request.tokens // self.block) - len(request.blocks[0]))
-                if more + headroom > len(self.pool.free):
+                new = self._go_on(request, budget, cap, headroom)
+                if not new:
                     break
-                self.skipped.remove(request)
-                request.blocks[0] += self.pool.take(more)
-                new = min(request.tokens - request.computed, cap or budget, budget)
-                self._remember(request, request.computed + new)
                 admitted[request] = -1
             elif not self.waiting:
                 break
@@ -106,7 +102,6 @@ class PullsAndFetches(Fetcher):
                 hits = self._hits(request)
                 found = len(hits[0]) * self.block
                 new = min(request.tokens - found, cap or budget, budget)
-                whole = self.config["reserve_full_isl"]
                 if fate == "no room" or self._place(request, new, hits, headroom, whole) is None:
                     break
                 self.waiting.remove(request)
@@ -122,7 +117,7 @@ class PullsAndFetches(Fetcher):
 
 class SplitTieredGpu(TieredGpu):
     def _scheduler(self, config: dict[str, Any]) -> Puller:
-        self.fresh = []
+        self.begin_anew()
         return PullsAndFetches(config, self)
 
     def with_blocks(self) -> set[Request]:

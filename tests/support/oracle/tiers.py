@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim.links import FAIR, FIFO
-from prebleexp.sim.pools import BOTH
+from prebleexp.sim.pools import BOTH, PREFILL
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, THRESHOLD
 from prebleexp.sim.types import Outcome, State, Workload
@@ -23,27 +23,53 @@ from tests.support.oracle import core as oracle
 from tests.support.oracle.core import ARRIVED, START
 from tests.support.oracle.faults import FaultyGpu
 from tests.support.oracle.pools import Puller
-from tests.support.reference.vllm import Request
+from tests.support.reference.host_memory import Host, Used
+from tests.support.reference.vllm import Blocks, Request
 
 NAMES = ("host", "disk", "shared", "peer")
 HOST, _, SHARED, PEERS = range(4)
 
 
 class Place:
-    """Copies of blocks by key, that used longest ago first."""
+    """Copies of blocks by key. Which are dropped is as in the plain model of vLLM's."""
 
-    def __init__(self, blocks: int) -> None:
+    def __init__(self, tier: Tier, blocks: int) -> None:
+        policy = "arc" if tier.adaptive else "lru"
+        self.config = {"host_blocks": blocks, "eviction_policy": policy, "store_threshold": tier.store_threshold}
         self.blocks = blocks
-        self.copies: OrderedDict[Any, Any] = OrderedDict()
-        self.dropped: list[Any] = []
+        self.empty()
 
-    def make_room(self, copies: int) -> bool:
-        idle = [key for key, copy in self.copies.items() if not copy.pins]
-        excess = max(0, len(self.copies) + copies - self.blocks)
-        if excess > len(idle):
-            return False
-        self.dropped = [self.copies.pop(key) for key in idle[:excess]]
-        return True
+    def empty(self) -> None:
+        self.host = Host(self.config)
+
+    @property
+    def copies(self) -> Any:
+        return self.host.policy.copies
+
+
+class Ticketed(Blocks):
+    """Those that are being stored, of who has left, have a ticket: whoever takes or finds some waits for these."""
+
+    def __init__(self, count: int, caching: bool) -> None:
+        super().__init__(count, caching)
+        self.tickets: dict[int, tuple[int, int]] = {}  # by block: the request, and the number of the offer
+        self.wanted: dict[int, int] = {}
+
+    def want(self, request: int, ticket: int) -> None:
+        self.wanted[request] = max(self.wanted.get(request, 0), ticket)
+
+    def take(self, count: int) -> list[int]:
+        taken = super().take(count)
+        for block in taken:
+            if block in self.tickets:
+                self.want(*self.tickets.pop(block))
+        return taken
+
+    def find(self, blocks: list[int]) -> None:
+        for block in blocks:
+            if block in self.tickets:
+                self.want(*self.tickets[block])
+        Blocks.share(self, blocks)
 
 
 class Ways:
@@ -138,38 +164,71 @@ class Ways:
 class Fetcher(Puller):
     """Beside what the reference does: requests whose KV is loaded before they are admitted."""
 
+    pool: Ticketed
+
     def __init__(self, config: dict[str, Any], gpu: TieredGpu) -> None:
         super().__init__(config, BOTH)
+        self.pool = Ticketed(config["num_blocks"], config["enable_prefix_caching"])
         self.gpu = gpu
         self.loads: dict[Request, list[tuple[int, int]]] = {}  # of those in `skipped`, by tier
-        self.coming: dict[Request, int] = {}  # transfers under way
-        self.found = 0
+        self.coming: dict[Request, int] = {}  # unheard, and transfers of each that are under way
+        self.found = self.cut = self.reserved = 0
+        self.ended: list[Request] = []  # finished since the last scheduling
 
     def leave(self, request: Request) -> None:
-        """What a load writes to is held until it is over."""
+        """What a load writes to is held until that is heard of."""
+        self.gpu.part(request)
         held = [list(request.blocks[0]) if request in self.coming else []]
         self.pool.share(held[0])
         super().leave(request)
         request.blocks = held
 
     def busy(self) -> bool:
-        return bool(set(self.skipped) - set(self.coming)) or super().busy()
+        return bool(set(self.skipped) - set(self.coming)) or bool(self.gpu.landed) or super().busy()
+
+    def _keeps_blocks(self, victim: Request) -> bool:
+        return self.lookahead and victim.under_way > 0
+
+    def _preempt(self, request: Request) -> None:
+        if self.gpu.unheard(request):
+            self.pool.want(request.index, self.gpu.world.tickets[request.index])
+        super()._preempt(request)
+
+    def _release(self, request: Request) -> None:
+        if request.done and request.running and self.role != PREFILL:
+            self.gpu.part(request)
+        super()._release(request)
+
+    def take_up(self, step: dict[str, Any], script: Any = None) -> tuple[list[Request], list[Request]]:
+        served, finished = super().take_up(step, script)
+        self.ended += finished
+        return served, finished
+
+    def _place(
+        self, request: Request, new: int, hits: Any = None, headroom: int = 0, whole: bool = False
+    ) -> list[int] | None:
+        share, self.pool.share = self.pool.share, self.pool.find  # type: ignore[method-assign]
+        taken = super()._place(request, new, hits, headroom, whole)
+        self.pool.share = share  # type: ignore[method-assign]
+        return taken
+
+    def _promised(self) -> int:
+        loading = [r for r in self.coming if not r.done]
+        return super()._promised() + sum(max(0, -(-r.tokens // self.block) - len(r.blocks[0])) for r in loading)
 
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
         passed: list[Request] = []
+        self.cut = self.reserved = 0
+        whole = self.config["reserve_full_isl"]
         while budget > 0 and len(self.running) < self.config["max_num_seqs"]:
             there = [r for r in self.skipped if r not in self.coming]
             headroom = self.kept_free if self.running else 0
             if there:
                 request = there[0]
-                more = max(0, -(-request.tokens // self.block) - len(request.blocks[0]))
-                if more + headroom > len(self.pool.free):
+                new = self._go_on(request, budget, cap, headroom)
+                if not new:
                     break
-                self.skipped.remove(request)
-                request.blocks[0] += self.pool.take(more)
-                new = min(request.tokens - request.computed, cap or budget, budget)
-                self._remember(request, request.computed + new)
                 admitted[request] = -1
             elif not self.waiting:
                 break
@@ -185,7 +244,6 @@ class Fetcher(Puller):
                 hits = self._hits(request)
                 found = len(hits[0]) * self.block
                 new = min(request.tokens - found, cap or budget, budget)
-                whole = self.config["reserve_full_isl"]
                 if fate == "no room" or self._place(request, new, hits, headroom, whole) is None:
                     break
                 self.waiting.remove(request)
@@ -198,13 +256,38 @@ class Fetcher(Puller):
         self.waiting.extendleft(reversed(passed))
         return admitted
 
+    def _go_on(self, request: Request, budget: int, cap: int, headroom: int) -> int:
+        """Tokens of one that has blocks for what was loaded, or for all since it was moved; 0: there is no room."""
+        if request in self.loads:
+            self._remember(request, request.computed)
+            if request.computed == request.tokens:
+                request.computed -= 1
+                self.cut += request.tokens == request.prompt
+        new = min(request.tokens - request.computed, cap or budget, budget)
+        if request in self.loads:
+            if self._place(request, new, None, headroom, self.config["reserve_full_isl"]) is None:
+                return 0
+        else:
+            more = max(0, -(-request.tokens // self.block) - len(request.blocks[0]))
+            if more + headroom > len(self.pool.free):
+                return 0
+            request.blocks[0] += self.pool.take(more)
+            self._remember(request, request.computed + new)
+        self.skipped.remove(request)
+        self.loads.pop(request, None)
+        return new
+
     def _fetch(self, request: Request) -> str:
+        for tried in self.gpu.world.tried:
+            tried[request.index] = 0
+        if self.gpu.unheard(request):
+            return "deferred"
         (hits,) = self._hits(request)
-        most, at = (request.tokens - 1) // self.block, len(hits)
+        most, at = request.tokens // self.block, len(hits)
         keys = [request.key(end * self.block) for end in range(1, most + 1)]
         parts = []
         for tier in range(4):
-            until = self.gpu.find(request, keys, at) if tier == PEERS else at
+            until = self.gpu.find(request, keys[: (request.tokens - 1) // self.block], at) if tier == PEERS else at
             while tier != PEERS and until < most and keys[until] in self.gpu.place(tier).copies:
                 until += 1
             if until > at and not self._worth(request, tier, at, until):
@@ -215,23 +298,27 @@ class Fetcher(Puller):
         if at == len(hits):
             return "go on"
         for tier, (low, high) in enumerate(parts[:PEERS]):
-            if any(self.gpu.place(tier).copies[key].store is not None for key in keys[low:high]):
+            if not all(self.gpu.place(tier).copies[key].ready for key in keys[low:high]):
                 return "deferred"
         mine = set(keys[len(hits) : at])
         for other in self.coming:
             low, high = self.loads[other][0][0], self.loads[other][-1][1]
             if mine & {other.key(end * self.block) for end in range(low + 1, high + 1)}:
                 return "deferred"
-        need = -(-request.tokens // self.block) - len(hits)
         spent = sum(self.pool.holders[b] == 0 for b in hits) + (self.kept_free if self.running else 0)
+        all_of_it = -(-request.tokens // self.block) - len(hits)
+        if self.config["reserve_full_isl"] and all_of_it + spent > len(self.pool.free):
+            return "no room"
+        need = at - len(hits)
         if need + spent + self._promised() > len(self.pool.free):
             return "no room"
         self.waiting.remove(request)
-        self.pool.share(hits)
+        self.pool.find(hits)
         request.blocks, request.keyed = [hits + self.pool.take(need)], len(hits)
         self.skipped.append(request)
         self.loads[request] = parts
         self.coming[request] = 0
+        self.reserved += 1
         self.gpu.load(request, keys, parts)
         return "loads"
 
@@ -240,17 +327,31 @@ class Fetcher(Puller):
         if of.choose in (ALWAYS, THRESHOLD):
             return of.choose == ALWAYS or tokens >= of.least_tokens
         world = gpu.world
-        load_s = world.ways.takes(gpu.ports(tier, request), (until - low) * world.block_bytes, world.now)
+        blocks = until - low
+        if of.sharing == FIFO:  # behind what steps have found, and is not asked for yet
+            blocks += sum(self.loads[r][tier][1] - self.loads[r][tier][0] for r in self.coming if r in gpu.unasked)
+        load_s = world.ways.takes(gpu.ports(tier, request), blocks * world.block_bytes, world.now)
         new = request.tokens - low * self.block
         return load_s + gpu.prefill_s(new - tokens, request.tokens) < gpu.prefill_s(new, request.tokens)
 
 
 class TieredGpu(FaultyGpu):
-    fresh: list[Request]
+    of: Fetcher
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:
-        self.fresh = []
+        self.begin_anew()
         return Fetcher(config, self)
+
+    def begin_anew(self) -> None:
+        self.landed: list[Any] = []  # requests, and numbers of stores, that no step has asked for
+        self.line: list[int] = []  # stores that are to be sent
+        self.unasked: dict[Request, Any] = {}  # loads, and the step that found each
+        self.under_way: set[int] = set()  # loads, asked for or not
+        self.scheduled = self.over = 0
+
+    def unheard(self, request: Request) -> bool:
+        """Whether there are stores of it that the GPU has not heard of."""
+        return any(one.whose is request and one.counts for one in self.world.stores.values())
 
     def prefill_s(self, new: int, length: int) -> float:
         return self.cost.step_s + self.cost.token_s * new + self.cost.context_token_s * length
@@ -270,7 +371,7 @@ class TieredGpu(FaultyGpu):
             if other is self:
                 continue
             copies, here, there = other.place(HOST).copies, other.computed_until(keys), low
-            while there < len(keys) and keys[there] in copies and copies[keys[there]].store is None:
+            while there < len(keys) and keys[there] in copies and copies[keys[there]].ready:
                 there += 1
             if max(here, there) > most:
                 most = max(here, there)
@@ -293,7 +394,9 @@ class TieredGpu(FaultyGpu):
     def lend(self, request: Request, keys: list[Any]) -> None:
         lender, copied = self.world.lent[request.index]
         if copied:
-            _pin(lender.place(HOST), keys)
+            for key in reversed(keys):
+                lender.place(HOST).copies[key].loads += 1
+                lender.place(HOST).host.policy.touch(key)
         else:
             blocks = [next(iter(lender.of.pool.cached[0, key])) for key in keys]
             lender.of.pool.share(blocks)
@@ -304,7 +407,7 @@ class TieredGpu(FaultyGpu):
         lender, blocks = self.world.lent[request.index]
         if blocks is True:
             for key in keys:
-                lender.place(HOST).copies[key].pins -= 1
+                lender.place(HOST).copies[key].loads -= 1
         else:
             lender.of.pool.release(blocks)
             self.world.show(lender)  # unless it is down
@@ -323,26 +426,173 @@ class TieredGpu(FaultyGpu):
             return
         loads = getattr(self.of, "loads", {})
         waits = [r for r in self.of.skipped if r not in self.with_blocks()]
-        self.seen.waiting_tokens += sum(r.tokens - loads[r][-1][1] * self.block for r in waits)
+        self.seen.waiting_tokens += sum(r.tokens - min(loads[r][-1][1] * self.block, r.tokens - 1) for r in waits)
 
     def begin(self, now: float) -> float | None:
-        for request in self.fresh:
-            if (request.running or request.done) and self.requests.get(request.index) is request:  # it was not moved
-                computed = min(request.computed - request.under_way, request.tokens)
-                for tier in range(PEERS):
-                    self._store(tier, request, (request.tokens - 1 if request.done else computed) // self.block, now)
-        self.fresh = []
-        return super().begin(now)
+        waits = False
+        self._send(now)
+        while True:
+            while not waits and len(self.flight) < self.depth and self.of.busy():
+                step, seconds = self._schedule(now)
+                waits = not (step["chosen"] or step["preempted"] or self.of.running or self.of.reserved)
+            if not self.flight:
+                self.idle_s = now
+                self._send(now)
+                return None
+            if self.flight[0][0]["waits"]:
+                return None
+            self.step, seconds, counts = self.flight.popleft()
+            self.totals.update(counts)
+            if self.step["chosen"]:
+                self.stepping = True
+                return seconds
+            self.over += 1
+            waits = waits and not self.step["landed"] and not self.step["news"]
+            self.of.hear(self.step)
+            self.hear(self.step, now)
 
     def end(self, now: float) -> None:
         super().end(now)
-        self.fresh = [request for request, *_ in self.step["chosen"]]
+        self.over += 1
+        self.hear(self.step, now)
 
     def _schedule(self, now: float) -> tuple[Any, float]:
         self.of.found = 0
+        landed, self.landed = self.landed, []
         made = super()._schedule(now)
-        self.flight[-1][2]["hit"] += self.of.found
+        step, _, counts = self.flight[-1]
+        counts["hit"] += self.of.found
+        counts["prefilled"] -= self.of.cut
+        step |= {"number": self.scheduled, "waits": set(), "landed": landed}
+        self.scheduled += 1
+        for request in self.unasked:
+            self.unasked[request] = self.unasked[request] or step
+        self._offer_all(step)
+        self._send(now)
+        self._ask_for_loads(now)
         return made
+
+    # ------------------------------------------------------------ stores
+    def _offer_all(self, step: dict[str, Any]) -> None:
+        world, size, fresh = self.world, self.block, []
+        for request, *_ in step["chosen"]:
+            world.ticket += 1
+            full = self._most(request, min(request.computed, request.tokens)) // size
+            fresh += self._offer(step, request, full, world.ticket)
+        for request in self.of.ended:
+            fresh += self._offer(step, request, self._at_its_end(request), world.tickets.get(request.index, 0))
+        for request in self.of.ended:
+            self._finish_uses(request)
+        self.of.ended = []
+        wanted, self.of.pool.wanted = self.of.pool.wanted, {}
+        for number, one in sorted(world.stores.items()):
+            if one.gpu is self and not one.over and one.ticket <= wanted.get(one.whose.index, 0):
+                step["waits"].add(number)
+        self.line += [number for number in fresh if number in step["waits"]]
+        self.line += [number for number in fresh if number not in step["waits"]]
+
+    def _most(self, request: Request, tokens: int) -> int:
+        return min(tokens, request.prompt) if self.world.prompts_only else tokens
+
+    def _at_its_end(self, request: Request) -> int:
+        return self._most(request, max(request.prompt, request.tokens - 1)) // self.block
+
+    def _offer(self, step: dict[str, Any], request: Request, full: int, ticket: int) -> list[int]:
+        world, made = self.world, []
+        for tier in range(PEERS):
+            place, tried = self.place(tier), world.tried[tier].get(request.index, 0)
+            if not place.blocks or full <= tried:
+                continue
+            keys = [(request.key((at + 1) * self.block), (at + 1) * self.block) for at in range(tried, full)]
+            missing = place.host.offer(keys, self._used(tier, request))
+            dropped, place.host.policy.dropped = place.host.policy.dropped, []
+            world.news += [("dropped", copy.note[0], self._number(tier), copy.note[1]) for copy in dropped]
+            if missing is None:
+                continue
+            world.tried[tier][request.index] = full
+            if missing:
+                number = world.free_stores.pop() if world.free_stores else world.numbers
+                world.numbers += number == world.numbers
+                for key, position in keys:
+                    if key in missing:
+                        place.copies[key].note = request.index, position - self.block, number
+                of = {"gpu": self, "tier": tier, "whose": request, "counts": True, "keys": missing, "high": full}
+                world.stores[number] = SimpleNamespace(**of, ticket=ticket, step=step["number"], over=False)
+                world.tickets[request.index] = ticket
+                made.append(number)
+        return made
+
+    def _used(self, tier: int, request: Request) -> Used:
+        return self.world.used[tier].setdefault(request, Used())
+
+    def _finish_uses(self, request: Request) -> None:
+        for tier in range(PEERS):
+            self.place(tier).host.policy.finish(self.world.used[tier].pop(request, Used()))
+            self.world.tried[tier].pop(request.index, None)
+
+    def _send(self, now: float) -> None:
+        world = self.world
+        while self.line:
+            number = self.line[0]
+            one = world.stores[number]
+            if one.step >= self.over and not any(number in step["waits"] for step, *_ in self.flight):
+                break
+            del self.line[0]
+            subject, ports = 4 * len(world.jobs) + number, [(0, one.tier, 1, self.number), (1, one.tier, 2, 0)]
+            world.ways.ask(subject, ports, len(one.keys) * world.block_bytes, now)
+
+    def part(self, request: Request, holds: bool = True) -> None:
+        """It is about to give its blocks back: whose they were stays known while they are stored."""
+        world, pool = self.world, self.of.pool
+        if self.unheard(request) or request.done:
+            world.ticket += 1
+            full = self._at_its_end(request) if request.done else 0
+            theirs = [one for one in world.stores.values() if one.whose.index == request.index and one.gpu is self]
+            of_keys = {key: one.ticket for one in sorted(theirs, key=lambda one: one.ticket) for key in one.keys}
+            for at, block in enumerate(request.blocks[0] if holds else []):
+                offered = any(
+                    self.place(tier).blocks and world.tried[tier].get(request.index, 0) <= at < full
+                    for tier in range(PEERS)
+                )
+                ticket = world.ticket if offered else of_keys.get(request.key((at + 1) * self.block), 0)
+                if ticket and pool.key[block] is not None:
+                    pool.tickets[block] = request.index, ticket
+            world.tickets[request.index] = world.ticket
+        if not request.done:
+            self._finish_uses(request)
+            for one in world.stores.values():
+                one.counts = one.counts and one.whose.index != request.index
+
+    # ------------------------------------------------------------ what is over
+    def lands(self, what: Any, now: float) -> None:
+        """A step hears of it that waits for stores, else the next one that is scheduled."""
+        waiting = next((step for step, *_ in self.flight if step["waits"]), None)
+        (self.landed if waiting is None else waiting["landed"]).append(what)
+        if waiting is None and not self.stepping:
+            looks_s = self.idle_s + math.ceil((now - self.idle_s) / self.poll_s) * self.poll_s if self.poll_s else now
+            self.world.wake_at(self, max(now, looks_s), now)
+
+    def hear(self, step: dict[str, Any], now: float) -> None:
+        for what in (one for one in step["landed"] if isinstance(one, Request)):
+            self.hear_of_load(what)
+        for what in (one for one in step["landed"] if not isinstance(one, Request)):
+            self.world.hear_of_store(what)
+        step["landed"] = []
+
+    def hear_of_load(self, request: Request) -> None:
+        of = self.of
+        self.need_not_keep(request)
+        del of.coming[request]
+        if request.done:
+            of._release(request)
+            return
+        request.computed = of.loads[request][-1][1] * self.block
+        self.world.jobs[request.index].state = State.QUEUED
+
+    def need_not_keep(self, request: Request) -> None:
+        for tier, (low, high) in enumerate(self.of.loads[request][:PEERS]):
+            for end in range(low + 1, high + 1):
+                self.place(tier).copies[request.key(end * self.block)].loads -= 1
 
     def submit(self, job: oracle.Job) -> None:
         super().submit(job)
@@ -351,26 +601,31 @@ class TieredGpu(FaultyGpu):
 
     def lose(self) -> list[oracle.Job]:
         world, n = self.world, len(self.world.jobs)
-        for request in reversed(self.of.coming):
+        for request in list(self.of.coming):
             for tier in range(4):
-                if tier * n + request.index in world.ways.asked:
-                    world.ways.drop(tier * n + request.index, world.now)
-                    self.end_load(tier, request)
-        for borrower in world.gpus:
-            for request in reversed(list(borrower.of.coming)):
-                subject = PEERS * n + request.index
-                if subject in world.ways.asked and world.lent[request.index][0] is self:
+                subject = tier * n + request.index
+                if subject in world.ways.asked:
                     world.ways.drop(subject, world.now)
-                    borrower.end_load(PEERS, request)
-                    borrower.does_without(request)
-        for number, (gpu, tier, keys, *_) in sorted(world.stores.items()):
-            if gpu is self and 4 * n + number in world.ways.asked:
-                world.ways.drop(4 * n + number, world.now)
-                for key in keys:
-                    del self.place(tier).copies[key]
-                world.end_store(number, tier)
-        self.place(HOST).copies.clear()
-        self.fresh = []
+                low, high = self.of.loads[request][tier]
+                if tier == PEERS and high > low and (subject in self.under_way or request in self.unasked):
+                    self.take_back(request, self.keys(request, low, high))
+            self.need_not_keep(request)
+        for borrower in world.gpus:
+            for request in list(borrower.of.coming):
+                subject = PEERS * n + request.index
+                lent = world.lent.get(request.index, (None,))[0] is self and subject in borrower.under_way
+                if lent and borrower is not self:
+                    if subject in world.ways.asked:
+                        world.ways.drop(subject, world.now)
+                    borrower.loses_loan(request)
+        for number, one in sorted(world.stores.items()):
+            if one.gpu is self:
+                if 4 * n + number in world.ways.asked:
+                    world.ways.drop(4 * n + number, world.now)
+                for key in one.keys:
+                    self.place(one.tier).host.policy.remove(key)
+                world.end_store(number, None)
+        self.place(HOST).empty()
         return super().lose()
 
     def _admitted(self, request: Request, cached: int, resumed: bool, counts: Counter[str]) -> None:
@@ -393,87 +648,58 @@ class TieredGpu(FaultyGpu):
             world.loaded[request.index] = loaded
             self.of.looked.append((here, request.prompt))
         for tier, (low, high) in enumerate(parts):
-            if high > low:
-                if tier == PEERS:
-                    self.lend(request, keys[low:high])
-                else:
-                    _pin(self.place(tier), keys[low:high])
-                self.of.coming[request] += 1
-                subject = tier * len(world.jobs) + request.index
-                world.ways.ask(subject, self.ports(tier, request), (high - low) * world.block_bytes, world.now)
+            if high == low:
+                continue
+            if tier == PEERS:
+                self.lend(request, keys[low:high])
+            else:
+                at = [(key, end * self.block) for end, key in enumerate(keys[low:high], low + 1)]
+                self.place(tier).host.load(at, self._used(tier, request))
+                if (low, high) == (parts[0][0], parts[-1][1]):
+                    world.tried[tier][request.index] = high
+            self.of.coming[request] += 1
+            self.under_way.add(tier * len(world.jobs) + request.index)
+        self.unasked[request] = None
 
-    def does_without(self, request: Request) -> None:
+    def _ask_for_loads(self, now: float) -> None:
+        """In order, as far as their steps do not wait for blocks that are being stored."""
+        world = self.world
+        for request, step in list(self.unasked.items()):
+            if step["waits"]:
+                return
+            del self.unasked[request]
+            for tier, (low, high) in enumerate(self.of.loads[request]):
+                if high > low:
+                    subject = tier * len(world.jobs) + request.index
+                    world.ways.ask(subject, self.ports(tier, request), (high - low) * world.block_bytes, now)
+
+    def keys(self, request: Request, low: int, high: int) -> list[Any]:
+        return [request.key(end * self.block) for end in range(low + 1, high + 1)]
+
+    def has_come(self, tier: int, request: Request, now: float) -> None:
+        self.under_way.discard(tier * len(self.world.jobs) + request.index)
+        if tier == PEERS:
+            self.take_back(request, self.keys(request, *self.of.loads[request][PEERS]))
+        self.of.coming[request] -= 1
+        if not self.of.coming[request]:
+            self.lands(request, now)
+
+    def loses_loan(self, request: Request) -> None:
         """Its lender is lost: it computes what was to come from there."""
         world, size, job = self.world, self.block, self.world.jobs[request.index]
         low, high = self.of.loads[request][PEERS]
+        self.take_back(request, self.keys(request, low, high))
+        self.under_way.discard(PEERS * len(world.jobs) + request.index)
         self.of.loads[request][PEERS] = (low, low)
+        self.of.coming[request] -= 1
         lacks = min(request.prompt, high * size) - min(request.prompt, low * size)
         self.totals["peer"] -= lacks
         if not request.preemptions:
             job.prefilled_tokens += lacks
             world.loaded[request.index] = (*world.loaded[request.index][:PEERS], 0)
-        self.is_there(request)
-        if not self.of.coming.get(request):
-            world._wake(self, world.now)
         world.show(self)
-
-    def end_load(self, tier: int, request: Request) -> None:
-        low, high = self.of.loads[request][tier]
-        keys = [request.key(end * self.block) for end in range(low + 1, high + 1)]
-        if tier == PEERS:
-            self.take_back(request, keys)
-        else:
-            for key in keys:
-                self.place(tier).copies[key].pins -= 1
-        self.of.coming[request] -= 1
-
-    def loaded(self, tier: int, request: Request) -> None:
-        self.end_load(tier, request)
-        self.is_there(request)
-
-    def is_there(self, request: Request) -> None:
-        """If nothing of it is under way any more."""
-        of = self.of
-        if not of.coming[request]:
-            del of.coming[request]
-            if request.done:
-                of._release(request)
-                return
-            request.computed = of.loads[request][-1][1] * self.block
-            of._remember(request, request.computed)
-            self.world.jobs[request.index].state = State.QUEUED
-
-    def _store(self, tier: int, request: Request, full: int, now: float) -> None:
-        world, pool, place = self.world, self.of.pool, self.place(tier)
-        full = min(full, request.prompt // self.block) if world.prompts_only else full
-        tried = world.tried[tier].get(request.index, 0)
-        keys = [request.key(end * self.block) for end in range(1, full + 1)]
-        there = next((at for at, key in enumerate(keys) if (0, key) not in pool.cached), full)
-        if there <= tried or not place.blocks:
-            return
-        world.tried[tier][request.index] = there
-        keys = keys[tried:there]
-        had = [place.copies[key] for key in keys if key in place.copies]
-        missing = [key for key in keys if key not in place.copies]
-        for copy in had:
-            copy.pins += 1
-        room = bool(missing) and place.make_room(len(missing))
-        for copy in place.dropped:
-            world.news.append(("dropped", copy.owner, self._number(tier), copy.tokens))
-        place.dropped = []
-        for copy in had:
-            copy.pins -= 1
-        if room:
-            number = world.free_stores.pop() if world.free_stores else len(world.stores)
-            blocks = [next(iter(pool.cached[0, key])) for key in missing]
-            pool.share(blocks)
-            for at, key in reversed(list(enumerate(keys, tried))):
-                if key in missing:
-                    of = {"owner": request.index, "tokens": at * self.of.block}
-                    place.copies[key] = SimpleNamespace(pins=1, store=number, **of)
-            world.stores[number] = (self, tier, missing, blocks, request, there)
-            subject, ports = 4 * len(world.jobs) + number, [(0, tier, 1, self.number), (1, tier, 2, 0)]
-            world.ways.ask(subject, ports, len(missing) * world.block_bytes, now)
+        if not self.of.coming[request]:
+            self.lands(request, world.now)
 
     def _number(self, tier: int) -> int:
         """Of its place, for routers."""
@@ -483,18 +709,11 @@ class TieredGpu(FaultyGpu):
         copies, tokens = self.place(tier).copies, 0
         for end in range(1, high + 1):
             copy = copies.get(request.key(end * self.of.block))
-            if copy is None or copy.store is not None:
+            if copy is None or not copy.ready:
                 break
             tokens = end * self.of.block
         if tokens:
             self.world.news.append(("copied", request.index, self._number(tier), tokens))
-
-
-def _pin(place: Place, keys: list[Any]) -> None:
-    """They are used, the last first."""
-    for key in reversed(keys):
-        place.copies[key].pins += 1
-        place.copies.move_to_end(key)
 
 
 class TiersOracle(oracle.Oracle):
@@ -507,10 +726,14 @@ class TiersOracle(oracle.Oracle):
         counts = (of.gpus, of.gpus, 1, 0)
         self.has_peers, self.prompts_only = tiering.peers is not None, tiering.prompts_only
         self.lent: dict[int, Any] = {}  # by request: which GPU, and its blocks, or whether its host
-        self.places = [[Place(size) for _ in range(count)] for size, count in zip(blocks, counts, strict=True)]
+        kinds = zip(self.tiers, blocks, counts, strict=True)
+        self.places = [[Place(tier, size) for _ in range(count)] for tier, size, count in kinds]
         self.tried: list[dict[int, int]] = [{} for _ in range(PEERS)]
+        self.used: list[dict[Request, Used]] = [{} for _ in range(PEERS)]
         self.stores: dict[int, Any] = {}
         self.free_stores: list[int] = []
+        self.numbers = self.ticket = 0
+        self.tickets: dict[int, int] = {}  # of each request's last offer
         self.loaded: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(self.rows)
         self.now = 0.0
         super().__init__(workload, of, False)
@@ -538,32 +761,42 @@ class TiersOracle(oracle.Oracle):
                 self._tell(subject, now)
             return
         n = len(self.jobs)
-        tier, index = divmod(subject, n)
-        if subject < 4 * n:
-            gpu = self.gpus[self.jobs[index].gpu]
-            if self.ways.arrives(subject, now):
-                request = gpu.requests[index]
-                gpu.loaded(tier, request)
-                if request not in gpu.of.coming:
-                    self._tell(gpu.number, now)
-                    self._wake(gpu, now)
-            return
-        gpu, tier, keys, blocks, request, high = self.stores[subject - 4 * n]
         if not self.ways.arrives(subject, now):
             return
-        for key in keys:
-            copy = gpu.place(tier).copies[key]
-            copy.pins, copy.store = copy.pins - 1, None
-        gpu.of.pool.release(blocks)
-        gpu.tell_copied(tier, request, high)
-        self.end_store(subject - 4 * n, tier)
-        self._tell(gpu.number, now)
-        self._wake(gpu, now)
+        if subject < 4 * n:
+            tier, index = divmod(subject, n)
+            gpu = self.gpus[self.jobs[index].gpu]
+            gpu.has_come(tier, gpu.requests[index], now)
+            return
+        number = subject - 4 * n
+        gpu = self.stores[number].gpu
+        self.stores[number].over = True
+        gpu.lands(number, now)
+        for step, *_ in list(gpu.flight):
+            if number in step["waits"]:
+                step["waits"].remove(number)
+                if not step["waits"]:
+                    gpu._ask_for_loads(now)
+                    self._wake(gpu, now)
 
-    def end_store(self, number: int, tier: int) -> None:
+    def wake_at(self, gpu: Any, at_s: float, now: float) -> None:
+        if at_s == now:
+            self._wake(gpu, now)
+        elif gpu.up and not gpu.awake:
+            heapq.heappush(self.heap, (at_s, START, gpu.number))
+
+    def hear_of_store(self, number: int) -> None:
+        one = self.stores[number]
+        for key in one.keys:
+            one.gpu.place(one.tier).copies[key].ready = True
+        one.gpu.tell_copied(one.tier, one.whose, one.high)
+        self.end_store(number, one.gpu)
+
+    def end_store(self, number: int, by: Any) -> None:
+        tier = self.stores.pop(number).tier
         self.free_stores.append(number)
         for other in self.gpus if tier == SHARED else []:
-            if other.seen.queued > 0:
+            if other is not by and other.seen.queued > 0:
                 self._wake(other, self.now)
 
     def _awaits(self, gpu: Any) -> bool:

@@ -21,6 +21,8 @@ class Used:
 class Copy:
     def __init__(self) -> None:
         self.ready, self.loads = False, 0
+        self.note: Any = None
+        """of whoever has it stored"""
 
 
 class LRU:
@@ -30,6 +32,7 @@ class LRU:
         self.copies: dict[Any, Copy] = {}
         self.ranks: dict[Any, tuple[int, int]] = {}
         self.last = 0
+        self.dropped: list[Copy] = []
 
     def _rank(self, used: Used) -> int:
         if not used.rank:
@@ -61,8 +64,16 @@ class LRU:
         if len(idle) < count:
             return False
         for key in sorted(idle, key=lambda key: self.ranks[key])[:count]:
-            del self.copies[key], self.ranks[key]
+            self.dropped.append(self.copies[key])
+            self.remove(key)
         return True
+
+    def remove(self, key: Any) -> None:
+        del self.copies[key], self.ranks[key]
+
+    def touch(self, key: Any) -> None:
+        self.last += 1
+        self.ranks[key] = (self.last, 0)
 
 
 class ARC:
@@ -73,6 +84,7 @@ class ARC:
         self.once: OrderedDict[Any, Copy] = OrderedDict()
         self.often: OrderedDict[Any, Copy] = OrderedDict()
         self.copies = ChainMap(self.once, self.often)
+        self.dropped: list[Copy] = []
         self.gone: tuple[OrderedDict[Any, None], OrderedDict[Any, None]] = (OrderedDict(), OrderedDict())
 
     def insert(self, key: Any, used: Used, position: int) -> None:
@@ -117,12 +129,21 @@ class ARC:
             gone.append((of, idle[of].pop(0)))
             size -= of == 0
         for of, key in gone:
-            del (self.once, self.often)[of][key]
+            self.dropped.append((self.once, self.often)[of].pop(key))
             self.gone[of][key] = None
         for ghosts in self.gone:
             while len(ghosts) > self.capacity:
                 ghosts.popitem(last=False)
         return True
+
+    def remove(self, key: Any) -> None:
+        for of in (self.once, self.often):
+            of.pop(key, None)
+
+    def touch(self, key: Any) -> None:
+        for of in (self.once, self.often):
+            if key in of:
+                of.move_to_end(key)
 
 
 class Host:

@@ -172,3 +172,25 @@ def _stream(rng: np.random.Generator) -> Columns:
         "segment_ids": np.array([s for prompt in prompts for s in prompt], np.int32),
         "segment_tokens": np.array([sizes[s] for prompt in prompts for s in prompt], np.int32),
     }
+
+
+def random_offloads(seed: int) -> tuple[dict[str, Any], Columns]:
+    """The same with a host's memory behind the cache, and no other feature."""
+    config, workload = random_setting(seed)
+    rng, tokens = np.random.default_rng([seed, 3]), int(workload["segment_tokens"].sum())
+    if config["block_size"] == 1:  # the plain model would take a minute
+        config |= {"block_size": 4, "num_blocks": config["num_blocks"] // 4 + 2}
+    blocks = -(-tokens // config["block_size"])
+    config |= {
+        "enable_prefix_caching": True,
+        "policy": "fcfs",
+        "max_model_len": 2**20,
+        "host_blocks": int(blocks * rng.choice([0.1, 0.3, 1.0, 10.0])) + 1,
+        "offload_prompt_only": bool(rng.random() < 0.5),
+        "eviction_policy": str(rng.choice(["lru", "lru", "arc"])),
+        "store_threshold": int(rng.choice([0, 0, 2, 3])),
+    }
+    for name in ("load", "store"):  # few of them end together with a step
+        config[f"{name}_latency_ns"] = UNIT * int(rng.integers(0, 4)) + 101
+        config[f"{name}_block_ns"] = UNIT * int(rng.choice([1, 5, 40, 400]))
+    return config, workload

@@ -1,0 +1,160 @@
+"""What steps fill is offered to tiers, as by vLLM's offloading connector (0.33.0, `_build_store_jobs`).
+
+Full blocks are offered when the step that fills them is scheduled. A tier without room for what it lacks of an offer
+stores nothing of it, and is offered all of that again with the request's next step. Who is finished offers once more
+what it has, and has then used all of that again.
+"""
+
+from __future__ import annotations
+
+from prebleexp.engines.segments import segment_of
+from prebleexp.engines.vllm.blocks import segment_at
+from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.sim import keeping
+from prebleexp.sim.compiled import compiled
+from prebleexp.sim.records import NONE, World
+from prebleexp.sim.tiers import (
+    PEERS,
+    UNSENT,
+    copy_of,
+    new_store,
+    pin,
+    place_of,
+    unpin,
+)
+
+
+@compiled
+def offer_all(mine: Engines, world: World, g: int) -> None:
+    gpu, tiers, size = mine.gpus[g], world.tiers, mine.settings.block_size
+    slot = (gpu.scheduled - 1) % STEPS
+    for row in range(mine.steps[g, slot].chosen):
+        request = int(mine.chosen[g, slot, row].request)
+        tokens = min(int(mine.jobs[request].computed), int(mine.jobs[request].known))
+        tiers.control[0].tickets += 1
+        _offer(mine, world, g, request, _most(world, request, tokens) // size, int(tiers.control[0].tickets))
+    for number in range(tiers.ended[g], gpu.over):
+        for row in range(mine.steps[g, number % STEPS].finished):
+            request = int(mine.finished[g, number % STEPS, row])
+            _offer(mine, world, g, request, at_its_end(mine, world, request), int(tiers.tickets[request]))
+    for number in range(tiers.ended[g], gpu.over):
+        for row in range(mine.steps[g, number % STEPS].finished):
+            finish_uses(mine, world, g, int(mine.finished[g, number % STEPS, row]))
+    tiers.ended[g] = gpu.over
+    mine.steps[g, slot].kept = tiers.places[g].used
+
+
+@compiled
+def _most(world: World, request: int, tokens: int) -> int:
+    """Of so many tokens those that may be stored."""
+    if world.tiers.control[0].prompts_only != 0:
+        return min(tokens, int(world.seen.requests[request].prompt_tokens))
+    return tokens
+
+
+@compiled
+def at_its_end(mine: Engines, world: World, request: int) -> int:
+    """Blocks of a request that is finished: of its last token there is no KV."""
+    prompt, known = int(world.seen.requests[request].prompt_tokens), int(mine.jobs[request].known)
+    return _most(world, request, max(prompt, known - 1)) // mine.settings.block_size
+
+
+@compiled
+def _offer(mine: Engines, world: World, g: int, request: int, full: int, ticket: int) -> None:
+    for tier in range(PEERS):
+        if world.tiers.tiers[tier].blocks > 0 and full > world.tiers.tried[tier, request]:
+            _offer_to(mine, world, g, tier, request, full, ticket)
+
+
+@compiled
+def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full: int, ticket: int) -> None:
+    """Blocks that a tier was not offered yet: those that it lacks are stored, or none if there is no room for all."""
+    tiers, gpu, place = world.tiers, mine.gpus[g], place_of(world.tiers, tier, g)
+    step, low = mine.steps[g, (gpu.scheduled - 1) % STEPS], int(tiers.tried[tier, request])
+    missing = _look_up(mine, world, tier, request, place, low, full)
+    before = int(tiers.places[place].used)
+    room = missing == 0 or keeping.make_room(world, tier, place, missing)
+    step.dropped += before - tiers.places[place].used
+    store, segment = NONE, 0
+    if room:
+        tiers.tried[tier, request] = full
+    else:
+        step.refused += 1
+    if room and missing > 0:
+        store = new_store(tiers)
+        one = tiers.stores[store]
+        one.gpu, one.tier, one.request, one.low, one.high, one.blocks = g, tier, request, low, full, missing
+        one.ticket, one.step, one.waited_for, one.stage, one.counts = ticket, gpu.scheduled - 1, 0, UNSENT, 1
+        tiers.jobs[request] += 1
+        tiers.tickets[request] = ticket
+        put_in_line(world, g, store)
+    for block in range(low, full):
+        segment = segment_at(mine, world, request, segment, block)
+        key = segment_of(mine, world, request, segment)
+        copy = copy_of(tiers, place, key, block)
+        if copy != NONE:
+            unpin(tiers, copy)
+        elif store != NONE and keeping.is_wanted(tiers, tier, place, key, block):
+            keeping.add(tiers, tier, request, place, key, block, store)
+
+
+@compiled
+def _look_up(mine: Engines, world: World, tier: int, request: int, place: int, low: int, full: int) -> int:
+    """What is there is used, and pinned; returns how many blocks are to be stored."""
+    tiers, missing, segment = world.tiers, 0, 0
+    for block in range(low, full):
+        segment = segment_at(mine, world, request, segment, block)
+        key = segment_of(mine, world, request, segment)
+        keeping.count(tiers, tier, place, key, block)
+    if tiers.tiers[tier].adaptive != 0:
+        _miss(mine, world, tier, request, place, low, full)
+    segment = 0
+    for block in range(low, full):
+        segment = segment_at(mine, world, request, segment, block)
+        key = segment_of(mine, world, request, segment)
+        copy = copy_of(tiers, place, key, block)
+        if copy == NONE:
+            if keeping.is_wanted(tiers, tier, place, key, block):
+                missing += 1
+                keeping.use(tiers, tier, request, place, key, block)
+            continue
+        if tiers.copies[copy].store == NONE:
+            keeping.use(tiers, tier, request, place, key, block)
+            keeping.find(tiers, tier, request, block)
+        pin(tiers, copy)
+    return missing
+
+
+@compiled
+def _miss(mine: Engines, world: World, tier: int, request: int, place: int, low: int, full: int) -> None:
+    for block in range(full - 1, low - 1, -1):
+        key = segment_of(mine, world, request, segment_at(mine, world, request, 0, block))
+        if copy_of(world.tiers, place, key, block) == NONE and keeping.is_wanted(world.tiers, tier, place, key, block):
+            keeping.miss(world.tiers, tier, request, place, key, block)
+
+
+@compiled
+def finish_uses(mine: Engines, world: World, g: int, request: int) -> None:
+    """Who is finished, or leaves, has used once more what it used."""
+    tiers = world.tiers
+    most = int(tiers.first[request + 1] - tiers.first[request])
+    known = min(int(mine.jobs[request].known) // mine.settings.block_size, most)
+    for tier in range(PEERS):
+        if tiers.tiers[tier].blocks > 0:
+            place = place_of(tiers, tier, g)
+            for block in range(known - 1, -1, -1):
+                if tiers.uses[tier, tiers.first[request] + block] != 0:
+                    key = segment_of(mine, world, request, segment_at(mine, world, request, 0, block))
+                    keeping.finish(tiers, tier, request, place, key, block)
+    keeping.forget_uses(tiers, request)
+
+
+@compiled
+def put_in_line(world: World, g: int, store: int) -> None:
+    line, stores = world.tiers.unsent[g], world.tiers.stores
+    stores[store].next = NONE
+    if line[0] == NONE:
+        line[0] = store
+    else:
+        stores[line[1]].next = store
+    line[1] = store

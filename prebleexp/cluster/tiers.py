@@ -11,6 +11,7 @@ from prebleexp.sources import Part
 
 CHOICES = ("always", "threshold", "cheaper")
 """in the order of `prebleexp.sim.tiers`"""
+EVICTION = ("lru", "arc")
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,33 @@ class Tier(Part):
         from prebleexp.sim import tiering  # nothing that is cached needs it
 
         rates = (self.load_gb_s * 1e9, self.store_gb_s * 1e9, self.latency_us / 1e6)
-        return tiering.Tier(self.gb * 1e9, *rates, CHOICES.index(self.choose), self.least_tokens, **self._links())
+        return tiering.Tier(self.gb * 1e9, *rates, CHOICES.index(self.choose), self.least_tokens, **self._more())
 
-    def _links(self) -> dict[str, Any]:
-        """What more is said of its links; as it is, each GPU has its own, in order of request in each direction."""
+    def _more(self) -> dict[str, Any]:
+        """What else is said of it; as it is, each GPU has its own links, in order of request in each direction."""
         return {}
 
 
 @dataclass(frozen=True)
 class HostTier(Tier):
     """The host memory of each GPU, or of each group of GPUs that serves one copy of the model: what it computes itself
-    is kept there. The default rates are those of PCIe 5 x16, assumed and not measured."""
+    is kept there. The default rates are those of PCIe 5 x16, assumed and not measured. `eviction_policy` and
+    `store_threshold` have the names and defaults of vLLM's offloading connector."""
+
+    eviction_policy: str = "lru"
+    """lru: full, it drops what was used longest ago; arc: it keeps apart what was used once and more often, and gives
+    each as much room as what it dropped shows to be worth it (Megiddo, Modha 2003)"""
+    store_threshold: int = 0
+    """a block is stored the time that it is offered so often; 0 or 1: at the first"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("cluster.host.eviction_policy", self.eviction_policy, EVICTION)
+        valid = is_integer(self.store_threshold, 0)
+        require(valid, "cluster.host.store_threshold", self.store_threshold, "an integer >= 0")
+
+    def _more(self) -> dict[str, Any]:
+        return {"adaptive": self.eviction_policy == "arc", "store_threshold": self.store_threshold}
 
 
 @dataclass(frozen=True)
@@ -104,7 +121,7 @@ class SharedTier(Tier):
             positive(self._called("total_gb_s"), self.total_gb_s, "null or a number of GB/s > 0")
         one_of(self._called("sharing"), self.sharing, SHARING)
 
-    def _links(self) -> dict[str, Any]:
+    def _more(self) -> dict[str, Any]:
         total = {} if self.total_gb_s is None else {"total_rate": self.total_gb_s * 1e9}
         return {"sharing": SHARING.index(self.sharing), **total}
 

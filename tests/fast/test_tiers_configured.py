@@ -65,6 +65,14 @@ def test_a_run_is_made_again_from_what_the_cache_knows(more: list[str]) -> None:
 
 
 @pytest.mark.slow
+def test_a_host_drops_and_stores_as_it_is_told() -> None:
+    told = cell("cluster=tiered", "cluster.host.eviction_policy=arc", "cluster.host.store_threshold=2")
+    host = told.cluster.host.simulated()
+    assert (host.adaptive, host.store_threshold) == (True, 2)
+    usual = cell("cluster=tiered").cluster.host.simulated()
+    assert (usual.adaptive, usual.store_threshold) == (False, 0)
+
+
 def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"cache_dir={tmp_path / 'cache'}", f"reports_dir={tmp_path / 'reports'}"]
     assert main([*TIGHT, *places]) == 0
@@ -108,6 +116,14 @@ def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["cluster.host.load_gb_s=0"], "cluster.host.load_gb_s=0 is not valid; it must be a number of GB/s > 0"),
         (["cluster.shared.store_gb_s=0"], "cluster.shared.store_gb_s=0 is not valid; it must be a number of GB/s > 0"),
         (["cluster.host.latency_us=x"], "cluster.host.latency_us=x is not valid; it must be a number of microseconds"),
+        (
+            ["cluster.host.eviction_policy=fifo"],
+            "cluster.host.eviction_policy=fifo is not valid; it must be one of lru",
+        ),
+        (
+            ["cluster.host.store_threshold=-1"],
+            "cluster.host.store_threshold=-1 is not valid; it must be an integer >= 0",
+        ),
         (["cluster.host.choose=never"], "cluster.host.choose=never is not valid; it must be one of always, threshold"),
         (["cluster.host.least_tokens=1.5"], "cluster.host.least_tokens=1.5 is not valid; it must be an integer >= 0"),
         (

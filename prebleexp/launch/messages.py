@@ -118,8 +118,8 @@ def _value_trouble(
     if path[0] == "hydra":
         return None
     if path[0] not in plain:
-        if len(path) == 1 and (places := _within(loader, path[0], plain)):
-            value = str(override.input_line).partition("=")[2]
+        value = str(override.input_line).partition("=")[2]
+        if len(path) == 1 and (places := _within(loader, path[0], value, plain)):
             return InvalidInput(f"unknown key {path[0]!r}; say {' or '.join(f'{one}={value}' for one in places)}")
         return unknown("key", path[0], [str(key) for key in plain if key != "hydra"])
     if len(path) == 2 and isinstance(plain[path[0]], DictConfig):
@@ -137,11 +137,14 @@ def _value_trouble(
     return None
 
 
-def _within(loader: ConfigLoaderImpl, key: str, plain: DictConfig) -> list[str]:
-    """Where a key is that was written without its group: gpu is hardware/gpu, precision hardware.precision."""
+def _within(loader: ConfigLoaderImpl, key: str, value: str, plain: DictConfig) -> list[str]:
+    """Where a key is that was written without its group: gpu=h100 is hardware/gpu, precision=fp8 hardware.precision.
+    A number is no option of a group: gpu=4 means gpus."""
     groups = [str(group) for group in plain if isinstance(plain[group], DictConfig) and group != "hydra"]
-    inner = [f"{one}/{key}" for one in groups if key in loader.get_group_options(one, ObjectType.GROUP)]
-    return inner or [f"{one}.{key}" for one in groups if key in plain[one]]
+    named = [one for one in groups if key in loader.get_group_options(one, ObjectType.GROUP)]
+    if named:
+        return [] if value[:1].isdigit() else [f"{one}/{key}" for one in named]
+    return [f"{one}.{key}" for one in groups if key in plain[one]]
 
 
 def _percentile(path: Sequence[str], fields: Sequence[str]) -> InvalidInput | None:

@@ -81,11 +81,12 @@ def distances(changed: Path) -> dict[Path, int]:
 
 
 def nearest(changed: list[Path]) -> list[Path]:
-    """The test modules that any of these files may matter to, nearest first; of equally near ones first those that
-    need the least else."""
+    """The test modules that any of these files may matter to, nearest first; of equally near ones first the one that is
+    called as the file is, and those that need the least else."""
     far = len(modules())
     best: dict[Path, int] = {}
     for one in changed:
         for test, distance in distances(one).items():
             best[test] = min(distance, best.get(test, far))
-    return sorted(best, key=lambda test: (best[test], len(needed(test)), test))
+    own = {f"test_{one.stem}" for one in changed}
+    return sorted(best, key=lambda test: (best[test], test.stem not in own, len(needed(test)), test))

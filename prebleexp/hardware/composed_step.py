@@ -4,17 +4,13 @@ never less for more of anything."""
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from prebleexp.hardware.model import BYTES
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.types import records
-
-if TYPE_CHECKING:
-    from prebleexp.hardware.composed import Composed
-    from prebleexp.hardware.parameters import Parameters
 
 COST = np.dtype(
     [
@@ -44,8 +40,8 @@ ELEMENTWISE = 24
 """bytes of memory traffic of elementwise kernels, per layer, token and hidden element"""
 
 
-def coefficients(of: Composed, fitted: Parameters) -> Any:
-    """Of hardware with these parameters, a `COST`."""
+def coefficients(of: Any, fitted: Any) -> Any:
+    """Of hardware (`prebleexp.hardware.composed.Composed`) with these parameters, a `COST`."""
     gpu, model, gpus, v = of.gpu, of.model, of.tensor_parallel, fitted.v
     bandwidth, flops, half = gpu.hbm_gb_s * 1e9, gpu.peak_flops(of.precision), gpu.peak_flops("bf16")
     expert_flops = half if model.expert_precision else flops

@@ -404,6 +404,9 @@ class Shrinks:
 
     interval_s, least, first, memory_s = 1.0, 1, 2, 0.0
 
+    def of_role(self, role: str | None) -> Any:
+        return self
+
     def start(self, setup: Any) -> None: ...
 
     def desired(self, mine: None, fleet: Any, now: float) -> int:

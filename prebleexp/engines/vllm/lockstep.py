@@ -8,7 +8,7 @@ they go on with empty steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from prebleexp.sim.events import push as push_event
 from prebleexp.sim.records import STEPPING, World
 from prebleexp.sim.touching import touch
 from prebleexp.sim.types import Setup
-
-if TYPE_CHECKING:
-    from prebleexp.engines.vllm.engine import VLLM
 
 
 class Ranks(NamedTuple):
@@ -41,7 +38,7 @@ class Ranks(NamedTuple):
     """(GPUs,) whether the step in hand is an empty one"""
 
 
-def parallel(setup: Setup, of: VLLM) -> Ranks:
+def parallel(setup: Setup, of: Any) -> Ranks:
     """What ranks remember of each other at time 0."""
     counts = np.zeros(setup.gpus, np.int64)
     return Ranks(setup.ranks, setup.first, of.dp_sync_interval, counts, np.zeros(setup.gpus), counts.copy())

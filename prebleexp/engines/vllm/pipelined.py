@@ -8,7 +8,7 @@ it on over a link.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import World
 from prebleexp.sim.types import Setup
 
-if TYPE_CHECKING:
-    from prebleexp.engines.vllm.engine import VLLM
-
 
 class Pipeline(NamedTuple):
     stages: int
@@ -35,12 +32,12 @@ class Pipeline(NamedTuple):
     """(GPUs, `STEPS`) when each batch will be over"""
 
 
-def parallel(setup: Setup, of: VLLM) -> Pipeline:
+def parallel(setup: Setup, of: Any) -> Pipeline:
     """At time 0."""
     return Pipeline(setup.stages, of.host_step_s, np.zeros((setup.gpus, setup.stages)), np.zeros((setup.gpus, STEPS)))
 
 
-def check(of: VLLM) -> None:
+def check(of: Any) -> None:
     """Raises InvalidInput for settings that a pipeline cannot have."""
     drafts, where = of.speculative_config, "with hardware.pipeline_parallel_size"
     valid = f"null {where}: drafts are not modelled there"

@@ -17,8 +17,8 @@ def add_run(mine: Engines, g: int, request: int, holder: Any, key: int, low: int
     first = NONE if nobodys else child_of(mine.blocks, g, key)
     run = _new_run(mine)
     record = runs[run]
-    record.key, record.low, record.high, record.holders, record.above, record.owner = key, low, high, 1, NONE, request
-    record.leaver = NONE
+    record.key, record.low, record.high, record.holders = key, low, high, 1
+    record.above, record.owner, record.leaver = NONE, request, NONE
     if nobodys:  # will look for them
         record.older = record.newer = NONE
     elif first == NONE:

@@ -40,7 +40,7 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
     step.scheduled_s = now
     step.requests = step.steady = step.chosen = step.admitted = 0
     step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
-    step.computed = step.prefilled = step.hits = step.recomputed = 0
+    step.computed = step.prefilled = step.hits = step.recomputed = step.dropped = step.refused = 0
     cap = mine.settings.long_prefill_token_threshold if gpu.running + gpu.queued + gpu.reserved > 1 else 0
     gpu.flush = 0
     looked_at = plan(mine, g, cap)
@@ -54,16 +54,16 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
         admit(mine, world, g, step, cap, budget)
     step.free, step.waiting, step.running = gpu.free, gpu.queued + gpu.reserved, gpu.running
     step.news, step.stored, step.waits, step.waited_s = NONE, NONE, 0, 0.0
-    step.dropped = step.refused = 0
     if not mine.settings.hears_at_results:
         step.news, step.last_news, gpu.news = gpu.news, gpu.last_news, NONE
-        step.stored, step.last_stored, gpu.stored = gpu.stored, gpu.last_stored, NONE
     step.seconds = _account(mine, world, g, step)
     step.counts = int(step.requests > 0 or step.preempted > 0 or step.reserved > 0)
     if world.rules.watched:
         _write_down(mine, g, step)
     gpu.scheduled += 1
     if mine.settings.tiered:
+        if not mine.settings.hears_at_results:
+            step.stored, step.last_stored, gpu.stored = gpu.stored, gpu.last_stored, NONE
         call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
 
 

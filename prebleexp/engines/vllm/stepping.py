@@ -157,8 +157,7 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         gpu.flush = 1
     if gpu.moving != NONE:
         call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
-    told = step.news != NONE or step.stored != NONE
-    if told or (mine.settings.hears_at_results and gpu.news != NONE):
+    if step.news != NONE or step.stored != NONE or (mine.settings.hears_at_results and gpu.news != NONE):
         call_none(world.engines[g].hear, world.engines[g].own, world, g, now)
     step.free_after = gpu.free
     publish(mine, world, g)

@@ -51,9 +51,10 @@ def write_rows(
         json.dump([{name: one.get(name) for name in names} for one in rows], file, indent=1, allow_nan=False)
         file.write("\n")
         return
-    writer = csv.DictWriter(file, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    for one in rows:
+        writer.writerow([one.get(name) for name in names])
 
 
 def metrics(results: Sequence[Result]) -> None:

@@ -66,7 +66,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_lor_decides_as_if_there_were_no_laps() -> None:
-    one, other = Served("lor", 20_000, 1000), Served("lor", 20_000, 30_000)
+    one, other = Served("lor", 6_000, 300), Served("lor", 6_000, 9_000)
     assert (one.laps, other.laps) == (19, 0)
     assert (one.gpus == other.gpus).all()
 
@@ -94,6 +94,7 @@ def test_memory_stays_as_it_is(requests: int, rows: int) -> None:
     assert max(found.memory[5:]) < 1.05 * max(found.memory[:5])
 
 
+@pytest.mark.nightly
 def test_few_hits_are_lost() -> None:
     """A lap of 10,000 requests begins 13 times as often as one of `prebleexp route`."""
     found, endless = Served("lmetric", 60_000, 10_000), Served("lmetric", 60_000, 70_000)

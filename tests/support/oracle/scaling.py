@@ -97,7 +97,7 @@ class ScaledOracle(Oracle):
 
     def _fleets(self, of: Any) -> list[tuple[Any, list[int]]]:
         """Rules, and the GPUs of which each says how many there are."""
-        if of.pools is None:
+        if getattr(of, "pools", None) is None:
             return [(of.autoscaler, list(range(of.gpus)))]
         roles = [role for role, (count, _) in zip(of.pools.roles, of.kinds, strict=True) for _ in range(count)]
         fleets = []
@@ -124,7 +124,7 @@ class ScaledOracle(Oracle):
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
         gpu = self.gpus[g]
         if event == LOOK:
-            self._look(now)
+            self._scale(now)
             self._release()
         elif event == UP:  # it may be started again
             if not math.isnan(gpu.down_since_s):
@@ -137,7 +137,7 @@ class ScaledOracle(Oracle):
         else:
             super()._change(g, event, factor, now)
 
-    def _look(self, now: float) -> None:
+    def _scale(self, now: float) -> None:
         over, kinds = (
             (State.FINISHED, State.REFUSED, State.CANCELLED, State.EXPIRED),
             [kind for _, kind, _ in self.heap],

@@ -48,7 +48,7 @@ def waiting(world: Any) -> tuple[int, int]:
     outputs_first = pools.decider != ALWAYS
     second = sum((row >= pools.requests) == outputs_first for row in _asked_about(world))
     away = sent.sum() if pools.protocol == PULL and not outputs_first else sent[pools.roles != PREFILL].sum()
-    return present - int(away) - second, second
+    return present - int(away) - (0 if outputs_first else second), second  # who waits for a prompt's GPU has one
 
 
 def _asked_about(world: Any) -> Iterator[int]:

@@ -201,7 +201,7 @@ class ScaledOracle(Oracle):
         second = sum((job.index >= self.n) == outputs_first for job in asked if job.state not in over)
         pull = self.pools.protocol == PULL and not outputs_first
         away = sum(one for g, one in enumerate(out) if pull or roles[g] != PREFILL)
-        return present - away - second, second
+        return present - away - (0 if outputs_first else second), second
 
     def _is_second(self, g: int) -> int:
         """Whether it is among the GPUs of which one is chosen second."""

@@ -39,6 +39,8 @@ from tests.support.sampled import examples
 from tests.support.strategies.few import few
 from tests.support.strategies.vllms import VLLMS, streams
 
+pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaExperimentalFeatureWarning")
+"""which numba gives where plain code calls a compiled function with a record, as here alone"""
 COST = WaveCost(step_s=2.0**-10, token_s=2.0**-13, context_token_s=2.0**-20, kv_tokens=1, gpu_memory_gib=48)
 ALONE = LinearCost(COST.step_s, COST.token_s, COST.context_token_s, kv_tokens=1)
 POLICIES = st.sampled_from([LeastOutstanding(), RoundRobin(), Looker()])

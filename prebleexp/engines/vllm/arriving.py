@@ -8,7 +8,7 @@ from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.blocks import release
 from prebleexp.engines.vllm.copies import copy_at
-from prebleexp.engines.vllm.hearing import tell
+from prebleexp.engines.vllm.hearing import add_news, tell
 from prebleexp.engines.vllm.loading import part_of
 from prebleexp.engines.vllm.peers import give_back
 from prebleexp.engines.vllm.publishing import publish
@@ -41,14 +41,8 @@ def _is_loaded(mine: Engines, world: World, g: int, request: int) -> None:
     slot = waiting_step(mine, g)
     if slot == NONE:
         tell(mine, world, g, request)
-        return
-    step = mine.steps[g, slot]
-    mine.jobs[request].heap_left = NONE
-    if step.news == NONE:
-        step.news = request
     else:
-        mine.jobs[step.last_news].heap_left = request
-    step.last_news = request
+        add_news(mine, mine.steps[g, slot], request)
 
 
 @compiled

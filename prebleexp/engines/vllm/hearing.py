@@ -24,15 +24,20 @@ from prebleexp.sim.waking import wake_at
 @compiled
 def tell(mine: Engines, world: World, g: int, row: int) -> None:
     """The KV of a request is there, or that of a prompt was read."""
-    gpu = mine.gpus[g]
-    mine.jobs[row].heap_left = NONE
-    if gpu.news == NONE:
-        gpu.news = row
-    else:
-        mine.jobs[gpu.last_news].heap_left = row
-    gpu.last_news = row
+    add_news(mine, mine.gpus[g], row)
     if world.servers[g].stage == IDLE:
         wake_at(world, g, next_look(mine, g, world.control.now))
+
+
+@compiled
+def add_news(mine: Engines, to: Any, row: int) -> None:
+    """Behind the other news of a GPU, or of a step."""
+    mine.jobs[row].heap_left = NONE
+    if to.news == NONE:
+        to.news = row
+    else:
+        mine.jobs[to.last_news].heap_left = row
+    to.last_news = row
 
 
 @compiled

@@ -41,21 +41,12 @@ def landed(self: Any, mine: Engines, world: World, subject: int, now: float) -> 
 def _is_stored(mine: Engines, world: World, store: int, now: float) -> None:
     one = world.tiers.stores[store]
     g = int(one.gpu)
-    gpu, slot, stores = mine.gpus[g], waiting_step(mine, g), world.tiers.stores
+    slot = waiting_step(mine, g)
     one.stage, one.next = OVER, NONE
     if slot != NONE:
-        step = mine.steps[g, slot]
-        if step.stored == NONE:
-            step.stored = store
-        else:
-            stores[step.last_stored].next = store
-        step.last_stored = store
+        _add_stored(world, mine.steps[g, slot], store)
     else:
-        if gpu.stored == NONE:
-            gpu.stored = store
-        else:
-            stores[gpu.last_stored].next = store
-        gpu.last_stored = store
+        _add_stored(world, mine.gpus[g], store)
         if world.servers[g].stage == IDLE:
             wake_at(world, g, next_look(mine, g, now))
     for other in range(STEPS):
@@ -66,6 +57,16 @@ def _is_stored(mine: Engines, world: World, store: int, now: float) -> None:
             if step.waits == 0:
                 ask_for_loads(mine, world, g, now)
                 wake(world, g)
+
+
+@compiled
+def _add_stored(world: World, to: Any, store: int) -> None:
+    """Behind the other stores of which a GPU, or a step, is to hear."""
+    if to.stored == NONE:
+        to.stored = store
+    else:
+        world.tiers.stores[to.last_stored].next = store
+    to.last_stored = store
 
 
 @compiled

@@ -115,7 +115,7 @@ def counts(rows: Rows, columns: Columns) -> Counts:
     thoughts = _thoughts(rows, given, answers, total)
     outputs = np.where(thoughts.counts > 0, np.maximum(answers.counts, 0) + thoughts.counts, answers.counts)
     _check(rows, given, inputs, found, total, outputs)
-    doubts += _unread(rows, {*cached.names, *created.names, *_all(rows, (*CACHED, *CREATED, *CREATED_PARTS, MISSED))})
+    doubts += _unread(rows, _all(rows, (*CACHED, *CREATED, *CREATED_PARTS, MISSED)))
     for name in _all(rows, PREFIXES):
         if (rows.counts(name) > 0).any():
             doubts.append(f"{name} is not used: prompts are {_words(given.names)}, whether or not it is among these")
@@ -158,7 +158,7 @@ def _apart(
     return found, doubts
 
 
-def _unread(rows: Rows, known: set[str]) -> list[str]:
+def _unread(rows: Rows, known: Sequence[str]) -> list[str]:
     """What to say of fields that seem to count cached tokens, under names that nobody is known to use."""
     found = []
     for name in rows.names:

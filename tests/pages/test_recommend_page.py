@@ -8,8 +8,8 @@ import pytest
 from selenium.webdriver import Chrome
 
 from prebleexp.__main__ import main
-from tests.support.pages.checks import WHAT_STICKS_OUT, untroubled, violations
-from tests.support.pages.chromium import evaluate, show
+from tests.support.pages.checks import answer_on_top, fits_and_everyone_can_read_it
+from tests.support.pages.chromium import evaluate
 
 WIDTHS = (360, 768, 1920)
 
@@ -28,17 +28,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_everyone_can_read_it(browser: Chrome, page: Path, width: int, scheme: str) -> None:
-    show(browser, page, width, scheme)
-    assert evaluate(browser, WHAT_STICKS_OUT) == []
-    assert violations(browser) == []
-    untroubled(browser, page)
+    fits_and_everyone_can_read_it(browser, page, width, scheme)
 
 
 def test_the_answer_stands_above_its_front_and_what_to_deploy(browser: Chrome, page: Path) -> None:
-    show(browser, page, 1400, "light")
-    tops = "return arguments[0].map((one) => document.querySelector(one).getBoundingClientRect().top)"
-    order = evaluate(browser, tops, [".headline", "figure .panel svg", ".aside", ".caveats", ".facts", "#numbers"])
-    assert order == sorted(order)
-    assert order[1] < 400, "the front is on the first screen"
+    answer_on_top(browser, page)
     for folder in (page.parent / "deployments").iterdir():
         assert folder.name in evaluate(browser, "return document.body.textContent")

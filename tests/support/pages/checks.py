@@ -8,7 +8,7 @@ from pathlib import Path
 from selenium.webdriver import Chrome
 
 from tests.support import patience
-from tests.support.pages.chromium import complaints, evaluate, requested
+from tests.support.pages.chromium import complaints, evaluate, requested, show
 
 WHAT_STICKS_OUT = """
 const width = document.documentElement.clientWidth;
@@ -43,3 +43,19 @@ def violations(browser: Chrome) -> list[str]:
 def untroubled(browser: Chrome, shown: Path) -> None:
     assert complaints(browser) == []
     assert [url for url in requested(browser) if not url.startswith("data:")] == [shown.as_uri()]
+
+
+def fits_and_everyone_can_read_it(browser: Chrome, page: Path, width: int, scheme: str) -> None:
+    show(browser, page, width, scheme)
+    assert evaluate(browser, WHAT_STICKS_OUT) == []
+    assert violations(browser) == []
+    untroubled(browser, page)
+
+
+def answer_on_top(browser: Chrome, page: Path) -> None:
+    """The headline, its figure, what is beside it, the caveats, facts and numbers, in this order."""
+    show(browser, page, 1400, "light")
+    tops = "return arguments[0].map((one) => document.querySelector(one).getBoundingClientRect().top)"
+    order = evaluate(browser, tops, [".headline", "figure .panel svg", ".aside", ".caveats", ".facts", "#numbers"])
+    assert order == sorted(order)
+    assert order[1] < 400, "the figure is on the first screen"

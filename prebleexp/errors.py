@@ -13,6 +13,10 @@ class InvalidInput(PrebleexpError):
     """Something the user gave is not valid. The command line prints the message alone and exits with 2."""
 
 
+class NeverEnds(PrebleexpError):
+    """A run in which nothing more comes to an end, though it goes on."""
+
+
 class DoesNotFit(InvalidInput):
     """Hardware of which each part exists, but that cannot serve the model: too little memory, another number of GPUs,
     a precision that the GPU does not have."""

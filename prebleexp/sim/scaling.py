@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from prebleexp.errors import NeverEnds
 from prebleexp.sim import records as of
 from prebleexp.sim.changes import Changes
 from prebleexp.sim.emptied import Emptied
@@ -17,6 +18,9 @@ from prebleexp.sim.events import CHANGE, PAIR, REPORT, key, kind_of, with_event
 from prebleexp.sim.fleet import Fleet, seen, waiting
 from prebleexp.sim.history import Decision
 from prebleexp.sim.types import Longs
+
+IN_VAIN = 1_000
+"""looks in turn that started or drained GPUs, while no request ended: then none ever will"""
 
 
 class Wanting(Protocol):
@@ -61,6 +65,8 @@ class Scaling:
         self._interval_s = pools[0].rule.interval_s
         self._still_s = np.nan
         """since when nothing but looks was to happen, and none changed anything"""
+        self._left, self._left_s, self._in_vain = -1, 0.0, 0
+        """requests that had not ended, since when these are as many, and looks since then that changed something"""
         self._started_s = np.zeros(gpus)
         self.decisions: list[Decision] = []
 
@@ -96,10 +102,24 @@ class Scaling:
         if not still:  # to look at what is over is not to go on
             world.control.clock = now
             self.decisions.append(Decision(now, wanted, there, starting, draining, begun, left))
+        self._ends(world, bool(begun or left), now)
         self._still_s = np.nan if not still else now if np.isnan(self._still_s) else self._still_s
         may_change = there + starting + could_start > 0
         if not still or (may_change and now - self._still_s <= self._remembers_s(world)):
             self._plan(block, now + self._interval_s)
+
+    def _ends(self, world: of.World, changed: bool, now: float) -> None:
+        """Raises NeverEnds if GPUs come and go so fast that requests start over again and again."""
+        left = int(world.control.unfinished)
+        if left != self._left or world.control.present == 0:
+            self._left, self._left_s, self._in_vain = left, now, 0
+        self._in_vain += changed
+        if self._in_vain == IN_VAIN:
+            raise NeverEnds(
+                f"the run would never end: from {self._left_s:,.0f} to {now:,.0f} s the autoscaler started or drained "
+                f"GPUs {IN_VAIN:,} times, and no request ended ({left:,} are left), since GPUs leave sooner than that. "
+                "Set autoscaler.least or faults.drain_s higher, or let the autoscaler look less often (interval_s)"
+            )
 
     def _ask(
         self, block: Any, engines: Emptied, pool: Scaled, mine: Any, waits: int, now: float

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from prebleexp.autoscalers.hpa import HPA
 from prebleexp.autoscalers.keda import KEDA
 from prebleexp.autoscalers.knative import Knative
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, NeverEnds
 from prebleexp.experiment.key import content, key
 from prebleexp.experiment.runs import draw, simulate_cell
 from prebleexp.faults.base import Faults
@@ -164,6 +164,28 @@ def test_a_gpu_that_fails_is_replaced() -> None:
     assert [counts.at(1.2), counts.at(1.45), counts.at(3.9)] == [1, 2, 2]
     assert made.gpu_requests[2] > 0
     np.testing.assert_allclose(made.gpu_down_s, [1.0, 0.0, 0.0])
+
+
+@dataclass(frozen=True)
+class Flapping(Rule):
+    """Wants a GPU at every second look."""
+
+    zero: ClassVar[bool] = True
+
+    def start(self, setup: Setup) -> Any:
+        return None
+
+    def desired(self, mine: Any, fleet: Fleet, now: float) -> int:
+        return 1 - fleet.gpus
+
+
+def test_gpus_that_leave_sooner_than_requests_end_are_not_waited_for() -> None:
+    """The request takes 2 s, and starts over every half a second."""
+    rule, faults = Flapping(interval_s=0.25, least=0, initial=1), Faults(drain_s=0.125, on_loss="retry")
+    with pytest.raises(NeverEnds, match=r"from 0 to 250 s .* 1,000 times, and no request ended \(1 are left\)"):
+        run(alike([0.0], 16, 16), rule, gpus=1, faults=faults)
+    made, _ = run(alike([0.0], 16, 16), rule, gpus=1, faults=Faults(drain_s=2.0, on_loss="retry"))
+    assert made.finish_s.tolist() == [2.0], "a GPU that is drained ends what it has"
 
 
 def looks(workload: Workload, rule: Rule, **given: Any) -> tuple[Outcome, list[float]]:

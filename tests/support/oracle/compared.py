@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis.errors import UnsatisfiedAssumption
 
+from prebleexp.errors import NeverEnds
 from prebleexp.lengths.known import Max
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
@@ -33,7 +36,7 @@ from tests.support.policies.watcher import (
 def agree(workload: Workload, cluster: dict[str, Any], by: Callable[..., Outcome] = core.simulate) -> Outcome:
     """And whatever the core's policy heard and saw, the oracle's did."""
     KEPT.clear()
-    made = simulate(workload, lengths=Max(), **cluster)
+    made = ending(workload, cluster, by)
     heard = [one.rows[: one.used[0]] for one in KEPT]
     KEPT.clear()
     expected = by(workload, **cluster)
@@ -44,6 +47,18 @@ def agree(workload: Workload, cluster: dict[str, Any], by: Callable[..., Outcome
             causal(workload, made, ours)
     assert_of_oracle(made, expected)
     return made
+
+
+def ending(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcome]) -> Outcome:
+    """What becomes of it. Of what never ends the oracle says so at the same time; there is nothing else to compare."""
+    try:
+        return simulate(workload, lengths=Max(), **given)
+    except NeverEnds as error:
+        said = str(error)
+    with pytest.raises(NeverEnds) as expected:
+        oracle(workload, **given)
+    assert f" to {expected.value} s " in said
+    raise UnsatisfiedAssumption
 
 
 def causal(workload: Workload, made: Outcome, rows: Any) -> None:
@@ -80,7 +95,7 @@ def causal(workload: Workload, made: Outcome, rows: Any) -> None:
 def same(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcome]) -> Outcome:
     """What becomes of it, which the oracle says too, and whatever policies hear."""
     HEARD.clear()
-    made = simulate(workload, lengths=Max(), **given)
+    made = ending(workload, given, oracle)
     heard = list(HEARD)
     HEARD.clear()
     expected = oracle(workload, **given)

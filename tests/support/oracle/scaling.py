@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from prebleexp.engines.vllm.engine import VLLM
+from prebleexp.errors import NeverEnds
 from prebleexp.sim.answers import WITHDRAWN
 from prebleexp.sim.changes import DRAIN, LIMIT, LOOK, READY, UP
 from prebleexp.sim.history import Decision
 from prebleexp.sim.pools import ALWAYS, DECODE, NAMES, PREFILL, PULL
+from prebleexp.sim.scaling import IN_VAIN
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle.core import CHANGE, PAIR, REPORT, Oracle
 from tests.support.oracle.faults import FaultyOracle
@@ -87,6 +89,8 @@ class ScaledOracle(Oracle):
         self.interval_s = self.fleets[0][0].interval_s
         self.started_s = dict.fromkeys(range(of.gpus), 0.0)
         self.still, self.still_s = False, math.nan
+        self.in_vain: list[float] = []
+        """requests that have not ended, and when since then it changed something"""
         self.timeline.append((math.nan, 0, LOOK, 1.0))
         off = {g for rule, gpus in self.fleets for g in gpus[rule.first :]}
         for g in sorted(off):
@@ -183,10 +187,19 @@ class ScaledOracle(Oracle):
         self.still = self.still and not (empty or begun or left)
         if not self.still:
             self.decisions.append(Decision(now, wanted, ready, starting_now, draining, begun, left))
+        unfinished = sum(one.unnoticed or one.state not in (*over, State.LOST) for one in self._last())
+        self._ends(present, unfinished, begun + left, now)
         self.still_s = math.nan if not self.still else now if math.isnan(self.still_s) else self.still_s
         remembers_s = max(rule.memory_s for rule, _ in self.fleets) + self.reports_s + self.interval_s
         if not self.still or (any_left and now - self.still_s <= remembers_s):
             self._look_at(now + self.interval_s)
+
+    def _ends(self, present: int, unfinished: int, changes: int, now: float) -> None:
+        if self.in_vain[:1] != [unfinished] or not present:
+            self.in_vain = [unfinished]
+        self.in_vain += [now] if changes else []
+        if len(self.in_vain) == 1 + IN_VAIN:
+            raise NeverEnds(f"{now:,.0f}")
 
     def _waits(self, present: int) -> tuple[int, int]:
         """Requests that are sent nowhere; with roles, and those that wait for their second GPU."""

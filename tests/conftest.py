@@ -6,12 +6,14 @@ import gc
 import io
 import os
 import pickle  # copies configurations within this process; nothing is read from disk
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 from omegaconf import OmegaConf
 
 pytest.register_assert_rewrite("tests.support")  # what does not hold there is told as it is in tests
@@ -23,6 +25,14 @@ settings.load_profile("all")
 settings.register_profile("search", **ANY_SPEED)  # others in every run
 settings.register_profile("found", **ANY_SPEED, phases=(Phase.explicit, Phase.generate))  # a wrong example is enough
 
+
+def _lends_constants(path: str, is_local: Callable[[str], bool] = providers.is_local_module_file) -> bool:
+    """Hypothesis takes some values from the source of whatever was imported by then, and has no setting for it. What
+    that is depends on the tests before: an example of the whole run would not be there when a test runs alone."""
+    return not settings.default.derandomize and is_local(path)
+
+
+providers.is_local_module_file = _lends_constants
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each translate the whole package anew
 

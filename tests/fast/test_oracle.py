@@ -16,6 +16,7 @@ from prebleexp.overhead.model import Overhead
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import State, Workload
 from tests.support.by_hand.small_cluster import alike, cluster_of
+from tests.support.oracle import compared
 from tests.support.oracle import core as oracle
 from tests.support.oracle.compared import agree, causal
 from tests.support.policies.watcher import FIRST_TOKEN, KEPT, KIND, REQUEST, ROUTE, SEEN, SENT, PlainWatcher, Watcher
@@ -150,6 +151,16 @@ def test_reports_of_what_is_over_do_not_make_a_run_longer() -> None:
     made = agree(workload, cluster_of(reports_ms=7000.0, duration_s=5.0))
     assert made.state.tolist() == [State.FINISHED, State.FINISHED, State.NOT_DUE]
     assert made.end_s == made.finish_s[1]
+
+
+def test_what_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports for a day before the second request comes."""
+    workload, cluster = alike([0.0, 1e5], 10, 9), cluster_of(reports_ms=1.0, duration_s=2e5)
+    with pytest.raises(AssertionError, match="the oracle does not end"):
+        oracle.simulate(workload, **cluster)
+    monkeypatch.setattr(compared, "PAUSES", 3)
+    with pytest.raises(AssertionError, match="the core does not end"):
+        agree(workload, cluster)
 
 
 def test_a_request_that_is_refused_is_not_served() -> None:

@@ -13,6 +13,7 @@ from prebleexp.errors import NeverEnds
 from prebleexp.lengths.known import Max
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
+from tests.support.ends import Ends
 from tests.support.oracle import core
 from tests.support.outcomes import assert_of_oracle
 from tests.support.policies.looker import HEARD
@@ -31,6 +32,9 @@ from tests.support.policies.watcher import (
     STORED,
     TOKENS,
 )
+
+PAUSES = 2_000
+"""of a run; 337 are the most so far"""
 
 
 def agree(workload: Workload, cluster: dict[str, Any], by: Callable[..., Outcome] = core.simulate) -> Outcome:
@@ -52,7 +56,7 @@ def agree(workload: Workload, cluster: dict[str, Any], by: Callable[..., Outcome
 def ending(workload: Workload, given: dict[str, Any], oracle: Callable[..., Outcome]) -> Outcome:
     """What becomes of it. Of what never ends the oracle says so at the same time; there is nothing else to compare."""
     try:
-        return simulate(workload, lengths=Max(), **given)
+        return simulate(workload, lengths=Max(), on_pause=Ends("core", PAUSES), **given)
     except NeverEnds as error:
         said = str(error)
     with pytest.raises(NeverEnds) as expected:

@@ -25,8 +25,11 @@ from prebleexp.sim.history import Change, Decision, GpuState, History
 from prebleexp.sim.records import REQUEST, SENT, Prompts, View
 from prebleexp.sim.touching import uncounted
 from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, records
+from tests.support.ends import Ends
 
 CHANGE, END, ARRIVED, REPORT, PAIR, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(10)
+EVENTS = 100_000
+"""of a run; 9,493 are the most so far"""
 Tokens = tuple[tuple[int, int], ...]
 """(segment, index within it); (-1, 0) is every token of an answer without a segment"""
 
@@ -541,7 +544,9 @@ class Oracle:
     def run(self) -> Outcome:
         end_s = 0.0
         ended = (State.FINISHED, State.REFUSED, State.CANCELLED, State.LOST, State.EXPIRED)
+        events = Ends("oracle", EVENTS)
         while self.heap and any(job.unnoticed or job.state not in ended for job in self._last()):
+            events()
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
                 return self._outcome(self.duration_s)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
@@ -48,8 +49,9 @@ from tests.support.sampled import examples, sampled
 from tests.support.sessions import impatient, in_sessions, linked
 from tests.support.strategies.clusters import faulty
 from tests.support.strategies.conversations import STREAMS, workload_of, workloads
+from tests.support.strategies.sglangs import SGLANGS
 from tests.support.strategies.timelines import timelines
-from tests.support.strategies.vllms import faulty_vllm, with_adapters
+from tests.support.strategies.vllms import VLLMS, faulty_vllm, with_adapters
 
 pytestmark = pytest.mark.uncompiled
 
@@ -74,25 +76,28 @@ def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, clus
     accounted(workload, agree(workload, cluster), cluster["faults"].requeues)
 
 
+REAL = faulty_vllm(VLLMS | SGLANGS)
+
+
 @pytest.mark.slow
 @settings(max_examples=examples(60, found=True), deadline=None)
-@given(with_adapters(st.one_of(workloads(), linked(workloads()))), faulty_vllm())
-def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+@given(with_adapters(st.one_of(workloads(), linked(workloads()), impatient(workloads()))), REAL)
+def test_real_engines_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_faults.simulate), cluster["faults"].requeues)
 
 
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
-@given(with_adapters(st.one_of(workloads(), linked(workloads()))), faulty_vllm())
-def test_vllm_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+@given(with_adapters(st.one_of(workloads(), linked(workloads()), impatient(workloads()))), REAL)
+def test_real_engines_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_faults.simulate), cluster["faults"].requeues)
 
 
 # ---------------------------------------------------------------- laws
 
 
-@pytest.mark.parametrize("engine", sampled([Continuous(), VLLM(), VLLM(async_scheduling=False)], 3), ids=repr)
+@pytest.mark.parametrize("engine", sampled([Continuous(), VLLM(), VLLM(async_scheduling=False), SGLang()], 3), ids=repr)
 def test_whoever_gave_up_in_a_step_that_was_lost_got_nothing(engine: Engine) -> None:
     """Nor from what its GPU does when it is back."""
     workload = replace(alike([0.0, 5.0], 10, 50), patience_s=np.array([0.5, np.nan]))
@@ -402,10 +407,9 @@ def test_rates_that_cannot_be(override: str, said: str) -> None:
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize("engine", ["released", "sglang"])
-def test_an_engine_that_cannot_lose_a_gpu_says_so(engine: str) -> None:
-    with pytest.raises(InvalidInput, match=f"engine={engine} takes no faults; take another engine, or faults=none"):
-        cells([f"engine={engine}", "faults=timeline"])
+def test_an_engine_that_cannot_lose_a_gpu_says_so() -> None:
+    with pytest.raises(InvalidInput, match="engine=released takes no faults; take another engine, or faults=none"):
+        cells(["engine=released", "faults=timeline"])
 
 
 def test_an_engine_that_cannot_go_on_behind_what_was_shown_says_so() -> None:

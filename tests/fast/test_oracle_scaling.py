@@ -18,7 +18,8 @@ from tests.support.strategies.autoscalers import autoscalers
 from tests.support.strategies.clusters import faulty, gated
 from tests.support.strategies.conversations import STREAMS, workloads
 from tests.support.strategies.gateways import of_clients
-from tests.support.strategies.vllms import faulty_vllm
+from tests.support.strategies.sglangs import SGLANGS
+from tests.support.strategies.vllms import VLLMS, faulty_vllm
 
 OF_CLIENTS = of_clients(STREAMS)
 
@@ -48,13 +49,13 @@ def test_behind_a_gateway_too(workload: Workload, cluster: dict[str, Any]) -> No
     agrees(workload, cluster)
 
 
-VLLM_STREAMS = st.one_of(workloads(), linked(workloads()))
+REAL_STREAMS = st.one_of(workloads(), linked(workloads()))
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(100, found=True), deadline=None)
-@given(VLLM_STREAMS, scaled(faulty_vllm()))
-def test_vllm_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
+@given(REAL_STREAMS, scaled(faulty_vllm(VLLMS | SGLANGS)))
+def test_real_engines_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_scaling.simulate), requeues=True)
 
 
@@ -69,6 +70,6 @@ def test_the_core_gives_the_bytes_of_the_oracle_on_many(workload: Workload, clus
 @pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
-@given(VLLM_STREAMS, scaled(faulty_vllm()))
-def test_vllm_gives_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
+@given(REAL_STREAMS, scaled(faulty_vllm(VLLMS | SGLANGS)))
+def test_real_engines_give_the_bytes_of_the_oracle_on_many(workload: Workload, cluster: dict[str, Any]) -> None:
     accounted(workload, same(workload, cluster, oracle_scaling.simulate), requeues=True)

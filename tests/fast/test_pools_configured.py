@@ -156,7 +156,8 @@ def test_two_policies_are_those_that_were_set() -> None:
         ),
         (
             ["faults=rates", "engine=sglang"],
-            "engine=sglang takes no faults; take another engine, or faults=none",
+            "GPUs have faults, and room is reserved before prompts are computed; only one of the two is modelled at "
+            "once: take groups without roles, or faults=none",
         ),
         (
             ["hardware=a6000_mistral_7b"],

@@ -109,6 +109,6 @@ def _send_back(mine: Engines, world: World, g: int, step: Any, request: int) -> 
     if decodes(world, g):  # its KV is kept by the host
         append(mine, g, RETRACTED, request)
         return
-    total.recomputed_tokens += job.prompt
+    total.recomputed_tokens += job.prompt - job.shown
     gpu.waiting_tokens += job.prompt + generated
     queue.join(mine, g, request)

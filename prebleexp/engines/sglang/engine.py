@@ -48,6 +48,8 @@ class SGLang(Engine):
 
     compiles: ClassVar[str] = "prebleexp.engines.sglang.stepping"
     project: ClassVar[str] = "sglang"
+    loses: ClassVar[bool] = True
+    resumes: ClassVar[bool] = True
     protocols: ClassVar[tuple[str, ...]] = ("reserve_first",)
 
     chunked_prefill_size: int | None = None
@@ -129,6 +131,16 @@ class SGLang(Engine):
         from prebleexp.engines.sglang import rooms
 
         return rooms.remembered(mine)
+
+    def lose(self, mine: Any, world: Any, g: int, requests: Longs) -> None:
+        from prebleexp.engines.sglang import losing
+
+        losing.lose(mine, world, g, requests)
+
+    def give_back(self, mine: Any, world: Any, g: int) -> Longs:
+        from prebleexp.engines.sglang import losing
+
+        return losing.give_back(mine, world, g)
 
     def forget(self, mine: Any, world: Any, g: int) -> None:
         from prebleexp.engines.sglang.tree import make_room

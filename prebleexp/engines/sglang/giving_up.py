@@ -18,7 +18,7 @@ def leave(mine: Engines, world: World, g: int, request: int) -> int:
     gpu, job = mine.gpus[g], mine.jobs[request]
     if job.stage == WAITING:
         queue.take_out(mine, g, request)
-        gpu.waiting_tokens -= job.prompt
+        gpu.waiting_tokens -= job.prompt + job.generated
     elif world.servers[g].stage == STEPPING:
         return 0
     else:

@@ -87,13 +87,14 @@ def _admit(mine: Engines, world: World, g: int, request: int, node: int, found: 
     gpu, job, made = mine.gpus[g], mine.jobs[request], world.jobs[request]
     job.stage, job.lock, job.held, job.cached = CHOSEN, node, found, found
     gpu.waiting_tokens -= found
-    hits = min(found, int(job.prompt))
+    prompt = int(job.prompt - job.shown)
+    hits = min(found, prompt)
     world.totals[g].hit_tokens += hits
     if job.generated > 0:
         made.state = RUNS
     if mine.retractions[request] == 0:
-        made.hit_tokens, made.prefilled_tokens = hits, job.prompt - hits
-        note(mine.recent, gpu, g, hits, int(job.prompt))
+        made.hit_tokens, made.prefilled_tokens = hits, prompt - hits
+        note(mine.recent, gpu, g, hits, prompt)
 
 
 @compiled
@@ -107,7 +108,8 @@ def _account(mine: Engines, world: World, g: int, step: Any) -> None:
         new += tokens
         length += begin + tokens
         milliseconds += request_ms(cost, tokens, begin + tokens)
-        prompt = int(mine.jobs[chosen[row].request].prompt)
+        job = mine.jobs[chosen[row].request]
+        prompt = int(job.prompt - job.shown)
         prompts += max(0, min(prompt, begin + tokens) - begin)
     make_room(mine, world, g, new)
     gpu.free -= new

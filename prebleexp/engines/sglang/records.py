@@ -56,6 +56,9 @@ GPU = np.dtype(
 LIST = np.dtype([("first", np.int64), ("last", np.int64), ("length", np.int64)], align=True)
 """Requests in order, linked by `behind`."""
 
+NOBODY = np.array((-1, -1, 0), LIST)
+"""such a list without any"""
+
 READY, RETRACTED = range(2)
 """of a GPU for outputs: those that join those that run at the next step, and those that have lost their KV"""
 
@@ -65,8 +68,9 @@ LEAVING: not among them any more, since its last token is under way"""
 
 JOB = np.dtype(
     [
-        ("prompt", np.int32),
-        ("target", np.int32),  # output tokens with which it is finished
+        ("prompt", np.int32),  # tokens that it came with, of which …
+        ("shown", np.int32),  # … so many are of its answer, and were shown before a GPU was lost
+        ("target", np.int32),  # output tokens with which it is finished, those not counted
         ("max_new", np.int32),  # that it may generate
         ("generated", np.int32),  # known when it joined those that run, but for its first token
         ("cached", np.int32),  # where its next prefill begins, …

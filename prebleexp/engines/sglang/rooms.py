@@ -3,7 +3,7 @@ touched takes none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from prebleexp.engines.sglang.records import (
     JOB,
     LIST,
     MATCHED_WAITING,
+    NOBODY,
     NODE,
     STEP,
     STEPS,
@@ -35,14 +36,10 @@ if TYPE_CHECKING:
 def engines(setup: Setup, settings: Settings) -> Engines:
     workload, gpus = setup.workload, setup.gpus
     target = np.minimum(workload.output_tokens, workload.max_new_tokens)
-    state, jobs = records(gpus, GPU), records(len(workload), JOB)
-    state.free = state.room = settings.kv_tokens
-    state.ratio = settings.ratio
-    for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running", "fresh"):
-        state[name] = NONE
+    state, jobs = begun_gpus(gpus, settings), records(len(workload), JOB)
     jobs.prompt, jobs.target, jobs.max_new = workload.prompt_tokens, target, workload.max_new_tokens
     lists = records(2 * gpus, LIST).reshape(gpus, 2)
-    lists.first = lists.last = NONE
+    lists[:] = NOBODY
     most = settings.max_running_requests + 1
     shape = (gpus, STEPS, most)
     listed = max(most, MATCHED_WAITING)
@@ -63,6 +60,16 @@ def engines(setup: Setup, settings: Settings) -> Engines:
         lists=lists,
         recent=np.zeros((gpus, RECENT, 2), np.int64),
     )
+
+
+def begun_gpus(gpus: int, settings: Settings) -> Any:
+    """So many that nobody has used."""
+    state = records(gpus, GPU)
+    state.free = state.room = settings.kv_tokens
+    state.ratio = settings.ratio
+    for name in ("lru", "first_waiting", "last_waiting", "part_way", "first_running", "last_running", "fresh"):
+        state[name] = NONE
+    return state
 
 
 def come(mine: Engines, row: int, one: Coming) -> None:

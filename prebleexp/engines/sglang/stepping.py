@@ -34,7 +34,7 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     mine.gpus[g].waiting_tokens += 0 if decodes(world, g) else mine.jobs[request].prompt
     world.jobs[request].state = QUEUED
     queue.join(mine, g, request)
-    _publish(mine, world, g)
+    publish(mine, world, g)
 
 
 @compiled
@@ -47,7 +47,7 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     if gpu.scheduled == gpu.begun:
         gpu.ratio = mine.settings.ratio
         if decodes(world, g):  # room may be taken, or requests be over
-            _publish(mine, world, g)
+            publish(mine, world, g)
         return -1.0
     step, total = mine.steps[g, gpu.begun % STEPS], world.totals[g]
     gpu.begun += 1
@@ -58,7 +58,7 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
         chosen = mine.chosen[g, (gpu.begun - 1) % STEPS]
         for row in range(step.chosen):
             computes(world, int(chosen[row].request), int(chosen[row].begin + chosen[row].tokens), float(step.seconds))
-    _publish(mine, world, g)
+    publish(mine, world, g)
     return float(step.seconds)
 
 
@@ -80,7 +80,7 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         gpu.generated += gpu.running - gpu.late
         gpu.late = 0
         _finish_due(mine, world, g, now)
-    _publish(mine, world, g)
+    publish(mine, world, g)
 
 
 @compiled
@@ -88,7 +88,7 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     """A request without its first token leaves, unless it is in the step in hand; whether it has left."""
     g = int(world.seen.requests[request].gpu)
     left = giving_up.leave(mine, world, g, request)
-    _publish(mine, world, g)
+    publish(mine, world, g)
     return left
 
 
@@ -98,7 +98,7 @@ def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     g = int(world.seen.requests[request].gpu)
     receiving.arrive(mine, g, request)
     world.jobs[request].state = QUEUED
-    _publish(mine, world, g)
+    publish(mine, world, g)
     wake(world, g)
 
 
@@ -107,7 +107,7 @@ def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None
     """The KV of a prompt was sent, and stays cached."""
     g = int(world.seen.requests[leg].gpu)
     unlock(mine, g, int(mine.jobs[leg].lock))
-    _publish(mine, world, g)
+    publish(mine, world, g)
     wake(world, g)
 
 
@@ -118,7 +118,7 @@ def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     gpu = mine.gpus[seen.gpu]
     output = generated_of(gpu, job)
     if job.stage != DONE and output > 0:
-        made.output_seen = output
+        made.output_seen = job.shown + output
         if output > job.generated:  # its last token is of the last decode
             made.latency_s = gpu.decoded_s - seen.arrival_s
 
@@ -146,6 +146,7 @@ def _prefilled(mine: Engines, world: World, g: int, slot: int, now: float) -> No
         world.jobs[request].latency_s = now - world.seen.requests[request].arrival_s
         if job.generated == 1:
             first_token(world, g, request, now)
+            world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.shown + 1
             world.jobs[request].state = RUNS
         else:
             token(world, request, now)
@@ -188,11 +189,11 @@ def _finish(mine: Engines, world: World, g: int, request: int, now: float) -> No
     if job.stage == RUNNING:
         stop(mine, g, request, DONE)
     job.stage = DONE
-    finished(world, g, request, int(job.target), now)
+    finished(world, g, request, int(job.shown + job.target), now)
 
 
 @compiled
-def _publish(mine: Engines, world: World, g: int) -> None:
+def publish(mine: Engines, world: World, g: int) -> None:
     """What the GPU tells of itself."""
     gpu, live = mine.gpus[g], world.live[g]
     live.queued, live.running, live.waiting_tokens = gpu.queued, gpu.running, gpu.waiting_tokens
@@ -211,6 +212,7 @@ def _ahead(mine: Engines, world: World, g: int) -> float:
     gpu, tokens = mine.gpus[g], 0.0
     request = int(gpu.first_running)
     while request != NONE:
-        tokens += ahead_of(world, request, generated_of(gpu, mine.jobs[request]))
-        request = int(mine.jobs[request].behind)
+        job = mine.jobs[request]
+        tokens += ahead_of(world, request, int(job.shown) + generated_of(gpu, job))
+        request = int(job.behind)
     return tokens

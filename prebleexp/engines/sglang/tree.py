@@ -13,6 +13,9 @@ from prebleexp.sim.news import tell
 from prebleexp.sim.records import EVICTED, NONE, World
 from prebleexp.sim.skew_heap import merge
 
+GOES = 2
+"""a node that is about to be dropped, in place of whether it is in the heap"""
+
 
 # ---------------------------------------------------------------- contexts
 @compiled
@@ -189,9 +192,34 @@ def _offer(mine: Engines, g: int, node: int) -> None:
 
 
 @compiled
+def clear(mine: Engines, g: int) -> None:
+    """Drop all of a GPU's tree, whoever locks it."""
+    tree, nodes, gpus = mine.tree, mine.tree.nodes, len(mine.gpus)
+    for index in range(gpus, tree.control.made):
+        if nodes[index].owner != NONE:
+            root = index
+            while root >= gpus:
+                root = int(nodes[root].parent)
+            nodes[index].in_heap = GOES if root == g else nodes[index].in_heap
+    for index in range(gpus, tree.control.made):
+        if nodes[index].owner != NONE and nodes[index].in_heap == GOES:
+            _remove(mine, index)
+    nodes[g].children = 0
+
+
+@compiled
+def _remove(mine: Engines, index: int) -> None:
+    tree, node = mine.tree, mine.tree.nodes[index]
+    remove_child(tree, int(node.parent), int(node.first))
+    node.parent, node.owner = tree.control.free_node, NONE
+    tree.control.free_node = index
+    tree.control.nodes -= 1
+
+
+@compiled
 def make_room(mine: Engines, world: World, g: int, tokens: int) -> bool:
     """Evict whole leaves, the least recently used first, until so many tokens are free; whether they are."""
-    gpu, tree, nodes = mine.gpus[g], mine.tree, mine.tree.nodes
+    gpu, nodes = mine.gpus[g], mine.tree.nodes
     while gpu.free < tokens and gpu.lru != NONE:
         index = int(gpu.lru)
         node = nodes[index]
@@ -210,10 +238,7 @@ def make_room(mine: Engines, world: World, g: int, tokens: int) -> bool:
         world.totals[g].evicted_tokens += gone
         if world.told.evicted != 0:
             tell(world, EVICTED, int(node.owner), g, above)
-        remove_child(tree, parent, int(node.first))
-        node.parent, node.owner = tree.control.free_node, NONE
-        tree.control.free_node = index
-        tree.control.nodes -= 1
+        _remove(mine, index)
         nodes[parent].children -= 1
         if parent != g:
             _offer(mine, g, parent)

@@ -1,6 +1,7 @@
-"""The second simulator with vLLM on GPUs that are lost, slow or drained, written from docs/core.md in plain Python.
+"""The second simulator with vLLM or SGLang on GPUs that are lost, slow or drained, written from docs/core.md in plain
+Python.
 
-GPUs are `tests.support.reference.vllm`'s scheduler, as in `tests.support.oracle.pools`.
+GPUs are the schedulers of `tests.support.reference`, as in `tests.support.oracle.pools` and `reserving`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.oracle import core as oracle
 from tests.support.oracle.core import Job
 from tests.support.oracle.pools import VllmGpu
+from tests.support.oracle.reserving import SglangGpu
 
 
 class FaultyGpu(VllmGpu):
@@ -54,9 +57,10 @@ class FaultyOracle(oracle.Oracle):
         super().__init__(workload, of, False)
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
-        return FaultyGpu(g, BOTH, engine, hardware, self.rows, self)
+        of = SglangGpu if isinstance(engine, SGLang) else FaultyGpu
+        return of(g, BOTH, engine, hardware, self.rows, self)
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:
-    """As `prebleexp.sim.simulate.simulate` with faults and `engine=vllm`, of lengths Max."""
+    """As `prebleexp.sim.simulate.simulate` with faults and `engine=vllm` or `sglang`, of lengths Max."""
     return FaultyOracle(workload, SimpleNamespace(**{"reports_ms": 0.0, "kinds": (), **given})).run()

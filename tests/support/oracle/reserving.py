@@ -78,6 +78,17 @@ class Server(Scheduler):
         batch = self._decode() if self.running else None
         return batch if batch is not None and batch.rows else None
 
+    def leave(self, request: Request) -> None:
+        """It gave up: what is computed of it goes to the tree."""
+        if request in self.waiting:
+            self.waiting.remove(request)
+        else:
+            self._checkpoint(request, request.computed)
+            super()._release(request)
+            self.running = [one for one in self.running if one is not request]
+            self.chunked = None if self.chunked is request else self.chunked
+        request.done, self.full = True, False
+
     def _active(self) -> int:
         return len(self.running) + self.coming + len(self.ready)
 
@@ -156,23 +167,57 @@ class SglangGpu:
         config |= {"chunked_prefill_size": engine.chunked_prefill_size}
         config |= {"max_running_requests": max(1, min(engine.max_running_requests, self.kv_tokens // 2))}
         config |= {"schedule_conservativeness": engine.schedule_conservativeness}
-        self.of = Server(config | {"skip_finishing_decode": engine.skip_finishing_decode}, role, self.kept)
+        self.config = config | {"skip_finishing_decode": engine.skip_finishing_decode}
+        self.of = Server(self.config, role, self.kept)
         self.columns = {"segment_offsets": rows.segment_offsets, "segment_ids": rows.segment_ids}
         self.columns |= {"segment_tokens": rows.segment_tokens, "output_segment": rows.answer_segment}
         self.columns |= {"max_new_tokens": rows.max_new_tokens}
         self.columns["output_tokens"] = np.minimum(rows.output_tokens, rows.max_new_tokens)
         self.requests: dict[int, Request] = {}
+        self.shown: dict[int, int] = {}  # of a request, tokens of its answer that it came with
         self.flight: deque[tuple[Batch, float]] = deque()
         self.batch: Any = None
         self.looked: list[tuple[int, int]] = []
         self.admitted: set[Request] = set()
         self.totals: Counter[str] = Counter()
         self.awake = self.stepping = False
+        self.leaving: list[Job] = []
         self.lost_s, self.up, self.gone, self.speed, self.ends_s = math.nan, True, False, 1.0, math.nan
         self.down_s, self.down_since_s = 0.0, math.nan
         self.publish()
 
+    def lose(self) -> list[Job]:
+        """All that it has; returns the requests."""
+        there, evicted = [one for one in self.requests.values() if not one.done], self.of.cache.evicted
+        self.of = Server(self.config, self.role, self.kept)
+        self.of.cache.evicted = evicted
+        for some in (self.flight, self.leaving, self.looked, self.requests, self.admitted):
+            some.clear()
+        self.awake = self.stepping = False
+        return [self.world.jobs[one.index] for one in there]
+
+    def give_back(self) -> list[Job]:
+        """Those of the queue without a token of this attempt."""
+        jobs = self.world.jobs
+        given = [one for one in self.of.waiting if math.isnan(jobs[one.index].attempt_s)]
+        self.of.waiting = [one for one in self.of.waiting if one not in given]
+        for request in given:
+            del self.requests[request.index]
+            self.admitted.discard(request)
+        return [jobs[request.index] for request in given]
+
+    def cancel(self, job: Job) -> None:
+        request = self.requests.get(job.index)
+        if request is None:  # it is on its way
+            return
+        if self.stepping and request not in self.of.waiting:
+            self.leaving.insert(0, job)
+        else:
+            self.of.leave(request)
+
     def publish(self) -> None:
+        if not self.up:
+            return
         of = self.of
         running = [r for r in of.running if not r.done]
         waits = 0 if self.role == DECODE else sum(r.known for r in of.waiting)
@@ -197,6 +242,12 @@ class SglangGpu:
         request = self.requests[job.index] = Request(job.index, self.columns, self.of.cache.root)
         if self.role == PREFILL:
             request.target = request.max_new = 1
+        self.shown[job.index] = shown = job.output_seen if self.world.faults.resumes else 0
+        request.prompt, request.target, request.max_new = (
+            request.prompt + shown,
+            request.target - shown,
+            request.max_new - shown,
+        )
         job.state = State.QUEUED
         self.of.waiting.append(request)
 
@@ -211,7 +262,7 @@ class SglangGpu:
         for request, begin, new in self.batch.rows:
             self.totals["forwarded"] += new
             if self.batch.prefill:
-                self.totals["prefilled"] += max(0, min(request.prompt, begin + new) - begin)
+                self.totals["prefilled"] += max(0, min(self._prompt(request), begin + new) - begin)
             if self.role == PREFILL:
                 self.world.computes(request.index, begin + new, seconds, now)
         self.totals["steps"] += 1
@@ -228,13 +279,13 @@ class SglangGpu:
         of.reserved, of.joined = [], []
         for request in of.retracted:
             jobs[request.index].state = State.QUEUED
-            self.totals["recomputed"] += 0 if self.role == DECODE else request.prompt
+            self.totals["recomputed"] += 0 if self.role == DECODE else self._prompt(request)
         self.totals["retracted"] += len(of.retracted)
         if batch is None:
             return False
         for request, begin, _ in batch.rows if batch.prefill else []:
             if request in waited:
-                self._admitted(request, min(begin, request.prompt))
+                self._admitted(request, min(begin, self._prompt(request)))
         self.totals["peak_kv"] = max(self.totals["peak_kv"], self.kv_tokens - of.cache.free)
         if not batch.prefill:
             largest(self.totals, len(batch.rows), batch.context)
@@ -243,26 +294,32 @@ class SglangGpu:
         self.flight.append((batch, max(0.0, seconds) + self.host_s))
         return True
 
+    def _prompt(self, request: Request) -> int:
+        return len(self.world.jobs[request.index].prompt)
+
     def _admitted(self, request: Request, found: int) -> None:
         job = self.world.jobs[request.index]
         self.totals["hit"] += found
         job.state = State.RUNNING if request.generated else job.state
         if request not in self.admitted:
             self.admitted.add(request)
-            job.hit_tokens, job.prefilled_tokens = found, request.prompt - found
-            self.looked.append((found, request.prompt))
+            prompt = self._prompt(request)
+            job.hit_tokens, job.prefilled_tokens = found, prompt - found
+            self.looked.append((found, prompt))
 
     def _joins(self, request: Request, job: Job, now: float) -> None:
         job.state = State.RUNNING
         if request.generated > 1:
             return
-        if math.isnan(job.ttft_s):
+        if math.isnan(job.attempt_s):
             self._gets(request, job, now)
         if request.done:
             self.world._release()
 
     def end(self, now: float) -> None:
-        self.stepping = False
+        self.stepping, leaving, self.leaving = False, self.leaving, []
+        for job in leaving:
+            self.cancel(job)
         if self.role == PREFILL:
             for request, begin, new in self.batch.rows:
                 self.world.computed(request.index, begin + new, now)
@@ -271,9 +328,10 @@ class SglangGpu:
 
     def _gets(self, request: Request, job: Job, now: float) -> None:
         """A token."""
-        job.output_seen, job.latency_s = request.generated, now - job.due_s
+        job.output_seen, job.latency_s = self.shown[request.index] + request.generated, now - job.due_s
         if request.generated == 1:
-            job.ttft_s = job.attempt_s = job.latency_s
+            job.attempt_s = job.latency_s
+            job.ttft_s = job.latency_s if math.isnan(job.ttft_s) else job.ttft_s
             job.state = State.RUNNING
             self.world.news.append(("first_token", request.index, self.number, 0))
         if request.done:

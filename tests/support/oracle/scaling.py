@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import NeverEnds
 from prebleexp.sim.answers import WITHDRAWN
@@ -236,8 +237,8 @@ class ScaledOracle(Oracle):
         )
 
 
-class ScaledVllm(ScaledOracle, FaultyOracle):
-    """With vLLM's scheduler."""
+class ScaledReal(ScaledOracle, FaultyOracle):
+    """With vLLM's scheduler, or SGLang's."""
 
 
 class ScaledGateway(ScaledOracle, GatewayOracle):
@@ -248,6 +249,6 @@ def simulate(workload: Workload, **given: Any) -> Outcome:
     """As `prebleexp.sim.simulate.simulate` with an autoscaler, of lengths Max."""
     usual = {"reports_ms": 0.0, "kinds": (), "faults": None}
     of = SimpleNamespace(**usual | given)
-    if isinstance(of.engine, VLLM):
-        return ScaledVllm(workload, of).run()
+    if isinstance(of.engine, VLLM | SGLang):
+        return ScaledReal(workload, of).run()
     return ScaledGateway(workload, of, False).run() if "gateway" in given else ScaledOracle(workload, of, False).run()

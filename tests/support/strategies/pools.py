@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from prebleexp.autoscalers.base import FIXED
 from prebleexp.autoscalers.by_role import ByRole
-from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.faults.base import Faults
 from prebleexp.overhead.model import Overhead
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
@@ -33,6 +32,7 @@ from prebleexp.sim.pools import (
 from prebleexp.sim.types import Workload
 from tests.support.sessions import impatient
 from tests.support.strategies.autoscalers import autoscalers
+from tests.support.strategies.sglangs import SGLANGS
 from tests.support.strategies.timelines import timelines
 from tests.support.strategies.vllms import COST, POLICIES, VLLMS, streams
 
@@ -86,15 +86,6 @@ def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
     return cluster, draw(timelines(sum(cluster["counts"])))
 
 
-SGLANGS = st.builds(
-    SGLang,
-    chunked_prefill_size=st.sampled_from([16, 64, 200]),
-    max_running_requests=st.sampled_from([3, 64]),
-    schedule_policy=st.sampled_from(["fcfs", "lpm"]),
-    disable_overlap_schedule=st.booleans(),
-    skip_finishing_decode=st.booleans(),
-    num_reserved_decode_tokens=st.sampled_from([1, 20, 100]),
-)
 RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]), st.sampled_from([1, 3, 4])).map(
     lambda drawn: drawn[0] | {"engine": drawn[1], "protocol": RESERVE_FIRST, "send": drawn[2], "layers": drawn[3]}
 )

@@ -62,10 +62,10 @@ def with_adapters(drawn: st.SearchStrategy[Workload]) -> st.SearchStrategy[Workl
 
 
 @st.composite
-def faulty_vllm(draw: st.DrawFn) -> dict[str, Any]:
+def faulty_vllm(draw: st.DrawFn, engines: st.SearchStrategy[Any] = VLLMS) -> dict[str, Any]:
     gpus = draw(st.integers(1, 3))
     hardware = replace(COST, kv_tokens=draw(st.sampled_from([300, 600, 4000])))
     fixed = {"gpus": gpus, "hardware": hardware, "duration_s": 4.0, "seed": 0, "overhead": Overhead()}
-    drawn = {name: draw(one) for name, one in (("engine", VLLMS), ("policy", POLICIES))}
+    drawn = {name: draw(one) for name, one in (("engine", engines), ("policy", POLICIES))}
     drawn |= {"horizon": draw(st.sampled_from(["stop", "drain"])), "reports_ms": draw(st.sampled_from([0.0, 50.0]))}
     return fixed | drawn | {"faults": draw(timelines(gpus, resumes=True))}

@@ -1,0 +1,49 @@
+"""A GPU goes down: its queue, its batch and its tree are gone. Or it gives back what waits there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from prebleexp.engines.sglang.queue import take_out
+from prebleexp.engines.sglang.records import JOB, NOBODY
+from prebleexp.engines.sglang.rooms import begun_gpus
+from prebleexp.engines.sglang.stepping import publish
+from prebleexp.engines.sglang.tree import clear
+from prebleexp.sim.records import NONE
+from prebleexp.sim.types import Longs, records
+
+
+def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
+    """`requests` are as if they had never come, or know what was shown of them. Nobody is told."""
+    clear(mine, g)
+    mine.gpus[g] = begun_gpus(1, mine.settings)[0]
+    mine.lists[g] = NOBODY
+    mine.due[g] = mine.recent[g] = 0
+    forget(mine, world, requests)
+
+
+def give_back(mine: Any, world: Any, g: int) -> Longs:
+    """The requests of its queue that have no token of this attempt: they are taken out of it."""
+    queue, one = [], int(mine.gpus[g].first_waiting)
+    while one != NONE:
+        queue.append(one)
+        one = int(mine.jobs[one].behind)
+    waiting = np.array(queue, np.int64)
+    given = waiting[np.isnan(world.seen.requests.ttft_s[waiting])]
+    for request in given.tolist():
+        take_out(mine, g, request)
+    mine.gpus[g].waiting_tokens -= mine.jobs.prompt[given].sum()
+    forget(mine, world, given)
+    publish(mine, world, g)
+    return given
+
+
+def forget(mine: Any, world: Any, requests: Longs) -> None:
+    """They are as if they had never come, or know what was shown of them: that is as of their prompts then."""
+    jobs, was = records(len(requests), JOB), mine.jobs[requests]
+    jobs.shown = world.jobs.output_seen[requests] if world.rules.resume else 0
+    jobs.prompt = was.prompt - was.shown + jobs.shown
+    jobs.target, jobs.max_new = was.target + was.shown - jobs.shown, was.max_new + was.shown - jobs.shown
+    mine.jobs[requests], mine.retractions[requests] = jobs, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from prebleexp.checks import is_integer, is_number, one_of, positive, require
 from prebleexp.cluster.link import SHARING
@@ -22,6 +22,9 @@ class Tier(Part):
 
     Raises InvalidInput for other values.
     """
+
+    place: ClassVar[str] = "tier"
+    """what it is called in `cluster`"""
 
     gb: float = 0.0
     """of memory for KV, in 10^9 bytes; 0: there is none"""
@@ -52,7 +55,7 @@ class Tier(Part):
         return self.gb > 0
 
     def _called(self, name: str) -> str:
-        return f"cluster.{NAMES[type(self).__name__]}.{name}"
+        return f"cluster.{self.place}.{name}"
 
     def simulated(self) -> Any:
         """A `prebleexp.sim.tiering.Tier`; None if there is no memory."""
@@ -73,6 +76,8 @@ class HostTier(Tier):
     """The host memory of each GPU, or of each group of GPUs that serves one copy of the model: what it computes itself
     is kept there. The default rates are those of PCIe 5 x16, assumed and not measured. `eviction_policy` and
     `store_threshold` have the names and defaults of vLLM's offloading connector."""
+
+    place: ClassVar[str] = "host"
 
     eviction_policy: str = "lru"
     """lru: full, it drops what was used longest ago; arc: it keeps apart what was used once and more often, and gives
@@ -96,6 +101,8 @@ class DiskTier(Tier):
     not is looked for here. What is loaded is stored in the host again, as all that a step had. The default rates are
     those of one NVMe disk on PCIe 4 x4, assumed and not measured."""
 
+    place: ClassVar[str] = "disk"
+
     load_gb_s: float = 7.0
     store_gb_s: float = 5.0
     latency_us: float = 100.0
@@ -105,6 +112,8 @@ class DiskTier(Tier):
 class SharedTier(Tier):
     """One store for the cluster: what any GPU computes, all find there. The default rates are those of one 400 Gb/s
     adapter a GPU, as of `cluster.link`."""
+
+    place: ClassVar[str] = "shared"
 
     load_gb_s: float = 36.0
     store_gb_s: float = 36.0
@@ -167,6 +176,3 @@ class Peers(Part):
 
         rates, sharing = (self.gb_s * 1e9, self.gb_s * 1e9, self.latency_us / 1e6), SHARING.index(self.sharing)
         return tiering.Tier(0.0, *rates, CHOICES.index(self.choose), self.least_tokens, sharing)
-
-
-NAMES = {"Tier": "tier", "HostTier": "host", "DiskTier": "disk", "SharedTier": "shared"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ class Compared:
                 row = router.requests[request]
                 prompt, output = int(row.prompt_tokens), float(row.expected_output)
                 hits = [caches.matched(request, g) for g in range(gpus)]
-                self.prices.append(model.arrive(prompt, output, hits, now))
+                ends = accumulate(caches.tokens[name] for name in caches.ids[request])
+                path = list(zip(caches.ids[request], ends, strict=True))
+                self.prices.append(model.arrive(prompt, output, hits, path, now))
                 self.chosen.append(gpu := router.decide(request, now))
                 router.sends(request, gpu)
                 model.sent(request, gpu, prompt, output, hits, now)
@@ -197,6 +200,23 @@ def test_a_copy_costs_more_than_its_time() -> None:
         router.first_token(1, 0.0)
         router.finished(1, 0.0)
         assert sends(router, 2) == (0 if weight else 1)
+
+
+def test_a_prefix_gets_a_second_gpu_once_its_requests_have_paid_for_the_copy() -> None:
+    prompts: list[Path_] = [[(0, 1500), (10 + number, 5)] for number in range(60)]
+    followed, paid = dict[float, int](), 0.0
+    for weight in (0.0, 0.2, 1.0):
+        router = two(prompts, rent_weight=weight, explain=True)
+        for request in range(60):
+            if sends(router, request, now=0.05 * request) == 1:
+                paid = router.mine.decisions[request].chosen[-1]
+                break
+            router.first_token(request, 0.05 * request)
+        followed[weight] = request
+        assert (paid < 0) == (weight > 0), "what was paid is taken from the price of the copy"
+        assert not router.mine.rents["paid"].any(), "and spent"
+    print(f"requests that follow the prefix before it is copied: {followed}")
+    assert 59 == followed[0.0] > followed[0.2] > followed[1.0] > 1, "without rent the last is not sent there either"
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(Weights)])

@@ -42,7 +42,14 @@ REQUEST = np.dtype(
     align=True,
 )
 AWAY, WAITS, RUNS = range(3)
-TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory", "settle")
+RENT = np.dtype(
+    [
+        ("paid", np.float64),  # for a copy of the segment …
+        ("at", np.float64),  # … when memory had turned over so often
+    ],
+    align=True,
+)
+TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory", "settle", "rent")
 """of a price (see `marginal.price.Price`), …"""
 OWN = ("own_wait", "own_decode")
 """… and those that are the request's own delay"""
@@ -78,6 +85,10 @@ class Book(NamedTuple):
     lately: Any
     """(4,) arrivals of the last `MEMORY_S`, their prompt tokens, and those of them that some GPU had, faded; and when
     that was"""
+    rents: Any
+    """(segment ids,) `RENT`"""
+    turnovers: Any
+    """(1,) how often the memory of all GPUs was filled anew"""
     decisions: Any
     """(requests,) `DECISION`, if they are explained; else none"""
 
@@ -87,7 +98,8 @@ def book(setup: Setup, explained: int = 0) -> Book:
     hits, decisions = np.zeros(setup.gpus, np.int64), records(explained, DECISION)
     gpus, requests = records(setup.gpus, GPU), records(setup.requests, REQUEST)
     gpus.mixed = [one.mixed for one in setup.steps] or 1
-    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(4), decisions)
+    rents = records(1 + setup.context_ids, RENT)
+    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(4), rents, np.zeros(1), decisions)
 
 
 @compiled

@@ -11,23 +11,25 @@ from prebleexp.sim.records import NONE, View
 
 
 @compiled
-def note(mine: Book, view: View, request: int, asked: Asked, best: int, now: float) -> None:
-    """Keep what was compared. A request that is routed again is kept as it was last."""
+def note(mine: Book, view: View, request: int, asked: Asked, best: int, heir: int, rent: float, now: float) -> None:
+    """Keep what was compared, the heir's price less the rent that was paid for its copy. A request that is routed again
+    is kept as it was last."""
     row = mine.decisions[request]
     row.asked += 1
     row.at_s, row.gpu, row.next_gpu = now, best, NONE
-    _keep(row.chosen, price_of(mine, view, asked, best, now))
+    _keep(row.chosen, price_of(mine, view, asked, best, int(mine.hits[best]), now), rent if best == heir else 0.0)
     least = 0.0
-    for g in view.candidates:
-        if g != best:
-            price = price_of(mine, view, asked, int(g), now)
-            if row.next_gpu == NONE or total(price) < least:
-                row.next_gpu, least = g, total(price)
-                _keep(row.next, price)
+    for gpu in view.candidates:
+        if gpu != best:
+            price = price_of(mine, view, asked, int(gpu), int(mine.hits[gpu]), now)
+            less = rent if gpu == heir else 0.0
+            if row.next_gpu == NONE or total(price) - less < least:
+                row.next_gpu, least = gpu, total(price) - less
+                _keep(row.next, price, less)
 
 
 @compiled
-def _keep(into: Any, price: Price) -> None:
+def _keep(into: Any, price: Price, rent: float) -> None:
     into[0], into[1], into[2] = price.own_wait, price.own_decode, price.others_wait
     into[3], into[4], into[5] = price.others_decode, price.coming, price.copy
-    into[6], into[7] = price.memory, price.settle
+    into[6], into[7], into[8] = price.memory, price.settle, -rent

@@ -21,8 +21,10 @@ from prebleexp.policies.marginal.book import (
     most_held,
     send,
 )
+from prebleexp.policies.marginal.choice import choose
 from prebleexp.policies.marginal.explained import note
-from prebleexp.policies.marginal.price import Asked, price_of, total
+from prebleexp.policies.marginal.price import Asked
+from prebleexp.policies.marginal.rent import turn
 from prebleexp.policies.prefix_index import forget, forget_all, insert, matches, store
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
@@ -64,6 +66,9 @@ class MarginalDelay(Policy):
     """what a second costs in which is computed what no GPU has more than half of, times the share of the GPU's KV that
     such prompts took in the last minute, and the share of prompts that is found. High, since many follow a prefix to
     where it settled, for as long as it stays: where prefixes hardly fit, those settled evenly all stay"""
+    rent_weight: float = 0.2
+    """how much of a price above the mean of all GPUs is rent, paid for a copy of the prefix. Below 1, since prices
+    weigh others' seconds by more than 1, and since some loads are uneven only for a while; 0: none is bought"""
     explain: bool = False
     """whether the terms of each decision are kept, for `prebleexp trace`; decisions are the same"""
 
@@ -89,17 +94,15 @@ class MarginalDelay(Policy):
         coming = arrival_rate(mine) / len(view.candidates)
         settles = found(mine) if 2 * most < length else 0.0
         weights = (self.ttft_weight, self.others_weight, self.others_decode_weight, self.copy_weight)
-        asked = Asked(length, output, weight, first, most, settles, coming, *weights, self.settle_weight)
-        best = int(view.candidates[0])
-        least = price_of(mine, view, asked, best, now)
-        for g in view.candidates[1:]:
-            price = price_of(mine, view, asked, int(g), now)
-            if total(price) < total(least):
-                best, least = int(g), price
+        asked = Asked(
+            length, output, weight, first, most, settles, coming, *weights, self.settle_weight, self.rent_weight
+        )
+        best, price, heir, rent = choose(mine, view, request, asked, now)
         if self.explain:
-            note(mine, view, request, asked, best, now)
-        mine.gpus[best].until_s = now + least.wait_s
-        send(mine, view, request, best, least.new, least.ms, weight)
+            note(mine, view, request, asked, best, heir, rent, now)
+        mine.gpus[best].until_s = now + price.wait_s
+        turn(mine, view, price.new)
+        send(mine, view, request, best, price.new, price.ms, weight)
         insert(mine.held, view, request, best)
         return best
 

@@ -42,7 +42,9 @@ class Asked(NamedTuple):
     copy_weight: float
     """… what is computed although another GPU has it, …"""
     settle_weight: float
-    """… and what settles where much did"""
+    """… what settles where much did, …"""
+    rent_weight: float
+    """… and what is paid for a copy"""
 
 
 class Price(NamedTuple):
@@ -79,10 +81,10 @@ def total(price: Price) -> float:
 
 
 @compiled
-def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Price:
-    """What it adds to all delays if the GPU gets it now."""
+def price_of(mine: Book, view: View, asked: Asked, gpu: int, held: int, now: float) -> Price:
+    """What it adds to all delays if the GPU gets it now, and has so many leading tokens of its prompt."""
     at, seen, cost = mine.gpus[gpu], view.gpus[gpu], view.costs[gpu]
-    new = max(1, asked.length - int(mine.hits[gpu]))
+    new = max(1, asked.length - held)
     ms = request_ms(cost, new, asked.length)
     context = int(at.context + seen.generated)
     # a step with this request and without, and a decode step of all
@@ -112,7 +114,7 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Pric
     slower = max(0.0, decode_with - decode) if both > 0 else 0.0
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
     second = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a prefill, whoever's it is
-    copied = max(0, asked.most - int(mine.hits[gpu])) / new
+    copied = max(0, asked.most - held) / new
     room = max(float(new), float(seen.kv_free + seen.evictable - at.new))
     return Price(
         asked.first * wait,

@@ -47,6 +47,7 @@ class Weights:
     others_decode_weight: float = 4.0
     copy_weight: float = 3.0
     settle_weight: float = 300.0
+    rent_weight: float = 0.2
 
 
 class Model:
@@ -59,6 +60,8 @@ class Model:
         self.arrivals: list[float] = []
         self.prompts: list[tuple[float, int, int]] = []
         self.sent_there: list[list[tuple[float, int, int]]] = [[] for _ in costs]
+        self.rents: dict[int, tuple[float, float]] = {}
+        self.turnovers = 0.0
 
     def rate(self, now: float, candidates: int) -> float:
         """Of arrivals so far, this one among them, a second and GPU."""
@@ -116,11 +119,43 @@ class Model:
             w.settle_weight * settles * first * longer * settled / int(seen.kv_tokens),
         ], wait
 
-    def arrive(self, prompt: int, output: float, hits: Sequence[int], now: float) -> list[list[float]]:
-        """The terms of all GPUs' prices."""
+    def arrive(
+        self, prompt: int, output: float, hits: Sequence[int], path: Sequence[tuple[int, int]], now: float
+    ) -> list[list[float]]:
+        """The terms of all GPUs' prices; `path` has the prompt's segments and where each ends."""
         self.arrivals.append(now)
         self.prompts.append((now, prompt, max(hits)))
-        return [self.terms(prompt, output, hits, now, g)[0] for g in range(len(self.costs))]
+        gpus, most = range(len(self.costs)), max(hits)
+        prices = [[*self.terms(prompt, output, hits, now, g)[0], 0.0] for g in gpus]
+        had = []  # what each would cost if it had what that GPU has that has most
+        for g in gpus:
+            everywhere = [most if other == g else held for other, held in enumerate(hits)]
+            had.append(sum(self.terms(prompt, output, everywhere, now, g)[0]))
+        without = [g for g in gpus if hits[g] < most]
+        if without:
+            heir = min(without, key=lambda g: had[g])
+            lacks = self.parts(path, hits[heir], most)
+            copy = (sum(prices[heir]) - had[heir]) / (most - hits[heir])
+            prices[heir][-1] = -sum(min(copy * tokens, self.left(name)) for name, tokens in lacks)
+            best = min(gpus, key=lambda g: sum(prices[g]))
+            if hits[best] < most:
+                self.rents.update((name, (0.0, self.turnovers)) for name, _ in self.parts(path, hits[best], most))
+            else:
+                rent = self.weights.rent_weight * (sum(prices[best]) - sum(had) / len(had)) / (most - hits[heir])
+                for name, tokens in lacks:
+                    self.rents[name] = max(0.0, self.left(name) + rent * tokens), self.turnovers
+        return prices
+
+    def parts(self, path: Sequence[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
+        """The segments between two tokens of a prompt, and how many tokens of each lie there."""
+        begins = [0, *(end for _, end in path)]
+        cut = [(name, min(end, high) - max(begin, low)) for begin, (name, end) in zip(begins, path, strict=False)]
+        return [(name, tokens) for name, tokens in cut if tokens > 0]
+
+    def left(self, name: int) -> float:
+        """Of what was paid for a segment: less, the more the GPUs' memory has turned over since."""
+        paid, at = self.rents.get(name, (0.0, 0.0))
+        return paid * math.exp(at - self.turnovers)
 
     def sent(self, request: int, g: int, prompt: int, output: float, hits: Sequence[int], now: float) -> None:
         self.until[g] = now + self.terms(prompt, output, hits, now, g)[1]
@@ -128,6 +163,7 @@ class Model:
         new = max(1, prompt - hits[g])
         self.there[g][request] = There(prompt, new, output, weight)
         self.sent_there[g].append((now, new, prompt))
+        self.turnovers += new / sum(int(seen.kv_tokens) for seen in self.seen)
 
     def first(self, request: int, g: int) -> None:
         self.there[g][request].waits = False

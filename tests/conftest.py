@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import io
 import os
 import pickle  # copies configurations within this process; nothing is read from disk
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -35,6 +38,7 @@ def _lends_constants(path: str, is_local: Callable[[str], bool] = providers.is_l
 providers.is_local_module_file = _lends_constants
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each translate the whole package anew
+sys.dont_write_bytecode = False  # and each worker all tests
 
 
 @cache
@@ -68,6 +72,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
     for one in (AtOnce(config), *uncompiled.roles(config)):
         config.pluginmanager.register(one)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Workers import the same modules at once, and the first time whoever comes first translates one. So each begins
+    elsewhere: they meet where the others have been, instead of all translating everything."""
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{one}", "") for one in ("", "_COUNT"))
+    if not worker:
+        return
+    root, here = session.config.rootpath, session.config.invocation_params.dir
+    asked = [here / one.partition("::")[0] for one in session.config.args]
+    files = [file for one in asked for file in (sorted(one.rglob("test_*.py")) if one.is_dir() else [one])]
+    first = int(worker.removeprefix("gw")) * len(files) // int(workers)
+    for file in files[first:]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # collection says what is wrong
+            importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:

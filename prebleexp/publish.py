@@ -218,7 +218,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
     from prebleexp.launch.rows import failure
     from prebleexp.paper import findings, on_hardware
-    from prebleexp.report import cases, clusters, ladders, mistakes, orders, sessions, survivors
+    from prebleexp.report import cases, clusters, ladders, mistakes, orders, sessions, survivors, together
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -254,6 +254,8 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         ranked, title, note = mistakes.findings(rows), mistakes.TITLE, mistakes.NOTE
     elif settings.findings == "survival":
         ranked, title, note = survivors.findings(rows), survivors.TITLE, survivors.NOTE
+    elif settings.findings == "together":
+        ranked, title, note = together.findings(rows), together.TITLE, together.NOTE
     overview = [findings.overview(claims, drawings, before)] if claims else []
     return Report(
         about,

@@ -49,7 +49,7 @@ CHOICES = {
     "retry": RETRIES,
     "output": ("table", "json", "csv", "vllm_bench"),
 }
-FINDINGS = ("cases", "claims", "clusters", "frontier", "hardware", "ladders", "sessions", "survival")
+FINDINGS = ("cases", "claims", "clusters", "frontier", "hardware", "ladders", "sessions", "survival", "together")
 KEYS = (
     *NUMBERS,
     *GROUPS,
@@ -106,7 +106,7 @@ class Settings:
     """claims: the report says what became of the paper's; clusters: who is first in each kind of cluster; hardware:
     both, of the claims those that every kind of cluster can say something of; sessions: clusters, and what their ids
     are worth; frontier: how far each is from the best everywhere, and where the first one loses; survival: who takes
-    the loss of a GPU best, and who is back soonest"""
+    the loss of a GPU best, and who is back soonest; together: what a cluster's features are worth alone and together"""
     plans: Plans | None
     """how loads are searched for, where the parts of a sweep are plans"""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from prebleexp.errors import unknown
 from prebleexp.metrics import METRICS
-from prebleexp.report import cliff, frontier, ranking, survival, tuned, tuning, worth
+from prebleexp.report import cliff, feature_sets, frontier, ranking, survival, tuned, tuning, worth
 from prebleexp.report.answer import Answer
 from prebleexp.report.headline import changes, headline
 from prebleexp.report.measure import Measure, of_metric
@@ -105,6 +105,11 @@ DRAWINGS: Mapping[str, Drawing] = {
         answer=survival.answer,
         note=" Thin lines go from the kind of loss that a router takes best to the one that it takes worst.",
         others=survival.WHY,
+    ),
+    "together": replace(
+        RANKING,
+        answer=feature_sets.answer,
+        note=" Thin lines go from the load that suits a set best to the one that suits it worst.",
     ),
     "reuse": Drawing(
         cliff.REUSE,

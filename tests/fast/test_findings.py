@@ -140,6 +140,7 @@ PANELS = {
     "ranking": 1,
     "tuning": 1,
     "sessions": 1,
+    "together": 1,
     "reuse": 2,
     "worth_of_lengths": 2,
     "gain_against_gpus": 2,
@@ -163,7 +164,7 @@ def test_every_figure_draws_a_sweep_of_two_variants() -> None:
     for name in DRAWINGS:
         drawn = figure(name, found, how=DRAWINGS[name], number="9", command="python")
         assert drawn.paired == (
-            name not in ("frontier", "regret_against_quality", "ranking", "survival", "tuning", "sessions")
+            name not in ("frontier", "regret_against_quality", "ranking", "survival", "together", "tuning", "sessions")
         )
         assert len(drawn.panels) == PANELS.get(name, 6)
         assert all("<svg" in panel.svg for panel in drawn.panels)

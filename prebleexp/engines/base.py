@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.errors import InvalidInput
-from prebleexp.sim.types import Floats, Layers, Longs, Setup, Steps, Workload
+from prebleexp.sim.types import ONE_TABLE, Floats, Layers, Longs, Setup, Steps, Tables, Workload
 from prebleexp.sources import Part
 
 if TYPE_CHECKING:
@@ -180,8 +180,9 @@ class Engine(Part):
     def check_roles(self, protocol: str) -> None:
         """Raises InvalidInput if it cannot, as it is set, have prompts and outputs on GPUs of their own."""
 
-    def check_tiers(self) -> None:
-        """Raises InvalidInput if it cannot, as it is set, have tiers behind its caches."""
+    def check_tiers(self, lends: bool) -> None:
+        """Raises InvalidInput if it cannot, as it is set, have tiers behind its caches, or GPUs that lend each other
+        what they have."""
 
     def check_stages(self) -> None:
         """Raises InvalidInput if it cannot, as it is set, be on pipelines of several stages."""
@@ -193,6 +194,10 @@ class Engine(Part):
         """Tokens of a block of KV, and (n,) full blocks that each request's context has at most. Only called if
         `fetches` or `moves`."""
         raise NotImplementedError
+
+    def tables(self, setup: Setup) -> Tables:
+        """Of blocks, that each request has. Only called if `fetches`."""
+        return ONE_TABLE
 
     def alone(self, workload: Workload) -> tuple[Floats, Floats, Floats] | None:
         """Time to first token, per further token, and to the last, of each request where it is alone, by which

@@ -181,7 +181,7 @@ class Cell:
         engine = self.names.get("engine", type(self.engine).__name__)
         if not self.engine.fetches:
             raise InvalidInput(f"engine={engine} takes no tiers; take engine=vllm, or a cluster without tiers")
-        self.engine.check_tiers()
+        self.engine.check_tiers(self.cluster.peers.there)
         self._check_kv_bytes("where there are tiers")
 
     def _check_migration(self) -> None:

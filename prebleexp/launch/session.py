@@ -261,7 +261,7 @@ class Session:
         for cell in (results[0].cell for results in self.results):
             cluster = cell.cluster
             sent = cluster.has_roles and cluster.protocol != "pull"
-            moves = sent or cluster.has_tiers or cluster.migrates or cell.kinds[0].hardware.stages > 1
+            moves = sent or cluster.peers.there or cluster.migrates or cell.kinds[0].hardware.stages > 1
             if words := cell.engine.leaves_out(cell.kinds[0].hardware.layer_kinds, moves):
                 found[f"engine={cell.names['engine']} {words}"] = None
         return list(found)

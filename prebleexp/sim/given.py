@@ -187,7 +187,7 @@ def check_together(given: Given) -> None:
         if not engine.fetches:
             raise InvalidInput(f"engine {name} has no fetch, offload and landed, and there are tiers")
         for one in given.engines or (engine,):
-            one.check_tiers()
+            one.check_tiers(given.tiers.peers is not None)
     for _, hardware in given.kinds:
         if hardware.ranks * hardware.stages > 1 and not engine.parallel:
             raise InvalidInput(f"engine {name} is not parallel, and hardware has ranks that step together, or stages")

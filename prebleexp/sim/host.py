@@ -95,7 +95,7 @@ class Host:
         if given.tiers is not None:
             size, blocks = engine.blocks(given.setup())
             held = sum(one // size for one in kv_tokens)
-            tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders)
+            tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders, engine.tables(given.setup()))
             owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))
         if given.migration is not None:
             self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])

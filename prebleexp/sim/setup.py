@@ -16,6 +16,19 @@ FULL, SLIDING, CHUNKED = "full", "sliding", "chunked"
 """what a layer of attention looks back to: all of a context, a window, or where its chunk of the context begins"""
 
 
+class Tables(NamedTuple):
+    """Of blocks of KV, that each request has."""
+
+    number: int
+    told: int
+    """whose blocks routers hear of"""
+    share: float
+    """of all KV of a token, that a block of any of them has"""
+
+
+ONE_TABLE = Tables(1, 0, 1.0)
+
+
 class Layers(NamedTuple):
     """Layers of a model that are alike."""
 
@@ -96,6 +109,11 @@ class Setup:
 
     steps: tuple[Steps, ...] = ()
     """for routers: how each GPU's engine makes its steps; empty: not known, as of servers behind a real router"""
+
+    @property
+    def lends(self) -> bool:
+        """Whether GPUs lend each other KV."""
+        return math.isfinite(self.loads_s[3][0])
 
     @property
     def last_tokens(self) -> npt.NDArray[np.int64]:

@@ -27,7 +27,7 @@ from prebleexp.sim.tiers import (
     TIERS,
     Tiers,
 )
-from prebleexp.sim.types import records
+from prebleexp.sim.types import ONE_TABLE, Tables, records
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,19 @@ class Tiering:
     def _given(self) -> tuple[Tier | None, ...]:
         return self.host, self.disk, self.shared, self.peers
 
-    def tiers(self, gpus: int, block_tokens: int, context_blocks: Any, held: int, again: bool) -> Tiers:
-        """Empty ones. `context_blocks`: (n,) full blocks that each request has at most; `held`: blocks of all GPUs;
-        `again`: whether a request may come to one GPU after the other."""
-        n, block_bytes = len(context_blocks), self.kv_bytes * block_tokens
+    def tiers(
+        self, gpus: int, block_tokens: int, context_blocks: Any, held: int, again: bool, tables: Tables = ONE_TABLE
+    ) -> Tiers:
+        """Empty ones. `context_blocks`: (n,) full blocks that each request has at most, in each table; `held`: blocks
+        of all GPUs; `again`: whether a request may come to one GPU after the other."""
+        context_blocks = context_blocks * tables.number
+        n, block_bytes = len(context_blocks), self.kv_bytes * block_tokens * tables.share
         of_all = int(context_blocks.sum())
         control, tiers = records(1, STOCK), records(TIERS, TIER)
         control.free_copy = control.free_store = NONE
         control.numbers, control.kv_bytes = int(context_blocks.max(initial=0)) + 1, block_bytes
         control.block_tokens, control.peers = block_tokens, self.peers is not None
+        control.tables, control.told = tables.number, tables.number - 1 - tables.told
         control.prompts_only = self.prompts_only
         copies = other = 0
         for kind, one in enumerate(self.each()):

@@ -126,6 +126,8 @@ STOCK = np.dtype(
         ("numbers", np.int64),  # more than any context has blocks
         ("kv_bytes", np.float64),  # of a block …
         ("block_tokens", np.int64),  # … and its tokens
+        ("tables", np.int64),  # of blocks, that each request has: their copies are numbered by turns, …
+        ("told", np.int64),  # … and routers hear of those of which this is left
         ("peers", np.int64),  # whether what other GPUs have is looked for
         ("prompts_only", np.int64),  # whether answers are not stored
     ],

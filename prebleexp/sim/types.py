@@ -20,11 +20,13 @@ from prebleexp.sim.outcomes import Outcome as Outcome
 from prebleexp.sim.paths import check_paths
 from prebleexp.sim.setup import CHUNKED as CHUNKED
 from prebleexp.sim.setup import FULL as FULL
+from prebleexp.sim.setup import ONE_TABLE as ONE_TABLE
 from prebleexp.sim.setup import SLIDING as SLIDING
 from prebleexp.sim.setup import Layers as Layers
 from prebleexp.sim.setup import Room as Room
 from prebleexp.sim.setup import Setup as Setup
 from prebleexp.sim.setup import Steps as Steps
+from prebleexp.sim.setup import Tables as Tables
 from prebleexp.sim.states import State as State
 
 

@@ -7,6 +7,7 @@ groups against the plain model of it, which equals the recordings as well. Only 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,7 @@ def test_every_step_of_a_pair_is_the_same(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", OFFLOADS, ids=lambda path: path.stem)
-def test_every_step_with_a_host_is_the_same(path: Path, request: pytest.FixtureRequest) -> None:
-    """But with groups of layers, which engines with tiers have not yet."""
-    if load(path)[0].get("groups"):
-        request.applymarker(pytest.mark.xfail(strict=True, reason=vllm_offload.DIFFERENT))
+def test_every_step_with_a_host_is_the_same(path: Path) -> None:
     vllm_offload.replays(path)
 
 
@@ -131,9 +129,9 @@ DIFFERENT_HOSTS = {124, 133}
 stores, and what is sent and over in the meantime is heard of a step sooner here; no recording says which is right"""
 
 
-def _hosts(seeds: range) -> None:
+def _hosts(seeds: Iterable[int], grouped: bool = False) -> None:
     for seed in sorted(set(seeds) - DIFFERENT_HOSTS):
-        config, stream = random_offloads(seed)
+        config, stream = random_offloads(seed, grouped)
         equal(vllm_offload.replay(config, stream), reference_offloading.replay(config, stream), f"seed {seed}: ")
 
 
@@ -142,8 +140,14 @@ def test_random_hosts_are_served_as_the_plain_model_serves_them() -> None:
     _hosts(range(14, 30))
 
 
+@pytest.mark.slow
+def test_random_hosts_with_groups_are_served_as_the_plain_model_serves_them() -> None:
+    _hosts((2, 3, 5, 6, 7, 8, 10, 13), grouped=True)
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(30, 300, SEEDS_AT_ONCE))
 def test_random_hosts_are_served_as_the_plain_model_serves_them_on_many(first: int) -> None:
     _hosts(range(first, first + SEEDS_AT_ONCE))
+    _hosts(range(first, first + SEEDS_AT_ONCE), grouped=True)

@@ -65,9 +65,13 @@ def test_models_say_which_layers_have_windows(model: str, kinds: tuple[Layers, .
 
 
 def test_groups_where_kv_moves_are_refused_in_a_line() -> None:
-    lines = ["cluster=tiered", "engine=vllm", "engine.disable_hybrid_kv_cache_manager=false"]
+    lines = ["cluster=migrating", "engine=vllm", "engine.disable_hybrid_kv_cache_manager=false"]
     with pytest.raises(InvalidInput, match=r"disable_hybrid_kv_cache_manager=False is not valid.*true or null"):
         configure.cells(lines)
+    lines = ["cluster=tiered", *lines[1:]]
+    configure.cells(lines)
+    with pytest.raises(InvalidInput, match="true or null where GPUs lend each other KV"):
+        configure.cells([*lines, "cluster.peers.gb_s=36"])
 
 
 @pytest.mark.parametrize("value", ["7", "-16", "1.5", "true"])
@@ -81,8 +85,9 @@ def test_an_interval_is_whole_blocks(value: str) -> None:
     [
         (["cluster=disaggregated"], False),
         (["cluster=disaggregated", "cluster.protocol=push_at_end"], True),
-        (["cluster=tiered", "engine.disable_hybrid_kv_cache_manager=true"], False),
-        (["cluster=tiered", "hardware/model=llama_3_1_8b"], False),
+        (["cluster=tiered"], False),
+        (["cluster=tiered", "cluster.peers.gb_s=36"], True),
+        (["cluster=tiered", "cluster.peers.gb_s=36", "engine.disable_hybrid_kv_cache_manager=true"], False),
         ([], False),
     ],
 )

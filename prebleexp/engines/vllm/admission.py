@@ -76,13 +76,13 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
     gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
     if mine.jobs[request].filling >= PULLED:  # it has its blocks
-        whole, left = not settings.enable_chunked_prefill, known - int(mine.jobs[request].computed)
+        reached, left = known, known - int(mine.jobs[request].computed)
         if mine.jobs[request].filling == LOADED:  # … for what was loaded
-            if whole and left > budget:
+            if not settings.enable_chunked_prefill and left > budget:
                 return False
-            if not settings.reserve_full_isl:
-                known -= left - min(left, budget, cap if cap > 0 else budget)
-        more = max(0, blocks_of(mine, known) - mine.jobs[request].blocks)  # else none, but where a move was given up
+            reached -= left - min(left, budget, cap if cap > 0 else budget)
+        held = int(mine.jobs[request].blocks)
+        more = max(0, needed(mine, known, held, reached))  # else none, but where a move was given up
         return bool(more + kept <= gpu.free)
     most = min(known + settings.drafts + settings.lookahead, settings.context_length)
     if settings.enable_chunked_prefill and settings.tables * blocks_of(mine, most) + kept <= gpu.free:

@@ -6,13 +6,13 @@ from typing import Any
 
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.blocks import release
-from prebleexp.engines.vllm.copies import copy_at
+from prebleexp.engines.vllm.copies import copy_at, needed_from
 from prebleexp.engines.vllm.hearing import add_news, tell
 from prebleexp.engines.vllm.loading import part_of
 from prebleexp.engines.vllm.peers import give_back
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.records import NONE, World
@@ -76,10 +76,12 @@ def hear_of_load(mine: Engines, world: World, g: int, request: int) -> None:
 @compiled
 def _need_not_keep(mine: Engines, world: World, request: int) -> None:
     """Whoever has what was loaded, or was to be; but for other GPUs, which are told when it has come."""
+    end = int(world.tiers.ends[TIERS - 1, request])
     for tier in range(PEERS):
         low, high = part_of(world.tiers, tier, request)
-        for block in range(low, high):
-            unpin(world.tiers, copy_at(mine, world, tier, request, block))
+        for table in range(mine.settings.tables):
+            for block in range(max(low, needed_from(mine, table, end)), high):
+                unpin(world.tiers, copy_at(mine, world, tier, request, table, block))
 
 
 @compiled

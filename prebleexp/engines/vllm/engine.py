@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
+from prebleexp.engines.vllm.checks import check_moving
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
-from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Longs, Setup, Steps
+from prebleexp.sim.types import CHUNKED, FULL, ONE_TABLE, SLIDING, Layers, Longs, Setup, Steps, Tables
 
 if TYPE_CHECKING:
     from prebleexp.engines.vllm.groups import Grouping
@@ -86,7 +87,7 @@ class VLLM(Engine):
     """layers with a sliding window keep the blocks before every so many tokens, beside those before the end of a prompt
     and before where prompts part; 0: these alone; null: all"""
     disable_hybrid_kv_cache_manager: bool | None = None
-    """true: all layers keep all of a context, as if none had a window; null: where KV moves otherwise
+    """true: all layers keep all of a context, as if none had a window; null: where KV moves between GPUs otherwise
     than by pull, and where layers look back to where a chunk begins"""
 
     speculative_config: Any = None
@@ -158,8 +159,8 @@ class VLLM(Engine):
     def steps(self, setup: Setup) -> Steps:
         return Steps(self.project, self.limits(setup)[0], host_s=self.host_step_s)
 
-    def check_tiers(self) -> None:
-        self._check_groups("where cluster has tiers")
+    def check_tiers(self, lends: bool) -> None:
+        check_moving(self, "where GPUs lend each other KV" if lends else "where cluster has tiers", windows=not lends)
         valid = "true where cluster has tiers: blocks are known by their prefixes there, too"
         require(self.enable_prefix_caching, "engine.enable_prefix_caching", self.enable_prefix_caching, valid)
 
@@ -173,7 +174,7 @@ class VLLM(Engine):
         )
 
     def check_roles(self, protocol: str) -> None:
-        self._check_groups("where groups have roles", protocol == "pull")
+        check_moving(self, "where groups have roles", windows=protocol == "pull")
 
     def check_stages(self) -> None:
         from prebleexp.engines.vllm.pipelined import check
@@ -181,21 +182,7 @@ class VLLM(Engine):
         check(self)
 
     def check_moves(self) -> None:
-        self._check_groups("where requests are moved")
-
-    def _check_groups(self, where: str, windows: bool = False) -> None:
-        """`windows`: whether KV of layers with windows can be moved."""
-        require(
-            not self.speculative_config.drafts,
-            "engine.speculative_config.method",
-            self.speculative_config.method,
-            f"null {where}: drafts are not modelled there",
-        )
-        valid = f"true or null {where}: KV of layers with windows cannot be moved"
-        name, disabled = "engine.disable_hybrid_kv_cache_manager", self.disable_hybrid_kv_cache_manager
-        require(disabled is not False or windows, name, disabled, valid)
-        valid = f"fcfs {where}: requests that hold blocks could wait for ever behind others without"
-        require(self.scheduling_policy == "fcfs", "engine.scheduling_policy", self.scheduling_policy, valid)
+        check_moving(self, "where requests are moved", windows=False)
 
     def kernels_for(self, setup: Setup) -> Any:
         if setup.ranks == setup.stages == 1:
@@ -266,7 +253,7 @@ class VLLM(Engine):
         blocks."""
         kinds, disabled = setup.layer_kinds, self.disable_hybrid_kv_cache_manager
         chunks = [one.window for one in kinds if one.kind == CHUNKED]
-        moves = (setup.legs and not setup.pulls) or setup.tiers or setup.moves or setup.stages > 1
+        moves = (setup.legs and not setup.pulls) or setup.lends or setup.moves or setup.stages > 1
         if disabled or moves or all(one.kind == FULL for one in kinds) or (disabled is None and chunks):
             return None
         valid = "a divisor of the layers' chunks, or engine.disable_hybrid_kv_cache_manager=true"
@@ -331,6 +318,13 @@ class VLLM(Engine):
 
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
         return self.block_size, setup.last_tokens // self.block_size
+
+    def tables(self, setup: Setup) -> Tables:
+        grouping = self.grouping(setup)
+        if grouping is None:
+            return ONE_TABLE
+        told = min(range(len(grouping.groups)), key=lambda number: grouping.groups[number].kind != FULL)
+        return Tables(len(grouping.groups), told, grouping.share)
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
         tokens, grouping, drafts = setup.last_tokens, self.grouping(setup), self.speculative_config

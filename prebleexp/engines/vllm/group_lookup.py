@@ -10,7 +10,8 @@ from typing import Any
 
 from prebleexp.engines.segments import segment_of
 from prebleexp.engines.vllm.blocks import end_of, found_run, most_of, segment_at
-from prebleexp.engines.vllm.records import CHUNKED, FULL, Engines
+from prebleexp.engines.vllm.group_records import CHUNKED, FULL
+from prebleexp.engines.vllm.records import Engines
 from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World

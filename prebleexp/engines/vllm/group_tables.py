@@ -12,7 +12,8 @@ from typing import Any
 
 from prebleexp.engines.vllm.blocks import cache_between, found_run, give_back, hold_between, let_go_of, segment_at, take
 from prebleexp.engines.vllm.group_lookup import behind, lookup
-from prebleexp.engines.vllm.records import FULL, NEVER, SLIDING, STEPS, Engines
+from prebleexp.engines.vllm.group_records import FULL, SLIDING
+from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
 from prebleexp.engines.vllm.runs import cut, free_hold
 from prebleexp.engines.vllm.steady import computed_of, is_whole
 from prebleexp.sim.compiled import compiled
@@ -51,7 +52,8 @@ def hold(mine: Engines, world: World, g: int, request: int) -> None:
     job.segment = 0
     for number in range(len(groups.all)):
         group, table, free = groups.all[number], groups.tables[request, number], gpu.free
-        table.low = behind(mine, int(group.kind), int(group.window), hits * mine.settings.block_size)
+        table.low = table.first = behind(mine, int(group.kind), int(group.window), hits * mine.settings.block_size)
+        table.gone_to = 0
         table.cached = hits - table.low
         hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
         if number == groups.told:
@@ -177,7 +179,7 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
         group, table = mine.groups.all[number], mine.groups.tables[request, number]
         at = max(int(job.keyed), int(table.low))
         while at < full:
-            low, high = _kept(mine, world, request, group, at)
+            low, high = kept(mine, world, request, group, at)
             low, high = max(low, at), min(high, full)
             if low >= full:
                 break
@@ -193,7 +195,7 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
 
 # ---------------------------------------------------------------- what these are made of
 @compiled
-def _kept(mine: Engines, world: World, request: int, group: Any, at: int) -> tuple[int, int]:
+def kept(mine: Engines, world: World, request: int, group: Any, at: int) -> tuple[int, int]:
     """The first blocks from `at` on that a group caches: from where on, which may be before that, and until where."""
     if group.every == NONE:
         return at, NEVER

@@ -21,6 +21,8 @@ class Grouping(NamedTuple):
     groups: tuple[Layers, ...]
     blocks: int
     """of the pool; each holds a block's tokens in the layers of one group"""
+    share: float = 1.0
+    """of all KV of a token, that is in the layers of one group"""
 
 
 def grouped(kinds: tuple[Layers, ...]) -> tuple[Layers, ...]:
@@ -34,7 +36,8 @@ def grouping(kinds: tuple[Layers, ...], kv_tokens: int, block_size: int) -> Grou
     """`kv_tokens`: of all layers, that fit into memory."""
     groups = grouped(kinds)
     layers = sum(one.layers for one in kinds)
-    return Grouping(groups, kv_tokens * layers // (groups[0].layers * block_size))
+    share = groups[0].layers / layers
+    return Grouping(groups, kv_tokens * layers // (groups[0].layers * block_size), share)
 
 
 def requests_at_once(of: Grouping, block_size: int, length: int) -> int:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.hit_ratio import note
-from prebleexp.engines.vllm.blocks import cached, key_of, remember
-from prebleexp.engines.vllm.choosing import blocks_of
-from prebleexp.engines.vllm.copies import copy_at
-from prebleexp.engines.vllm.peers import borrow, find
+from prebleexp.engines.vllm import peers, reading
+from prebleexp.engines.vllm.blocks import key_of
+from prebleexp.engines.vllm.copies import copy_at, needed_between, needed_from, number_of
+from prebleexp.engines.vllm.finding import find, looked_at_from
 from prebleexp.engines.vllm.pulling import promised, reserve
+from prebleexp.engines.vllm.reading import comes_last, room, whole
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
+from prebleexp.engines.vllm.tables import cached, remember
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
@@ -50,26 +52,28 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
         world.tiers.tried[tier, request] = 0
     if world.tiers.jobs[request] > 0:
         return DEFERRED
-    hits, idle = cached(mine, world, g, request)
-    one.low, at, goes_on = hits, hits, True
+    hits, _ = cached(mine, world, g, request)
+    one.low, at, goes_on, waits = hits, hits, True, False
     for tier in range(TIERS):
         low = at
         if goes_on and (tier != PEERS or world.tiers.control[0].peers != 0):
-            at = _worth(mine, world, tier, request, low, now)
-            missing = tier == PEERS or copy_at(mine, world, tier, request, low) == NONE
-            goes_on = at > low or missing  # else it was not worth while
+            until, coming = _found(mine, world, tier, request, low)
+            if _is_worth(mine, world, tier, request, low, until, now):
+                at, waits = until, waits or coming
+            goes_on = at > low or until == low  # else it was not worth while
         world.tiers.ends[tier, request] = at
     if at == hits:
         return GO_ON
-    if _is_under_way(mine, world, g, request):
+    if waits or _is_loaded_for_another(mine, world, g, request):
         return DEFERRED
+    reached = at * mine.settings.block_size
     kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
-    if mine.settings.reserve_full_isl and blocks_of(mine, int(job.known)) - hits + idle + kept > gpu.free:
+    _, need, idle = room(mine, world, g, request, reached)
+    if mine.settings.reserve_full_isl and whole(mine, int(job.known), hits, reached) + idle + kept > gpu.free:
         return NO_ROOM
-    evicted = reserve(mine, world, g, request, at - hits, idle + _promised(mine, world, g), LOADED)
+    evicted = reserve(mine, world, g, request, need, idle + _promised(mine, world, g), LOADED, reached)
     if evicted == NONE:
         return NO_ROOM
-    job.blocks = at
     step = mine.steps[g, gpu.scheduled % STEPS]
     step.evicted += evicted
     step.reserved += 1
@@ -86,6 +90,7 @@ def _enter_cache(mine: Engines, world: World, g: int, request: int) -> None:
     """What has come: others find it from now on. The last token is computed, even if there is KV of all."""
     job = mine.jobs[request]
     remember(mine, world, g, request, int(job.computed))
+    comes_last(mine, world, g, request)
     if job.computed == job.known:
         job.computed -= 1
         if job.known == world.seen.requests[request].prompt_tokens:  # it was found, and is not counted again
@@ -98,7 +103,7 @@ def _promised(mine: Engines, world: World, g: int) -> int:
     blocks, request = promised(mine, g), int(world.tiers.loading[g])
     while request != NONE:
         if mine.jobs[request].finished == 0:  # else it gave up
-            blocks += max(0, blocks_of(mine, int(mine.jobs[request].known)) - mine.jobs[request].blocks)
+            blocks += reading.promised(mine, int(mine.jobs[request].known), int(mine.jobs[request].blocks))
         request = int(world.tiers.fetches[request].next)
     return blocks
 
@@ -118,42 +123,39 @@ def _join(world: World, g: int, request: int) -> None:
 
 
 @compiled
-def _worth(mine: Engines, world: World, tier: int, request: int, low: int, now: float) -> int:
-    """Until where blocks from `low` on are to come from a tier."""
-    one = world.tiers.tiers[tier]
-    high = find(mine, world, request, low) if tier == PEERS else _until(mine, world, tier, request, low)
-    tokens = (high - low) * mine.settings.block_size
-    if tokens == 0 or one.rule == ALWAYS:
-        return high
-    if one.rule == THRESHOLD:
-        return high if tokens >= one.least_tokens else low
-    g, known, link = int(world.seen.requests[request].gpu), int(mine.jobs[request].known), world.links.calls
-    source, target = _ways(world, tier, request)
-    blocks = high - low + _before_it(world, tier, g) * one.in_line
-    load_s = call_float(link.takes, link.own, source, target, blocks * world.tiers.control[0].kv_bytes, now)
-    new = known - low * mine.settings.block_size
-    return high if load_s + _prefill_s(world, g, new - tokens, known) < _prefill_s(world, g, new, known) else low
+def _found(mine: Engines, world: World, tier: int, request: int, low: int) -> tuple[int, bool]:
+    """Until where blocks from `low` on could come from a tier, and whether some of them are on their way there."""
+    if tier == PEERS:
+        return peers.find(mine, world, request, low), False
+    return find(mine, world, tier, request, low)
 
 
 @compiled
-def _before_it(world: World, tier: int, g: int) -> int:
+def _is_worth(mine: Engines, world: World, tier: int, request: int, low: int, high: int, now: float) -> bool:
+    """Whether blocks low … high − 1 are to come from a tier."""
+    one = world.tiers.tiers[tier]
+    tokens = (high - low) * mine.settings.block_size
+    if tokens == 0 or one.rule == ALWAYS:
+        return True
+    if one.rule == THRESHOLD:
+        return bool(tokens >= one.least_tokens)
+    g, known, link = int(world.seen.requests[request].gpu), int(mine.jobs[request].known), world.links.calls
+    source, target = _ways(world, tier, request)
+    blocks = needed_between(mine, low, high, high) + _before_it(mine, world, tier, g) * one.in_line
+    load_s = call_float(link.takes, link.own, source, target, blocks * world.tiers.control[0].kv_bytes, now)
+    new = known - low * mine.settings.block_size
+    return bool(load_s + _prefill_s(world, g, new - tokens, known) < _prefill_s(world, g, new, known))
+
+
+@compiled
+def _before_it(mine: Engines, world: World, tier: int, g: int) -> int:
     """Blocks that steps of a GPU have found in a tier, and that are not asked for yet."""
     blocks, request = 0, int(world.tiers.loading[g])
     while request != NONE:
         if world.tiers.fetches[request].asked == 0:
-            low, high = part_of(world.tiers, tier, request)
-            blocks += high - low
+            blocks += _size(mine, world, tier, request)
         request = int(world.tiers.fetches[request].next)
     return blocks
-
-
-@compiled
-def _until(mine: Engines, world: World, tier: int, request: int, low: int) -> int:
-    """Until where a tier has blocks from `low` on: of all full ones, for the last token is computed in any case."""
-    high, most = low, int(mine.jobs[request].known) // mine.settings.block_size
-    while high < most and copy_at(mine, world, tier, request, high) != NONE:
-        high += 1
-    return high
 
 
 @compiled
@@ -172,22 +174,18 @@ def _ways(world: World, tier: int, request: int) -> tuple[int, int]:
 
 
 @compiled
-def _is_under_way(mine: Engines, world: World, g: int, request: int) -> bool:
-    """Whether some of it is on its way to its tier, or from there to this GPU for another request."""
+def _is_loaded_for_another(mine: Engines, world: World, g: int, request: int) -> bool:
+    """Whether some of it is on its way from tiers to this GPU for another request."""
     tiers, one, end = world.tiers, world.tiers.fetches[request], int(world.tiers.ends[TIERS - 1, request])
-    for tier in range(PEERS):
-        low, high = part_of(tiers, tier, request)
-        for block in range(low, high):
-            if tiers.copies[copy_at(mine, world, tier, request, block)].store != NONE:
-                return True
     other = int(tiers.loading[g])
     while other != NONE:
-        theirs = tiers.fetches[other]
-        block = max(int(one.low), int(theirs.low))
-        both = block < min(end, int(tiers.ends[TIERS - 1, other]))
-        if both and key_of(mine, world, request, block) == key_of(mine, world, other, block):
-            return True  # wherever two contexts agree, they have agreed before
-        other = int(theirs.next)
+        low, their_end = max(int(one.low), int(tiers.fetches[other].low)), int(tiers.ends[TIERS - 1, other])
+        for table in range(mine.settings.tables):
+            block = max(low, looked_at_from(mine, table, end), needed_from(mine, table, their_end))
+            both = block < min(end, their_end)
+            if both and key_of(mine, world, request, block) == key_of(mine, world, other, block):
+                return True  # wherever two contexts agree, they have agreed before
+        other = int(tiers.fetches[other].next)
     return False
 
 
@@ -220,6 +218,13 @@ def part_of(tiers: Tiers, tier: int, request: int) -> tuple[int, int]:
 
 
 @compiled
+def _size(mine: Engines, world: World, tier: int, request: int) -> int:
+    """Blocks of a part, of all tables."""
+    low, high = part_of(world.tiers, tier, request)
+    return needed_between(mine, low, high, int(world.tiers.ends[TIERS - 1, request]))
+
+
+@compiled
 def _hold(mine: Engines, world: World, tier: int, request: int) -> None:
     """A tier's part is used, and stays there. Whoever loads all from one tier need not offer it there."""
     tiers, one, g = world.tiers, world.tiers.fetches[request], int(world.seen.requests[request].gpu)
@@ -228,14 +233,17 @@ def _hold(mine: Engines, world: World, tier: int, request: int) -> None:
         return
     one.coming |= 1 << tier
     if tier == PEERS:
-        borrow(mine, world, request, low, high)
+        peers.borrow(mine, world, request, low, high)
         return
-    if low == one.low and high == tiers.ends[TIERS - 1, request]:
+    end, place = int(tiers.ends[TIERS - 1, request]), place_of(tiers, tier, g)
+    if low == one.low and high == end:
         tiers.tried[tier, request] = high
-    for block in range(low, high):
-        pin(tiers, copy_at(mine, world, tier, request, block))
-        keeping.use(tiers, tier, request, place_of(tiers, tier, g), key_of(mine, world, request, block), block)
-        keeping.find(tiers, tier, request, block)
+    for table in range(mine.settings.tables):
+        for block in range(max(low, needed_from(mine, table, end)), high):
+            number = number_of(mine, table, block)
+            pin(tiers, copy_at(mine, world, tier, request, table, block))
+            keeping.use(tiers, tier, request, place, key_of(mine, world, request, block), number)
+            keeping.find(tiers, tier, request, number)
 
 
 @compiled
@@ -249,9 +257,9 @@ def ask_for_loads(mine: Engines, world: World, g: int, now: float) -> None:
                 return
             one.asked = 1
             for tier in range(TIERS):
-                low, high = part_of(tiers, tier, request)
-                if high > low:
+                blocks = _size(mine, world, tier, request)
+                if blocks > 0:
                     source, target = _ways(world, tier, request)
-                    subject, size = tier * len(world.jobs) + request, (high - low) * tiers.control[0].kv_bytes
+                    subject, size = tier * len(world.jobs) + request, blocks * tiers.control[0].kv_bytes
                     call_none(link.ask, link.own, subject, source, target, size, now)
         request = int(one.next)

@@ -8,8 +8,11 @@ what it has, and has then used all of that again.
 from __future__ import annotations
 
 from prebleexp.engines.segments import segment_of
-from prebleexp.engines.vllm.blocks import segment_at
+from prebleexp.engines.vllm.blocks import key_of, segment_at
+from prebleexp.engines.vllm.copies import number_of
+from prebleexp.engines.vllm.offered import is_offered, take_out
 from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.tickets import write_at_once
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
@@ -28,6 +31,7 @@ from prebleexp.sim.tiers import (
 def offer_all(mine: Engines, world: World, g: int) -> None:
     gpu, tiers, size = mine.gpus[g], world.tiers, mine.settings.block_size
     slot = (gpu.scheduled - 1) % STEPS
+    take_out(mine, world, g)
     for row in range(mine.steps[g, slot].chosen):
         request = int(mine.chosen[g, slot, row].request)
         tokens = min(int(mine.jobs[request].computed), int(mine.jobs[request].known))
@@ -75,7 +79,7 @@ def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full
     before = int(tiers.places[place].used)
     room = missing == 0 or keeping.make_room(world, tier, place, missing)
     step.dropped += before - tiers.places[place].used
-    store, segment = NONE, 0
+    store = NONE
     if room:
         tiers.tried[tier, request] = full
     else:
@@ -88,64 +92,82 @@ def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full
         tiers.jobs[request] += 1
         tiers.tickets[request] = ticket
         put_in_line(world, g, store)
-    for block in range(low, full):
-        segment = segment_at(mine, world, request, segment, block)
-        key = segment_of(mine, world, request, segment)
-        copy = copy_of(tiers, place, key, block)
-        if copy != NONE:
-            unpin(tiers, copy)
-        elif store != NONE and keeping.is_wanted(tiers, tier, place, key, block):
-            keeping.add(tiers, tier, request, place, key, block, store)
+    for table in range(mine.settings.tables):
+        segment = 0
+        for block in range(low, full):
+            if not is_offered(mine, world, request, table, block):
+                continue
+            segment = segment_at(mine, world, request, segment, block)
+            key, number = segment_of(mine, world, request, segment), number_of(mine, table, block)
+            copy = copy_of(tiers, place, key, number)
+            if copy != NONE:
+                unpin(tiers, copy)
+            elif store != NONE and keeping.is_wanted(tiers, tier, place, key, number):
+                keeping.add(tiers, tier, request, place, key, number, store)
+    if store != NONE:
+        write_at_once(mine, world, g, request)
 
 
 @compiled
 def _look_up(mine: Engines, world: World, tier: int, request: int, place: int, low: int, full: int) -> int:
     """What is there is used, and pinned; returns how many blocks are to be stored."""
-    tiers, missing, segment = world.tiers, 0, 0
-    for block in range(low, full):
-        segment = segment_at(mine, world, request, segment, block)
-        key = segment_of(mine, world, request, segment)
-        keeping.count(tiers, tier, place, key, block)
+    tiers, missing = world.tiers, 0
+    for table in range(mine.settings.tables):
+        segment = 0
+        for block in range(low, full):
+            if is_offered(mine, world, request, table, block):
+                segment = segment_at(mine, world, request, segment, block)
+                key = segment_of(mine, world, request, segment)
+                keeping.count(tiers, tier, place, key, number_of(mine, table, block))
     if tiers.tiers[tier].adaptive != 0:
         _miss(mine, world, tier, request, place, low, full)
-    segment = 0
-    for block in range(low, full):
-        segment = segment_at(mine, world, request, segment, block)
-        key = segment_of(mine, world, request, segment)
-        copy = copy_of(tiers, place, key, block)
-        if copy == NONE:
-            if keeping.is_wanted(tiers, tier, place, key, block):
-                missing += 1
-                keeping.use(tiers, tier, request, place, key, block)
-            continue
-        if tiers.copies[copy].store == NONE:
-            keeping.use(tiers, tier, request, place, key, block)
-            keeping.find(tiers, tier, request, block)
-        pin(tiers, copy)
+    for table in range(mine.settings.tables):
+        segment = 0
+        for block in range(low, full):
+            if not is_offered(mine, world, request, table, block):
+                continue
+            segment = segment_at(mine, world, request, segment, block)
+            key, number = segment_of(mine, world, request, segment), number_of(mine, table, block)
+            copy = copy_of(tiers, place, key, number)
+            if copy == NONE:
+                if keeping.is_wanted(tiers, tier, place, key, number):
+                    missing += 1
+                    keeping.use(tiers, tier, request, place, key, number)
+                continue
+            if tiers.copies[copy].store == NONE:
+                keeping.use(tiers, tier, request, place, key, number)
+                keeping.find(tiers, tier, request, number)
+            pin(tiers, copy)
     return missing
 
 
 @compiled
 def _miss(mine: Engines, world: World, tier: int, request: int, place: int, low: int, full: int) -> None:
-    for block in range(full - 1, low - 1, -1):
-        key = segment_of(mine, world, request, segment_at(mine, world, request, 0, block))
-        if copy_of(world.tiers, place, key, block) == NONE and keeping.is_wanted(world.tiers, tier, place, key, block):
-            keeping.miss(world.tiers, tier, request, place, key, block)
+    for table in range(mine.settings.tables - 1, -1, -1):
+        for block in range(full - 1, low - 1, -1):
+            if is_offered(mine, world, request, table, block):
+                key, number = key_of(mine, world, request, block), number_of(mine, table, block)
+                absent = copy_of(world.tiers, place, key, number) == NONE
+                if absent and keeping.is_wanted(world.tiers, tier, place, key, number):
+                    keeping.miss(world.tiers, tier, request, place, key, number)
 
 
 @compiled
 def finish_uses(mine: Engines, world: World, g: int, request: int) -> None:
     """Who is finished, or leaves, has used once more what it used."""
     tiers = world.tiers
-    most = int(tiers.first[request + 1] - tiers.first[request])
+    tables = mine.settings.tables
+    most = int(tiers.first[request + 1] - tiers.first[request]) // tables
     known = min(int(mine.jobs[request].known) // mine.settings.block_size, most)
     for tier in range(PEERS):
         if tiers.tiers[tier].blocks > 0:
             place = place_of(tiers, tier, g)
             for block in range(known - 1, -1, -1):
-                if tiers.uses[tier, tiers.first[request] + block] != 0:
-                    key = segment_of(mine, world, request, segment_at(mine, world, request, 0, block))
-                    keeping.finish(tiers, tier, request, place, key, block)
+                for table in range(tables - 1, -1, -1):
+                    number = number_of(mine, table, block)
+                    if tiers.uses[tier, tiers.first[request] + number] != 0:
+                        key = key_of(mine, world, request, block)
+                        keeping.finish(tiers, tier, request, place, key, number)
     keeping.forget_uses(tiers, request)
 
 

@@ -45,7 +45,7 @@ def borrow(mine: Engines, world: World, request: int, low: int, high: int) -> No
     one = world.tiers.fetches[request]
     if one.copied != 0:
         for block in range(high - 1, low - 1, -1):
-            copy = copy_of_gpu(mine, world, HOST, int(one.peer), request, block)
+            copy = copy_of_gpu(mine, world, HOST, int(one.peer), request, 0, block)
             pin(world.tiers, copy)
             touch(world.tiers, copy)
         return
@@ -59,7 +59,7 @@ def give_back(mine: Engines, world: World, request: int, low: int, high: int) ->
     one = world.tiers.fetches[request]
     if one.copied != 0:
         for block in range(low, high):
-            unpin(world.tiers, copy_of_gpu(mine, world, HOST, int(one.peer), request, block))
+            unpin(world.tiers, copy_of_gpu(mine, world, HOST, int(one.peer), request, 0, block))
         return
     engine = world.engines[one.peer]
     call_none(engine.take_back, engine.own, world, request, world.control.now)
@@ -70,7 +70,7 @@ def _copied_until(mine: Engines, world: World, g: int, request: int, low: int, m
     """Until where a GPU's host has a context from block `low` on, but for what is on its way there."""
     until = low
     while until < most:
-        copy = copy_of_gpu(mine, world, HOST, g, request, until)
+        copy = copy_of_gpu(mine, world, HOST, g, request, 0, until)
         if copy == NONE or world.tiers.copies[copy].store != NONE:
             break
         until += 1

@@ -35,8 +35,8 @@ def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> in
     if job.filling != PULLS:
         _enter_cache(mine, world, g, request)
         return GO_ON
-    hits, need, idle = reading.room(mine, world, g, request)
-    evicted = reserve(mine, world, g, request, need, idle + promised(mine, g), PULLED)
+    hits, need, idle = reading.room(mine, world, g, request, int(job.known))
+    evicted = reserve(mine, world, g, request, need, idle + promised(mine, g), PULLED, int(job.known))
     if evicted == NONE:
         return NO_ROOM
     step, known = mine.steps[g, gpu.scheduled % STEPS], int(job.known)
@@ -64,9 +64,11 @@ def _enter_cache(mine: Engines, world: World, g: int, request: int) -> None:
 
 
 @compiled
-def reserve(mine: Engines, world: World, g: int, request: int, need: int, others: int, filling: int) -> int:
-    """The first of a queue leaves it with what is cached here and so many blocks more; how many of those taken were
-    cached. -1: there are not enough, since `others` are to be left."""
+def reserve(
+    mine: Engines, world: World, g: int, request: int, need: int, others: int, filling: int, reached: int
+) -> int:
+    """The first of a queue leaves it with what is cached here and so many blocks more, up to a position; how many of
+    those taken were cached. -1: there are not enough, since `others` are to be left."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
     if need + others + kept > gpu.free:
@@ -75,9 +77,9 @@ def reserve(mine: Engines, world: World, g: int, request: int, need: int, others
     gpu.queued -= 1
     gpu.reserved += 1
     gpu.reservations += 1
-    reading.hold(mine, world, g, request)
+    reading.hold(mine, world, g, request, reached)
     evicted = take(mine, world, g, need)
-    job.blocks = blocks_of(mine, int(job.known))
+    job.blocks = blocks_of(mine, reached)
     job.filling, job.heap_key = filling, FIRST + gpu.reservations
     return int(evicted)
 

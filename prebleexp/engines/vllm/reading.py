@@ -1,5 +1,5 @@
-"""Blocks for a prompt that is read from another GPU: for all of it, or, of layers with a window, for what the next
-token needs alone (vllm/distributed/kv_transfer/kv_connector/v1/nixl)."""
+"""Blocks for a context that comes from another GPU, or from tiers: for all of it, or, of layers with a window, for what
+the next token needs alone (vllm/distributed/kv_transfer/kv_connector/v1)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from prebleexp.sim.records import World
 
 
 @compiled
-def _room(mine: Engines, world: World, g: int, request: int) -> tuple[int, int, int]:
+def _room(mine: Engines, world: World, g: int, request: int, reached: int) -> tuple[int, int, int]:
     hits, idle = blocks.cached(mine, world, g, request)
-    return hits, blocks_of(mine, int(mine.jobs[request].known)) - hits, idle
+    return hits, blocks_of(mine, reached) - hits, idle
 
 
 @compiled
-def _room_of_groups(mine: Engines, world: World, g: int, request: int) -> tuple[int, int, int]:
+def _room_of_groups(mine: Engines, world: World, g: int, request: int, reached: int) -> tuple[int, int, int]:
     hits, _ = lookup(mine, world, g, request)
-    known, need, idle = int(mine.jobs[request].known), 0, 0
+    need = idle = 0
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
-        at, segment = behind(mine, int(group.kind), int(group.window), known), 0
-        need += blocks_of(mine, known) - max(at, hits)
+        at, segment = behind(mine, int(group.kind), int(group.window), reached), 0
+        need += blocks_of(mine, reached) - max(at, hits)
         while at < hits:
             segment = segment_at(mine, world, request, segment, at)
             run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key))
@@ -37,26 +37,51 @@ def _room_of_groups(mine: Engines, world: World, g: int, request: int) -> tuple[
 
 
 room = chosen_by("groups", _room, _room_of_groups)
-"""blocks of a prompt that are cached, blocks that are to be read, and those of the former that nobody holds"""
+"""blocks of a context that are cached, blocks that are to come up to a position, and those of the former that nobody
+holds"""
 
 
 @compiled
-def _hold_windows(mine: Engines, world: World, g: int, request: int) -> None:
+def _whole(mine: Engines, known: int, hits: int, reached: int) -> int:
+    return blocks_of(mine, known) - hits
+
+
+@compiled
+def _whole_of_groups(mine: Engines, known: int, hits: int, reached: int) -> int:
+    need = 0
+    for number in range(len(mine.groups.all)):
+        group = mine.groups.all[number]
+        first = max(hits, behind(mine, int(group.kind), int(group.window), reached))
+        need += max(0, min(blocks_of(mine, known), int(group.cap)) - first)
+    return need
+
+
+whole = chosen_by("groups", _whole, _whole_of_groups)
+"""blocks beside the hits for all that is known, of which a part comes"""
+
+
+@compiled
+def _hold(mine: Engines, world: World, g: int, request: int, reached: int) -> None:
+    blocks.hold(mine, world, g, request)
+
+
+@compiled
+def _hold_windows(mine: Engines, world: World, g: int, request: int, reached: int) -> None:
     job, groups, gpu = mine.jobs[request], mine.groups, mine.gpus[g]
     hits, longest = lookup(mine, world, g, request)
     groups.junctions[request] = longest if longest > hits else 0
-    job.keyed, job.segment, known = hits, 0, int(job.known)
+    job.keyed, job.segment = hits, 0
     for number in range(len(groups.all)):
         group, table, free = groups.all[number], groups.tables[request, number], gpu.free
-        table.low = behind(mine, int(group.kind), int(group.window), known)
-        table.cached = max(0, hits - int(table.low))
+        table.low = table.first = behind(mine, int(group.kind), int(group.window), reached)
+        table.gone_to, table.cached = 0, max(0, hits - int(table.low))
         hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
         if number == groups.told:
-            groups.held[g] += free - gpu.free + blocks_of(mine, known) - max(int(table.low), hits)
+            groups.held[g] += free - gpu.free + blocks_of(mine, reached) - max(int(table.low), hits)
     groups.due[request] = 0
 
 
-hold = chosen_by("groups", blocks.hold, _hold_windows)
+hold = chosen_by("groups", _hold, _hold_windows)
 """let a request hold what `room` finds"""
 
 

@@ -147,37 +147,6 @@ CHOSEN = np.dtype(
 )
 """What a step computes of a request."""
 
-LINK = np.dtype([("rank", np.int64), ("before", np.int32), ("behind", np.int32)], align=True)
-"""A request among the steady ones of its phase: how many were admitted to its GPU before it, and its neighbours. In a
-phase itself the first and the last meet."""
-
-TABLE = np.dtype(
-    [
-        ("low", np.int32),  # its blocks before this one were given up, or never held
-        ("cached", np.int32),  # of those that it holds, how many are cached: those of its `HOLD`s
-        ("holds", np.int32),  # the last of these
-        ("answer", np.int32),  # the run of its answer alone that it has begun; -1: none
-    ],
-    align=True,
-)
-"""What a request holds of one group of layers, where there are several: up to the job's `blocks`, as in all groups."""
-
-GROUP = np.dtype(
-    [
-        ("kind", np.int64),  # `FULL`, `SLIDING` or `CHUNKED`
-        ("window", np.int64),  # tokens
-        ("tail", np.int64),  # blocks that a hit must have at its end
-        ("cap", np.int64),  # blocks that a request holds at most; `NEVER`: no limit
-        ("every", np.int64),  # the last `tail` blocks of every so many are cached; 0: none of these; -1: all are
-        ("key", np.int64),  # what is added to the keys of its blocks; 0 of the group of which routers hear
-    ],
-    align=True,
-)
-"""Layers that have their blocks in common."""
-
-ALIKE = np.dtype([(name, np.int64) for name in ("kind", "window", "tail", "first", "size")], align=True)
-"""Groups of one kind, which a lookup sees together: so many of `Groups.members` from the first one on."""
-
 STORE = np.dtype([(name, np.int64) for name in ("free_run", "runs", "free_hold", "holds", "keys")], align=True)
 """First of the free ones, and how many were ever used; keys that have runs."""
 
@@ -197,8 +166,6 @@ STEPS = 8
 may be empty, and take no time"""
 
 NEVER = 2**31 - 1
-FULL, SLIDING, CHUNKED = range(3)
-"""what layers look back to: all, a window, or where their chunk of the context begins"""
 ANONYMOUS = -2
 """as an answer's run: no prompt contains the answer, so the request alone, if preempted, looks for its blocks"""
 
@@ -212,44 +179,6 @@ class Blocks(NamedTuple):
     slot_keys: Any
     """oldest run by (GPU, segment): see `prebleexp.sim.children`"""
     slot_nodes: Any
-
-
-class Groups(NamedTuple):
-    """Groups of layers, each with a table of its own for every request, over one pool of blocks."""
-
-    all: Any
-    """(groups,) `GROUP`"""
-    alike: Any
-    """(kinds,) `ALIKE`, those that look back to all first"""
-    members: Any
-    """(groups,) which, one kind after the other"""
-    tables: Any
-    """(n, groups) `TABLE`"""
-    due: Any
-    """(n,) positions that are computed in steps which are over, as soon as a request has so many it gives blocks up"""
-    links: Any
-    """(n + GPUs · block_size,) `LINK`s of requests, and of each GPU's phases behind them: see `engines.vllm.phases`"""
-    offsets: Any
-    """in how many steps from taking a block a steady request takes one or gives some up, each once: 0, and what follows
-    from windows"""
-    next: Any
-    """(offsets,) of the step in hand, who is next of each of its phases"""
-    walked: Any
-    """(GPUs,) the last step of which `next` was"""
-    ranks: Any
-    """(GPUs,) admissions so far"""
-    junctions: Any
-    """(n,) blocks of a prefix that some groups have, and others are to keep, when the request computes it"""
-    told: int
-    """group of which routers hear, and whose blocks a step reads: the first that looks back to all, if there is one"""
-    held: Any
-    """(GPUs,) blocks of that group that requests hold"""
-    keep_answers: bool
-    """whether some group with a window caches blocks of answers"""
-    block_tokens: float
-    """of all layers, that take as much memory as a block of the pool"""
-    whole: Any
-    """(GPUs, `STEPS`, max_num_seqs, groups) blocks that requests hold when a step is scheduled, if somebody watches"""
 
 
 class Settings(NamedTuple):

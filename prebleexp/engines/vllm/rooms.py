@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,32 +10,27 @@ import numpy.typing as npt
 from prebleexp.engines.recent import RECENT
 from prebleexp.engines.vllm.adapters import Adapters
 from prebleexp.engines.vllm.drafts import Speculation
+from prebleexp.engines.vllm.group_records import ALIKE, GROUP, LINK, TABLE, Groups
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.records import (
-    ALIKE,
     ANONYMOUS,
     CHOSEN,
     GPU,
-    GROUP,
     HOLD,
     JOB,
-    LINK,
     NEVER,
     RUN,
     STEP,
     STEPS,
     STORE,
-    TABLE,
     Blocks,
     Engines,
-    Groups,
     Settings,
 )
 from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
-from prebleexp.sim.tiers import PEERS
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
 
 if TYPE_CHECKING:
@@ -105,6 +99,8 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         row.kind, row.window, row.tail = made.kind[those[0]], made.window[those[0]], made.tail[those[0]]
         row.size = len(those)
     alike.first = np.cumsum(alike["size"]) - alike["size"]
+    windows = [-(-one.window // size) for one in of.groups]  # of those that look back to all none
+    order = sorted(range(len(made)), key=lambda number: (of.groups[number].kind != FULL, -windows[number]))
     tables = records(n * len(made), TABLE).reshape(n, len(made))
     tables.holds = tables.answer = NONE
     links = records(n + setup.gpus * size, LINK)
@@ -115,6 +111,8 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         all=made,
         alike=alike,
         members=np.array([number for those in members for number in those], np.int64),
+        order=np.array(order, np.int64),
+        full=sum(one.kind == FULL for one in of.groups),
         tables=tables,
         due=np.full(n, NEVER, np.int64),
         links=links,
@@ -195,6 +193,6 @@ def _blocks(setup: Setup, settings: Settings, tokens: np.ndarray, tables: int) -
         holds += int(of_contexts.sum())
     a_step = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
     keys = tables * (4 * a_step + len(tokens))
-    if math.isfinite(setup.loads_s[PEERS][1]):  # with a GPU that lends, many requests get what they have at once
+    if setup.lends:  # with a GPU that lends, many requests get what they have at once
         keys = max(keys, setup.gpus * min(settings.blocks, settings.segment_ids + len(tokens)))
     return Blocks(control, unset(runs, RUN), unset(holds, HOLD), *slots(keys))

@@ -13,7 +13,7 @@ from prebleexp.engines.vllm.copies import copy_of_gpu
 from prebleexp.engines.vllm.loading import ask_for_loads
 from prebleexp.engines.vllm.offering import at_its_end, finish_uses, offer_all, put_in_line
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.runs import cut
+from prebleexp.engines.vllm.tickets import write_tickets
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
@@ -21,7 +21,6 @@ from prebleexp.sim.plug import call_none
 from prebleexp.sim.records import COPIED, NONE, World
 from prebleexp.sim.tiers import (
     OVER,
-    PEERS,
     SENT,
     SHARED,
     TIERS,
@@ -60,7 +59,8 @@ def _wait_for_wanted(mine: Engines, world: World, g: int, last: int) -> None:
         one = tiers.stores[store]
         if one.gpu == g and one.stage != OVER and one.ticket <= tiers.wanted[one.request]:
             one.waited_for |= 1 << slot
-            one.stage = URGENT if one.stage == UNSENT else one.stage
+            if one.stage == UNSENT and one.step == mine.gpus[g].scheduled - 1:
+                one.stage = URGENT  # those of the step under way wait for that
             mine.steps[g, slot].waits += 1
     for store in range(tiers.control[0].stores):
         if tiers.stores[store].gpu == g:
@@ -113,7 +113,7 @@ def part(self: Any, mine: Engines, world: World, request: int, now: float) -> No
     if tiers.jobs[request] > 0 or job.finished != 0:
         tiers.control[0].tickets += 1
         full = at_its_end(mine, world, request) if job.finished != 0 else 0
-        _write_tickets(mine, world, g, request, full, int(tiers.control[0].tickets))
+        write_tickets(mine, world, g, request, full, int(tiers.control[0].tickets))
         tiers.tickets[request] = tiers.control[0].tickets
     if job.finished == 0:
         finish_uses(mine, world, g, request)
@@ -124,61 +124,18 @@ def part(self: Any, mine: Engines, world: World, request: int, now: float) -> No
         tiers.jobs[request] = 0
 
 
-@compiled
-def _write_tickets(mine: Engines, world: World, g: int, request: int, full: int, ticket: int) -> None:
-    holds, runs, one = mine.blocks.holds, mine.blocks.runs, int(mine.jobs[request].holds)
-    while one != NONE:
-        run, left = int(holds[one].run), int(holds[one].blocks)
-        while left > 0:
-            above, size = int(runs[run].above), int(runs[run].high - runs[run].low)
-            _write_ticket(mine, world, g, request, run, full, ticket)
-            left -= size
-            run = above
-        one = int(holds[one].before)
-
-
-@compiled
-def _write_ticket(mine: Engines, world: World, g: int, request: int, run: int, full: int, ticket: int) -> None:
-    """Of the blocks of a run, which is cut where it changes."""
-    runs, at, high = mine.blocks.runs, int(mine.blocks.runs[run].low), int(mine.blocks.runs[run].high)
-    while at < high:
-        theirs, until = _ticket_of(mine, world, g, request, at, full, ticket), at + 1
-        while until < high and _ticket_of(mine, world, g, request, until, full, ticket) == theirs:
-            until += 1
-        if theirs == 0 and until == high:
-            return
-        piece = cut(mine, g, run, until) if until < high else run
-        if theirs != 0:
-            runs[piece].ticket, runs[piece].leaver = theirs, request
-        at = until
-
-
-@compiled
-def _ticket_of(mine: Engines, world: World, g: int, request: int, block: int, full: int, ticket: int) -> int:
-    tiers, theirs = world.tiers, 0
-    for tier in range(PEERS):
-        if tiers.tiers[tier].blocks > 0:
-            if tiers.tried[tier, request] <= block < full:
-                return ticket
-            copy = copy_of_gpu(mine, world, tier, g, request, block)
-            if copy != NONE and tiers.copies[copy].store != NONE:
-                store = tiers.stores[tiers.copies[copy].store]
-                if store.request == request and store.gpu == g:
-                    theirs = max(theirs, int(store.ticket))
-    return theirs
-
-
 # ---------------------------------------------------------------- what is there
 @compiled
 def hear_of_store(mine: Engines, world: World, store: int) -> None:
     """The GPU hears that it is over."""
     one = world.tiers.stores[store]
     g, tier, request, tiers = int(one.gpu), int(one.tier), int(one.request), world.tiers
-    for block in range(one.low, one.high):
-        copy = _brought(mine, world, store, block)
-        if copy != NONE:
-            tiers.copies[copy].store = NONE
-            unpin(tiers, copy)
+    for table in range(mine.settings.tables):
+        for block in range(one.low, one.high):
+            copy = _brought(mine, world, store, table, block)
+            if copy != NONE:
+                tiers.copies[copy].store = NONE
+                unpin(tiers, copy)
     if world.told.copied != 0:
         _tell_copied(mine, world, store)
     tiers.jobs[request] -= one.counts
@@ -190,10 +147,10 @@ def hear_of_store(mine: Engines, world: World, store: int) -> None:
 
 
 @compiled
-def _brought(mine: Engines, world: World, store: int, block: int) -> int:
+def _brought(mine: Engines, world: World, store: int, table: int, block: int) -> int:
     """The copy of a block that a store brings; -1: it does not bring it. Its request may be on another GPU by now."""
     one = world.tiers.stores[store]
-    copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), block)
+    copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), table, block)
     return copy if copy != NONE and world.tiers.copies[copy].store == store else NONE
 
 
@@ -201,8 +158,9 @@ def _brought(mine: Engines, world: World, store: int, block: int) -> int:
 def _tell_copied(mine: Engines, world: World, store: int) -> None:
     """Let routers hear how much of a context its place has, from its beginning on."""
     tiers, one, block = world.tiers, world.tiers.stores[store], 0
+    told = mine.settings.tables - 1 - int(tiers.control[0].told)
     while block < one.high:
-        copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), block)
+        copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), told, block)
         if copy == NONE or tiers.copies[copy].store != NONE:
             break
         block += 1
@@ -221,11 +179,12 @@ def break_off_stores(mine: Engines, world: World, g: int) -> None:
             continue
         if one.stage == SENT:
             call_none(link.drop, link.own, TIERS * len(world.jobs) + store, world.control.now)
-        for block in range(one.low, one.high):
-            copy = _brought(mine, world, store, block)
-            if copy != NONE:
-                unpin(tiers, copy)
-                keeping.drop(tiers, copy)
+        for table in range(mine.settings.tables):
+            for block in range(one.low, one.high):
+                copy = _brought(mine, world, store, table, block)
+                if copy != NONE:
+                    unpin(tiers, copy)
+                    keeping.drop(tiers, copy)
         tiers.jobs[one.request] -= one.counts
         shared = one.tier == SHARED
         end_store(tiers, store)

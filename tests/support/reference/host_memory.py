@@ -26,7 +26,8 @@ class Copy:
 
 
 class LRU:
-    """First dropped is what requests used that came to it first; of one request's, the last positions."""
+    """First dropped is what requests used that came to it first; of one request's, the last positions, and of these the
+    first group's."""
 
     def __init__(self, capacity: int) -> None:
         self.copies: dict[Any, Copy] = {}
@@ -54,7 +55,7 @@ class LRU:
         pass
 
     def finish(self, used: Used) -> None:
-        for key in sorted(used.positions, key=lambda key: used.positions[key])[::-1]:
+        for key in sorted(used.positions, key=lambda key: (used.positions[key], key[0]))[::-1]:
             if key in self.copies:
                 self.last += 1
                 self.ranks[key] = (self.last, 0)
@@ -63,7 +64,7 @@ class LRU:
         idle = [key for key, one in self.copies.items() if one.ready and not one.loads and key not in kept]
         if len(idle) < count:
             return False
-        for key in sorted(idle, key=lambda key: self.ranks[key])[:count]:
+        for key in sorted(idle, key=lambda key: (self.ranks[key], key[0]))[:count]:  # vLLM: then by its hash
             self.dropped.append(self.copies[key])
             self.remove(key)
         return True
@@ -106,7 +107,7 @@ class ARC:
                 often.move_to_end(key)
 
     def finish(self, used: Used) -> None:
-        for key in sorted(used.positions, key=lambda key: used.positions[key])[::-1]:
+        for key in sorted(used.positions, key=lambda key: (used.positions[key], key[0]))[::-1]:
             if key in used.stored and key not in used.found:
                 for of in (self.once, self.often):
                     if key in of:

@@ -237,7 +237,7 @@ class Scheduler:
             wanted, behind = -(-positions // self.block), group.behind(computed)
             if capped and group.cap is not None:
                 wanted = min(wanted, group.cap)
-            need += max(0, wanted - len(mine) - len(found))
+            need += max(0, wanted - max(0 if mine else behind, len(mine) + len(found)))
             need += sum(self.pool.holders[block] == 0 for block in found[behind:])
         return need
 

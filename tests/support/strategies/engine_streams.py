@@ -174,13 +174,15 @@ def _stream(rng: np.random.Generator) -> Columns:
     }
 
 
-def random_offloads(seed: int) -> tuple[dict[str, Any], Columns]:
-    """The same with a host's memory behind the cache, and no other feature."""
-    config, workload = random_setting(seed)
+def random_offloads(seed: int, grouped: bool = False) -> tuple[dict[str, Any], Columns]:
+    """The same with a host's memory behind the cache, with groups of layers or one, and no other feature."""
+    config, workload = random_groups(seed) if grouped else random_setting(seed)
     rng, tokens = np.random.default_rng([seed, 3]), int(workload["segment_tokens"].sum())
+    if config["block_size"] == 1 and grouped:
+        return random_offloads(seed + 1000, grouped)
     if config["block_size"] == 1:  # the plain model would take a minute
         config |= {"block_size": 4, "num_blocks": config["num_blocks"] // 4 + 2}
-    blocks = -(-tokens // config["block_size"])
+    blocks = -(-tokens // config["block_size"]) * len(config.get("groups", [0]))
     config |= {
         "enable_prefix_caching": True,
         "policy": "fcfs",

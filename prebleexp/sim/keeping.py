@@ -211,21 +211,15 @@ def make_room(world: World, tier: int, place: int, copies: int) -> bool:
             once = _idle(tiers, int(tiers.copies[copy].newer))
         else:
             often = _idle(tiers, int(tiers.copies[copy].newer))
-        if world.told.dropped != 0:
-            _tell_dropped(world, place, copy)
+        one, control = tiers.copies[copy], tiers.control[0]
+        if world.told.dropped != 0 and one.number % control.tables == control.told:
+            tell(world, DROPPED, int(one.owner), place, int(one.number) // control.tables * control.block_tokens)
         _drop(tiers, tier, copy)
         excess -= 1
     for order in (GONE, OFTEN_GONE):
         while tiers.orders[place, order].entries > tiers.tiers[tier].blocks:
             _forget(tiers, int(tiers.orders[place, order].oldest))
     return True
-
-
-@compiled
-def _tell_dropped(world: World, place: int, copy: int) -> None:
-    control, one = world.tiers.control[0], world.tiers.copies[copy]
-    if one.number % control.tables == control.told:
-        tell(world, DROPPED, int(one.owner), place, int(one.number) // control.tables * control.block_tokens)
 
 
 @compiled

@@ -88,8 +88,17 @@ def retimed(cell: Cell, workload: Workload) -> Workload:
         from prebleexp.workloads.profiles import played
 
         workload = played(workload, cell.profile, cell.duration_s)
+    if workload.adapter.any() and not cell.engine.adapts:
+        engine = cell.names.get("engine", type(cell.engine).__name__)
+        raise InvalidInput(
+            f"workload.columns has an adapter, which is not valid with engine={engine}, which has none; take "
+            "engine=vllm, or leave it out"
+        )
     if not cell.adapters.changes_nothing:
         from prebleexp.workloads.adapters import given
 
+        if workload.adapter.any():
+            option = cell.names.get("adapters", "")
+            raise InvalidInput(f"adapters={option} is not valid with workload.columns.adapter; take one of the two")
         workload = given(workload, cell.adapters, cell.seed)
     return workload

@@ -10,7 +10,7 @@ from typing import Any
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.workloads.rows import Rows
 
-ROLES = ("arrival", "input", "output", "session", "hashes", "delay", "status")
+ROLES = ("arrival", "input", "output", "session", "hashes", "delay", "status", "adapter")
 """what workload.columns can name"""
 MOST_SHOWN = 20
 """names of fields in an error"""

@@ -58,6 +58,7 @@ def understood(path: str, trace: Trace) -> Understood:
         "prefix": read.prefix,
         "output": outputs,
         "sessions": read.sessions,
+        **({"adapters": read.adapters} if read.adapters else {}),
         "left out": left_out,
     }
     many = f"{n:,} request{'' if n == 1 else 's'}"
@@ -65,6 +66,7 @@ def understood(path: str, trace: Trace) -> Understood:
     said = [f"time: {read.time}", f"prompts: {read.prompt}"]
     said += [f"cached: {read.cached}"] if read.cached else []
     said += [f"prefixes: {read.prefix}", f"answers: {read.output}"]
+    said += [f"adapters: {read.adapters}"] if read.adapters else []
     said += [f"left out: {left_out}"] if read.left_out else []
     return Understood(tuple(facts.items()), f"{path}: {many}{over}; {'; '.join(said)}", (*read.doubts, *doubts(trace)))
 

@@ -270,4 +270,5 @@ def _first(trace: Trace, n: int) -> Trace:
         links=links,
         parent=None if trace.parent is None else trace.parent[:n],
         answer=None if trace.answer is None else trace.answer[:n],
+        adapter=None if trace.adapter is None else trace.adapter[:n],
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads import inferred, nested, said, usage
+from prebleexp.workloads import asked_adapters, inferred, nested, said, usage
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
 from prebleexp.workloads.clock import SUFFIXES, Clock, clock, in_order, moments, unit_of
 from prebleexp.workloads.columns import Columns, found, named, plain, set_column
@@ -120,6 +120,8 @@ class RequestLog(Tabular):
         counts = counts._replace(inputs=counts.inputs[order], outputs=counts.outputs[order])
         doubts = [*when.doubts, *counts.doubts, *own.doubts]
         asked = self._asked(rows, counts, doubts)
+        adapter, adapters = asked_adapters.asked(rows, self.columns)
+        doubts += asked_adapters.unread(rows, self.columns)
         outputs, output_says = _outputs(rows, counts, asked.characters_per_token)
         if nothing := int((outputs == 0).sum()):
             output_says += f", 0 in {nothing:,} of {len(rows):,} rows, taken as 1"
@@ -131,12 +133,12 @@ class RequestLog(Tabular):
             found_share=counts.found_share,
             prefix=asked.prefix,
             sessions=asked.sessions,
+            adapters=adapters,
             left_out=tuple(left_out),
             doubts=tuple(doubts),
         )
-        return Trace(
-            times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public, reading=reading
-        )
+        of = (times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public)
+        return Trace(*of, adapter=adapter, reading=reading)
 
     def _clock(self, rows: Rows) -> Clock:
         name = named(rows, self.columns, "arrival", TIMES)

@@ -23,7 +23,7 @@ def workload_of(trace: Trace, chosen: Choice, max_new_tokens: int | None = None,
     prompts, answer = _prompts(trace, chosen)
     session, parent = _sessions(trace, chosen)
     links = _links(trace, chosen) if closed else _unlinked(len(rows))
-    return Workload(
+    made = Workload(
         arrival_s=chosen.start_s,
         prompt_tokens=trace.prompt_tokens[rows],
         output_tokens=output,
@@ -40,6 +40,11 @@ def workload_of(trace: Trace, chosen: Choice, max_new_tokens: int | None = None,
         after_ids=links.ids,
         delay_s=links.delay_s,
     )
+    if trace.adapter is None:
+        return made
+    from prebleexp.workloads.adapters import adapted  # few recordings say any
+
+    return adapted(made, trace.adapter[rows])
 
 
 class _Links(NamedTuple):

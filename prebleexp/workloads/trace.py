@@ -37,6 +37,8 @@ class Reading:
     """of the prompts' tokens that it found there"""
     prefix: str = "prompts share nothing"
     sessions: str = "every request is one of its own"
+    adapters: str = ""
+    """nothing: none is asked for"""
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     """what of it was assumed, or is improbable"""
@@ -68,6 +70,8 @@ class Trace:
     """the session that started its session; −1: none did; None: none anywhere"""
     answer: Ints | None = None
     """the segment of its answer in later prompts; −1: in none; None: likewise"""
+    adapter: Ints | None = None
+    """the LoRA adapter that each asks for, from 1 on; 0: none; None: likewise"""
     reading: Reading = Reading()
     closed: bool = False
     """whether turns after the first have no starts of their own, but `links`"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,3 +99,48 @@ def test_adapters_are_drawn_by_the_seed_and_move_nothing_else() -> None:
     assert (first.adapter != other.adapter).any()
     assert (first.arrival_s == plain.arrival_s).all()
     assert (first.segment_tokens == plain.segment_tokens).all()
+
+
+# ---------------------------------------------------------------- of a log
+ASKED = ["sql", None, "math", "sql", "", "base"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """Prompts of two kinds by turns, and a field that says their adapters."""
+    rows = [
+        {
+            "ts": i,
+            "messages": [{"role": "user", "content": "hello " * 40 + str(i % 2)}],
+            "output_tokens": 4,
+            "lora": one,
+        }
+        for i, one in enumerate(ASKED)
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return f"workload.path={path}"
+
+
+def test_a_log_says_adapters_where_its_field_is_named(log: str) -> None:
+    named = ("workload=request_log", log, "workload.load=recorded", "workload.columns={adapter: lora}")
+    read = cell(*named, "engine=vllm")
+    stream = runs.draw(read)
+    assert stream.adapter.tolist() == [1, 0, 2, 1, 0, 0]
+    first = stream.segment_ids[stream.segment_offsets[:-1]]
+    assert first[0] == first[3]
+    assert first[1] == first[4] == first[5]
+    assert len(set(first)) == 3
+    assert ("adapters", "lora, 2 of them, none in 3 of 6 rows") in read.workload.understood.facts
+    shorter = runs.draw(cell(*named, "engine=vllm", "workload.limit=3"))
+    assert shorter.adapter.tolist() == [1, 0, 2]
+    with pytest.raises(InvalidInput, match=r"columns has an adapter, which is not valid with engine=sglang"):
+        runs.draw(cell(*named, "engine=sglang"))
+    with pytest.raises(InvalidInput, match=r"adapters=zipf is not valid with workload\.columns\.adapter"):
+        runs.draw(cell(*named, "engine=vllm", "adapters=zipf"))
+
+
+def test_a_log_that_says_adapters_is_told_how_they_are_read(log: str) -> None:
+    unnamed = cell("workload=request_log", log, "workload.load=recorded", "engine=vllm")
+    assert not runs.draw(unnamed).adapter.any()
+    assert any("workload.columns={adapter: lora} reads it" in one for one in unnamed.workload.understood.doubts)

@@ -37,11 +37,11 @@ class Reading:
     """of the prompts' tokens that it found there"""
     prefix: str = "prompts share nothing"
     sessions: str = "every request is one of its own"
-    adapters: str = ""
-    """nothing: none is asked for"""
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     """what of it was assumed, or is improbable"""
+    adapters: str = ""
+    """nothing: none is asked for"""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,6 @@ class Trace:
     """the session that started its session; −1: none did; None: none anywhere"""
     answer: Ints | None = None
     """the segment of its answer in later prompts; −1: in none; None: likewise"""
-    adapter: Ints | None = None
-    """the LoRA adapter that each asks for, from 1 on; 0: none; None: likewise"""
     reading: Reading = Reading()
     closed: bool = False
     """whether turns after the first have no starts of their own, but `links`"""
@@ -79,6 +77,8 @@ class Trace:
     """whether sessions have a common clock"""
     at_once: bool = False
     """whether it is known that all come at one moment"""
+    adapter: Ints | None = None
+    """the LoRA adapter that each asks for, from 1 on; 0: none; None: none is asked for"""
 
     def __len__(self) -> int:
         return len(self.start_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,33 @@ def test_acceptance_is_by_position() -> None:
     assert SpeculativeConfig().drafts == 0
     assert not SpeculativeConfig("eagle", 3, 1.0).draws
     assert of.draws
+
+
+LOGGED = (
+    "INFO 11-27 20:00:{} [metrics.py:99] SpecDecoding metrics: Mean acceptance length: 2.40, Accepted throughput: 1.00 "
+    "tokens/s, Drafted throughput: 2.00 tokens/s, Accepted: 14 tokens, Drafted: {} tokens, Per-position acceptance "
+    "rate: {}, Avg Draft acceptance rate: 46.7%\n"
+)
+
+
+def test_acceptance_is_that_of_a_log_of_vllm(tmp_path: Path) -> None:
+    """By the drafts of its lines; the key has what they say, not where that is."""
+    path = tmp_path / "server.log"
+    path.write_text("INFO started\n" + LOGGED.format(10, 30, "0.900, 0.300") + LOGGED.format(20, 10, "0.500, 0.100"))
+    of = SpeculativeConfig("eagle", None, str(path))
+    assert of == SpeculativeConfig("eagle", 2, of.acceptance_rate)
+    np.testing.assert_allclose(of.at_least, [0.8, 0.25])
+    with pytest.raises(InvalidInput, match="3 numbers from 0 to 1"):
+        SpeculativeConfig("eagle", 3, str(path))
+    with path.open("a") as file:
+        file.write(LOGGED.format(30, 10, "0.500"))
+    with pytest.raises(InvalidInput, match="of 1 and 2 drafts a step"):
+        SpeculativeConfig("eagle", None, str(path))
+    path.write_text("INFO started\n")
+    with pytest.raises(InvalidInput, match="no line with 'SpecDecoding metrics'"):
+        SpeculativeConfig("eagle", None, str(path))
+    with pytest.raises(InvalidInput, match="No such file"):
+        SpeculativeConfig("eagle", None, str(tmp_path / "none.log"))
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ class SpeculativeConfig:
     """drafts of a request and step"""
     acceptance_rate: Any = None
     """of a draft whose predecessors were accepted; or a list by position, as vLLM's log has it: the share of steps in
-    which that draft was accepted"""
+    which that draft was accepted; or that log, a file, which is read once and says how many drafts there are, too"""
     draft_rate: float = 1.0
     """share of steps after which ngram finds anything to draft"""
     draft_cost: float | None = None
@@ -47,6 +47,12 @@ class SpeculativeConfig:
         if self.method is None:
             return
         one_of(f"{here}.method", self.method, tuple(COSTS))
+        if isinstance(self.acceptance_rate, str):
+            from prebleexp.engines.vllm.acceptance_log import rates
+
+            object.__setattr__(self, "acceptance_rate", rates(self.acceptance_rate))
+            if self.num_speculative_tokens is None:
+                object.__setattr__(self, "num_speculative_tokens", len(self.acceptance_rate))
         integer(f"{here}.num_speculative_tokens", self.num_speculative_tokens, 1, MOST)
         rate = self.acceptance_rate
         if isinstance(rate, Sequence) and not isinstance(rate, str):
@@ -55,7 +61,7 @@ class SpeculativeConfig:
             valid = f"{self.num_speculative_tokens} numbers from 0 to 1, one for each draft, none above the one before"
             require(falls and len(rate) == self.num_speculative_tokens, f"{here}.acceptance_rate", rate, valid)
         else:
-            valid = "a number from 0 to 1, or a list by position; vLLM logs it as per-position acceptance rate"
+            valid = "a number from 0 to 1, a list by position, or a file: vLLM logs it as per-position acceptance rate"
             require(is_number(rate) and 0 <= rate <= 1, f"{here}.acceptance_rate", rate, valid)
         known = is_number(self.draft_rate) and 0 <= self.draft_rate <= 1
         known = known and (self.method == "ngram" or self.draft_rate == 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from prebleexp.errors import InvalidInput
 
@@ -16,7 +17,7 @@ def rates(path: str) -> tuple[float, ...]:
     """
     here = f"engine.speculative_config.acceptance_rate={path} is not valid"
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
             lines = [found for line in file if (found := LINE.search(line)) is not None]
     except OSError as error:
         raise InvalidInput(f"{here}; it must be numbers, or a log of vLLM's server: {error.strerror}") from None

@@ -19,7 +19,7 @@ from prebleexp.sim.fleet import Fleet, seen, waiting
 from prebleexp.sim.history import Decision
 from prebleexp.sim.types import Longs
 
-IN_VAIN = 1_000
+IN_VAIN = 200
 """looks in turn that started or drained GPUs, while no request ended: then none ever will"""
 
 

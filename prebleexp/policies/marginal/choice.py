@@ -35,5 +35,6 @@ def choose(mine: Book, view: View, request: int, asked: Asked, now: float) -> tu
     if mine.hits[best] < asked.most:
         buy(mine, view, request, int(mine.hits[best]), asked.most)
     else:
-        pay(mine, view, request, low, asked.most, asked.rent_weight * (total(least) - mean))
+        above = total(least) - (1.0 + asked.rent_margin) * mean
+        pay(mine, view, request, low, asked.most, asked.rent_weight * above)
     return best, least, heir, rent

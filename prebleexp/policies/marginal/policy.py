@@ -55,7 +55,8 @@ class MarginalDelay(Policy):
     latency_weight: float = 0.1
     """what a second of latency costs, however long the answer: long ones can wait a little"""
     others_weight: float = 3.0
-    """what a second that others wait costs against one's own. Above 1, since those who come next wait for them too"""
+    """what a second costs by which others wait longer for their first tokens, against one's own. Above 1, since those
+    who come next wait for them too. One by which a prompt holds up those who decode costs as one's own"""
     others_decode_weight: float = 4.0
     """the same of a second by which others decode longer. It is above that of waiting, since a batch that has grown
     ends later and so meets more others"""
@@ -66,9 +67,12 @@ class MarginalDelay(Policy):
     """what a second costs in which is computed what no GPU has more than half of, times the share of the GPU's KV that
     such prompts took in the last minute, and the share of prompts that is found. High, since many follow a prefix to
     where it settled, for as long as it stays: where prefixes hardly fit, those settled evenly all stay"""
-    rent_weight: float = 0.2
+    rent_weight: float = 0.4
     """how much of a price above the mean of all GPUs is rent, paid for a copy of the prefix. Below 1, since prices
-    weigh others' seconds by more than 1, and since some loads are uneven only for a while; 0: none is bought"""
+    weigh others' seconds by more than 1; 0: none is bought"""
+    rent_margin: float = 0.15
+    """how far above the mean a price may be for nothing, as a share of it. Loads are uneven by chance, too, and that
+    passes without a copy"""
     explain: bool = False
     """whether the terms of each decision are kept, for `prebleexp trace`; decisions are the same"""
 
@@ -94,9 +98,8 @@ class MarginalDelay(Policy):
         coming = arrival_rate(mine) / len(view.candidates)
         settles = found(mine) if 2 * most < length else 0.0
         weights = (self.ttft_weight, self.others_weight, self.others_decode_weight, self.copy_weight)
-        asked = Asked(
-            length, output, weight, first, most, settles, coming, *weights, self.settle_weight, self.rent_weight
-        )
+        spread = (self.settle_weight, self.rent_weight, self.rent_margin)
+        asked = Asked(length, output, weight, first, most, settles, coming, *weights, *spread)
         best, price, heir, rent = choose(mine, view, request, asked, now)
         if self.explain:
             note(mine, view, request, asked, best, heir, rent, now)

@@ -44,7 +44,9 @@ class Asked(NamedTuple):
     settle_weight: float
     """… what settles where much did, …"""
     rent_weight: float
-    """… and what is paid for a copy"""
+    """… what is paid for a copy, …"""
+    rent_margin: float
+    """… and of how much above the mean nothing is paid"""
 
 
 class Price(NamedTuple):
@@ -113,17 +115,17 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, held: int, now: flo
         wait = (min(max(0.0, at.until_s - now), before) if at.mixed else before) + longer
     slower = max(0.0, decode_with - decode) if both > 0 else 0.0
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
-    second = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a prefill, whoever's it is
+    again = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a second of a later prompt
     copied = max(0, asked.most - held) / new
     room = max(float(new), float(seen.kv_free + seen.evictable - at.new))
     return Price(
         asked.first * wait,
         asked.weight * (asked.output - 1.0) * decode_with,
-        asked.others_weight * longer * (waiting + at.running_weight),
+        longer * (asked.others_weight * waiting + at.running_weight),
         asked.others_decode_weight * slower * asked.output * (at.waiting_weight + at.running_weight),
         asked.others_weight * asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
         asked.copy_weight * asked.first * longer * copied,
-        second * longer * copied * at.computed / room,
+        again * longer * copied * at.computed / room,
         asked.settle_weight * asked.settles * asked.first * longer * at.settled / max(1, seen.kv_tokens),
         wait,
         new,

@@ -47,7 +47,8 @@ class Weights:
     others_decode_weight: float = 4.0
     copy_weight: float = 3.0
     settle_weight: float = 300.0
-    rent_weight: float = 0.2
+    rent_weight: float = 0.4
+    rent_margin: float = 0.15
 
 
 class Model:
@@ -98,7 +99,8 @@ class Model:
         wait = ahead + longer if waiting else decode / 2 + after
         first = w.ttft_weight + weight
         # those who are there
-        until_first = math.fsum(w.ttft_weight + one.weight for one in waiting) + math.fsum(r.weight for r in running)
+        until_first = math.fsum(w.ttft_weight + one.weight for one in waiting)
+        decoding = math.fsum(one.weight for one in running)
         of_latency = math.fsum(one.weight for one in (*waiting, *running))
         # memory
         copied = max(0, max(hits) - hits[g]) / new
@@ -111,11 +113,11 @@ class Model:
         return [
             first * wait,
             weight * (output - 1) * decode_with,
-            w.others_weight * longer * until_first,
+            longer * (w.others_weight * until_first + decoding),
             w.others_decode_weight * slower * output * of_latency,
             w.others_weight * w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
             w.copy_weight * first * longer * copied,
-            (first + w.others_weight * until_first) * longer * copied * computed / room,
+            (first + w.others_weight * (until_first + decoding)) * longer * copied * computed / room,
             w.settle_weight * settles * first * longer * settled / int(seen.kv_tokens),
         ], wait
 
@@ -141,7 +143,8 @@ class Model:
             if hits[best] < most:
                 self.rents.update((name, (0.0, self.turnovers)) for name, _ in self.parts(path, hits[best], most))
             else:
-                rent = self.weights.rent_weight * (sum(prices[best]) - sum(had) / len(had)) / (most - hits[heir])
+                free = (1 + self.weights.rent_margin) * sum(had) / len(had)
+                rent = self.weights.rent_weight * (sum(prices[best]) - free) / (most - hits[heir])
                 for name, tokens in lacks:
                     self.rents[name] = max(0.0, self.left(name) + rent * tokens), self.turnovers
         return prices

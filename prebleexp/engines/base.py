@@ -43,7 +43,8 @@ class Engine(Part):
       its first token is known; called by the engine, now and whenever it has asked to be told of the request again
     - `reserve(self, mine, world, g, now)`, with reserve_first: who gets room before a step where outputs are made,
       which `prebleexp.sim.pulling.reserve` is told; called by the engine, who tells `computes` and `computed` there
-      what is computed of prompts
+      what is computed of prompts. If GPUs may be lost, `sever(self, mine, world, row, now) -> int` hands over to
+      `prebleexp.sim.severing.severed`, so that it is compiled where it is needed alone
     - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)`,
       `landed(self, mine, world, subject, now)`, `heard(self, mine, world, subject, now)` and
       `part(self, mine, world, request, now)`, needed only where tiers stand behind the caches: what of a waiting
@@ -161,7 +162,8 @@ class Engine(Part):
 
     def withdraw(self, mine: Any, world: Any, g: int, request: int) -> None:
         """A request that waits on GPU g for KV, or has taken blocks for that (`State.RESERVED`), was lost, and is as if
-        it had never come. As `lose`; only called if it has `pull`, too."""
+        it had never come. With reserve_first also a prompt that is not computed, in a step in hand, too, and whoever is
+        not there. As `lose`; only called if it has `protocols`, too."""
         raise NotImplementedError
 
     def give_back(self, mine: Any, world: Any, g: int) -> Longs:

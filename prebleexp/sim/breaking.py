@@ -6,16 +6,24 @@ it when they notice that the GPU is down.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prebleexp.sim.answers import WITHDRAWN
 from prebleexp.sim.events import REACHED, key, without_event
+from prebleexp.sim.pools import BOTH, RESERVE_FIRST, leg_of
 from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.severing import come_no_more
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs
+
+if TYPE_CHECKING:
+    from prebleexp.sim.emptied import Emptied
+
+UNREAD = (State.QUEUED, State.RUNNING)
+"""states of a prompt that is not computed"""
 
 
 def unread(world: World, g: int) -> Longs:
@@ -30,20 +38,80 @@ def unread(world: World, g: int) -> Longs:
     return found[np.argsort(jobs.number[found])]
 
 
-def break_off(world: World, handle: Any, request: int, withdraw: Any) -> None:
-    """One of them is lost. `handle`: the world as compiled functions are given it; `withdraw(g, request)` lets it leave
-    its GPU."""
+def torn(world: World, g: int) -> Longs:
+    """Requests that are lost with a GPU, whoever else has a part in them: those, and with RESERVE_FIRST those whose
+    prompt is not computed, of which both GPUs know."""
+    if world.pools.protocol != RESERVE_FIRST or len(world.pools.roles) == 0:
+        return unread(world, g)
+    n, jobs, gpus = world.pools.requests, world.jobs, world.seen.requests.gpu
+    waits = np.isin(jobs.state[:n], (State.QUEUED, State.RESERVED, State.LOST)) & np.isin(jobs.state[n:], UNREAD)
+    there = (gpus == g) & (jobs.reached != 0)
+    found = np.flatnonzero((waits | (jobs.state[:n] == State.RESERVED)) & (there[:n] | there[n:]))
+    return found[np.argsort(jobs.number[found])]
+
+
+def break_off(world: World, engines: Emptied, request: int) -> int:
+    """One of them is lost, and leaves its GPUs; returns the row that is."""
     job, g = world.jobs[request], int(world.seen.requests[request].gpu)
+    if _waits(world, request):
+        leg = leg_of(engines.handle, request)
+        part(world, engines, request)
+        world.seen.requests[leg].output_seen = 0
+        world.jobs[leg].state, world.jobs[leg].reached = State.LOST, 1
+        world.jobs[leg].losses += 1
+        return leg
     if g == NONE:
         _leave_router(world, request)
         job.answer, job.reached = WITHDRAWN, 1
     else:
-        withdraw(g, request)
+        engines.withdraw(g, request)
     without_event(world.events, world.control, key(REACHED, request))  # it was to look for room again
-    leave_kv(handle, request)
+    leave_kv(engines.handle, request)
     world.seen.requests[request].output_seen = 0
     job.state = State.LOST
     job.losses += 1
+    return request
+
+
+def given_back(world: World, engines: Emptied, g: int) -> Longs:
+    """Rows that wait on a GPU that is drained: it is rid of them. With RESERVE_FIRST, both GPUs are chosen anew."""
+    rows, n, jobs = engines.give_back(g), world.pools.requests, world.jobs
+    if len(world.pools.roles) == 0 or world.pools.protocol != RESERVE_FIRST or world.pools.roles[g] == BOTH:
+        return rows
+    legs = slice(n, 2 * n)
+    without_room = (world.seen.requests.gpu[legs] == g) & (jobs.reached[legs] != 0) & (jobs.state[:n] == State.QUEUED)
+    waits = np.flatnonzero(without_room & (jobs.state[legs] == State.QUEUED))
+    requests = np.unique(np.concatenate([rows % n, waits]))
+    for request in requests.tolist():
+        part(world, engines, request)
+    return n + requests
+
+
+def lost_row(world: World, engines: Emptied, row: int) -> int:
+    """By which row routers hear of a loss: if a request came to a GPU that was down, its prompt waits for it no
+    more."""
+    if world.jobs[row].state != State.LOST or not _waits(world, row):
+        return row
+    leg = leg_of(engines.handle, row)
+    part(world, engines, row)
+    world.jobs[leg].state, world.jobs[leg].reached = State.LOST, 1
+    return leg
+
+
+def part(world: World, engines: Emptied, request: int) -> None:
+    """A request whose prompt is not computed leaves both of its GPUs."""
+    for row in (leg_of(engines.handle, request), request):
+        g = int(world.seen.requests[row].gpu)
+        if g != NONE and world.jobs[row].reached != 0:
+            engines.withdraw(g, row)
+    come_no_more(engines.handle, request)
+
+
+def _waits(world: World, row: int) -> bool:
+    """Whether it is a request of which both GPUs know, and its prompt is not computed."""
+    n = world.pools.requests
+    both = len(world.pools.roles) > 0 and world.pools.protocol == RESERVE_FIRST and row < n
+    return bool(both and world.jobs[n + row].state in UNREAD)
 
 
 def _leave_router(world: World, request: int) -> None:

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from prebleexp.sim import records as of
-from prebleexp.sim.breaking import break_off, unread
+from prebleexp.sim.breaking import break_off, given_back, lost_row, torn, unread
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.hearing import is_lost
@@ -162,10 +162,10 @@ class Changes:
         server, jobs, told = world.servers[g], world.jobs, world.live[g].copy()
         server.stage, server.leaving = of.DOWN, of.NONE
         engines.abandon(g)
-        for request in unread(world, g).tolist():
-            break_off(world, engines.handle, request, engines.withdraw)
-            if world.seen.requests[request].gpu != g:
-                self._lost_with.setdefault(g, []).append(request)
+        for request in torn(world, g).tolist():
+            row = break_off(world, engines, request)
+            if world.seen.requests[row].gpu != g:
+                self._lost_with.setdefault(g, []).append(row)
         there = (world.seen.requests.gpu == g) & (jobs.reached != 0)
         lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING, State.RESERVED)))
         jobs.state[lost] = State.LOST
@@ -194,7 +194,7 @@ class Changes:
         else:
             self._drained_s[g], self._at_s[READY][g] = now, np.nan
             if self._terms.requeue:
-                for row in _in_order(world, engines.give_back(g)):
+                for row in _in_order(world, given_back(world, engines, g)):
                     _tell_of_loss(world, engines, row)
             if self._terms.drain_s < math.inf:
                 self._plan(block, LIMIT, g, now + self._terms.drain_s)
@@ -320,7 +320,7 @@ def _in_order(world: of.World, rows: Longs) -> list[int]:
 
 def _tell_of_loss(world: of.World, engines: Emptied, row: int) -> None:
     """A row was lost, or given back: routers hear of it, and of what else of it they have in their books."""
-    requests = world.seen.requests
+    requests, row = world.seen.requests, lost_row(world, engines, row)
     at, other = int(requests[row].gpu), request_of(engines.handle, row)
     if row != other and world.jobs[other].state == State.UNROUTED and requests[other].gpu != of.NONE:
         _tell(world, of.LOST, other, int(requests[other].gpu))  # its GPU is rid of it

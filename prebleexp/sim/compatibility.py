@@ -117,17 +117,6 @@ _RESERVED = "room is reserved before prompts are computed"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
     Refusal(ROLES, ("resume",), "handoff", "requests that are lost continue after what was shown", _SPLIT),
-    Refusal((RESERVE_FIRST,), ("autoscaler",), "handoff", _SCALED, _RESERVED),
-    Refusal(
-        (RESERVE_FIRST,), ("faults", "requeue"), "handoff", _FAULTS, "room is reserved before prompts are computed"
-    ),
-    Refusal(
-        (RESERVE_FIRST,),
-        ("patience",),
-        "handoff",
-        "requests have patience_s",
-        _RESERVED,
-    ),
     Refusal((RESERVE_FIRST,), ("tiers", "peers"), "transfers", "there are tiers", _RESERVED),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("stages",), ROLES, "pipeline", _SPLIT, "steps go through stages"),

@@ -5,10 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.sim import addresses
+from prebleexp.sim.compatibility import FEATURES
 from prebleexp.sim.given import Given
 from prebleexp.sim.plug import Plug
-from prebleexp.sim.pools import ALWAYS
-from prebleexp.sim.signatures import CANCELLING, COST, DECIDING, ENGINE, LENDING, MIGRATING, MOVING, TIERING, WAVE
+from prebleexp.sim.pools import ALWAYS, RESERVE_FIRST
+from prebleexp.sim.signatures import (
+    CANCELLING,
+    COST,
+    DECIDING,
+    ENGINE,
+    LENDING,
+    MIGRATING,
+    MOVING,
+    SEVERING,
+    TIERING,
+    WAVE,
+)
 
 
 class Kind:
@@ -22,9 +34,11 @@ class Kind:
         if given.pools is not None:
             functions |= MOVING[given.pools.protocol]
             functions |= DECIDING if given.pools.decider != ALWAYS else {}
+        waits = given.pools is not None and given.pools.protocol == RESERVE_FIRST
         lends = given.tiers is not None and given.tiers.peers is not None
         for some, there in (
             (CANCELLING, given.impatient),
+            (SEVERING, waits and FEATURES["faults"](given)),
             (TIERING, given.tiers),
             (LENDING, lends),
             (MIGRATING, given.migration),

@@ -10,13 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.links import HANDOFF
 from prebleexp.sim.news import tell
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import both_at_arrival, is_routed_again, leg_of, prefills
+from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, is_routed_again, leg_of, prefills
 from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import CANCELLED, NONE, World
 from prebleexp.sim.sessions import failed
 from prebleexp.sim.types import State
+from prebleexp.sim.waking import wake
 
 UNROUTED, QUEUED, RUNNING = int(State.UNROUTED), int(State.QUEUED), int(State.RUNNING)
 HELD, RESERVED = int(State.HELD), int(State.RESERVED)
@@ -29,7 +31,8 @@ def expire(world: World, request: int) -> None:
     control, gateway = world.control, world.gateway
     if world.rules.gated and call_int(gateway.expire, gateway.own, world, request, control.now) != 0:
         return
-    if both_at_arrival(world) and world.jobs[request].state == UNROUTED:
+    unread = world.jobs[leg_of(world, request)].state in (QUEUED, RUNNING)
+    if both_at_arrival(world) and (unread or world.jobs[request].state == UNROUTED):
         _leave_both(world, request)
         return
     row = leg_of(world, request) if world.jobs[request].state == UNROUTED else request
@@ -74,10 +77,14 @@ def _leave_both(world: World, request: int) -> None:
     waits = job.state in (UNROUTED, QUEUED, RUNNING, RESERVED) or (job.state == LOST and job.reached != 0)
     if not waits or not (np.isnan(job.ttft_s) and np.isnan(world.jobs[request].ttft_s)):
         return
-    told = False
+    told, link = False, world.links.calls
+    if world.jobs[request].state == RESERVED:
+        call_none(link.drop, link.own, int(world.links.first[HANDOFF]) + request, control.now)
     for row in (leg, request):
         job, g = world.jobs[row], int(world.seen.requests[row].gpu)
         if g != NONE:
+            if world.pools.protocol == RESERVE_FIRST:
+                wake(world, g)
             if job.state != LOST and job.reached != 0:
                 _cancel(world, row, g)
             tell(world, CANCELLED, row, g, 0)

@@ -33,7 +33,7 @@ def read(world: World, request: int, tokens: int) -> None:
 def reserve(world: World, request: int) -> None:
     """A request's GPU has taken room for its prompt, which may be computed now."""
     leg, link = leg_of(world, request), world.links.calls
-    world.jobs[request].state = RESERVED
+    world.jobs[request].state, world.jobs[request].transferred_tokens = RESERVED, 0
     source, target = int(world.seen.requests[leg].gpu), int(world.seen.requests[request].gpu)
     place, subject = int(world.links.places[HANDOFF]), int(world.links.first[HANDOFF]) + request
     call_none(link.open_for, link.own, subject, place + source, place + target, world.control.now)

@@ -241,7 +241,7 @@ def _send(world: World, request: int, g: int) -> None:
         _decide(world, request)
     elif request < world.pools.requests:  # both are chosen
         _pass_frontend(world, leg_of(world, request))
-        if world.pools.protocol == RESERVE_FIRST:
+        if world.pools.protocol == RESERVE_FIRST and world.jobs[leg_of(world, request)].state != GONE_WITH_IT:
             _pass_frontend(world, request)
     else:
         world.arrivals[request_of(world, request)] = world.control.now
@@ -284,11 +284,11 @@ def reached(world: World, request: int) -> None:
         return
     touch(world, g)
     job.reached = 1
-    if _waits_for_room(world, request, g):
-        job.state = QUEUED
-        return
     if world.servers[g].stage == DOWN:
         lose(world, request)
+        return
+    if _waits_for_room(world, request, g):
+        job.state = QUEUED
         return
     engine = world.engines[g]
     call_none(engine.submit, engine.own, world, request, control.now)
@@ -309,12 +309,16 @@ def _waits_for_room(world: World, row: int, g: int) -> bool:
 @compiled
 def lose(world: World, request: int) -> None:
     """A request has reached a GPU that is down. If routers know that, they hear of it; else when they do."""
-    job, g = world.jobs[request], int(world.seen.requests[request].gpu)
-    if is_routed_again(world, request):
+    gone = world.servers[world.seen.requests[request].gpu].gone
+    if world.pools.protocol == RESERVE_FIRST and is_part(world, request):
+        engine = world.engines[world.seen.requests[request].gpu]
+        request = call_int(engine.sever, engine.own, world, request, world.control.now)
+    elif is_routed_again(world, request):
         leave_kv(world, request)
+    job, g = world.jobs[request], int(world.seen.requests[request].gpu)
     job.state = GONE_WITH_IT
     job.losses += 1
-    if world.servers[g].gone != 0:
+    if gone != 0:
         other = request_of(world, request)
         if both_at_arrival(world) and other != request and world.seen.requests[other].gpu != NONE:
             tell(world, LOST, other, int(world.seen.requests[other].gpu), 0)  # its GPU is rid of it

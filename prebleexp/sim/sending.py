@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.events import ARRIVED, key, pop, push
+from prebleexp.sim.events import ARRIVED, key, pop, push, remove
 from prebleexp.sim.links import FAIR, FIFO, Links, advance, begin, end, look_ahead, share_out
 from prebleexp.sim.types import records
 
@@ -38,7 +38,8 @@ def with_parts(links: Links) -> Links:
 def open_for(self: None, links: Links, subject: int, source: int, target: int, now: float) -> None:
     """Bytes will come from one place to another."""
     one = links.transfers[subject]
-    one.egress, one.ingress, one.ends_s = source, (len(links.ports) >> 1) + target, now
+    one.egress, one.ingress, one.begins_s, one.ends_s = source, (len(links.ports) >> 1) + target, now, now
+    links.sendings[subject].moves = 0
 
 
 @compiled
@@ -81,6 +82,21 @@ def happens(self: None, links: Links, subject: int, now: float) -> bool:
 
 
 @compiled
+def drop(self: None, links: Links, subject: int, now: float) -> None:
+    """No more is sent. What was asked for last at a port, without a pause, gives that back."""
+    control, transfer, one = links.control, links.transfers[subject], links.sendings[subject]
+    if one.moves != 0:
+        end(links, subject, now)
+        one.moves = 0
+    for its in (subject, len(links.transfers) + subject):
+        remove(links.timers, control, key(ARRIVED, its))
+    for port in (links.ports[transfer.egress], links.ports[transfer.ingress]):
+        if port.sharing != FAIR and port.free_s == transfer.ends_s:
+            port.free_s = transfer.begins_s
+    look_ahead(links)
+
+
+@compiled
 def _await_part(links: Links, subject: int) -> None:
     """The next part is ready then; the last one of them at the end of the step, to the last bit."""
     one = links.sendings[subject]
@@ -105,6 +121,8 @@ def _take(links: Links, subject: int, size: float, now: float) -> None:
     begins_s = max(now, float(transfer.ends_s))
     if egress.sharing == FIFO:
         begins_s = max(begins_s, egress.free_s, ingress.free_s)
+    if begins_s > transfer.ends_s:  # else it goes on with this one
+        transfer.begins_s = begins_s
     transfer.ends_s = begins_s + size / min(egress.rate, ingress.rate)
     for port in (egress, ingress):
         port.free_s = transfer.ends_s if port.rate < float("inf") else 0.0

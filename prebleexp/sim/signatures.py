@@ -24,6 +24,8 @@ MOVING: dict[int, Signatures] = {
     PUSH_AT_END: {**_MOVING, "push": (NOTHING, (WORLD, *_SUBJECT))},
 }
 """… where KV goes from one GPU to another, by protocol"""
+SEVERING: Signatures = {**CANCELLING, "sever": (INT, (WORLD, *_SUBJECT))}
+"""… where both are chosen at arrival, wait for each other, and one of them may be down"""
 DECIDING: Signatures = {"found": (INT, (WORLD, *_SUBJECT))}
 """… where it is decided of each prompt whether it goes"""
 DECIDER: Signatures = {"goes": (INT, (WORLD, *_SUBJECT))}
@@ -62,6 +64,7 @@ SENDING: Signatures = {
     "open_for": (NOTHING, (INT, INT, INT, FLOAT)),
     "more": (NOTHING, (INT, FLOAT, INT, FLOAT, INT, FLOAT)),
     "happens": (INT, (INT, FLOAT)),
+    "drop": (NOTHING, (INT, FLOAT)),
 }
 """… and one over which KV goes part by part"""
 GATEWAY: Signatures = {

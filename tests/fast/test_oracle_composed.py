@@ -19,8 +19,8 @@ from tests.support.sampled import examples
 from tests.support.strategies.autoscalers import autoscalers
 from tests.support.strategies.few import few
 from tests.support.strategies.migrations import MIGRATIONS, long_ones
+from tests.support.strategies.pools import OF_VLLM, split, streams_with_patience
 from tests.support.strategies.pools import scaled as scaled_pools
-from tests.support.strategies.pools import split, streams_with_patience
 from tests.support.strategies.tiers import CLUSTERS, PEERS, impatient, tiering
 from tests.support.strategies.timelines import timelines
 from tests.support.strategies.vllms import COST, kinds, streams
@@ -122,7 +122,7 @@ def test_gpus_of_each_role_may_be_as_many_as_an_autoscaler_wants(workload: Workl
 @st.composite
 def tiered_pools(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     """GPUs with roles, and tiers behind their caches, lending each other or not; some may be lost, or scaled."""
-    cluster, rule = draw(scaled_pools())
+    cluster, rule = draw(scaled_pools(OF_VLLM))
     tiers = draw(CLUSTERS)
     given = {"faults": draw(st.none() | timelines(sum(cluster["counts"]))), "tiers": tiering(tiers)}
     cluster["engine"] = replace(cluster["engine"], enable_prefix_caching=True)

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from prebleexp.faults.base import Faults
 from prebleexp.gateway.base import Gateway
-from prebleexp.sim.pools import (
-    RESERVE_FIRST,
-)
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.oracle import composed
-from tests.support.oracle import pools as oracle_pools
-from tests.support.oracle import reserving as oracle_reserving
-from tests.support.oracle import split_faults as oracle_split_faults
 from tests.support.oracle.compared import same
 from tests.support.sampled import examples
 from tests.support.strategies.gateways import GATEWAYS, of_clients
@@ -35,12 +29,7 @@ def agree(
     workload: Workload, cluster: dict[str, Any], faults: Faults | None = None, gateway: Gateway | None = None
 ) -> Outcome:
     workload, given = split(workload, cluster)
-    if gateway is not None:
-        return same(workload, given | {"gateway": gateway, "faults": faults}, composed.simulate)
-    if faults is not None:
-        return same(workload, given | {"faults": faults}, oracle_split_faults.simulate)
-    reserving = cluster["protocol"] == RESERVE_FIRST
-    return same(workload, given, oracle_reserving.simulate if reserving else oracle_pools.simulate)
+    return same(workload, given | {"gateway": gateway, "faults": faults}, composed.simulate)
 
 
 @pytest.mark.slow

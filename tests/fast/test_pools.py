@@ -30,7 +30,6 @@ from prebleexp.sim.pools import (
     PREFILL,
     PULL,
     PUSH_AT_END,
-    RESERVE_FIRST,
     UNCACHED,
 )
 from prebleexp.sim.records import View
@@ -654,9 +653,8 @@ def test_what_does_not_go_with_pools_is_one_line() -> None:
         InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where groups have roles"
     ):
         serve(one, split(), engine=replace(SYNCHRONOUS, scheduling_policy="priority"))
-    impatient = replace(one, patience_s=np.array([1.0]))
-    with pytest.raises(InvalidInput, match="requests have patience_s, and room is reserved before prompts are comp"):
-        serve(impatient, split(protocol=RESERVE_FIRST), engine=SGLang())
+    with pytest.raises(InvalidInput, match="engine SGLang has no protocol pull, and GPUs have roles"):
+        serve(one, split(), engine=SGLang())
 
 
 def test_what_one_of_two_gpus_could_never_do_is_refused() -> None:

@@ -155,11 +155,6 @@ def test_two_policies_are_those_that_were_set() -> None:
             "autoscaler wants 5 replicas for prefill at the beginning, and there can be 4; take more GPUs",
         ),
         (
-            ["faults=rates", "engine=sglang"],
-            "GPUs have faults, and room is reserved before prompts are computed; only one of the two is modelled at "
-            "once: take groups without roles, or faults=none",
-        ),
-        (
             ["hardware=a6000_mistral_7b"],
             "hardware=a6000_mistral_7b does not say how large KV is, which has to be sent",
         ),

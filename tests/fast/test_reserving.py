@@ -19,6 +19,7 @@ from prebleexp.sim.pools import BOTH, CHUNKS, DECODE, END, LAYERS, PREFILL, RESE
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.by_hand.pools import KV_BYTES, MS, Counted, serve, split
 from tests.support.by_hand.streams import own, stream
+from tests.support.by_hand.timeline import happens
 from tests.support.outcomes import assert_same
 from tests.support.sampled import examples
 from tests.support.sessions import in_order, linked
@@ -150,6 +151,54 @@ def test_a_request_that_could_never_be_taken_back_is_refused() -> None:
     prompts = stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [100, 50])
     made = serve(prompts, reserving(), engine=SYNCHRONOUS, hardware=replace(MS, kv_tokens=1600))
     assert made.state.tolist() == [State.REFUSED, State.FINISHED]
+
+
+# ---------------------------------------------------------------- who is lost, or gives up, by hand
+def test_both_gpus_are_rid_of_a_request_that_one_of_them_loses() -> None:
+    """A prompt is half computed when either of its GPUs goes down, and 25 ms later it is known. If it is that of the
+    prompt, the other one begins at 75 ms: 100 ms for the prompt, 100 on the link. If it is that of the output, the
+    prompt's GPU ends the step in hand first, at 100 ms. What has room is never both at once: 1,600 tokens hold one."""
+    one = stream([own(0, 1000)], [0.0], [5])
+    small = replace(MS, kv_tokens=1600)
+    for counts, down, shown_s in (((2, 1), 0, 0.275), ((1, 2), 1, 0.3)):
+        faults = happens((0.05, down, "down"), detect_ms=25.0)
+        made = serve(one, reserving(), counts, engine=SYNCHRONOUS, hardware=small, faults=faults)
+        assert made.ttft_s == pytest.approx([shown_s])
+        assert made.losses.tolist() == [1]
+        assert made.gpu_prefilled_tokens.tolist() == ([1000, 1000, 0] if down == 0 else [2000, 0, 0])
+        assert made.gpu_requests.tolist() == ([1, 1, 2] if down == 0 else [2, 1, 1])
+
+
+def test_kv_that_is_lost_on_its_way_is_computed_again() -> None:
+    """Half of it is sent when the output's GPU goes down. The prompt is cached where it was computed: one token is
+    computed again, and all of it sent, from 175.1 ms on. By one that resumes nothing had been shown."""
+    faults = happens((0.15, 1, "down"), detect_ms=25.0)
+    made = serve(stream([own(0, 1000)], [0.0], [5]), reserving(sharing=FIFO), (1, 2), engine=SYNCHRONOUS, faults=faults)
+    assert made.ttft_s == pytest.approx([0.175 + 0.0001 + 0.1])
+    assert made.gpu_prefilled_tokens.tolist() == [1001, 0, 0]
+    assert made.transferred_tokens.tolist() == [1000]
+
+
+def test_a_drained_gpu_gives_back_who_waits_for_room() -> None:
+    """The second waits for room behind the first when its output's GPU is drained at 50 ms: another one has room, and
+    its prompt is computed at once, in 100 ms. Else it waits till the first is over."""
+    prompts = stream([own(0, 1000), own(1, 1000)], [0.0] * 2, [5, 5])
+    pools, small = reserving(decode_policy=RoundRobin()), replace(MS, kv_tokens=1600)
+    for drain, end_s in (("requeue", 0.05 + 0.1), ("finish", 0.2004 + 0.1)):
+        faults = happens((0.0, 3, "drain"), (0.04, 3, "up"), (0.05, 2, "drain"), drain=drain)
+        made = serve(prompts, pools, (2, 2), engine=SYNCHRONOUS, hardware=small, faults=faults)
+        assert made.prefill_end_s == pytest.approx([0.1, end_s])
+        assert made.losses.sum() == 0
+
+
+def test_who_gives_up_while_it_waits_for_room_or_for_its_prompt_lets_others_go_on() -> None:
+    """1,600 tokens hold one of three. The first gives up at 50 ms, in the step that ends at 100; the second gets its
+    room at once, and is computed from 100 ms to 200. The third gives up before there is room."""
+    prompts = replace(stream([own(i, 1000) for i in range(3)], [0.0] * 3, [5] * 3), patience_s=[0.05, np.nan, 0.25])
+    made = serve(prompts, reserving(), (1, 1), engine=SYNCHRONOUS, hardware=replace(MS, kv_tokens=1600))
+    assert made.state.tolist() == [State.CANCELLED, State.FINISHED, State.CANCELLED]
+    assert made.ttft_s[1] == pytest.approx(0.3)
+    assert made.gpu_prefilled_tokens.tolist() == [2000, 0]
 
 
 # ---------------------------------------------------------------- laws

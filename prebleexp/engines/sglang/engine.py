@@ -137,6 +137,11 @@ class SGLang(Engine):
 
         losing.lose(mine, world, g, requests)
 
+    def withdraw(self, mine: Any, world: Any, g: int, request: int) -> None:
+        from prebleexp.engines.sglang import losing
+
+        losing.withdraw(mine, world, g, request)
+
     def give_back(self, mine: Any, world: Any, g: int) -> Longs:
         from prebleexp.engines.sglang import losing
 

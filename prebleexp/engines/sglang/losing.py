@@ -1,4 +1,5 @@
-"""A GPU goes down: its queue, its batch and its tree are gone. Or it gives back what waits there."""
+"""A GPU goes down: its queue, its batch and its tree are gone. Or it gives back what waits there. And a request of
+which another GPU that is down had a part leaves."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.engines.sglang.giving_up import take_back
 from prebleexp.engines.sglang.queue import take_out
 from prebleexp.engines.sglang.records import JOB, NOBODY
 from prebleexp.engines.sglang.rooms import begun_gpus
 from prebleexp.engines.sglang.stepping import publish
 from prebleexp.engines.sglang.tree import clear
+from prebleexp.sim.pools import decodes
 from prebleexp.sim.records import NONE
 from prebleexp.sim.types import Longs, records
 
@@ -24,6 +27,13 @@ def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
     forget(mine, world, requests)
 
 
+def withdraw(mine: Any, world: Any, g: int, request: int) -> None:
+    """One that waits for KV, or for whom KV is computed, leaves as if it had never come."""
+    take_back(mine, world, g, request)
+    forget(mine, world, np.array([request]))
+    publish(mine, world, g)
+
+
 def give_back(mine: Any, world: Any, g: int) -> Longs:
     """The requests of its queue that have no token of this attempt: they are taken out of it."""
     queue, one = [], int(mine.gpus[g].first_waiting)
@@ -34,7 +44,8 @@ def give_back(mine: Any, world: Any, g: int) -> Longs:
     given = waiting[np.isnan(world.seen.requests.ttft_s[waiting])]
     for request in given.tolist():
         take_out(mine, g, request)
-    mine.gpus[g].waiting_tokens -= mine.jobs.prompt[given].sum()
+    if not decodes(world, g):
+        mine.gpus[g].waiting_tokens -= mine.jobs.prompt[given].sum()
     forget(mine, world, given)
     publish(mine, world, g)
     return given

@@ -19,7 +19,7 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.router_queue import release
 from prebleexp.sim.types import State
 
-RUNS = int(State.RUNNING)
+RUNS, RESERVED = int(State.RUNNING), int(State.RESERVED)
 
 
 @compiled
@@ -39,6 +39,24 @@ def arrive(mine: Engines, g: int, request: int) -> None:
     """All KV of a prompt has come."""
     mine.gpus[g].coming -= 1
     append(mine, g, READY, request)
+
+
+@compiled
+def leave(mine: Engines, world: World, g: int, request: int) -> None:
+    """One that has room does not come, or does not join."""
+    if world.jobs[request].state == RESERVED:
+        mine.gpus[g].coming -= 1
+        return
+    ready, before, one = mine.lists[g, READY], NONE, int(mine.lists[g, READY].first)
+    while one != request:
+        before, one = one, int(mine.jobs[one].behind)
+    if before == NONE:
+        _take_first(mine, g, READY)
+        return
+    mine.jobs[before].behind = mine.jobs[request].behind
+    if ready.last == request:
+        ready.last = before
+    ready.length -= 1
 
 
 # ---------------------------------------------------------------- room

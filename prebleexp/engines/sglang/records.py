@@ -62,9 +62,9 @@ NOBODY = np.array((-1, -1, 0), LIST)
 READY, RETRACTED = range(2)
 """of a GPU for outputs: those that join those that run at the next step, and those that have lost their KV"""
 
-WAITING, CHOSEN, RUNNING, LEAVING, DONE = range(5)
-"""stages of a request. CHOSEN: in a prefill, or with room for its prompt, and not yet among those that run.
-LEAVING: not among them any more, since its last token is under way"""
+ELSEWHERE, WAITING, CHOSEN, RUNNING, LEAVING, DONE = range(6)
+"""stages of a request. ELSEWHERE: it has not come, or was taken back. CHOSEN: in a prefill, or with room for its
+prompt, and not yet among those that run. LEAVING: not among them any more, since its last token is under way"""
 
 JOB = np.dtype(
     [

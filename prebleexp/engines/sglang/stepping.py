@@ -9,7 +9,17 @@ from prebleexp.engines.serving import ahead_of, finished, first_token
 from prebleexp.engines.sglang import giving_up, queue, receiving
 from prebleexp.engines.sglang.contexts import checkpoint, drop, give_up, hold
 from prebleexp.engines.sglang.receiving import reserve as reserve
-from prebleexp.engines.sglang.records import AT_ONCE, DONE, READY, RETRACTED, RUNNING, STEPS, WAITING, Engines
+from prebleexp.engines.sglang.records import (
+    AT_ONCE,
+    DONE,
+    ELSEWHERE,
+    READY,
+    RETRACTED,
+    RUNNING,
+    STEPS,
+    WAITING,
+    Engines,
+)
 from prebleexp.engines.sglang.running import generated_of, last_due, set_last_due, show, stop
 from prebleexp.engines.sglang.scheduling import schedule
 from prebleexp.engines.sglang.tree import unlock
@@ -18,6 +28,7 @@ from prebleexp.sim.gaps import add, token
 from prebleexp.sim.pools import decodes, prefills
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.severing import severed
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
 
@@ -56,8 +67,10 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     total.decode_steps += 1
     if prefills(world, g):
         chosen = mine.chosen[g, (gpu.begun - 1) % STEPS]
+        seconds = float(step.seconds / world.servers[g].speed)
         for row in range(step.chosen):
-            computes(world, int(chosen[row].request), int(chosen[row].begin + chosen[row].tokens), float(step.seconds))
+            if _goes_on(mine, int(chosen[row].request)):
+                computes(world, int(chosen[row].request), int(chosen[row].begin + chosen[row].tokens), seconds)
     publish(mine, world, g)
     return float(step.seconds)
 
@@ -104,11 +117,19 @@ def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 
 @compiled
 def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None:
-    """The KV of a prompt was sent, and stays cached."""
+    """The KV of a prompt was sent, or nobody waits for it, and it stays cached."""
     g = int(world.seen.requests[leg].gpu)
-    unlock(mine, g, int(mine.jobs[leg].lock))
+    job = mine.jobs[leg]
+    unlock(mine, g, int(job.lock))
+    job.stage, job.generated, mine.retractions[leg] = ELSEWHERE, 0, 0
     publish(mine, world, g)
     wake(world, g)
+
+
+@compiled
+def sever(self: Any, mine: Engines, world: World, row: int, now: float) -> int:
+    """A part of a request has reached this GPU, which is down: the row that is lost by that."""
+    return severed(world, row)
 
 
 @compiled
@@ -131,13 +152,21 @@ def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> in
 
 
 @compiled
+def _goes_on(mine: Engines, request: int) -> bool:
+    """Whether somebody waits for what is computed of it."""
+    return request != NONE and mine.jobs[request].stage != DONE
+
+
+@compiled
 def _prefilled(mine: Engines, world: World, g: int, slot: int, now: float) -> None:
     """A request whose prompt is computed gets a token, unless it was retracted meanwhile."""
     gpu, step, chosen = mine.gpus[g], mine.steps[g, slot], mine.chosen[g, slot]
     for row in range(step.chosen):
         request = int(chosen[row].request)
         job = mine.jobs[request]
-        if prefills(world, g):
+        if request == NONE:  # it was taken back
+            continue
+        if prefills(world, g) and _goes_on(mine, request):
             computed(world, request, int(chosen[row].begin + chosen[row].tokens))
         if job.stage == WAITING or job.stage == DONE or request == step.part_way:
             continue

@@ -749,7 +749,7 @@ class Oracle:
             self.planned.pop((g, READY), None)
             self.drained_s[g] = now
             if self.faults.requeues:
-                for job in sorted(gpu.give_back(), key=self._number):
+                for job in sorted(self._given_back(gpu, now), key=self._number):
                     self._hears_of_loss(job, now)
             if self.faults.drain_s:
                 self._plan(g, LIMIT, now + self.faults.drain_s)
@@ -805,6 +805,14 @@ class Oracle:
         """Requests whose KV is to go from or to a GPU."""
         return []
 
+    def _torn(self, g: int) -> list[Job]:
+        """Those that are lost with a GPU, wherever else they are."""
+        return self._unread(g)
+
+    def _given_back(self, gpu: Any, now: float) -> list[Job]:
+        """What a GPU that is drained is rid of."""
+        return list(gpu.give_back())
+
     def _awaits(self, gpu: Any) -> bool:
         """Whether KV comes from tiers, or has to go there before there is room."""
         return False
@@ -820,7 +828,7 @@ class Oracle:
 
     def _lose_all(self, gpu: Any, now: float) -> None:
         gpu.up = False
-        for job in self._unread(gpu.number):
+        for job in self._torn(gpu.number):
             self._break_off(job, gpu.number, now)
         for job in gpu.lose():
             if job.state != State.CANCELLED:

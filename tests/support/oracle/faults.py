@@ -1,7 +1,7 @@
 """The second simulator with vLLM or SGLang on GPUs that are lost, slow or drained, written from docs/core.md in plain
 Python.
 
-GPUs are the schedulers of `tests.support.reference`, as in `tests.support.oracle.pools` and `reserving`.
+GPUs are the schedulers of `tests.support.reference`, as in `tests.support.oracle.pools` and `sglangs`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prebleexp.sim.types import Outcome, Workload
 from tests.support.oracle import core as oracle
 from tests.support.oracle.core import Job
 from tests.support.oracle.pools import VllmGpu
-from tests.support.oracle.reserving import SglangGpu
+from tests.support.oracle.sglangs import SglangGpu
 
 
 class FaultyGpu(VllmGpu):

@@ -581,7 +581,8 @@ class PoolsOracle(Linked):
             self._failed(request, State.CANCELLED, now)
 
     def _expire(self, request: Job, now: float) -> None:
-        if self.both and request.state == State.UNROUTED:
+        unread = self._leg(request).state in (State.QUEUED, State.RUNNING)
+        if self.both and (unread or request.state == State.UNROUTED):
             self._leave_both(request, now)
             return
         job = self._leg(request) if request.state == State.UNROUTED else request
@@ -612,9 +613,9 @@ class PoolsOracle(Linked):
         self.queue = [one for one in self.queue if one not in (leg, request)]
         self.held = [one for one in self.held if one not in (leg, request)]
         there = [one for one in (leg, request) if one.gpu >= 0]
-        if leg in there and not leg.unnoticed:
-            self.gpus[leg.gpu].cancel(leg)
-        leg.state, request.state, leg.unnoticed = State.CANCELLED, State.CANCELLED, False
+        self._take_out(there, now)
+        leg.state = request.state = State.CANCELLED
+        leg.unnoticed = request.unnoticed = False
         self.news += [("cancelled", one.index, one.gpu, 0) for one in there]
         if all(self.roles[one.gpu] == PREFILL for one in there):  # nobody else hears of its end
             if request.goes_on:
@@ -623,6 +624,12 @@ class PoolsOracle(Linked):
                 self._cancel_behind(request, now)
         if there:
             self._tell(there[0].gpu, now)
+
+    def _take_out(self, there: list[Job], now: float) -> None:
+        """Of the GPUs to which parts of a request were sent."""
+        leg = self._leg(there[0]) if there else None
+        if leg in there and not leg.unnoticed:
+            self.gpus[leg.gpu].cancel(leg)
 
     def _leave_kv(self, request: Job, now: float) -> None:
         if request.state == State.RESERVED:

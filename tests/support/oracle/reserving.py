@@ -1,345 +1,27 @@
 """The second simulator where room is reserved before prompts are computed, with SGLang's scheduler, written from
-docs/core.md in plain Python.
-
-GPUs are `tests.support.reference.sglang`'s scheduler, which equals SGLang's recordings, with what it has besides where
-prompts and outputs have GPUs of their own.
+docs/core.md in plain Python. GPUs are those of `tests.support.oracle.sglangs`, and may be lost, slow or drained.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from prebleexp.sim.links import FAIR, FIFO
-from prebleexp.sim.pools import CHUNKS, DECODE, END, LAYERS, PREFILL
+from prebleexp.sim.pools import BOTH, CHUNKS, DECODE, END, LAYERS, PREFILL
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle import core as oracle
-from tests.support.oracle.core import ARRIVED, REACHED, Job, largest
-from tests.support.oracle.pools import PoolsOracle
-from tests.support.reference.sglang import CLIP_MAX_NEW_TOKENS, Batch, Cache, Request, Scheduler
+from tests.support.oracle.core import ARRIVED, REACHED, Job
+from tests.support.oracle.sglangs import SglangGpu
+from tests.support.oracle.split_faults import SplitOracle
+
+UNREAD = (State.QUEUED, State.RUNNING)
+"""of a prompt that is not computed"""
 
 
-class Counting(Cache):
-    """What is evicted is counted."""
-
-    evicted = 0
-
-    def make_room(self, tokens: int) -> bool:
-        free = self.free
-        made = super().make_room(tokens)
-        self.evicted += self.free - free
-        return made
-
-
-class Server(Scheduler):
-    """Of one role: prompts alone, outputs alone, or as the reference."""
-
-    def __init__(self, config: dict[str, Any], role: int, kept: int) -> None:
-        super().__init__(config)
-        self.cache: Counting = Counting(config["max_total_tokens"])
-        self.role, self.kept = role, kept
-        self.held: list[Request] = []
-        self.coming = 0
-        self.ready: list[Request] = []
-        self.back: list[Request] = []  # retracted
-        self.reserved: list[Request] = []  # by the last scheduling, …
-        self.joined: list[Request] = []  # … and of it
-        self.room = config["max_total_tokens"]  # free when all who waited for it and fitted had got it
-
-    def schedule(self) -> Batch | None:
-        if self.role == PREFILL and self.last and self.last.prefill:
-            self.full, self.last = False, None
-        if self.role != DECODE:
-            return super().schedule()
-        self.retracted, self.reserved, self.joined = [], [], []
-        self._keep([r for r in self.running if not r.done])
-        self.last = batch = self._receive()
-        return batch
-
-    def _receive(self) -> Batch | None:
-        self._resume()
-        if not self.back:
-            self._reserve()
-        self.room = self.cache.free
-        while self.ready and len(self.running) < self.config["max_running_requests"]:
-            request = self.ready.pop(0)
-            self.joined.append(request)
-            request.generated = max(1, request.generated)
-            request.done = request.generated >= request.target
-            if request.done:
-                self._release(request)
-            else:
-                self.running = [*self.running, request]
-        batch = self._decode() if self.running else None
-        return batch if batch is not None and batch.rows else None
-
-    def leave(self, request: Request) -> None:
-        """It gave up: what is computed of it goes to the tree."""
-        if request in self.waiting:
-            self.waiting.remove(request)
-        else:
-            self._checkpoint(request, request.computed)
-            super()._release(request)
-            self.running = [one for one in self.running if one is not request]
-            self.chunked = None if self.chunked is request else self.chunked
-        request.done, self.full = True, False
-
-    def _active(self) -> int:
-        return len(self.running) + self.coming + len(self.ready)
-
-    def _hold(self, request: Request, tokens: int) -> None:
-        self.cache.free -= tokens
-        request.computed, request.retracted = tokens, False
-
-    def _resume(self) -> None:
-        left = self.cache.free - self.kept * self._active()
-        while self.back and self.back[0].known + self.kept <= left:
-            request = self.back.pop(0)
-            left -= request.known + self.kept
-            self._hold(request, request.known - 1)
-            self.ready.append(request)
-
-    def _reserve(self) -> None:
-        def most(request: Request) -> int:
-            return request.prompt + min(request.max_new, CLIP_MAX_NEW_TOKENS)
-
-        retractable = sum(r.known for r in self.running)
-        alone = max([most(r) for r in self.running], default=0)
-        left = self.cache.free - max(self.kept * self._active(), alone - retractable)
-        while self.waiting:
-            request = self.waiting[0]
-            if max(request.prompt + self.kept, most(request) - retractable) > left:
-                break
-            left -= request.prompt + self.kept
-            self.waiting.pop(0)
-            self._hold(request, request.prompt)
-            self.coming += 1
-            self.reserved.append(request)
-
-    def arrive(self, request: Request) -> None:
-        self.coming -= 1
-        self.ready.append(request)
-
-    def let_go(self, request: Request) -> None:
-        self.held.remove(request)
-        super()._release(request)
-
-    def _checkpoint(self, request: Request, end: int) -> None:
-        if self.role != DECODE:
-            super()._checkpoint(request, end)
-
-    def _release(self, request: Request) -> None:
-        if self.role == PREFILL:
-            self.held.append(request)
-        else:
-            super()._release(request)
-
-    def _retract(self) -> None:
-        if self.role != DECODE:
-            super()._retract()
-            return
-        kept = sorted(self.running, key=lambda r: (r.generated, -r.prompt), reverse=True)
-        while kept and (not self.retracted or not self.cache.make_room(len(kept))):
-            request = kept.pop()
-            self._release(request)
-            request.retracted = True
-            self.retracted.append(request)
-            self.back.append(request)
-        self._keep(kept)
-
-
-class SglangGpu:
-    def __init__(self, number: int, role: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
-        self.number, self.role, self.cost, self.world = number, role, hardware, world
-        self.kv_tokens, self.frontend_s, self.context_length = (
-            hardware.kv_tokens,
-            hardware.frontend_s,
-            hardware.context_length,
-        )
-        overlap, self.kept = not engine.disable_overlap_schedule, engine.num_reserved_decode_tokens
-        self.host_s, self.depth = 0.0 if overlap else engine.host_s, 2 if overlap else 1
-        config = {"max_total_tokens": self.kv_tokens, "overlap": overlap, "schedule_policy": engine.schedule_policy}
-        config |= {"chunked_prefill_size": engine.chunked_prefill_size}
-        config |= {"max_running_requests": max(1, min(engine.max_running_requests, self.kv_tokens // 2))}
-        config |= {"schedule_conservativeness": engine.schedule_conservativeness}
-        self.config = config | {"skip_finishing_decode": engine.skip_finishing_decode}
-        self.of = Server(self.config, role, self.kept)
-        self.columns = {"segment_offsets": rows.segment_offsets, "segment_ids": rows.segment_ids}
-        self.columns |= {"segment_tokens": rows.segment_tokens, "output_segment": rows.answer_segment}
-        self.columns |= {"max_new_tokens": rows.max_new_tokens}
-        self.columns["output_tokens"] = np.minimum(rows.output_tokens, rows.max_new_tokens)
-        self.requests: dict[int, Request] = {}
-        self.shown: dict[int, int] = {}  # of a request, tokens of its answer that it came with
-        self.flight: deque[tuple[Batch, float]] = deque()
-        self.batch: Any = None
-        self.looked: list[tuple[int, int]] = []
-        self.admitted: set[Request] = set()
-        self.totals: Counter[str] = Counter()
-        self.awake = self.stepping = False
-        self.leaving: list[Job] = []
-        self.lost_s, self.up, self.gone, self.speed, self.ends_s = math.nan, True, False, 1.0, math.nan
-        self.down_s, self.down_since_s = 0.0, math.nan
-        self.publish()
-
-    def lose(self) -> list[Job]:
-        """All that it has; returns the requests."""
-        there, evicted = [one for one in self.requests.values() if not one.done], self.of.cache.evicted
-        self.of = Server(self.config, self.role, self.kept)
-        self.of.cache.evicted = evicted
-        for some in (self.flight, self.leaving, self.looked, self.requests, self.admitted):
-            some.clear()
-        self.awake = self.stepping = False
-        return [self.world.jobs[one.index] for one in there]
-
-    def give_back(self) -> list[Job]:
-        """Those of the queue without a token of this attempt."""
-        jobs = self.world.jobs
-        given = [one for one in self.of.waiting if math.isnan(jobs[one.index].attempt_s)]
-        self.of.waiting = [one for one in self.of.waiting if one not in given]
-        for request in given:
-            del self.requests[request.index]
-            self.admitted.discard(request)
-        return [jobs[request.index] for request in given]
-
-    def cancel(self, job: Job) -> None:
-        request = self.requests.get(job.index)
-        if request is None:  # it is on its way
-            return
-        if self.stepping and request not in self.of.waiting:
-            self.leaving.insert(0, job)
-        else:
-            self.of.leave(request)
-
-    def publish(self) -> None:
-        if not self.up:
-            return
-        of = self.of
-        running = [r for r in of.running if not r.done]
-        waits = 0 if self.role == DECODE else sum(r.known for r in of.waiting)
-        waits += of.chunked.known - of.chunked.end if of.chunked else 0
-        queued = len(of.waiting) + of.coming + len(of.ready) + len(of.back)
-        self.seen = SimpleNamespace(queued=queued, running=len(running), waiting_tokens=waits)
-        self.seen.kv_tokens, self.seen.ahead = self.kv_tokens, 0.0
-        self.seen.kv_free, self.seen.evictable = of.cache.free, of.cache.evictable
-        self.seen.generated = sum(r.generated for r in running)
-        self.seen.window_hit_tokens = sum(found for found, _ in self.looked)
-        self.seen.window_prompt_tokens = sum(whole for _, whole in self.looked)
-        self.totals["evicted"] = of.cache.evicted
-
-    def refuses(self, job: Job) -> bool:
-        prompt, alone = len(job.prompt), self.role == PREFILL
-        output, most = (1, 1) if alone else (job.limit, job.max_new)
-        wanted = prompt + min(most, output - 1 + CLIP_MAX_NEW_TOKENS) + 1
-        never = self.role == DECODE and prompt + output + self.kept > self.kv_tokens
-        return prompt + output > self.context_length or wanted >= self.kv_tokens or never
-
-    def submit(self, job: Job) -> None:
-        request = self.requests[job.index] = Request(job.index, self.columns, self.of.cache.root)
-        if self.role == PREFILL:
-            request.target = request.max_new = 1
-        self.shown[job.index] = shown = job.output_seen if self.world.faults.resumes else 0
-        request.prompt, request.target, request.max_new = (
-            request.prompt + shown,
-            request.target - shown,
-            request.max_new - shown,
-        )
-        job.state = State.QUEUED
-        self.of.waiting.append(request)
-
-    def begin(self, now: float) -> float | None:
-        while len(self.flight) < self.depth:
-            if not self._schedule(now) and (self.flight or self.of.cache.free <= self.of.room):
-                break
-        if not self.flight:
-            self.of.ratio = self.of.first_ratio
-            return None
-        self.batch, seconds = self.flight.popleft()
-        for request, begin, new in self.batch.rows:
-            self.totals["forwarded"] += new
-            if self.batch.prefill:
-                self.totals["prefilled"] += max(0, min(self._prompt(request), begin + new) - begin)
-            if self.role == PREFILL:
-                self.world.computes(request.index, begin + new, seconds, now)
-        self.totals["steps"] += 1
-        self.stepping = True
-        return seconds
-
-    def _schedule(self, now: float) -> bool:
-        of, jobs, waited = self.of, self.world.jobs, list(self.of.waiting)
-        batch = of.schedule()
-        for request in of.reserved:
-            self.world.reserve(jobs[request.index], now)
-        for request in of.joined:
-            self._joins(request, jobs[request.index], now)
-        of.reserved, of.joined = [], []
-        for request in of.retracted:
-            jobs[request.index].state = State.QUEUED
-            self.totals["recomputed"] += 0 if self.role == DECODE else self._prompt(request)
-        self.totals["retracted"] += len(of.retracted)
-        if batch is None:
-            return False
-        for request, begin, _ in batch.rows if batch.prefill else []:
-            if request in waited:
-                self._admitted(request, min(begin, self._prompt(request)))
-        self.totals["peak_kv"] = max(self.totals["peak_kv"], self.kv_tokens - of.cache.free)
-        if not batch.prefill:
-            largest(self.totals, len(batch.rows), batch.context)
-        cost, tokens = self.cost, sum(new for *_, new in batch.rows)
-        seconds = cost.step_s + cost.token_s * tokens + cost.context_token_s * batch.context
-        self.flight.append((batch, max(0.0, seconds) + self.host_s))
-        return True
-
-    def _prompt(self, request: Request) -> int:
-        return len(self.world.jobs[request.index].prompt)
-
-    def _admitted(self, request: Request, found: int) -> None:
-        job = self.world.jobs[request.index]
-        self.totals["hit"] += found
-        job.state = State.RUNNING if request.generated else job.state
-        if request not in self.admitted:
-            self.admitted.add(request)
-            prompt = self._prompt(request)
-            job.hit_tokens, job.prefilled_tokens = found, prompt - found
-            self.looked.append((found, prompt))
-
-    def _joins(self, request: Request, job: Job, now: float) -> None:
-        job.state = State.RUNNING
-        if request.generated > 1:
-            return
-        if math.isnan(job.attempt_s):
-            self._gets(request, job, now)
-        if request.done:
-            self.world._release()
-
-    def end(self, now: float) -> None:
-        self.stepping, leaving, self.leaving = False, self.leaving, []
-        for job in leaving:
-            self.cancel(job)
-        if self.role == PREFILL:
-            for request, begin, new in self.batch.rows:
-                self.world.computed(request.index, begin + new, now)
-        for request in self.of.take_up(self.batch):
-            self._gets(request, self.world.jobs[request.index], now)
-
-    def _gets(self, request: Request, job: Job, now: float) -> None:
-        """A token."""
-        job.output_seen, job.latency_s = self.shown[request.index] + request.generated, now - job.due_s
-        if request.generated == 1:
-            job.attempt_s = job.latency_s
-            job.ttft_s = job.latency_s if math.isnan(job.ttft_s) else job.ttft_s
-            job.state = State.RUNNING
-            self.world.news.append(("first_token", request.index, self.number, 0))
-        if request.done:
-            job.state, job.finish_s = State.FINISHED, now
-            self.world.news.append(("finished", request.index, self.number, 0))
-
-
-class ReservingOracle(PoolsOracle):
+class ReservingOracle(SplitOracle):
     def __init__(self, workload: Workload, of: Any) -> None:
         super().__init__(workload, of)
         self.reached: set[int] = set()
@@ -353,13 +35,127 @@ class ReservingOracle(PoolsOracle):
         if self.roles[job.gpu] == PREFILL:
             self._ask_again(self._request(job), now)
             return
-        for one in [self._leg(job), job] if self.roles[job.gpu] == DECODE else [job]:
-            self._pass_frontend(one, now)
+        if self.roles[job.gpu] == DECODE:
+            leg, losses = self._leg(job), self._leg(job).losses
+            self._pass_frontend(leg, now)
+            if leg.losses > losses:
+                return
+        self._pass_frontend(job, now)
 
     def _reach(self, job: Job, now: float) -> None:
+        if job.state == State.CANCELLED:
+            return
         self.reached.add(job.index)
-        if self.roles[job.gpu] != PREFILL or self._request(job).state == State.RESERVED:
+        prompt = self.roles[job.gpu] == PREFILL
+        if not self.gpus[job.gpu].up and (prompt or job.index < self.n):
+            self._sever(job, now)
+        elif not prompt or self._request(job).state == State.RESERVED:
             oracle.Oracle._reach(self, job, now)
+
+    # ------------------------------------------------------------ loss
+    def _unread(self, g: int) -> list[Job]:
+        unread = [one for one in self.jobs[: self.n] if one.state == State.RESERVED]
+        unread = [one for one in unread if self._leg(one).index in self.reached]
+        return sorted([one for one in unread if g in (one.gpu, self._leg(one).gpu)], key=self._number)
+
+    def _awaits(self, gpu: Any) -> bool:
+        return bool(gpu.seen.queued)
+
+    def _torn(self, g: int) -> list[Job]:
+        found = []
+        for job in self.jobs[: self.n]:
+            leg = self._leg(job)
+            waits = job.state in (State.QUEUED, State.RESERVED, State.LOST) and leg.state in UNREAD
+            there = any(one.gpu == g and one.index in self.reached for one in (job, leg))
+            found += [job] if there and (waits or job.state == State.RESERVED) else []
+        return sorted(found, key=self._number)
+
+    def _break_off(self, job: Job, g: int, now: float) -> None:
+        lost, leg = job, self._leg(job)
+        if leg.state in UNREAD:
+            self._part(job, now)
+            self.reached.add(leg.index)
+            lost = leg
+        else:
+            self._withdraw(job)
+            self._leave_kv(job, now)
+        self._lose(lost)
+        self.view.requests[lost.index].output_seen = 0
+        if lost.gpu != g:
+            self.lost_with.setdefault(g, []).append(lost)
+
+    def _part(self, job: Job, now: float) -> None:
+        """A request whose prompt is not computed leaves both GPUs."""
+        for one in (self._leg(job), job):
+            if one.gpu >= 0 and one.index in self.reached:
+                self._withdraw(one)
+        self._come_no_more(job, now)
+
+    def _withdraw(self, job: Job) -> None:
+        self.gpus[job.gpu].withdraw(job)
+        if self.gpus[job.gpu].up:
+            self._show(job.gpu)
+
+    def _come_no_more(self, job: Job, now: float) -> None:
+        if job.state == State.RESERVED:
+            self.drop(job.index, now)
+        for one in (self._leg(job), job):
+            self.heap = [event for event in self.heap if event[1:] != (REACHED, one.index)]
+            heapq.heapify(self.heap)
+            if one.gpu >= 0 and self.gpus[one.gpu].up:
+                self._wake(self.gpus[one.gpu], now)
+        job.state, job.unnoticed = State.UNROUTED, False
+        self.reached.discard(job.index)
+
+    def _sever(self, job: Job, now: float) -> None:
+        """A part has reached a GPU that is down."""
+        request, leg, gpu, lost = self._request(job), self._leg(job), self.gpus[job.gpu], job
+        if job is leg or gpu.gone:
+            if job is leg and request.index in self.reached:
+                self._withdraw(request)
+            self._come_no_more(request, now)
+            self.reached.add(leg.index)
+            lost = leg
+        self._lose(lost)
+        if gpu.gone:
+            self._hears_of_loss(lost, now)
+        self._tell(gpu.number, now)
+
+    def _hears_of_loss(self, job: Job, now: float) -> None:
+        leg = self._leg(job)
+        if job.index < self.n and job.state == State.LOST and leg.state in UNREAD:
+            self._part(job, now)
+            self.reached.add(leg.index)
+            leg.state, leg.unnoticed, job.unnoticed = State.LOST, True, False
+            job = leg
+        super()._hears_of_loss(job, now)
+
+    def _go_on(self, job: Job, now: float) -> None:
+        if job.index >= self.n or job.state != State.UNROUTED:
+            self.reached -= {job.index, self._leg(job).index}
+        super()._go_on(job, now)
+
+    def _given_back(self, gpu: Any, now: float) -> list[Job]:
+        given, g = super()._given_back(gpu, now), gpu.number
+        if self.roles[g] == BOTH:
+            return given
+        legs = [one for one in self.jobs[self.n :] if one.gpu == g and one.index in self.reached]
+        waits = [one for one in legs if one.state == self._request(one).state == State.QUEUED]
+        given = [self._leg(one) for one in {self._request(one) for one in [*given, *waits]}]
+        for one in given:
+            self._part(self._request(one), now)
+        return given
+
+    def _take_out(self, there: list[Job], now: float) -> None:
+        for request in [one for one in there if one.state == State.RESERVED]:
+            self.drop(request.index, now)
+        for one in there:
+            gpu = self.gpus[one.gpu]
+            if one.state != State.LOST and one.index in self.reached:
+                gpu.cancel(one)
+            if gpu.up:
+                self._wake(gpu, now)
+                self._show(one.gpu)
 
     def _hand_over(self, job: Job, now: float) -> None:
         """It is on its way."""
@@ -367,7 +163,10 @@ class ReservingOracle(PoolsOracle):
     def reserve(self, request: Job, now: float) -> None:
         leg, request.state = self._leg(request), State.RESERVED
         ports = [("out", leg.gpu), ("in", request.gpu)]
-        self.flows[request.index] = SimpleNamespace(ends_s=now, ports=ports, moves=False, over=False, rate=0.0)
+        self.transferred[request.index] = 0
+        self.flows[request.index] = SimpleNamespace(
+            begins_s=now, ends_s=now, ports=ports, moves=False, over=False, rate=0.0
+        )
         if leg.index in self.reached:
             heapq.heappush(self.heap, (now, REACHED, leg.index))
 
@@ -413,10 +212,22 @@ class ReservingOracle(PoolsOracle):
         begins_s = max(now, flow.ends_s)
         if self.pools.sharing == FIFO:
             begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in flow.ports)])
+        flow.begins_s = begins_s if begins_s > flow.ends_s else flow.begins_s
         flow.ends_s = begins_s + size / self.pools.rate
         self.free_s |= dict.fromkeys(flow.ports, flow.ends_s)
         if flow.last and flow.ready == flow.parts:
             heapq.heappush(self.heap, (flow.ends_s + self.pools.latency_s, ARRIVED, index))
+
+    def drop(self, subject: int, now: float) -> None:
+        flow = self.flows[subject]
+        if flow.moves:
+            super()._arrives(subject, now)
+        elif self.pools.sharing != FAIR:
+            last = [port for port in flow.ports if self.free_s.get(port) == flow.ends_s]
+            self.free_s |= dict.fromkeys(last, flow.begins_s)
+        flow.over = False
+        self.heap = [one for one in self.heap if one[1:] not in ((ARRIVED, subject), (ARRIVED, self.n + subject))]
+        heapq.heapify(self.heap)
 
     def _is_timer(self, subject: int) -> bool:
         return subject >= self.n or self.flows[subject].over

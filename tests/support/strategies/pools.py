@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 from prebleexp.autoscalers.base import FIXED
@@ -65,10 +64,17 @@ def streams_with_patience() -> st.SearchStrategy[Workload]:
     return st.one_of(streams(), impatient(streams()))
 
 
+RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]), st.sampled_from([1, 3, 4])).map(
+    lambda drawn: drawn[0] | {"engine": drawn[1], "protocol": RESERVE_FIRST, "send": drawn[2], "layers": drawn[3]}
+)
+OF_VLLM = st.one_of(CLUSTERS, CLUSTERS, DECIDED)
+ALL = st.one_of(CLUSTERS, DECIDED, RESERVING, RESERVING)
+
+
 @st.composite
-def scaled(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
+def scaled(draw: st.DrawFn, clusters: st.SearchStrategy[dict[str, Any]] = ALL) -> tuple[dict[str, Any], Any]:
     """And what says how many GPUs of each role there are: one rule for all, or one for each."""
-    cluster = draw(st.one_of(CLUSTERS, CLUSTERS, DECIDED))
+    cluster = draw(clusters)
     counts = dict.fromkeys(cluster["roles"], 0)
     for role, count in zip(cluster["roles"], cluster["counts"], strict=True):
         counts[role] += count
@@ -82,19 +88,12 @@ def scaled(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
 
 @st.composite
 def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
-    cluster = draw(st.one_of(CLUSTERS, CLUSTERS, DECIDED))
+    cluster = draw(ALL)
     return cluster, draw(timelines(sum(cluster["counts"])))
-
-
-RESERVING = st.tuples(CLUSTERS, SGLANGS, st.sampled_from([END, LAYERS, CHUNKS]), st.sampled_from([1, 3, 4])).map(
-    lambda drawn: drawn[0] | {"engine": drawn[1], "protocol": RESERVE_FIRST, "send": drawn[2], "layers": drawn[3]}
-)
 
 
 def split(workload: Workload, cluster: dict[str, Any]) -> tuple[Workload, dict[str, Any]]:
     """The stream that a cluster serves, and what `simulate` is given."""
-    if cluster["protocol"] == RESERVE_FIRST:
-        workload = replace(workload, patience_s=np.full(len(workload), np.nan))
     hardware = replace(COST, kv_tokens=cluster["kv"], frontend_s=cluster["frontend"])
     names = ("sharing", "latency_s", "rate", "protocol", "send", "layers", "decider", "least_tokens")
     link = {name: cluster[name] for name in names if name in cluster}

@@ -11,10 +11,11 @@ from prebleexp.engines.batch import first_finish, in_order, join, leave_first, o
 from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.records import Batching
 from prebleexp.engines.serving import RUNNING, ahead_of, evict_tokens, finished, first_token, keep_context
-from prebleexp.engines.showing import not_fresh, show
+from prebleexp.engines.showing import not_fresh, show_each
 from prebleexp.sim.caches import lock, match, stamp, unlock, unseen_tokens
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
+from prebleexp.sim.gaps import alike, token
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.records import NONE, World
 
@@ -55,7 +56,19 @@ def begin(self: Any, mine: Batching, world: World, g: int, now: float) -> float:
 def end(self: Any, mine: Batching, world: World, g: int, now: float) -> None:
     gpu = mine.gpus[g]
     if gpu.steps > 0:
-        show(mine, world, g, now)
+        seconds = (now - world.servers[g].begun_s) / gpu.steps  # one step is as long as the other
+        request, gpu.fresh = int(gpu.fresh), NONE
+        if world.gaps.each:
+            show_each(mine, world, g, now)
+        else:  # here, since a call that is handed all of the world takes a tenth of a step
+            first = now if gpu.steps == 1 else world.servers[g].begun_s + seconds
+            others = int(gpu.running)  # had a token when the step before was over, but for those that are fresh
+            while request != NONE:
+                token(world.gaps, request, first)
+                others -= 1
+                request = int(mine.jobs[request].next)
+            alike(world.gaps.classes[0], first - gpu.report_clock, others)
+            alike(world.gaps.classes[0], seconds, int(gpu.running * (gpu.steps - 1)))
         gpu.decode_steps += gpu.steps
         gpu.context += gpu.steps * gpu.running
         gpu.generated += gpu.steps * gpu.running

@@ -29,7 +29,7 @@ def first_token(world: World, g: int, request: int, now: float) -> None:
         if world.told.first_token != 0:
             tell(world, FIRST_TOKEN, request, g, 0)
     if not prefills(world, g):  # else the token is shown by whoever makes the others
-        token(world, request, now)
+        token(world.gaps, request, now)
 
 
 @compiled

@@ -12,27 +12,17 @@ from prebleexp.sim.records import NONE, World
 
 
 @compiled
-def show(mine: Batching, world: World, g: int, now: float) -> None:
-    """Decode steps are over, one as long as the other: all that run had a token in each. Who ran in the last one before
-    them had one when that was over."""
+def show_each(mine: Batching, world: World, g: int, now: float) -> None:
+    """Decode steps are over: all that run had a token in each, one by one."""
     gpu, begun_s = mine.gpus[g], world.servers[g].begun_s
     seconds = (now - begun_s) / gpu.steps
     first = now if gpu.steps == 1 else begun_s + seconds
-    others, request, gpu.fresh = int(gpu.running), int(gpu.fresh), NONE
-    if world.gaps.each:
-        for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
-            request = int(mine.batches.order[row])
-            if request != NONE:
-                token(world, request, first)
-                add(world.gaps, request_of(world, request), seconds, int(gpu.steps - 1))
-                world.gaps.last_s[request_of(world, request)] = now
-        return
-    while request != NONE:
-        token(world, request, first)
-        others -= 1
-        request = int(mine.jobs[request].next)
-    add(world.gaps, NONE, first - gpu.report_clock, others)
-    add(world.gaps, NONE, seconds, int(gpu.running * (gpu.steps - 1)))
+    for row in range(gpu.batch_offset, gpu.batch_offset + gpu.batch_rows):
+        request = int(mine.batches.order[row])
+        if request != NONE:
+            token(world.gaps, request, first)
+            add(world.gaps, request_of(world, request), seconds, int(gpu.steps - 1))
+            world.gaps.last_s[request_of(world, request)] = now
 
 
 @compiled

@@ -16,8 +16,6 @@ import numpy as np
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.histogram import BINS, SHIFT, ZERO
-from prebleexp.sim.pools import request_of
-from prebleexp.sim.records import World
 from prebleexp.sim.types import Ints, Longs, Workload, records
 
 MOST_CLASSES = 16
@@ -122,15 +120,23 @@ def columns(workload: Workload, made: Counts) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- what engines call
 @compiled
-def add(gaps: Counts, request: int, gap_s: float, count: int) -> None:
-    """So many gaps of one length: of a request, or of any if engines need not say `token` of every token."""
+def alike(one: Any, gap_s: float, count: int) -> None:
+    """So many gaps of one length, of one class. It is handed that class alone: to be handed all that is counted took
+    longer than to count."""
     if count <= 0:
         return
-    one = gaps.classes[gaps.requests[request].of if gaps.each else 0]
     row = (int(np.float64(gap_s).view(np.int64)) >> SHIFT) - ZERO
     one.bins[min(max(row, 0), BINS - 1)] += count
     one.sum_s += count * gap_s
     one.max_s = max(one.max_s, gap_s)
+
+
+@compiled
+def add(gaps: Counts, request: int, gap_s: float, count: int) -> None:
+    """So many gaps of one length: of a request, or of any if engines need not say `token` of every token."""
+    if count <= 0:
+        return
+    alike(gaps.classes[gaps.requests[request].of if gaps.each else 0], gap_s, count)
     if len(gaps.longest) == 0:
         return
     mine = gaps.requests[request]
@@ -157,13 +163,14 @@ def add(gaps: Counts, request: int, gap_s: float, count: int) -> None:
 
 
 @compiled
-def token(world: World, row: int, now: float) -> None:
+def token(gaps: Counts, row: int, now: float) -> None:
     """A request, or a leg of it, has a token that is shown now."""
-    request, last_s = request_of(world, row), world.gaps.last_s
+    last_s = gaps.last_s
+    request = row - len(last_s) if row >= len(last_s) else row
     if not np.isnan(last_s[request]):
-        add(world.gaps, request, now - last_s[request], 1)
+        add(gaps, request, now - last_s[request], 1)
     last_s[request] = now
-    if len(world.gaps.shown) > 0:
-        shown = world.gaps.shown[world.gaps.showing[0]]
+    if len(gaps.shown) > 0:
+        shown = gaps.shown[gaps.showing[0]]
         shown.request, shown.at_s = request, now
-        world.gaps.showing[0] += 1
+        gaps.showing[0] += 1

@@ -11,7 +11,7 @@ from typing import Any
 
 from prebleexp.engines.sglang.records import CLIP_MAX_NEW_TOKENS, LEAVING, RUNNING, Engines
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.gaps import add, token
+from prebleexp.sim.gaps import token
 from prebleexp.sim.records import NONE, World
 
 
@@ -121,37 +121,36 @@ def _not_fresh(mine: Engines, g: int, request: int) -> None:
 
 
 @compiled
-def show(mine: Engines, world: World, g: int, now: float) -> None:
-    """A decode step is over: all that were in it have a token. Who was in the one before, too, had one when that was
-    over. To be called before it is counted as over."""
-    gpu, jobs, over = mine.gpus[g], mine.jobs, int(mine.gpus[g].decodes_over)
-    others, late, request = int(gpu.running - gpu.late + gpu.leaving), NONE, int(gpu.fresh)
-    while request != NONE and jobs[request].joined > over:
+def take_fresh(jobs: Any, gpu: Any) -> int:
+    """The first of those, in a chain, that decoded for the first time in the step that is over; they are fresh no more.
+    To be called before it is counted as over."""
+    late, request = NONE, int(gpu.fresh)
+    while request != NONE and jobs[request].joined > gpu.decodes_over:
         late, request = request, int(jobs[request].next_fresh)
     if late == NONE:
         gpu.fresh = NONE
     else:
         jobs[late].next_fresh = NONE
-    if world.gaps.each:
-        request = int(gpu.first_running)
-        while request != NONE:
-            if jobs[request].joined <= over:
-                token(world, request, now)
-            request = int(jobs[request].behind)
-        request = last = last_due(mine, g, over + 1)
-        while gpu.leaving > 0:
-            if jobs[request].stage == LEAVING:
-                token(world, request, now)
-            request = int(jobs[request].next_due)
-            if request == last:
-                break
-    else:
-        while request != NONE:
-            token(world, request, now)
-            others -= 1
-            request = int(jobs[request].next_fresh)
-        add(world.gaps, NONE, now - gpu.decoded_s, others)
-    gpu.leaving = 0
+    return request
+
+
+@compiled
+def show_each(mine: Engines, world: World, g: int, now: float) -> None:
+    """A decode step is over: all that were in it have a token, one by one. To be called before it is counted as
+    over."""
+    gpu, jobs, over = mine.gpus[g], mine.jobs, int(mine.gpus[g].decodes_over)
+    request = int(gpu.first_running)
+    while request != NONE:
+        if jobs[request].joined <= over:
+            token(world.gaps, request, now)
+        request = int(jobs[request].behind)
+    request = last = last_due(mine, g, over + 1)
+    while gpu.leaving > 0:
+        if jobs[request].stage == LEAVING:
+            token(world.gaps, request, now)
+        request = int(jobs[request].next_due)
+        if request == last:
+            break
 
 
 @compiled

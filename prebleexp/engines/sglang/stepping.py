@@ -20,11 +20,11 @@ from prebleexp.engines.sglang.records import (
     WAITING,
     Engines,
 )
-from prebleexp.engines.sglang.running import generated_of, last_due, set_last_due, show, stop
+from prebleexp.engines.sglang.running import generated_of, last_due, set_last_due, show_each, stop, take_fresh
 from prebleexp.engines.sglang.scheduling import schedule
 from prebleexp.engines.sglang.tree import unlock
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.gaps import add, token
+from prebleexp.sim.gaps import alike, token
 from prebleexp.sim.pools import decodes, prefills
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
@@ -83,11 +83,17 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     if mine.steps[g, slot].prefill != 0:
         _prefilled(mine, world, g, slot, now)
     else:
-        if gpu.fresh != NONE or world.gaps.each:
-            show(mine, world, g, now)
+        fresh = NONE if gpu.fresh == NONE else take_fresh(mine.jobs, gpu)
+        if world.gaps.each:
+            show_each(mine, world, g, now)
         else:  # here, since a call that is handed all of the world takes a tenth of a step
-            add(world.gaps, NONE, now - gpu.decoded_s, int(gpu.running - gpu.late + gpu.leaving))
-            gpu.leaving = 0
+            others = int(gpu.running - gpu.late + gpu.leaving)  # had a token when the step before was over
+            while fresh != NONE:
+                token(world.gaps, fresh, now)
+                others -= 1
+                fresh = int(mine.jobs[fresh].next_fresh)
+            alike(world.gaps.classes[0], now - gpu.decoded_s, others)
+        gpu.leaving = 0
         gpu.decodes_over += 1
         gpu.decoded_s = now
         gpu.generated += gpu.running - gpu.late
@@ -178,7 +184,7 @@ def _prefilled(mine: Engines, world: World, g: int, slot: int, now: float) -> No
             world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.shown + 1
             world.jobs[request].state = RUNS
         else:
-            token(world, request, now)
+            token(world.gaps, request, now)
         if job.generated >= job.target:
             _finish(mine, world, g, request, now)
         else:

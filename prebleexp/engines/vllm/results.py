@@ -35,7 +35,7 @@ def serve(
         if job.running != 0:
             world.jobs[request].state = RUNNING
     else:
-        token(world, request, now)
+        token(world.gaps, request, now)
     if not stale and (job.expected > 0 or mine.settings.drafts > 0):
         job.computed -= rejected + tokens - kept
         job.expected -= rejected + tokens if job.expected > 0 else 0

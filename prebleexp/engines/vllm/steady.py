@@ -14,7 +14,7 @@ from typing import Any
 from prebleexp.engines.vllm.phases import link, unlink
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.gaps import add, token
+from prebleexp.sim.gaps import token
 from prebleexp.sim.pools import request_of
 from prebleexp.sim.records import NONE, World
 
@@ -81,23 +81,14 @@ def end_steady(mine: Engines, world: World, g: int, request: int) -> int:
 
 
 @compiled
-def show(mine: Engines, world: World, g: int, slot: int, now: float) -> None:
-    """A step is over: all that decode steadily in it have a token, and had one when the one before was over, but for
-    those that are fresh."""
-    gpu, step, others = mine.gpus[g], mine.steps[g, slot], int(mine.steps[g, slot].steady)
-    if world.gaps.each:
-        for row in range(gpu.running):
-            request = int(mine.running[g, row])
-            if mine.jobs[request].steady_from != NONE and mine.jobs[request].steady_from < gpu.begun:
-                token(world, request, now)
-        for row in range(step.chosen):
-            one = mine.chosen[g, slot, row]
-            if one.tokens == 0 and mine.jobs[one.request].steady_from == NONE and mine.jobs[one.request].finished == 0:
-                token(world, int(one.request), now)
-        return
-    for row in range(step.fresh):
-        request = int(mine.fresh[g, slot, row])
-        if mine.jobs[request].finished == 0:  # it did not give up
-            token(world, request, now)
-            others -= 1
-    add(world.gaps, NONE, now - gpu.step_ended_s, others)
+def show_each(mine: Engines, world: World, g: int, slot: int, now: float) -> None:
+    """A step is over: all that decode steadily in it have a token, one by one."""
+    gpu, step = mine.gpus[g], mine.steps[g, slot]
+    for row in range(gpu.running):
+        request = int(mine.running[g, row])
+        if mine.jobs[request].steady_from != NONE and mine.jobs[request].steady_from < gpu.begun:
+            token(world.gaps, request, now)
+    for row in range(step.chosen):
+        one = mine.chosen[g, slot, row]
+        if one.tokens == 0 and mine.jobs[one.request].steady_from == NONE and mine.jobs[one.request].finished == 0:
+            token(world.gaps, int(one.request), now)

@@ -29,7 +29,7 @@ from prebleexp.engines.vllm.pulling import pull as pull
 from prebleexp.engines.vllm.records import PULLS, STEPS, TOLD, Engines
 from prebleexp.engines.vllm.results import finish, serve
 from prebleexp.engines.vllm.scheduling import busy, schedule
-from prebleexp.engines.vllm.steady import end_steady, known_of, show
+from prebleexp.engines.vllm.steady import end_steady, known_of, show_each
 from prebleexp.engines.vllm.storing import offload as offload
 from prebleexp.engines.vllm.storing import part as part
 from prebleexp.engines.vllm.tables import cached, remember, tokens_of
@@ -37,7 +37,7 @@ from prebleexp.engines.vllm.tiering import heard as heard
 from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.engines.vllm.verified import verify
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.gaps import add
+from prebleexp.sim.gaps import alike, token
 from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import PULL, PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
@@ -73,7 +73,9 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     while True:
         while not waits and gpu.scheduled - gpu.begun < ahead and busy(gpu):
             schedule(mine, world, g, now)
-            waits = _waits_for_others(mine, g)
+            # An empty step, and the next will be, until KV has come or has been read: vLLM would go on with empty ones.
+            idle = gpu.running == 0 and mine.steps[g, (gpu.scheduled - 1) % STEPS].counts == 0
+            waits = bool(idle and (gpu.held + gpu.reserved > 0 or mine.settings.tiered))
         if gpu.scheduled == gpu.begun:
             if gpu.held + gpu.reserved > 0 or mine.settings.tiered or hears:  # it may have preempted, or reserved
                 publish(mine, world, g)
@@ -99,15 +101,6 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
 
 
 @compiled
-def _waits_for_others(mine: Engines, g: int) -> bool:
-    """Whether the step just scheduled is empty, and the next will be, until KV has come or has been read: vLLM would
-    go on with empty ones."""
-    gpu = mine.gpus[g]
-    step, under_way = mine.steps[g, (gpu.scheduled - 1) % STEPS], gpu.held + gpu.reserved > 0 or mine.settings.tiered
-    return bool(under_way and gpu.running == 0 and step.counts == 0)
-
-
-@compiled
 def count(mine: Engines, world: World, g: int, step: Any) -> None:
     """A step begins, perhaps long after it was scheduled."""
     total = world.totals[g]
@@ -126,10 +119,16 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     gpu = mine.gpus[g]
     slot = (gpu.begun - 1) % STEPS
     step, chosen = mine.steps[g, slot], mine.chosen[g, slot]
-    if step.fresh > 0 or world.gaps.each:
-        show(mine, world, g, slot, now)
-    elif step.steady > 0:  # here, since a call that is handed all of the world takes a tenth of a step
-        add(world.gaps, NONE, now - gpu.step_ended_s, int(step.steady))
+    if world.gaps.each:
+        show_each(mine, world, g, slot, now)
+    else:  # here, since a call that is handed all of the world takes a tenth of a step
+        others = int(step.steady)  # had a token when the step before was over, but for those that are fresh
+        for row in range(step.fresh):
+            one = int(mine.fresh[g, slot, row])
+            if mine.jobs[one].finished == 0:  # it did not give up
+                token(world.gaps, one, now)
+                others -= 1
+        alike(world.gaps.classes[0], now - gpu.step_ended_s, others)
     gpu.over, gpu.step_ended_s = gpu.begun, now
     gpu.generated += step.steady
     if mine.settings.drafts > 0:

@@ -12,7 +12,7 @@ from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.results import serve
 from prebleexp.engines.vllm.tables import remember
 from prebleexp.sim.compiled import chosen_by, compiled
-from prebleexp.sim.gaps import add
+from prebleexp.sim.gaps import alike
 from prebleexp.sim.records import NONE, World
 
 
@@ -58,7 +58,7 @@ def _verify(mine: Engines, world: World, g: int, slot: int) -> int:
         if job.finished != 0:
             mine.finished[g, slot, step.finished] = request
             step.finished += 1
-    add(gaps, NONE, now - before_s, together)
+    alike(gaps.classes[0], now - before_s, together)
     return 0
 
 

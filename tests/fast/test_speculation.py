@@ -14,6 +14,7 @@ from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import key
 from prebleexp.launch import configure
+from tests.support.interpreted import printed
 from tests.support.recordings.vllm import replay
 from tests.support.strategies.engine_streams import random_setting
 
@@ -144,6 +145,28 @@ def test_routers_serve_requests_with_the_same_acceptance() -> None:
     assert again.outcome.latency_s.tobytes() == streams[1].outcome.latency_s.tobytes()
 
 
+SERVED = """
+import numpy as np, prebleexp
+
+given = {"gpus": 2, "rps": 4, "duration_s": 2, "horizon": "drain", "workload": "chats", "workload.turns": 3}
+given |= {"workload.think_s": 0.3, "workload.first_tokens": 600, "hardware/model": "llama_3_1_8b", "cache_dir": None}
+drafts = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
+for more in ({}, {"engine.speculative_config": drafts}):
+    run = prebleexp.run(engine="vllm", cluster="disaggregated", **given, **more)
+    outcome, metrics = run.computed.outcome, run.computed.metrics
+    assert np.isfinite(outcome.finish_s).all() and outcome.transferred_tokens.sum() > 0
+    print(metrics["tpot_mean_s"], metrics["acceptance_length"])
+"""
+
+
+@pytest.mark.slow
+def test_gpus_for_outputs_have_drafts_in_a_process_that_compiles_nothing() -> None:
+    without, none, tpot, length = printed(SERVED)
+    assert none == "None"
+    assert 2.2 < float(length) < 2.9
+    assert float(tpot) < 0.6 * float(without)
+
+
 def test_what_speculation_means_to_keys() -> None:
     assert key(cell(EAGLE)) != key(cell())
     assert key(cell(EAGLE, "engine.speculative_config.acceptance_rate=0.6")) != key(cell(EAGLE))
@@ -174,8 +197,12 @@ def test_what_speculation_means_to_keys() -> None:
         ((EAGLE, "engine.speculative_config.method=draft_model"), r"draft_cost=None is not valid; .* cannot be known"),
         ((EAGLE, "engine.speculative_config.method=ngram"), r"async_scheduling=True is not valid; it must be false"),
         (
-            (EAGLE, "cluster=tiered"),
-            r"speculative_config\.method=eagle is not valid; it must be null where cluster has",
+            (EAGLE, "cluster=migrating"),
+            r"speculative_config\.method=eagle is not valid; it must be null where requests are moved",
+        ),
+        (
+            (EAGLE, "cluster=tiered", "cluster.peers.gb_s=36"),
+            r"speculative_config\.method=eagle is not valid; it must be null where GPUs lend",
         ),
     ],
 )

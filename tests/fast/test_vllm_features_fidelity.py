@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.interpreted import printed
 from tests.support.recordings import vllm_offload, vllm_pairs
 from tests.support.recordings.engines import load
 from tests.support.recordings.vllm import (
@@ -143,6 +144,27 @@ def test_random_hosts_are_served_as_the_plain_model_serves_them() -> None:
 @pytest.mark.slow
 def test_random_hosts_with_groups_are_served_as_the_plain_model_serves_them() -> None:
     _hosts((2, 3, 5, 6, 7, 8, 10, 13), grouped=True)
+
+
+DRAFTED = """
+from tests.support.recordings import vllm_offload
+from tests.support.recordings.vllm import equal
+from tests.support.reference import vllm_offloading
+from tests.support.strategies.engine_streams import random_offloads
+
+for seed, grouped in (%s):
+    config, stream = random_offloads(seed, grouped, drafted=True)
+    model, ours = vllm_offloading.replay(config, stream), vllm_offload.replay(config, stream)
+    equal({name: ours[name] for name in model}, model, f"seed {seed}: ")
+    print(seed)
+"""
+
+
+@pytest.mark.slow
+def test_random_hosts_with_drafts_are_served_as_the_plain_model_serves_them() -> None:
+    """In a process that compiles nothing: an engine with both takes more than a minute to compile."""
+    of = [(2, False), (3, False), (8, False), (2, True), (8, True)]
+    assert printed(DRAFTED % repr(of)[1:-1]) == [str(seed) for seed, _ in of]
 
 
 @pytest.mark.nightly

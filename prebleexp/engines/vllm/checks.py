@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def check_moving(engine: VLLM, where: str, windows: bool) -> None:
-    """`windows`: whether KV of layers with windows can come. Raises InvalidInput."""
+    """`windows`: whether KV of layers with windows can come, to requests that have drafts, too. Raises InvalidInput."""
     drafts = engine.speculative_config
     valid = f"null {where}: drafts are not modelled there"
-    require(not drafts.drafts, "engine.speculative_config.method", drafts.method, valid)
+    require(windows or not drafts.drafts, "engine.speculative_config.method", drafts.method, valid)
     valid = f"true or null {where}: KV of layers with windows cannot be moved"
     name, disabled = "engine.disable_hybrid_kv_cache_manager", engine.disable_hybrid_kv_cache_manager
     require(disabled is not False or windows, name, disabled, valid)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.engines.vllm.phases import nothing
-from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
+from prebleexp.engines.vllm.records import NEVER, PULLED, STEPS, Engines
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
 from prebleexp.engines.vllm.tables import cached
 from prebleexp.sim.compiled import chosen_by, compiled
@@ -91,7 +91,11 @@ def proposed(spec: Speculation, request: int) -> int:
 def _placeholders(mine: Engines, world: World, g: int, request: int) -> int:
     """With how many a waiting request that lacks one token is padded, so that decodes of a step are alike; NEVER: it is
     not."""
-    gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
+    gpu, settings, job = mine.gpus[g], mine.settings, mine.jobs[request]
+    known = int(job.known)
+    if job.filling >= PULLED:  # its KV has come
+        alone = mine.speculation.prefills[g] == 0 and job.computed == known - 1
+        return int(settings.drafts) if alone and known + 1 + settings.drafts <= settings.context_length else NEVER
     if mine.speculation.prefills[g] != 0 or (known - 1) % settings.block_size != 0:
         return NEVER
     found, step = known - 1, mine.steps[g, gpu.scheduled % STEPS]

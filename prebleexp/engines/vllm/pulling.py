@@ -68,9 +68,12 @@ def reserve(
     mine: Engines, world: World, g: int, request: int, need: int, others: int, filling: int, reached: int
 ) -> int:
     """The first of a queue leaves it with what is cached here and so many blocks more, up to a position; how many of
-    those taken were cached. -1: there are not enough, since `others` are to be left."""
-    gpu, job = mine.gpus[g], mine.jobs[request]
-    kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
+    those taken were cached. -1: there are not enough, since `others` are to be left, and what its first step with
+    drafts will need."""
+    gpu, job, settings = mine.gpus[g], mine.jobs[request], mine.settings
+    kept = settings.blocks_kept_free if gpu.running > 0 else 0
+    if settings.drafts > 0:
+        others += settings.tables * blocks_of(mine, 1 + settings.drafts + settings.lookahead)
     if need + others + kept > gpu.free:
         return NONE
     queue.pop(mine, g)

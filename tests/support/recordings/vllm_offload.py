@@ -27,7 +27,7 @@ from tests.support.costs.linear_cost import LinearCost
 from tests.support.hears_at_once import HearsAtOnce
 from tests.support.recordings import one_after_the_other
 from tests.support.recordings.engines import Columns, load, ns, of_requests, recordings, workload_of
-from tests.support.recordings.vllm import NAMES_OF_BLOCKS, OF_STREAMS, Grouped, Watched, engine_of, equal
+from tests.support.recordings.vllm import NAMES_OF_BLOCKS, OF_STREAMS, Grouped, Scripted, Watched, engine_of, equal
 
 OFFLOADS = recordings("vllm_features", "offload_*.npz")
 RESERVED = int(State.RESERVED)
@@ -117,7 +117,9 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
     """The recording's columns, as `engine=vllm` makes them."""
     engine = engine_of(config)
     at_once = GroupedHearsAtOnce if config.get("groups") else HearsAtOnce
-    watched = WatchedHost(at_once(**{one.name: getattr(engine, one.name) for one in fields(engine)}))
+    served: Any = at_once(**{one.name: getattr(engine, one.name) for one in fields(engine)})
+    longer = _with_one_more(columns)
+    watched = WatchedHost(Scripted(served, longer) if "accepts" in columns else served)
     size, costs = config["block_size"], [config[name] / 1e9 for name in ("step_ns", "token_ns", "context_token_ns")]
     host_memory = Tier(
         bytes=float(config["host_blocks"]),
@@ -127,7 +129,6 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
         adaptive=config.get("eviction_policy") == "arc",
         store_threshold=config.get("store_threshold", 0),
     )
-    longer = _with_one_more(columns)
     store_latency_s = config["store_latency_ns"] / 1e9
     with mock.patch.object(host.Host, "_under_way", partialmethod(_one_after_the_other, store_latency_s)):
         outcome = simulate(
@@ -167,7 +168,8 @@ def _with_one_more(columns: Columns) -> Columns:
         "segment_ids": max(columns["segment_ids"].max(), columns["output_segment"].max()) + 1,
         "segment_tokens": 1,
     }
-    return {name: np.append(columns[name], values) for name, values in ends.items()}
+    scripts = {name: np.pad(columns[name], ((0, 1), (0, 0))) for name in ("accepts", "drafts") if name in columns}
+    return scripts | {name: np.append(columns[name], values) for name, values in ends.items()}
 
 
 def _one_after_the_other(self: host.Host, store_latency_s: float, owners: dict[int, links.Links]) -> links.UnderWay:

@@ -132,7 +132,8 @@ class Offloading(Scheduler):
 
     def _promised(self) -> int:
         nothing: list[list[int]] = [[] for _ in self.groups]
-        return sum(self._need(r, r.tokens, r.computed, nothing, True) for r in self.filling)
+        first = len(self.groups) * -(-(1 + self.k + self.spare) // self.block) if self.k else 0  # of who loads
+        return first + sum(self._need(r, r.tokens, r.computed, nothing, True) for r in self.filling)
 
     def _load(self, request: Request, hits: list[list[int]], here: int, until: int) -> bool:
         """Take blocks for what is loaded, beside what those need to whom they are promised."""
@@ -196,7 +197,13 @@ class Offloading(Scheduler):
                     passed.append(queue.popleft())
                     continue
                 found = here * self.block
-            new = min(request.tokens - request.computed - found, cap or budget, budget)
+            lacks, padding, ready = request.tokens - request.computed - found, 0, request.computed + found
+            first = not self.prefills and (len(chosen) > len(admitted) or ready)
+            if self.k and lacks == 1 and first and ready + 2 + self.k <= self.config["max_model_len"]:
+                padding = self.k
+                if 1 + padding > budget:
+                    break
+            new = min(lacks + padding, cap or budget, budget)
             headroom = self.kept_free if self.running else 0
             if self._place(request, new, hits, headroom, self.config["reserve_full_isl"]) is None:
                 break
@@ -208,7 +215,10 @@ class Offloading(Scheduler):
             if request.computed + new < request.tokens:
                 self.filling.add(request)
             chosen[request] = new
-            budget -= new
+            budget -= new + self.slots
+            if padding:
+                self.drafted[request] = padding
+                self.padded.add(request)
         self.holding.extendleft(reversed([r for r in passed if r.computed]))
         self.waiting.extendleft(reversed([r for r in passed if not r.computed]))
         return admitted
@@ -426,7 +436,7 @@ class Engine:
         now, quiet = 0, 0
         while True:
             while len(self.requests) < self.n and arrival[len(self.requests)] <= now:
-                self.requests.append(Request(len(self.requests), self.workload, len(self.of.groups)))
+                self.requests.append(Request(len(self.requests), self.workload, len(self.of.groups), self.of.ahead))
                 self.of.waiting.append(self.requests[-1])
                 quiet = 0
             if self.of.busy() and quiet < 4:

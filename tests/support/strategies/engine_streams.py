@@ -174,12 +174,12 @@ def _stream(rng: np.random.Generator) -> Columns:
     }
 
 
-def random_offloads(seed: int, grouped: bool = False) -> tuple[dict[str, Any], Columns]:
-    """The same with a host's memory behind the cache, with groups of layers or one, and no other feature."""
+def random_offloads(seed: int, grouped: bool = False, drafted: bool = False) -> tuple[dict[str, Any], Columns]:
+    """The same with a host's memory behind the cache, with groups of layers or one, drafts or none, and no adapters."""
     config, workload = random_groups(seed) if grouped else random_setting(seed)
     rng, tokens = np.random.default_rng([seed, 3]), int(workload["segment_tokens"].sum())
     if config["block_size"] == 1 and grouped:
-        return random_offloads(seed + 1000, grouped)
+        return random_offloads(seed + 1000, grouped, drafted)
     if config["block_size"] == 1:  # the plain model would take a minute
         config |= {"block_size": 4, "num_blocks": config["num_blocks"] // 4 + 2}
     blocks = -(-tokens // config["block_size"]) * len(config.get("groups", [0]))
@@ -195,4 +195,6 @@ def random_offloads(seed: int, grouped: bool = False) -> tuple[dict[str, Any], C
     for name in ("load", "store"):  # few of them end together with a step
         config[f"{name}_latency_ns"] = UNIT * int(rng.integers(0, 4)) + 101
         config[f"{name}_block_ns"] = UNIT * int(rng.choice([1, 5, 40, 400]))
+    if drafted:
+        _draft(rng, config, workload)
     return config, workload

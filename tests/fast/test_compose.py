@@ -130,7 +130,7 @@ USUAL = sorted({line for job in jobs_of(VALID) for line in job if "searchpath" n
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(USUAL), st.sampled_from(ANY)), max_size=5))
 def test_any_mixture_composes_as_in_hydra(loader: ConfigLoaderImpl, composer: Composer, overrides: list[str]) -> None:
     with warnings.catch_warnings():
@@ -167,7 +167,7 @@ def test_each_form_composes_with_those_of_the_package(
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.sampled_from(CHOICES), max_size=4),
     st.lists(st.sampled_from(VALUES), max_size=3),

@@ -3,6 +3,7 @@ of its closed form."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,14 @@ COST = {"a100": 2.21, "h100": 4.76, "capped": 4.76}
 POWER = {"a100": 24.8, "h100": 44.0, "capped": 44.0 * 0.7}
 
 
+@cache
 def parts() -> dict[str, Any]:
     text = (ROOT / "sweeps" / "published_splitwise.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)["sweep"]["parts"]
 
 
-def machines(overrides: list[str]) -> dict[str, int]:
+@cache
+def machines(*overrides: str) -> dict[str, int]:
     """How many of which kind a line has."""
     cell = configure.cells(["workload=azure_lengths", "slo=splitwise", *overrides])[0]
     if cell.names["engine"] == "splitwise":
@@ -47,7 +50,7 @@ def test_splitwises_clusters_are_of_the_same_cost_or_power(name: str) -> None:
     """Within 2 % of 40 DGX-H100; but for code HHcap, which its plots have 5 % dearer."""
     budget = POWER if name.endswith("power") else COST
     for line, own in parts()[name]["lines"].items():
-        has = machines([*parts()[name]["overrides"], *own])
+        has = machines(*parts()[name]["overrides"], *own)
         total = sum(count * budget[kind] for kind, count in has.items()) / (40 * budget["h100"])
         assert total == pytest.approx(
             1.05 if (name.split("_")[1:], line) == (["code", "cost"], "HHcap") else 1, abs=0.02
@@ -60,7 +63,7 @@ def test_both_simulators_are_asked_about_the_same_clusters() -> None:
         if name.startswith("own"):
             core = parts()[name.replace("own", "core")]
             for line in own["lines"]:
-                both = [machines([*one["overrides"], *one["lines"][line]]) for one in (own, core)]
+                both = [machines(*one["overrides"], *one["lines"][line]) for one in (own, core)]
                 assert both[0] == both[1], (name, line)
 
 

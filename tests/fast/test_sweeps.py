@@ -154,7 +154,7 @@ ARGUMENTS = st.sampled_from([(key, value) for key, values in VALUES.items() for 
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ARGUMENTS, max_size=4, unique_by=lambda argument: argument[0]))
 def test_jobs_of_any_mixture_are_those_of_hydra(tmp_path: Path, arguments: list[tuple[str, str]]) -> None:
     assert_same([f"{key}={value}" for key, value in arguments], tmp_path)

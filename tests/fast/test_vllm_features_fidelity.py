@@ -29,6 +29,7 @@ from tests.support.recordings.vllm_offload import OFFLOADS
 from tests.support.recordings.vllm_pairs import PAIRS
 from tests.support.reference import vllm as reference_vllm
 from tests.support.reference import vllm_offloading as reference_offloading
+from tests.support.sampled import seeds
 from tests.support.strategies.engine_streams import random_features, random_groups, random_offloads, random_setting
 
 SEEDS_AT_ONCE = 10
@@ -68,7 +69,7 @@ def test_the_plain_model_equals_the_recordings(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 210, SEEDS_AT_ONCE))
+@pytest.mark.parametrize("first", seeds(range(100, 180), range(210)))
 def test_random_groups_are_served_as_the_plain_model_serves_them(first: int) -> None:
     for seed in sorted(set(range(first, first + SEEDS_AT_ONCE)) - UNENDING):
         config, stream = random_groups(seed)
@@ -82,7 +83,7 @@ def test_random_groups_are_served_as_the_plain_model_serves_them(first: int) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 50, SEEDS_AT_ONCE))
+@pytest.mark.parametrize("first", seeds(range(20, 40), range(50)))
 def test_one_group_that_looks_back_to_all_is_as_if_there_were_none(first: int) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):
         config, stream = random_setting(seed)
@@ -111,7 +112,7 @@ def test_the_plain_model_has_adapters_and_drafts_as_recorded(path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 300, SEEDS_AT_ONCE))
+@pytest.mark.parametrize("first", seeds(range(20, 160), range(300)))
 def test_random_features_are_served_as_the_plain_model_serves_them(first: int) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):
         config, stream = random_features(seed)

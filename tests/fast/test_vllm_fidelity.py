@@ -14,6 +14,7 @@ import pytest
 from tests.support.recordings.engines import load
 from tests.support.recordings.vllm import NAMES_OF_BLOCKS, RECORDINGS, equal, is_served_alike_unseen, replay, replays
 from tests.support.reference import vllm as reference_vllm
+from tests.support.sampled import seeds
 from tests.support.strategies.engine_streams import random_setting
 
 SEEDS_AT_ONCE = 10
@@ -32,7 +33,7 @@ def test_the_plain_model_equals_the_recordings(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 200, SEEDS_AT_ONCE))
+@pytest.mark.parametrize("first", seeds(range(100, 180), range(200)))
 def test_random_streams_are_served_as_the_plain_model_serves_them(first: int) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):
         config, stream = random_setting(seed)

@@ -44,31 +44,41 @@ def kept(folder: Path) -> int:
     return len(list((folder / "numba").rglob("*.nbc")))
 
 
-def test_what_two_processes_and_another_clone_need_is_compiled_once(tmp_path: Path) -> None:
-    """The first two start at once. The clone lies elsewhere, and its files are younger."""
-    counts = [count(one) for one in [first(tmp_path) for _ in range(2)]]
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int], int]:
+    """A folder in which two processes that started at once have compiled `lor`, how many functions each, and how many
+    are kept."""
+    folder = tmp_path_factory.mktemp("compiled")
+    counts = [count(one) for one in [first(folder) for _ in range(2)]]
+    return folder, counts, kept(folder)
+
+
+def test_what_two_processes_and_another_clone_need_is_compiled_once(compiled: tuple[Path, list[int], int]) -> None:
+    """The clone lies elsewhere, and its files are younger."""
+    folder, counts, files = compiled
     print(f"{counts} functions for lor")
-    assert sum(counts) == kept(tmp_path) < 200
-    clone = tmp_path / "elsewhere" / "clone"
+    assert sum(counts) == files < 200
+    clone = folder / "elsewhere" / "clone"
     for part in ("prebleexp", "conf", "sweeps", "hydra_plugins"):
         shutil.copytree(ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__"))
         for file in (clone / part).rglob("*.py"):
             file.touch()
-    assert count(first(tmp_path, root=clone)) == 0
-    more = count(first(tmp_path, "policy=e2"))
+    assert count(first(folder, root=clone)) == 0
+    more = count(first(folder, "policy=e2"))
     print(f"{more} for e2 after it")
     assert more < 140
 
 
-def test_an_edited_router_compiles_itself_alone(tmp_path: Path) -> None:
-    (tmp_path / "conf" / "policy").mkdir(parents=True)
-    (tmp_path / "conf" / "policy" / "edited.yaml").write_text("_target_: edited.Edited\n")
+def test_an_edited_router_compiles_itself_alone(compiled: tuple[Path, list[int], int]) -> None:
+    folder, _, _ = compiled
+    (folder / "conf" / "policy").mkdir(parents=True)
+    (folder / "conf" / "policy" / "edited.yaml").write_text("_target_: edited.Edited\n")
     found = []
     for number in (0, 1, 1):
-        (tmp_path / "edited.py").write_text(EDITED.format(number=number))
-        found.append(count(first(tmp_path, "policy=edited")))
+        (folder / "edited.py").write_text(EDITED.format(number=number))
+        found.append(count(first(folder, "policy=edited")))
     print(f"functions: {found[0]}, after an edit {found[1]}, again {found[2]}")
     assert found[1:] == [1, 0]
     # a whole number where there was another, in a field of type float
     ways = (f"policy.standard_deviation_factor={factor}" for factor in ("1.5", "2"))
-    assert [count(first(tmp_path, "policy=aibrix_prefix_cache", way)) > 0 for way in ways] == [True, False]
+    assert [count(first(folder, "policy=aibrix_prefix_cache", way)) > 0 for way in ways] == [True, False]

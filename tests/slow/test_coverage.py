@@ -88,7 +88,7 @@ def test_intervals_hold_the_truth_on_the_simulator(policy: str, repetitions: int
     assert said(answers, truth) >= 0.9
 
 
-@pytest.mark.parametrize("requests", [2_000, 8_000])
+@pytest.mark.parametrize("requests", [2_000, pytest.param(8_000, marks=pytest.mark.nightly)])
 def test_intervals_of_one_recorded_stream_hold_the_truth(requests: int) -> None:
     """Of stationary streams, of which many can be drawn, each is taken for the only one: the interval of its share, and
     of the number of GPUs. Against the mean of all. Streams in which misses fall into fewer than five batches are apart:

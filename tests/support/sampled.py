@@ -23,3 +23,10 @@ def sampled(cases: Iterable[Any], one_in: int) -> list[Any]:
     slow = pytest.mark.slow
     rows = (case if isinstance(case, tuple) else (case,) for case in cases)
     return [pytest.param(*row, marks=() if i % one_in == 0 else slow) for i, row in enumerate(rows)]
+
+
+def seeds(quick: range, most: range, at_once: int = 10) -> list[Any]:
+    """First ones of as many seeds at once: those of `quick` in .ci/run, the others of `most` before a release."""
+    nightly = pytest.mark.nightly
+    firsts = range(most.start, most.stop, at_once)
+    return [pytest.param(first, marks=() if first in quick else nightly) for first in firsts]

@@ -85,6 +85,11 @@ def run(config: dict[str, Any], columns: Columns, engine: Any, on_event: Any = N
     return drive(config, workload, config["num_blocks"] * config["block_size"], engine, on_event, **longest)
 
 
+def plain(records: Any) -> Any:
+    """The same memory, whose fields are looked up much sooner than those of numpy's records."""
+    return records.view(np.dtype((np.void, records.dtype)), np.ndarray)
+
+
 class Scripted(Driven):
     """An engine of which it is written how many drafts there are, and how many are accepted."""
 
@@ -126,38 +131,37 @@ class Watched(Driven):
 
     def start(self, setup: Setup) -> Any:
         self.prompts = setup.workload.prompt_tokens.astype(np.int64)
-        return super().start(setup)
+        mine = super().start(setup)
+        self._gpu, self._steps = plain(mine.gpus)[self.g], plain(mine.steps)[self.g]
+        return mine
 
     def __call__(self, world: Any) -> None:
         """Called after every event: what was scheduled, and what is over."""
         mine, g = self.mine, self.g
-        gpu = mine.gpus[g]
-        for number in range(self.seen, int(gpu.scheduled)):
+        scheduled, begun = int(self._gpu["scheduled"]), int(self._gpu["begun"])
+        for number in range(self.seen, scheduled):
             slot = number % STEPS
-            step = mine.steps[g, slot]
-            assert int(gpu.scheduled) - number <= STEPS
-            if step.counts == 0:
+            step = dict(zip(self._steps.dtype.names, self._steps[slot].item(), strict=True))
+            assert scheduled - number <= STEPS
+            if step["counts"] == 0:
                 continue
-            chosen = mine.whole[g, slot, : step.requests].copy()
-            new = chosen[len(chosen) - int(step.admitted) :]
-            self.rows.append(
-                {"slot": slot, "of": number, "start_s": float(step.scheduled_s)}
-                | {name: step[name].item() for name in step.dtype.names}
-            )
+            chosen = mine.whole[g, slot, : step["requests"]].copy()
+            new = chosen[len(chosen) - step["admitted"] :]
+            self.rows.append({"slot": slot, "of": number, "start_s": step["scheduled_s"]} | step)
             self.lists["scheduled_request"].append(chosen["request"].tolist())
             self.lists["scheduled_tokens"].append(chosen["tokens"].tolist())
             if mine.groups is not None:
-                held = mine.groups.whole[g, slot, : step.requests]
+                held = mine.groups.whole[g, slot, : step["requests"]]
                 self.lists["scheduled_blocks"].append(held.ravel().tolist())
             if mine.speculation is not None:
                 self.lists["scheduled_drafts"].append(np.maximum(chosen["samples"] - 1, 0).tolist())
             self.lists["admitted_request"].append(new["request"].tolist())
             self.lists["admitted_hit_tokens"].append(new["hits"].tolist())
-            self.lists["preempted_request"].append(mine.preempted[g, slot, : step.preempted].tolist())
+            self.lists["preempted_request"].append(mine.preempted[g, slot, : step["preempted"]].tolist())
             self.lists["finished_request"].append([])
-        self.seen = int(gpu.scheduled)
+        self.seen = scheduled
         stepping = world.servers[g].stage == STEPPING
-        over = int(gpu.begun) - int(stepping)
+        over = begun - int(stepping)
         for at in range(max(0, len(self.rows) - STEPS), len(self.rows)):
             slot, number = int(self.rows[at]["slot"]), int(self.rows[at]["of"])
             if stepping and number == over:
@@ -165,9 +169,9 @@ class Watched(Driven):
             if self.over <= number < over and mine.speculation is not None:
                 self._sampled(slot)
             if self.over <= number < over:
-                step = mine.steps[g, slot]
-                self.rows[at] |= {name: int(step[name]) for name in ("finished", "free_after", "heard")}
-                self.lists["finished_request"][at] = mine.finished[g, slot, : step.finished].tolist()
+                now = {name: int(self._steps[slot][name]) for name in ("finished", "free_after", "heard")}
+                self.rows[at] |= now
+                self.lists["finished_request"][at] = mine.finished[g, slot, : now["finished"]].tolist()
         self.over = over
 
     def _sampled(self, slot: int) -> None:

@@ -121,6 +121,7 @@ class Request:
         self.rank = (int(workload["priority"][index]), int(workload["arrival_ns"][index]))
         self.lora = int(workload["lora"][index]) if "lora" in workload else 0
         self.ahead = ahead  # tokens behind a block that its key covers
+        self.keys: dict[int, Any] = {}
         self.computed = 0  # positions scheduled so far, those under way, and their drafts, included
         self.blocks: list[list[int]] = [[] for _ in range(groups)]
         self.keyed = 0  # of its blocks, in each group, how many were looked at to be cached, or found
@@ -137,10 +138,11 @@ class Request:
 
     def key(self, end: int) -> Any:
         """Stands for the tokens before position `end`: a segment id stands for its whole path."""
-        end += self.ahead
-        if end > self.prompt:
-            return self.lora, self.answer, end
-        return self.lora, self.segments[bisect.bisect_left(self.ends, end)], end
+        if end not in self.keys:  # asked for again and again by who waits
+            last = end + self.ahead
+            of = self.answer if last > self.prompt else self.segments[bisect.bisect_left(self.ends, last)]
+            self.keys[end] = self.lora, of, last
+        return self.keys[end]
 
 
 class Scheduler:
@@ -177,9 +179,13 @@ class Scheduler:
     # ------------------------------------------------------------ cache
     def _found(self, groups: list[Group], request: Request, number: int) -> list[int] | None:
         """The oldest copies of a block, if all these groups have it."""
-        key = request.key((number + 1) * self.block)
-        copies = [self.pool.cached.get((group.number, key)) for group in groups]
-        return [next(iter(one)) for one in copies if one] if all(copies) else None
+        key, found = request.key((number + 1) * self.block), list[int]()
+        for group in groups:
+            copies = self.pool.cached.get((group.number, key))
+            if not copies:
+                return None
+            found.append(next(iter(copies)))
+        return found
 
     def _from_left(self, groups: list[Group], request: Request, first: int, most: int) -> list[list[int]]:
         rows = [[NULL] * len(groups) for _ in range(first)]

@@ -30,17 +30,11 @@ PROMISE = ("slo.ttft_s=0.3", "slo.tpot_s=30ms", "slo.target=0.9")
 PLAN = ("requests=600", "seeds=3", "most_seeds=3", "tol=0.2")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the cache of all plans of this promise."""
-    return tmp_path_factory.mktemp("plans")
-
-
 # ---------------------------------------------------------------- numbers against runs of one's own
 @pytest.mark.slow
 @pytest.mark.parametrize("searched", ["gpus", "rps"])
-def test_what_is_said_besides_is_what_runs_say(folder: Path, monkeypatch: pytest.MonkeyPatch, searched: str) -> None:
-    monkeypatch.chdir(folder)
+def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, searched: str) -> None:
+    monkeypatch.chdir(tmp_path)
     given = "rps=600" if searched == "gpus" else "gpus=4"
     made = prebleexp.plan(given, *MADE, *PROMISE, policy="lor", requests=600, seeds=3, most_seeds=3, tol=0.2)
     of, (best,) = made.beside, made.found
@@ -192,9 +186,9 @@ def test_ticks_are_numbers_that_were_tried_with_room_between_them() -> None:
 # ---------------------------------------------------------------- the command and its page
 @pytest.mark.slow
 def test_a_page_says_all_of_it_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(tmp_path)
     assert main(["plan", "rps=600", *MADE, *PROMISE, "policy=lor,e2", *PLAN]) == 0
     out, err = capsys.readouterr()
     assert "What will be seen with " in out
@@ -202,8 +196,8 @@ def test_a_page_says_all_of_it_once(
     for said in ("prebleexp: Step times: ", " slower or faster than the model says.", "Holds to ", "is lost, "):
         assert said in err, said
     assert err.splitlines()[-1].count(". ") <= 2, "one sentence, and comparisons"
-    report = next((folder / "reports").glob("plan-*"))
-    page = Page((report / "index.html").read_text(encoding="utf-8"))
+    folder = next((tmp_path / "reports").glob("plan-*"))
+    page = Page((folder / "index.html").read_text(encoding="utf-8"))
     for said in (
         "GPUs that each needs",
         "What will be seen with",
@@ -215,7 +209,7 @@ def test_a_page_says_all_of_it_once(
     for line in err.splitlines():
         if line.startswith("prebleexp: With "):
             assert page.text.count(line.removeprefix("prebleexp: ")) == 1
-    rows = (report / "figures" / "answers.csv").read_text().splitlines()
+    rows = (folder / "figures" / "answers.csv").read_text().splitlines()
     assert rows[0] == "contender,gpus,low,high,verdict"
     assert len(rows) == 3
     assert main(["plan", "rps=600", *MADE, *PROMISE, "policy=lor,e2", *PLAN, "--dry"]) == 0

@@ -189,7 +189,7 @@ class VllmGpu:
 
     def publish(self) -> None:
         of, pool = self.of, self.of.pool
-        unkeyed = sum(pool.key[b] is None for b in pool.free)
+        unkeyed = pool.without_key()
         waits = sum(r.tokens for r in of.waiting if r not in of.pulls)
         waits += sum(r.tokens - r.computed for r in of.running if r.partial)
         self.seen = SimpleNamespace(queued=len(of.waiting) + len(of.skipped), running=len(of.running))
@@ -296,7 +296,7 @@ class VllmGpu:
             self.world.ask(jobs[request.index], asked, now)
         self.of.asked.clear()
         if chosen:
-            unkeyed = sum(self.of.pool.key[b] is None for b in self.of.pool.free)
+            unkeyed = self.of.pool.without_key()
             self.totals["peak_kv"] = max(self.totals["peak_kv"], (self.blocks - 1 - unkeyed) * self.block)
             self.filling |= {request for request, _ in step["admitted"] if request not in arrived}
             decoded = [request for request, *_ in chosen if request not in self.filling]

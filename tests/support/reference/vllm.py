@@ -52,6 +52,10 @@ class Blocks:
             taken.append(block)
         return taken
 
+    def without_key(self) -> int:
+        """How many free ones cache nothing."""
+        return [self.key[b] for b in self.free].count(None)
+
     def share(self, blocks: list[int]) -> None:
         for block in blocks:
             if self.holders[block] == 0:

@@ -127,7 +127,7 @@ class Tiering:
             slot_keys=slot_keys,
             slot_nodes=slot_nodes,
             stores=stores,
-            wanted=np.zeros(n, np.int64),
+            wanted=np.zeros((gpus, n), np.int64),
             wants=np.zeros(gpus, np.int64),
             unsent=np.full((gpus, 2), NONE),
             fetches=fetches,

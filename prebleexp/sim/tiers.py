@@ -153,7 +153,7 @@ class Tiers(NamedTuple):
     stores: Any
     """transfers to tiers, by number"""
     wanted: Any
-    """(n,) of each request the last ticket of whose blocks a scheduling took some, while these are stored"""
+    """(GPUs, n) of each request the last ticket of whose blocks there a scheduling took some, while these are stored"""
     wants: Any
     """(GPUs,) whether there were any since its last scheduling"""
     unsent: Any
@@ -199,7 +199,7 @@ def nothing() -> Tiers:
         slot_keys=ints,
         slot_nodes=np.zeros(0, np.int32),
         stores=records(0, STORE),
-        wanted=ints,
+        wanted=np.zeros((0, 0), np.int64),
         wants=ints,
         unsent=np.zeros((0, 2), np.int64),
         fetches=records(0, FETCH),

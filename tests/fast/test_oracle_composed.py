@@ -88,8 +88,6 @@ def moving(draw: st.DrawFn) -> dict[str, Any]:
     cluster |= {"peers": draw(st.none() | lends), "policy": draw(st.just(cluster["policy"]) | st.just(Lopsided()))}
     cluster |= {"kv": draw(st.sampled_from([300, 600, 1200]))}
     cluster["kinds"] = draw(of_kinds(cluster))
-    if cluster["kinds"]:  # of some thousand clusters whose steps were under way two at a time, one was later by a wait
-        cluster["engine"] = replace(cluster["engine"], async_scheduling=False)  # for stores: docs/limits.md
     scaler = draw(st.none() | autoscalers(cluster["gpus"]))
     none = dict.fromkeys(("host", "disk", "shared", "peers")) if scaler is not None and draw(st.booleans()) else {}
     return cluster | none | {"autoscaler": scaler}
@@ -129,12 +127,10 @@ def tiered_pools(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     return cluster, given | {"autoscaler": draw(st.none() | st.just(rule))}
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @settings(max_examples=examples(150, found=True), deadline=None)
 @given(few() | streams_with_patience(), tiered_pools())
 def test_gpus_with_roles_may_have_tiers_and_lend(workload: Workload, of: Any) -> None:
-    """Not wholly so: of some hundred clusters one has a first token 2 ms sooner (docs/limits.md)."""
     workload, given = split(workload, of[0])
     accounted(workload, same(workload, given | of[1], composed.simulate), requeues=True)
 

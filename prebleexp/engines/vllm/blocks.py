@@ -62,10 +62,6 @@ def hold_between(
             run = cut(mine, g, run, until)
         if at > mine.blocks.runs[run].low:
             cut(mine, g, run, at)
-        leaver = int(mine.blocks.runs[run].leaver)
-        if leaver != NONE and world.seen.requests[request].gpu == g:  # else they are lent
-            world.tiers.wanted[leaver] = max(world.tiers.wanted[leaver], mine.blocks.runs[run].ticket)
-            world.tiers.wants[g] = 1
         if mine.blocks.runs[run].holders == 0:
             leave_queue(mine, g, run)
             mine.gpus[g].free -= until - at
@@ -151,7 +147,7 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         record = mine.blocks.runs[run]
         gone = min(left, int(record.high - record.low))
         if record.leaver != NONE:
-            world.tiers.wanted[record.leaver] = max(world.tiers.wanted[record.leaver], record.ticket)
+            world.tiers.wanted[g, record.leaver] = max(world.tiers.wanted[g, record.leaver], record.ticket)
             world.tiers.wants[g] = 1
         record.high -= gone
         left -= gone

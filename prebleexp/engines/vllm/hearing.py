@@ -93,8 +93,6 @@ def _is_there(mine: Engines, g: int, request: int) -> None:
 def give_up(mine: Engines, world: World, g: int, leg: int) -> None:
     """A prompt that was read gives its blocks back, and stays cached; should it be lost since, it begins anew."""
     job = mine.jobs[leg]
-    if mine.settings.tiered:
-        call_none(world.engines[g].part, world.engines[g].own, world, leg, world.control.now)
     release(mine, g, leg)
     job.known = world.seen.requests[leg].prompt_tokens
     job.running = job.computed = job.keyed = job.segment = job.finished = 0

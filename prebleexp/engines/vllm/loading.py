@@ -79,10 +79,26 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
     step.reserved += 1
     _note(mine, world, g, request, step)
     one.asked, one.step, one.coming = 0, gpu.scheduled, UNHEARD
+    want_held(mine, world, g, request)
     _join(world, g, request)
     for tier in range(TIERS):
         _hold(mine, world, tier, request)
     return FETCHING
+
+
+@compiled
+def want_held(mine: Engines, world: World, g: int, request: int) -> None:
+    """The step that is scheduled does not begin before those blocks of a request are stored which others left."""
+    holds, runs, tiers, one = mine.blocks.holds, mine.blocks.runs, world.tiers, int(mine.jobs[request].holds)
+    while one != NONE:
+        run, left = int(holds[one].run), int(holds[one].blocks)
+        while left > 0:
+            leaver = int(runs[run].leaver)
+            if leaver != NONE:
+                tiers.wanted[g, leaver], tiers.wants[g] = max(tiers.wanted[g, leaver], runs[run].ticket), 1
+            left -= int(runs[run].high - runs[run].low)
+            run = int(runs[run].above)
+        one = int(holds[one].before)
 
 
 @compiled

@@ -37,7 +37,7 @@ def preempt(mine: Engines, world: World, g: int, step: Any, row: int) -> None:
         running[other] = running[other + 1]
     gpu.running -= 1
     if mine.settings.tiered and world.tiers.jobs[request] > 0:  # what is being stored of it must be over before
-        world.tiers.wanted[request], world.tiers.wants[g] = world.tiers.tickets[request], 1
+        world.tiers.wanted[g, request], world.tiers.wants[g] = world.tiers.tickets[request], 1
     release(mine, g, request)
     gpu.waiting_tokens += job.computed if job.filling != 0 else job.known
     gpu.generated -= job.known - world.seen.requests[request].prompt_tokens

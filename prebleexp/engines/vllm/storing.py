@@ -1,8 +1,9 @@
 """What a step fills is stored in tiers, as by vLLM's offloading connector (0.33.0).
 
 It is offered when the step is scheduled (`engines.vllm.offering`), and sent when that is over. Blocks that are being
-stored are nobody's when their request has left. A step that takes some of them, or finds some of them in the cache,
-does not begin before their store is over; nor one that preempts a request before what is being stored of it is.
+stored are nobody's when their request has left. A step that takes some of them, or admits a request that has some of
+them, does not begin before their store is over; nor one that preempts a request before what is being stored of it is.
+Of what a request has found whose KV comes from another GPU, the connector hears when that is admitted, not before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.copies import copy_of_gpu
-from prebleexp.engines.vllm.loading import ask_for_loads
+from prebleexp.engines.vllm.loading import ask_for_loads, want_held
 from prebleexp.engines.vllm.offering import at_its_end, finish_uses, offer_all, put_in_line
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.engines.vllm.tickets import write_tickets
@@ -41,6 +42,7 @@ def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         tiers.looked[g] = gpu.scheduled
         last = int(tiers.unsent[g, 1]) if tiers.unsent[g, 0] != NONE else NONE
         offer_all(mine, world, g)
+        _want_of_admitted(mine, world, g)
         if tiers.wants[g] != 0:
             _wait_for_wanted(mine, world, g, last)
         _send(mine, world, g, now)
@@ -51,20 +53,29 @@ def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
 
 # ---------------------------------------------------------------- sending
 @compiled
+def _want_of_admitted(mine: Engines, world: World, g: int) -> None:
+    """Whom the step just scheduled admits may have blocks that are being stored, however it came by them."""
+    slot = (mine.gpus[g].scheduled - 1) % STEPS
+    step = mine.steps[g, slot]
+    for row in range(step.chosen - step.admitted, step.chosen):
+        want_held(mine, world, g, int(mine.chosen[g, slot, row].request))
+
+
+@compiled
 def _wait_for_wanted(mine: Engines, world: World, g: int, last: int) -> None:
     """The step just scheduled waits for the stores of blocks that it takes, which come before the others of the line
     that are behind `last`: those of this step."""
     tiers, slot = world.tiers, (mine.gpus[g].scheduled - 1) % STEPS
     for store in range(tiers.control[0].stores):
         one = tiers.stores[store]
-        if one.gpu == g and one.stage != OVER and one.ticket <= tiers.wanted[one.request]:
+        if one.gpu == g and one.stage != OVER and one.ticket <= tiers.wanted[g, one.request]:
             one.waited_for |= 1 << slot
             if one.stage == UNSENT and one.step == mine.gpus[g].scheduled - 1:
                 one.stage = URGENT  # those of the step under way wait for that
             mine.steps[g, slot].waits += 1
     for store in range(tiers.control[0].stores):
         if tiers.stores[store].gpu == g:
-            tiers.wanted[tiers.stores[store].request] = 0
+            tiers.wanted[g, tiers.stores[store].request] = 0
     tiers.wants[g] = 0
     first = int(tiers.unsent[g, 0] if last == NONE else tiers.stores[last].next)
     tiers.unsent[g, 1] = last

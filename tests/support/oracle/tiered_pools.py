@@ -54,10 +54,6 @@ class PullsAndFetches(Fetcher):
         """Nobody is to read what came for one that gave up meanwhile."""
         (super(Puller, self) if request in self.left else super())._release(request)
 
-    def let_go(self, request: Request) -> None:
-        self.gpu.part(request)
-        super().let_go(request)
-
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
         passed: list[Request] = []
@@ -70,6 +66,7 @@ class PullsAndFetches(Fetcher):
                 self._remember(request, request.tokens)
                 if headroom > len(self.pool.free):
                     break
+                self.pool.want_all(request.blocks[0])
                 self.skipped.remove(request)
                 self.arrived.remove(request)
                 self.pulled.remove(request)

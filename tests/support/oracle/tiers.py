@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim.links import FAIR, FIFO
-from prebleexp.sim.pools import BOTH, PREFILL
+from prebleexp.sim.pools import BOTH
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import ALWAYS, THRESHOLD
 from prebleexp.sim.types import Outcome, State, Workload
@@ -65,10 +65,13 @@ class Ticketed(Blocks):
                 self.want(*self.tickets.pop(block))
         return taken
 
-    def find(self, blocks: list[int]) -> None:
+    def want_all(self, blocks: list[int]) -> None:
         for block in blocks:
             if block in self.tickets:
                 self.want(*self.tickets[block])
+
+    def find(self, blocks: list[int]) -> None:
+        self.want_all(blocks)
         Blocks.share(self, blocks)
 
 
@@ -195,7 +198,7 @@ class Fetcher(Puller):
         super()._preempt(request)
 
     def _release(self, request: Request) -> None:
-        if request.done and request.running and self.role != PREFILL:
+        if request.done and request.running:
             self.gpu.part(request)
         super()._release(request)
 
@@ -273,6 +276,7 @@ class Fetcher(Puller):
                 return 0
             request.blocks[0] += self.pool.take(more)
             self._remember(request, request.computed + new)
+        self.pool.want_all(request.blocks[0])
         self.skipped.remove(request)
         self.loads.pop(request, None)
         return new

@@ -67,7 +67,7 @@ def break_off(world: World, engines: Emptied, request: int) -> int:
         engines.withdraw(g, request)
     without_event(world.events, world.control, key(REACHED, request))  # it was to look for room again
     leave_kv(engines.handle, request)
-    world.seen.requests[request].output_seen = 0
+    world.seen.requests[request].output_seen = job.output_seen if world.rules.resume else 0
     job.state = State.LOST
     job.losses += 1
     return request

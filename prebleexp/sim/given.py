@@ -116,8 +116,11 @@ class Given:
     def setup(self, kind: int | None = None) -> Setup:
         """For a kind of GPUs, or for routers, who know the first."""
         of, rows = self.kinds[kind or 0][1], self.rows
-        if kind is not None and self.pools is not None and self.pools.whole and self.pools.roles[kind] == PREFILL:
-            rows = with_legs(self.workload, False)
+        if kind is not None and self.pools is not None and self.pools.roles[kind] == PREFILL:
+            if FEATURES["resume"](self):  # what is shown comes behind prompts
+                rows = with_legs(self.workload, True).changed(answer_segment=rows.answer_segment)
+            elif self.pools.whole:
+                rows = with_legs(self.workload, False)
         sizes = (len(rows), of.kv_tokens, of.context_length)
         pulls = self.pools is not None and self.pools.protocol == PULL
         seams = (self.pools is not None, pulls, self.tiers is not None, self.migration is not None)

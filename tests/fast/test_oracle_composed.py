@@ -104,7 +104,7 @@ def test_requests_move_between_gpus_with_tiers_or_an_autoscaler(workload: Worklo
 def pools(draw: st.DrawFn) -> tuple[dict[str, Any], Any, Any]:
     """GPUs with roles, whose number an autoscaler says, and that may be lost."""
     cluster, rule = draw(scaled_pools())
-    return cluster, rule, draw(st.none() | timelines(sum(cluster["counts"])))
+    return cluster, rule, draw(st.none() | timelines(sum(cluster["counts"]), resumes=True))
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def tiered_pools(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     """GPUs with roles, and tiers behind their caches, lending each other or not; some may be lost, or scaled."""
     cluster, rule = draw(scaled_pools(OF_VLLM))
     tiers = draw(CLUSTERS)
-    given = {"faults": draw(st.none() | timelines(sum(cluster["counts"]))), "tiers": tiering(tiers)}
+    given = {"faults": draw(st.none() | timelines(sum(cluster["counts"]), resumes=True)), "tiers": tiering(tiers)}
     cluster["engine"] = replace(cluster["engine"], enable_prefix_caching=True)
     return cluster, given | {"autoscaler": draw(st.none() | st.just(rule))}
 

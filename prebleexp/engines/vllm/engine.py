@@ -310,11 +310,10 @@ class VLLM(Engine):
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
-        longest = setup.last_tokens if setup.tiers or setup.moves else setup.workload.prompt_tokens
         comes = setup.legs or setup.tiers or setup.moves
         grouping = self.grouping(setup)
         tables = 1 if grouping is None else len(grouping.groups)
-        return tables * (int(longest.max(initial=0)) // self.block_size + 1) if comes else 0
+        return tables * (int(setup.last_tokens.max(initial=0)) // self.block_size + 1) if comes else 0
 
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
         return self.block_size, setup.last_tokens // self.block_size

@@ -26,14 +26,15 @@ AGAIN_S = 1.0
 def receive(mine: Engines, world: World, g: int, request: int, now: float) -> None:
     """A request's prompt is computed elsewhere: its first token is shown, and its KV comes if there is room for it."""
     gpu, job = mine.gpus[g], mine.jobs[request]
-    prompt = int(world.seen.requests[request].prompt_tokens)
-    if job.known == prompt:
-        job.known, job.filling = prompt + 1, PULLED
+    made, seen = world.jobs[request], world.seen.requests[request]
+    if job.filling != PULLED:
+        job.known, job.filling = job.known + 1, PULLED
         first_token(world, g, request, now)
+        made.output_seen = seen.output_seen = job.known - seen.prompt_tokens
         if job.known >= job.limit:
             job.finished = 1
             let_go(world, request)
-            finished(world, g, request, 1, now)
+            finished(world, g, request, int(made.output_seen), now)
             return
     need = blocks_of(mine, int(job.limit) - 1)
     if need + promised(mine, g) > gpu.free:
@@ -43,5 +44,5 @@ def receive(mine: Engines, world: World, g: int, request: int, now: float) -> No
     gpu.reservations += 1
     job.blocks, job.heap_key = need, FIRST + gpu.reservations
     world.totals[g].evicted_tokens += take(mine, world, g, need) * mine.settings.block_size
-    read(world, request, blocks_of(mine, prompt) * mine.settings.block_size)
+    read(world, request, blocks_of(mine, int(job.known) - 1) * mine.settings.block_size)
     publish(mine, world, g)

@@ -11,12 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from prebleexp.engines.sglang.engine import SGLang
-from prebleexp.sim.pools import BOTH
+from prebleexp.sim.pools import BOTH, PREFILL
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.oracle import core as oracle
 from tests.support.oracle.core import Job
 from tests.support.oracle.pools import VllmGpu
 from tests.support.oracle.sglangs import SglangGpu
+from tests.support.reference.vllm import Request
 
 
 class FaultyGpu(VllmGpu):
@@ -45,10 +46,20 @@ class FaultyGpu(VllmGpu):
         if self.up:
             super().publish()
 
+    def _known(self, job: Job) -> Request:
+        request = super()._known(job)
+        if self.world.faults.resumes:
+            request.tokens += job.output_seen
+        return request
+
     def submit(self, job: Job) -> None:
         super().submit(job)
-        if self.world.faults.resumes:
-            self.requests[job.index].tokens += job.output_seen
+        if self.world.faults.resumes and self.role == PREFILL:
+            self.requests[job.index].target += job.output_seen
+
+    def _outputs(self, job: Job) -> int:
+        """What computes a prompt may have to compute what was shown behind it."""
+        return self.world._request(job).limit if self.world.faults.resumes else super()._outputs(job)
 
 
 class FaultyOracle(oracle.Oracle):

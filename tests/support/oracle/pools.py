@@ -130,7 +130,7 @@ class Puller(Scheduler):
 
     def _reserve(self, request: Request) -> bool:
         (hits,) = self._hits(request)
-        need = -(-request.prompt // self.block) - len(hits)
+        need = -(-request.tokens // self.block) - len(hits)
         spent = sum(self.pool.holders[b] == 0 for b in hits) + (self.kept_free if self.running else 0)
         if need + spent + self._promised() > len(self.pool.free):
             return False
@@ -140,7 +140,7 @@ class Puller(Scheduler):
         request.blocks, request.keyed = [hits + self.pool.take(need)], len(hits)
         self.skipped.append(request)
         self.asked.append((request, need * self.block))
-        self.looked.append((len(hits) * self.block, request.prompt))
+        self.looked.append((len(hits) * self.block, request.tokens))
         return True
 
     def whole(self, request: Request) -> bool:
@@ -200,15 +200,23 @@ class VllmGpu:
         self.seen.window_hit_tokens = sum(found for found, _ in of.looked)
         self.seen.window_prompt_tokens = sum(whole for _, whole in of.looked)
 
+    def _known(self, job: Job) -> Request:
+        """A request as it comes."""
+        return Request(job.index, self.columns, 1)
+
+    def _outputs(self, job: Job) -> int:
+        """Tokens that it may have to hold beside a prompt."""
+        return 1 if self.role == PREFILL else job.limit
+
     def refuses(self, job: Job) -> bool:
-        tokens = min(len(job.prompt) + (1 if self.role == PREFILL else job.limit), self.context_length)
+        tokens = min(len(job.prompt) + self._outputs(job), self.context_length)
         return len(job.prompt) >= self.context_length or tokens > (self.blocks - 1) * self.block
 
     def found(self, job: Job) -> int:
-        return len(self.of._hits(Request(job.index, self.columns, 1))[0]) * self.block
+        return len(self.of._hits(self._known(job))[0]) * self.block
 
     def submit(self, job: Job) -> None:
-        request = self.requests[job.index] = Request(job.index, self.columns, 1)
+        request = self.requests[job.index] = self._known(job)
         tokens = min(request.target, self.context_length - request.prompt)
         request.target = 1 if self.role == PREFILL else tokens
         job.state = State.QUEUED
@@ -220,14 +228,14 @@ class VllmGpu:
     def receive(self, job: Job, now: float) -> None:
         """Its prompt is computed elsewhere, and is to be sent here."""
         if math.isnan(job.attempt_s):
-            request = self.requests[job.index] = Request(job.index, self.columns, 1)
+            request = self.requests[job.index] = self._known(job)
             request.target = min(request.target, self.context_length - request.prompt)
             request.tokens += 1
-            job.output_seen, job.latency_s = 1, now - job.due_s
+            job.output_seen, job.latency_s = request.tokens - request.prompt, now - job.due_s
             job.attempt_s = job.latency_s
             job.ttft_s = job.latency_s if math.isnan(job.ttft_s) else job.ttft_s
             self.world.news.append(("first_token", job.index, self.number, 0))
-            if request.target == 1:
+            if request.target == job.output_seen:
                 job.state, job.finish_s = State.FINISHED, now
                 self.world.news.append(("finished", job.index, self.number, 0))
                 self.world.let_go(job, now)
@@ -235,7 +243,7 @@ class VllmGpu:
         request, evicted = self.requests[job.index], self.of.pool.evicted
         if self.of.whole(request):
             self.totals["evicted"] += (self.of.pool.evicted - evicted) * self.block
-            self.world.ask(job, -(-request.prompt // self.block) * self.block, now)
+            self.world.ask(job, -(-(request.tokens - 1) // self.block) * self.block, now)
         else:
             heapq.heappush(self.world.heap, (now + 1.0, REACHED, job.index))
 
@@ -511,7 +519,7 @@ class PoolsOracle(Linked):
 
     def _goes(self, request: Job, now: float) -> bool:
         """Whether its prompt is to be computed elsewhere."""
-        of, here, prompt = self.pools, self.gpus[request.gpu], len(request.prompt)
+        of, here, prompt = self.pools, self.gpus[request.gpu], self._length(request)
         new = prompt - here.found(request)
         if of.decider == NEVER:
             return False
@@ -531,6 +539,10 @@ class PoolsOracle(Linked):
         others = [self.gpus[g] for g in self.view.candidates if self.roles[g] == PREFILL]
         soonest = min([waits_s(gpu) + prefill_s(gpu, prompt) + moves_s(gpu) for gpu in others], default=math.inf)
         return soonest < waits_s(here) + prefill_s(here, new)
+
+    def _length(self, request: Job) -> int:
+        """Tokens that are to be computed before another one comes."""
+        return len(request.prompt)
 
     def _send(self, job: Job, now: float) -> None:
         if self.pools.decider != ALWAYS:

@@ -35,6 +35,9 @@ class SplitOracle(PoolsOracle):
         self.second_view = self.second_view._replace(candidates=self._room(outputs))
         self.view = self.view._replace(candidates=self._room(candidates - outputs))
 
+    def _length(self, request: Job) -> int:
+        return super()._length(request) + (request.output_seen if self.faults.resumes else 0)
+
     # ------------------------------------------------------------ loss
     def _number(self, job: Job) -> int:
         return self._request(job).number
@@ -60,7 +63,7 @@ class SplitOracle(PoolsOracle):
                 self._tell(gpu.number, now)
         self._leave_kv(job, now)
         self._lose(job)
-        self.view.requests[job.index].output_seen = 0
+        self.view.requests[job.index].output_seen = job.output_seen if self.faults.resumes else 0
         if job.gpu != g:
             self.lost_with.setdefault(g, []).append(job)
 
@@ -96,13 +99,17 @@ class SplitOracle(PoolsOracle):
             self._failed(job, State.LOST, now)
             return
         request, leg = self._request(job), self._leg(job)
+        if self.faults.resumes and job is leg and leg.output_seen > request.output_seen:  # it was served as a whole
+            request.ttft_s = leg.ttft_s if math.isnan(request.ttft_s) else request.ttft_s
+            request.latency_s, request.output_seen = leg.latency_s, leg.output_seen
+            self.view.requests[request.index].output_seen = leg.output_seen
         for one in {id(job): job, id(leg): leg}.values():
             seen = self.view.requests[one.index]
             one.state, one.gpu, one.attempt_s = State.UNROUTED, -1, math.nan
             seen.gpu, seen.ttft_s = -1, math.nan
         if job is request:
             leg.ttft_s = leg.latency_s = leg.finish_s = math.nan
-            leg.output_seen = 0
+            leg.output_seen = request.output_seen if self.faults.resumes else 0
             for gpu in self.gpus:
                 one = gpu.requests.get(leg.index)
                 if one in gpu.of.told:  # it is heard of now, since the prompt begins anew

@@ -89,7 +89,12 @@ def scaled(draw: st.DrawFn, clusters: st.SearchStrategy[dict[str, Any]] = ALL) -
 @st.composite
 def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
     cluster = draw(ALL)
-    return cluster, draw(timelines(sum(cluster["counts"])))
+    return cluster, draw(losses(cluster))
+
+
+def losses(cluster: dict[str, Any]) -> st.SearchStrategy[Faults]:
+    """What happens to the GPUs of a cluster."""
+    return timelines(sum(cluster["counts"]), resumes=cluster["protocol"] != RESERVE_FIRST)
 
 
 def split(workload: Workload, cluster: dict[str, Any]) -> tuple[Workload, dict[str, Any]]:

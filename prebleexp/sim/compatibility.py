@@ -116,7 +116,9 @@ _SPLIT, _FAULTS = "GPUs have roles", "GPUs have faults"
 _RESERVED = "room is reserved before prompts are computed"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
-    Refusal((RESERVE_FIRST,), ("resume",), "handoff", "requests that are lost continue after what was shown", _RESERVED),
+    Refusal(
+        (RESERVE_FIRST,), ("resume",), "handoff", "requests that are lost continue after what was shown", _RESERVED
+    ),
     Refusal((RESERVE_FIRST,), ("tiers", "peers"), "transfers", "there are tiers", _RESERVED),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("stages",), ROLES, "pipeline", _SPLIT, "steps go through stages"),

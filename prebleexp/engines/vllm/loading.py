@@ -71,7 +71,7 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
     _, need, idle = room(mine, world, g, request, reached)
     if mine.settings.reserve_full_isl and whole(mine, int(job.known), hits, reached) + idle + kept > gpu.free:
         return NO_ROOM
-    evicted = reserve(mine, world, g, request, need, idle + _promised(mine, world, g), LOADED, reached)
+    evicted = reserve(mine, world, g, request, need, idle + promised(mine, world, g), LOADED, reached)
     if evicted == NONE:
         return NO_ROOM
     step = mine.steps[g, gpu.scheduled % STEPS]
@@ -111,17 +111,6 @@ def _enter_cache(mine: Engines, world: World, g: int, request: int) -> None:
         job.computed -= 1
         if job.known == world.seen.requests[request].prompt_tokens:  # it was found, and is not counted again
             mine.steps[g, mine.gpus[g].scheduled % STEPS].prefilled -= 1
-
-
-@compiled
-def _promised(mine: Engines, world: World, g: int) -> int:
-    """Beside what running requests need, that of those whose KV is loaded, or was."""
-    blocks, request = promised(mine, g), int(world.tiers.loading[g])
-    while request != NONE:
-        if mine.jobs[request].finished == 0:  # else it gave up
-            blocks += reading.promised(mine, int(mine.jobs[request].known), int(mine.jobs[request].blocks))
-        request = int(world.tiers.fetches[request].next)
-    return blocks
 
 
 @compiled

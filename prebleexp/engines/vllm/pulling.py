@@ -36,7 +36,7 @@ def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> in
         _enter_cache(mine, world, g, request)
         return GO_ON
     hits, need, idle = reading.room(mine, world, g, request, int(job.known))
-    evicted = reserve(mine, world, g, request, need, idle + promised(mine, g), PULLED, int(job.known))
+    evicted = reserve(mine, world, g, request, need, idle + promised(mine, world, g), PULLED, int(job.known))
     if evicted == NONE:
         return NO_ROOM
     step, known = mine.steps[g, gpu.scheduled % STEPS], int(job.known)
@@ -88,13 +88,19 @@ def reserve(
 
 
 @compiled
-def promised(mine: Engines, g: int) -> int:
-    """Blocks that running requests need for what they have not computed of their contexts."""
+def promised(mine: Engines, world: World, g: int) -> int:
+    """Blocks that running requests need for what they have not computed of their contexts, and those whose KV is loaded
+    from tiers."""
     blocks = 0
     for row in range(mine.gpus[g].running):
         job = mine.jobs[mine.running[g, row]]
         if job.filling != 0:
             blocks += reading.promised(mine, int(job.known), int(job.blocks))
+    request = int(world.tiers.loading[g]) if mine.settings.tiered else NONE
+    while request != NONE:
+        if mine.jobs[request].finished == 0:  # else it gave up
+            blocks += reading.promised(mine, int(mine.jobs[request].known), int(mine.jobs[request].blocks))
+        request = int(world.tiers.fetches[request].next)
     return blocks
 
 

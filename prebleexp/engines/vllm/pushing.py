@@ -37,7 +37,7 @@ def receive(mine: Engines, world: World, g: int, request: int, now: float) -> No
             finished(world, g, request, int(made.output_seen), now)
             return
     need = blocks_of(mine, int(job.limit) - 1)
-    if need + promised(mine, g) > gpu.free:
+    if need + promised(mine, world, g) > gpu.free:
         push(world.events, world.control, now + AGAIN_S, key(REACHED, request))
         return
     gpu.reserved += 1

@@ -271,7 +271,7 @@ class MovesOracle(Linked):
             target.outside -= 1
             target.publish()
             self._see(target)
-            if target.of.waiting or target.of.skipped:
+            if target.of.waiting or self._ready(target):
                 self._wake(target, now)
 
     def _abandon(self, g: int, now: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.hit_ratio import note
-from prebleexp.engines.vllm import peers, reading
+from prebleexp.engines.vllm import peers
 from prebleexp.engines.vllm.blocks import key_of
 from prebleexp.engines.vllm.copies import copy_at, needed_between, needed_from, number_of
 from prebleexp.engines.vllm.finding import find, looked_at_from
@@ -18,6 +18,7 @@ from prebleexp.engines.vllm.pulling import promised, reserve
 from prebleexp.engines.vllm.reading import comes_last, room, whole
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
 from prebleexp.engines.vllm.tables import cached, remember
+from prebleexp.engines.vllm.tickets import want_held
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
@@ -84,21 +85,6 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
     for tier in range(TIERS):
         _hold(mine, world, tier, request)
     return FETCHING
-
-
-@compiled
-def want_held(mine: Engines, world: World, g: int, request: int) -> None:
-    """The step that is scheduled does not begin before those blocks of a request are stored which others left."""
-    holds, runs, tiers, one = mine.blocks.holds, mine.blocks.runs, world.tiers, int(mine.jobs[request].holds)
-    while one != NONE:
-        run, left = int(holds[one].run), int(holds[one].blocks)
-        while left > 0:
-            leaver = int(runs[run].leaver)
-            if leaver != NONE:
-                tiers.wanted[g, leaver], tiers.wants[g] = max(tiers.wanted[g, leaver], runs[run].ticket), 1
-            left -= int(runs[run].high - runs[run].low)
-            run = int(runs[run].above)
-        one = int(holds[one].before)
 
 
 @compiled

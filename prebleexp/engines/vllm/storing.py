@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.copies import copy_of_gpu
-from prebleexp.engines.vllm.loading import ask_for_loads, want_held
+from prebleexp.engines.vllm.loading import ask_for_loads
 from prebleexp.engines.vllm.offering import at_its_end, finish_uses, offer_all, put_in_line
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.tickets import write_tickets
+from prebleexp.engines.vllm.tickets import want_held, write_tickets
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
@@ -41,8 +41,8 @@ def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     if tiers.looked[g] < gpu.scheduled:
         tiers.looked[g] = gpu.scheduled
         last = int(tiers.unsent[g, 1]) if tiers.unsent[g, 0] != NONE else NONE
-        offer_all(mine, world, g)
         _want_of_admitted(mine, world, g)
+        offer_all(mine, world, g)
         if tiers.wants[g] != 0:
             _wait_for_wanted(mine, world, g, last)
         _send(mine, world, g, now)

@@ -26,6 +26,23 @@ _holds = chosen_by("groups", _of_job, _of_table)
 
 
 @compiled
+def want_held(mine: Engines, world: World, g: int, request: int) -> None:
+    """The step that is scheduled does not begin before those blocks of a request are stored which others left."""
+    holds, runs, tiers = mine.blocks.holds, mine.blocks.runs, world.tiers
+    for table in range(mine.settings.tables):
+        one = _holds(mine, request, table)
+        while one != NONE:
+            run, left = int(holds[one].run), int(holds[one].blocks)
+            while left > 0:
+                leaver = int(runs[run].leaver)
+                if leaver != NONE:
+                    tiers.wanted[g, leaver], tiers.wants[g] = max(tiers.wanted[g, leaver], runs[run].ticket), 1
+                left -= int(runs[run].high - runs[run].low)
+                run = int(runs[run].above)
+            one = int(holds[one].before)
+
+
+@compiled
 def write_tickets(mine: Engines, world: World, g: int, request: int, full: int, ticket: int) -> None:
     """Of a request that is about to give its blocks back, and offers those before `full` with this ticket."""
     for table in range(mine.settings.tables):

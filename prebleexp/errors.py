@@ -22,6 +22,11 @@ class DoesNotFit(InvalidInput):
     a precision that the GPU does not have."""
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """A number in a message: so many significant digits, and all of those before the point: 3,700, not 3.7e+03."""
+    return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"
+
+
 LONG = 120
 """letters of a list behind which nobody finds a hint"""
 

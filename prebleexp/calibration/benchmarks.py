@@ -11,7 +11,7 @@ import numpy as np
 
 from prebleexp.calibration.ladder import TOKENS, Rung
 from prebleexp.checks import is_number
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.hardware import bench_results
 from prebleexp.hardware.bench_results import Result
 from prebleexp.sim.types import Ints, Workload
@@ -52,8 +52,8 @@ def rung(one: Result) -> Rung:
     cap, busy = result.get("max_concurrency"), _busy(at, result, seen)
     if rate is not None and users is None and is_number(cap) and busy > MOST_BUSY * cap:
         raise InvalidInput(
-            f"{at}: request_rate={rate:g} under max_concurrency={cap:g}, and {busy:.3g} requests were there on average:"
-            " the cap held some back, and how long is not known; run it without --max-concurrency, or at "
+            f"{at}: request_rate={rate:g} under max_concurrency={cap:g}, and {significant(busy)} requests were there "
+            "on average: the cap held some back, and how long is not known; run it without --max-concurrency, or at "
             "--request-rate inf"
         )
     if users is not None:

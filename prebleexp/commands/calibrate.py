@@ -18,6 +18,7 @@ from prebleexp.bench.case import SERVED
 from prebleexp.bench.scaling import decision_s
 from prebleexp.commands.arguments import Command, Commands, Given
 from prebleexp.commands.hardware_calibrate import CALIBRATE
+from prebleexp.errors import significant
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure, tables
@@ -73,7 +74,14 @@ def report(source: str, observations: Sequence[tuple[Cell, float]]) -> None:
     found = fit(np.array([mean_work(cell) for cell, _ in observations]), seconds)
     heads = ["policy", "gpus", "rps", "observed s", "fitted s", "error"]
     lines = [
-        [cell.names["policy"], str(cell.gpus), f"{cell.rps:g}", f"{seen:.3g}", f"{made:.3g}", f"{made / seen - 1:+.0%}"]
+        [
+            cell.names["policy"],
+            str(cell.gpus),
+            f"{cell.rps:g}",
+            significant(seen),
+            significant(made),
+            f"{made / seen - 1:+.0%}",
+        ]
         for (cell, seen), made in zip(observations, found.fitted, strict=True)
     ]
     print(f"# {source}")

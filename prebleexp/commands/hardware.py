@@ -11,7 +11,7 @@ from prebleexp.commands.arguments import Command, Commands, Given, Setting, choi
 from prebleexp.commands.hardware_check import CHECK
 from prebleexp.commands.hardware_measure import MEASURE
 from prebleexp.engines.vllm.groups import grouping, requests_at_once
-from prebleexp.errors import unknown
+from prebleexp.errors import significant, unknown
 from prebleexp.experiment import durable
 from prebleexp.hardware import parameters
 from prebleexp.hardware.base import Hardware
@@ -137,7 +137,8 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     fixed, each = hardware.frontend_s
     of = " of each rank" if hardware.ranks > 1 else ""
     print(f"{hardware.kv_tokens:,} tokens of KV{of}, {hardware.context_length:,} of a request at most", end="")
-    print(f"; before the queue a request takes {fixed * 1e3:.3g} ms and {each * 1e6:.3g} µs a token of its prompt\n")
+    one, token = significant(fixed * 1e3), significant(each * 1e6)
+    print(f"; before the queue a request takes {one} ms and {token} µs a token of its prompt\n")
     alike = ", where each rank has as much" if hardware.ranks > 1 else ""
     _show(f"a step that decodes{alike}", [row for row in steps if row["step"] == "decode"])
     _show(f"a step that prefills one prompt{alike}", [row for row in steps if row["step"] == "prefill"])

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prebleexp.errors import significant
+
 COLUMNS = {
     "measured_requests": ("peak_running", "a step made a token of {0} requests"),
     "measured_context_tokens": ("peak_context_tokens", "a step had {0} tokens of context"),
@@ -35,7 +37,7 @@ class Domain:
             return ""
         sizes = f"to {self.requests:,} requests and {self.context_tokens:,} tokens of context at a time"
         prompts = f", prompts of {self.prompt_tokens:,}" if self.prompt_tokens else ""
-        rate = f", {self.requests_per_s:.3g} requests/s" if self.requests_per_s else ""
+        rate = f", {significant(self.requests_per_s)} requests/s" if self.requests_per_s else ""
         return sizes + prompts + rate
 
     def columns(self) -> dict[str, int | None]:

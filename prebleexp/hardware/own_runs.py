@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.checks import is_number
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.hardware import bench_results, fitting, measurements, parameters
 from prebleexp.hardware.equations import Array
 from prebleexp.hardware.fitting import Design, Effect, Labelled
@@ -162,8 +162,8 @@ def _check_clients(at: str, result: Mapping[str, Any]) -> None:
     busy = bench_results.busy(result)
     if busy is not None and busy < bench_results.BUSY * cap:
         raise InvalidInput(
-            f"{at}: max_concurrency={cap:g} is not the number of clients, as {busy:.3g} requests were there on "
-            "average; run it with fewer, or with more prompts"
+            f"{at}: max_concurrency={cap:g} is not the number of clients, as {significant(busy)} requests were there "
+            "on average; run it with fewer, or with more prompts"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.checks import is_number
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.experiment.cell import Cell
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.profiles import Profile
@@ -76,7 +76,8 @@ def files_of(cell: Cell) -> list[str]:
         return [taken.line, *taken.doubts]
     said = [*taken.doubts, *_too_long(workload, cell)]
     if "rps" in workload.obeys and (own := workload.recorded_rps):
-        said.append(f"{cell.rps:.4g} requests/s are {cell.rps / own:.3g} times the recording's {own:.4g}")
+        rps, recorded = significant(cell.rps, 4), significant(own, 4)
+        said.append(f"{rps} requests/s are {significant(cell.rps / own)} times the recording's {recorded}")
     return [taken.line, *(f"{workload.path}: {one}" for one in said)]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from prebleexp import losses, overload
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
@@ -252,7 +252,7 @@ class Session:
         fixed, each = one.hardware.frontend_s
         return [
             f"engine={one.names['engine']} leaves out the time before its queue that {one.hardware.title} has: "
-            f"{fixed * 1e3:.3g} ms a request and {each * 1e6:.3g} µs a token of its prompt"
+            f"{significant(fixed * 1e3)} ms a request and {significant(each * 1e6)} µs a token of its prompt"
         ]
 
     def _kept_whole(self) -> list[str]:

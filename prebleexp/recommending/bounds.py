@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.hardware.base import Hardware
@@ -84,7 +84,7 @@ def work(hardware: Hardware, demand: Demand, tpot_s: float | None) -> Work:
     alone = float(cost.decode_s(of, mine, 1, 1, 1, 1))
     if tpot_s is not None and alone > tpot_s:
         raise InvalidInput(
-            f"a step takes {alone * 1e3:.3g} ms for one request, more than the promised {tpot_s * 1e3:g}"
+            f"a step takes {significant(alone * 1e3)} ms for one request, more than the promised {tpot_s * 1e3:g}"
         )
     most, room = 1, hardware.kv_tokens / unique
     while 2 * most <= min(MOST_AT_ONCE, room) and (tpot_s is None or step_s(2 * most) <= tpot_s):

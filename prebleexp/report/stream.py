@@ -11,7 +11,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from prebleexp.described import Description, turn_gaps
-from prebleexp.errors import unknown
+from prebleexp.errors import significant, unknown
 from prebleexp.experiment import durable
 from prebleexp.report.canvas import drawn, quiet
 from prebleexp.report.palette import STYLES, in_light_colours
@@ -52,7 +52,8 @@ def picture(workload: Workload, found: Description, title: str) -> str:
         _distributions(axes[1][1], times, "seconds")
         figure.tight_layout()
 
-    said = f"{found.requests:,} requests, {found.rate:.3g} a second; an unlimited cache finds {found.unlimited:.1%}"
+    rate = significant(found.rate)
+    said = f"{found.requests:,} requests, {rate} a second; an unlimited cache finds {found.unlimited:.1%}"
     body = drawn(draw, WIDTH_IN, HEIGHT_IN, name="stream", title=title, description=said)
     start = Markup('<svg style="background: white" width="{:g}" height="{:g}" ').format(72 * WIDTH_IN, 72 * HEIGHT_IN)
     return in_light_colours(start + body[len("<svg ") :]) + "\n"

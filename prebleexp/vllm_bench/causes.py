@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.checks import is_number
+from prebleexp.errors import significant
 from prebleexp.sim.types import Floats
 from prebleexp.vllm_bench.served import Served
 
@@ -150,7 +151,7 @@ def _first(measured: Side, simulated: Side) -> list[Part]:
     each = [(one or 0.0) * tokens for _, one in lines]
     return [
         _part("host", fixed, [_ms(one * 1e3) for one in fixed], "the quickest first tokens of no prompt take"),
-        _part("prefill", each, [f"{(one or 0) * 1e6:.3g} µs" for _, one in lines], "a token of a prompt adds"),
+        _part("prefill", each, [f"{significant((one or 0) * 1e6)} µs" for _, one in lines], "a token of a prompt adds"),
         queue,
     ]
 
@@ -195,4 +196,4 @@ def verdict(found: Sequence[Part]) -> tuple[str | None, str]:
 
 
 def _ms(milliseconds: float) -> str:
-    return f"{milliseconds / 1e3:.3g} s" if milliseconds >= 1000 else f"{milliseconds:.3g} ms"
+    return f"{significant(milliseconds / 1e3)} s" if milliseconds >= 1000 else f"{milliseconds:.3g} ms"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from prebleexp.checks import is_integer, is_number, require
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.sim.types import Floats
 from prebleexp.workloads import files
 from prebleexp.workloads.blocks import private
@@ -140,7 +140,9 @@ class BenchLog(Replayed):
             )
         if most is not None and most < n and (endless or _held_back(rate, log)):
             why = (
-                "request_rate=inf" if endless else f"request_rate={rate}, of which {log['request_throughput']:.3g} came"
+                "request_rate=inf"
+                if endless
+                else f"request_rate={rate}, of which {significant(log['request_throughput'])} came"
             )
             says = f"{most} clients, one request after the other (max_concurrency, {why}; there are no starts)"
             return _Times(np.zeros(n), says, clients=most, at_once=True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.errors import significant
 from prebleexp.sim.types import Floats, Longs
 from prebleexp.workloads.reading import WAY_OUT
 from prebleexp.workloads.rows import ZONE, Records, Rows
@@ -117,9 +118,8 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
         says = f"{name}, {CALLED[unit]}" + (", as the format has them" if known else " (assumed: nothing says so)")
         span = float(column.max() - column.min()) / UNITS[unit]
         if span > 0 and not SLOW <= len(rows) / span <= FAST:
-            doubts = (
-                f"{name} in {CALLED[unit]} is {len(rows) / span:,.3g} requests/s; if it is in another unit, {WAY_OUT}",
-            )
+            rate = f"{significant(len(rows) / span)} requests/s"
+            doubts = (f"{name} in {CALLED[unit]} is {rate}; if it is in another unit, {WAY_OUT}",)
     else:
         why = "as set" if given else "as its name says" if told else ""
         if other:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.checks import is_integer
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import Columns, matching, plain, set_column
 from prebleexp.workloads.rows import Rows
@@ -237,9 +237,8 @@ def _coalesced(rows: Rows, names: Sequence[str]) -> _Column:
         both = (found > 0) & (column > 0)
         ratio = float(found[both].sum()) / float(column[both].sum()) if both.any() else 1.0
         if not 1 / ALIKE < ratio < ALIKE:
-            doubts.append(
-                f"{used[0]} is taken, and {name} has {1 / ratio:.3g} times as many; workload.columns= says which"
-            )
+            more = f"{name} has {significant(1 / ratio)} times as many"
+            doubts.append(f"{used[0]} is taken, and {more}; workload.columns= says which")
         new = (found < 0) & (column >= 0)
         if new.any():
             which[new], found = len(used), np.where(new, column, found)

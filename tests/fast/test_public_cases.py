@@ -12,6 +12,7 @@ import pytest
 
 from prebleexp.__main__ import main
 from prebleexp.commands import ladder_arms
+from prebleexp.errors import significant
 from prebleexp.sim.types import Workload
 from prebleexp.vllm_bench import compared
 from prebleexp.workloads.agents import Agents
@@ -58,7 +59,10 @@ def test_d1_milliseconds_are_not_seconds() -> None:
     assert log.whole.span_s == pytest.approx(1.75)
     assert "milliseconds" in log.understood.line
     seconds = source(Mooncake, "mooncake_seconds.jsonl")
-    assert any("workload.time_unit=" in one for one in seconds.understood.doubts)
+    assert any("5,714 requests/s" in one and "workload.time_unit=" in one for one in seconds.understood.doubts)
+    assert [significant(one) for one in (3700.4, 999.7, 1e6, 99.66, 0.012345)] == [
+        *("3,700", "1,000", "1,000,000", "99.7", "0.0123"),
+    ]
     assert source(Mooncake, "mooncake_seconds.jsonl", time_unit="s").whole.span_s == pytest.approx(1.4)
 
 

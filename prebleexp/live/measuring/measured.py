@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, significant
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.runs import GIVEN, Run, draw
 from prebleexp.launch.progress import Progress
@@ -166,7 +166,9 @@ def _lengths(run: Run, sent: Table) -> list[str]:
         if known.any():
             ratio = float(came[known].sum() / wanted[known].sum())
             if abs(ratio - 1) > TOLD:
-                found.append(f"{name} have {ratio:.3g} times as many tokens by the server's count as were asked for")
+                found.append(
+                    f"{name} have {significant(ratio)} times as many tokens by the server's count as were asked for"
+                )
     return found
 
 

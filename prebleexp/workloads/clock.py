@@ -34,6 +34,12 @@ FORMATS = ("%d/%b/%Y:%H:%M:%S %z", "%Y-%m-%d %H:%M:%S,%f", "%a, %d %b %Y %H:%M:%
 """dates that are not ISO's: of web servers, of Python's logging, of mail"""
 COMMA = re.compile(r"-?\d+,\d+")
 """a number with a decimal comma, or with one between its thousands"""
+WRITTEN = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)")
+"""a time with its unit, as 500ms"""
+OF_WRITTEN = {**{unit: 1 / size for unit, size in UNITS.items()}, "µs": 1e-6, "min": 60.0, "h": 3600.0}
+"""seconds"""
+SUMMER_S = (-3600.0, -1800.0)
+"""so far a clock without a zone goes back, with what passes meanwhile, where summer time ends"""
 DATE = "a date and time, as 2024-05-10 00:00:01.25+00:00"
 
 
@@ -81,7 +87,7 @@ def clock(
     if COMMA.fullmatch(first):
         found = clock(_with_points(rows, name), name, given, usual, told=told, known=known, least=least)
         return found._replace(says=f"{found.says}, with decimal commas")
-    return _dated(rows, name)
+    return _written(rows, name) if WRITTEN.fullmatch(first.strip()) else _dated(rows, name)
 
 
 def moments(rows: Rows, name: str) -> Clock | None:
@@ -91,7 +97,7 @@ def moments(rows: Rows, name: str) -> Clock | None:
         return None
     zone, times = found
     says = f"{name}, a time {f'in {zone}' if zone else 'without a time zone'}, from {_date(times.min())}"
-    return Clock(since_first(times), says)
+    return Clock(since_first(times), says, () if zone else _goes_back(name, times))
 
 
 def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | None, known: bool) -> Clock:
@@ -143,6 +149,14 @@ def _with_points(rows: Rows, name: str) -> Rows:
     return Records(rows.path, [{name: one.replace(",", ".")} for one in texts], numbers)
 
 
+def _written(rows: Rows, name: str) -> Clock:
+    """Of times that each have their unit."""
+    found = [WRITTEN.fullmatch(str(value).strip()) for value in rows.values(name)]
+    rows.refuse(name, np.array([one is None for one in found]), "a time with its unit, as that of the first row")
+    seconds = np.array([float(one[1]) * OF_WRITTEN[one[2]] for one in found if one is not None])
+    return Clock(seconds - seconds[0], f"{name}, with units beside its numbers")
+
+
 def _dated(rows: Rows, name: str) -> Clock:
     import pandas as pd
 
@@ -161,11 +175,26 @@ def _dated(rows: Rows, name: str) -> Clock:
     rows.refuse(name, zoned != zoned[0], f"a time {says}")
     moments = times.to_numpy("datetime64[ns]")
     days = texts.str.fullmatch(r"\d{4}-?\d\d-?\d\d").all()
-    doubts = (f"{name} has days and no times",) if days else ()
+    doubts: tuple[str, ...] = (f"{name} has days and no times",) if days else ()
+    if not zoned[0]:
+        doubts += _goes_back(name, moments)
     zones = sorted({_zone(one) for one in texts.unique()[:10_000]}) if zoned[0] else []
     zone = f"in {' and '.join(zones)}" if len(zones) in (1, 2) else "in several time zones"
     says = f"{name}, a date and time {zone if zoned[0] else 'without a time zone'}, from {_date(moments.min())}"
     return Clock(since_first(moments), says, doubts)
+
+
+def _goes_back(name: str, moments: npt.NDArray[Any]) -> tuple[str, ...]:
+    """A doubt about times without a zone, if they go back once, as a clock does where summer time ends."""
+    steps = np.diff(since_first(moments))
+    back = np.flatnonzero(steps < 0)
+    if len(back) != 1 or not SUMMER_S[0] <= steps[back[0]] <= SUMMER_S[1]:
+        return ()
+    minutes = significant(-float(steps[back[0]]) / 60)
+    return (
+        f"{name} goes back once, by {minutes} minutes after row {back[0] + 1}, and has no time zone: if summer time "
+        "ended there, give times with a zone, as rows are taken in order of time",
+    )
 
 
 def in_order(seconds: Floats) -> tuple[Longs, Floats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,11 @@ CHUNKS = ("id",)
 """also of parts of an answer, some of which have no counts"""
 NUMBERS = ("_id", "eventId")
 """by which who keeps logs tells rows apart, whatever they say"""
+STANDS_FOR = ("requests", "num_requests", "n_requests", "request_count", "requests_count")
+"""fields of a row that is a sum over several requests, as logs by the minute have"""
+ANSWERS = ("n", "num_choices", "num_return_sequences", "best_of")
+"""fields of a request that asks for several answers, whose tokens are counted together"""
+MOST_ANSWERS = 128
 MANY = 10
 """a doubt, if more than one of so many rows is there already"""
 
@@ -43,10 +49,17 @@ def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> O
         leave(~counted, "of other kinds, without tokens")
     leave(_parts(rows, counted), "without tokens, of which another row with the same id has them")
     leave(_around(rows, counted), "which are around others that have their tokens")
-    repeats, several = _repeats(rows, kept, inputs)
+    repeats, several = _repeats(rows, kept, inputs, IDS)
     leave(repeats, "of which a later row has the same id and prompt")
+    parts, _ = _repeats(rows, kept, inputs, CHUNKS)
+    if parts.any():
+        doubts.append(
+            f"{int(parts.sum()):,} rows have the id and the prompt of a later one, and each is taken for a request; if "
+            "they are parts of one answer, call the field request_id"
+        )
     if several:
         doubts.append(f"{several:,} rows have the id of another one, and another prompt: each is taken for a request")
+    doubts += _several(rows.taken(np.flatnonzero(kept)))
     if alike := _alike(rows.taken(np.flatnonzero(kept))):
         doubts.append(
             f"{alike:,} of {int(kept.sum()):,} rows say the same as one before, in all fields; if they were written "
@@ -72,6 +85,28 @@ def _alike(rows: Rows) -> int:
     seen = {repr(one) for one in zip(*(rows.optional(name) for name in names), strict=True)}
     alike = len(rows) - len(seen)
     return alike if alike * MANY > len(rows) else 0
+
+
+def _several(rows: Rows) -> list[str]:
+    """Doubts about rows that seem to stand for several requests, or to have several answers."""
+    doubts = []
+    for name, values in _counting(rows, STANDS_FOR):
+        doubts.append(f"{name} is up to {max(values):,}, and a row is taken for one request; list requests one by one")
+    for name, values in _counting(rows, ANSWERS):
+        if max(values) <= MOST_ANSWERS and len(set(values)) * MANY <= max(len(rows), MANY):  # else it numbers rows
+            doubts.append(
+                f"{name} is up to {max(values):,}: where a request has several answers, all of their tokens are taken "
+                "for one long answer"
+            )
+    return doubts
+
+
+def _counting(rows: Rows, aliases: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+    """The fields of these names that have integers from 0 on alone, some above 1, and these."""
+    for name in aliases:
+        values = [str(value) for value in rows.optional(name) if value not in NOTHING] if name in rows else []
+        if values and all(one.isdecimal() for one in values) and max(map(int, values)) > 1:
+            yield name, [int(one) for one in values]
 
 
 def _of_other_kinds(rows: Rows, counted: npt.NDArray[np.bool_]) -> bool:
@@ -103,11 +138,13 @@ def _around(rows: Rows, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]
     return wrong & counted
 
 
-def _repeats(rows: Rows, kept: npt.NDArray[np.bool_], inputs: Longs) -> tuple[npt.NDArray[np.bool_], int]:
+def _repeats(
+    rows: Rows, kept: npt.NDArray[np.bool_], inputs: Longs, ids: Sequence[str]
+) -> tuple[npt.NDArray[np.bool_], int]:
     """(n,) rows of which a later one has the same id and the same prompt, as parts of an answer that is streamed have;
     and how many have the id of one with another prompt."""
     wrong, several = np.zeros(len(rows), np.bool_), 0
-    name = found(rows, IDS)
+    name = found(rows, ids)
     if name is None:
         return wrong, several
     last: dict[object, int] = {}

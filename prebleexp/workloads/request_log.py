@@ -28,6 +28,7 @@ STEMS = (
     *("arrival_time", "arrived_at", "arrival_timestamp", "arrival", "request_arrival_time", "queued_time", "queued_at"),
     *("request_start", "request_start_time", "start_time", "started_at", "start_timestamp", "start", "sent_at"),
     *("send_time", "request_timestamp", "timestamp", "ts", "time", "created", "created_at", "request_created_at"),
+    "create_time",
     *("datetime", "date", "event_time", "time_iso8601", "time_local"),
 )
 TIMES = tuple(

@@ -539,3 +539,47 @@ def test_ids_of_tokens_are_prompts(tmp_path: Path) -> None:
 def test_what_says_more_of_prompts_and_is_not_used_is_said(row: dict[str, Any], word: str, tmp_path: Path) -> None:
     source = log(tmp_path, {"created": EPOCH, "prompt_tokens": 100, "completion_tokens": 1} | row)
     assert any(word in one for one in source.understood.doubts)
+
+
+# ---------------------------------------------------------------- what else such files have
+def test_times_may_have_their_units_beside_them(tmp_path: Path) -> None:
+    times = ("0ms", "500ms", "1.5 s", "2min", "120000000us")
+    source = log(tmp_path, *({"arrival": one, "prompt_tokens": 9, "completion_tokens": 1} for one in times))
+    assert source.whole.start_s.tolist() == pytest.approx([0, 0.5, 1.5, 120, 120])
+    assert said(source)["time"] == "arrival, with units beside its numbers"
+    mixed = log(tmp_path, *({"arrival": one, "prompt_tokens": 9, "completion_tokens": 1} for one in ("0ms", "soon")))
+    assert "row 2: arrival='soon' is not valid; it must be a time with its unit" in refusal(mixed)
+
+
+@pytest.mark.parametrize(
+    ("more", "doubt"),
+    [
+        ([{"n": 4}] * 12, "n is up to 4: where a request has several answers"),
+        ([{"num_requests": 30 + i} for i in range(12)], "num_requests is up to 41, and a row is taken for one request"),
+        ([{"id": f"r{i // 3}"} for i in range(12)], "8 rows have the id and the prompt of a later one"),
+        ([{"n": i} for i in range(12)], ""),
+        ([{"num_requests": 1}] * 12, ""),
+        ([{"id": f"r{i}"} for i in range(12)], ""),
+    ],
+)
+def test_rows_that_may_stand_for_several_are_said(more: list[dict[str, Any]], doubt: str, tmp_path: Path) -> None:
+    """Several answers to a request, requests by the minute, and parts of an answer; not numbers of rows."""
+    usual = [{"created": EPOCH + i // 3, "prompt_tokens": 9 + i // 3, "completion_tokens": 1 + i} for i in range(12)]
+    doubts = log(tmp_path, *(row | one for row, one in zip(usual, more, strict=True))).understood.doubts
+    assert len(doubts) == bool(doubt)
+    assert all(one.startswith(doubt) for one in doubts)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_clock_without_a_zone_that_goes_back_once_is_said(kind: str, tmp_path: Path) -> None:
+    """Where summer time ends, an hour comes twice: in order of time its requests would be laid over each other."""
+    times = [f"2025-10-26 02:{minute:02d}:00" for minute in (55, 58, 1, 4)]
+    path = tmp_path / f"log.{kind}"
+    if kind == "csv":
+        path.write_text("\n".join(["timestamp,prompt_tokens,completion_tokens", *(f"{one},9,1" for one in times)]))
+    else:
+        lines(path, *({"timestamp": one, "prompt_tokens": 9, "completion_tokens": 1} for one in times))
+    for zone, many in (("", 1), ("Z", 0)):
+        path.write_text(path.read_text().replace(":00,", f":00{zone},").replace(':00"', f':00{zone}"'))
+        doubts = RequestLog(str(path), load="recorded").understood.doubts
+        assert sum("timestamp goes back once, by 57 minutes after row 2" in one for one in doubts) == many

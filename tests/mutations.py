@@ -1,7 +1,7 @@
 """`python -m tests.mutations COUNT [SEED]`: random lines of the package, each made wrong in a copy; are they noticed?
 
-For each the tests that it needs are run, nearest first, for most of a minute (tests.touched). What survives is either
-the same in other words, or wants a test.
+For each the tests that it needs are run, nearest first, for most of a minute of CPU time (tests.touched): a busy
+machine notices as much as an idle one. What survives is either the same in other words, or wants a test.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import ast
 import os
 import random
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,7 +29,10 @@ from tests.support.places import ROOT
 COPIED = ("prebleexp", "conf", "sweeps", "tests", "hydra_plugins", "docs", "pyproject.toml", "README.md", "mkdocs.yml")
 COPIED += ("CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", ".ci")
 HANGS_S = 300
-"""what was begun within the minute and has not ended by then hangs, which is noticed"""
+"""CPU-seconds: what was begun within the minute and has not ended by then hangs, which is noticed"""
+SLEEPS_S = 3600
+"""what has not used them by then waits for ever, however busy the machine is"""
+OUTCOMES = FAILS, CRASHES, HANGS, SURVIVED = "a test fails", "Python crashes", "does not end", "SURVIVED"
 OTHER: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
     **{ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And},
@@ -122,21 +129,52 @@ def copied(folder: Path) -> Path:
     return made
 
 
-def noticed(one: Mutation, checkout: Path) -> bool:
-    """Whether a test fails with it in a copy of the checkout."""
+def outcome(one: Mutation, checkout: Path) -> str:
+    """What becomes of the tests with it in a copy of the checkout."""
     at = checkout / one.file.relative_to(ROOT)
     command = [sys.executable, "-m", "tests.touched", str(at)]
     environment = os.environ | {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
     right = at.read_text(encoding="utf-8")
     at.write_text(one.text(), encoding="utf-8")
     try:
-        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, check=False, timeout=HANGS_S)
-    except subprocess.TimeoutExpired:
-        return True
+        with tempfile.TemporaryFile() as said:
+            begun = subprocess.Popen(
+                command, cwd=checkout, env=environment, stdout=said, stderr=said, start_new_session=True
+            )
+            resource.prlimit(begun.pid, resource.RLIMIT_CPU, (HANGS_S, HANGS_S))  # and of each that it starts
+            try:
+                code = begun.wait(SLEEPS_S)
+            except subprocess.TimeoutExpired:
+                return HANGS
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(begun.pid, signal.SIGKILL)  # what a test has left behind
+                begun.wait()
+            said.seek(0)
+            text = said.read().decode(errors="replace")
     finally:
         at.write_text(right, encoding="utf-8")
-    assert done.returncode in (0, 1), done.stdout.decode()[-2000:]
-    return done.returncode == 1
+    code = code - 256 if code > 128 else code  # `sys.exit` of a signal's number
+    if code == 0:
+        return SURVIVED
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return HANGS
+    assert code < 0 or code in (1, 4), text[-2000:]  # 4: tests/conftest.py cannot be imported
+    return FAILS if code > 0 else CRASHES
+
+
+def table(found: Sequence[Mutation], outcomes: Sequence[str]) -> str:
+    """How many of each room of the package were noticed, and how."""
+    rows: dict[str, Counter[str]] = {}
+    for one, what in zip(found, outcomes, strict=True):
+        room = one.file.relative_to(PACKAGE).parts[0]
+        rows.setdefault(room, Counter())[what] += 1
+    rows = dict(sorted(rows.items())) | {"all": Counter(outcomes)}
+    lines = [f"{'':24}{'lines':>10}" + "".join(f"{one:>16}" for one in OUTCOMES)]
+    lines += [
+        f"{room:24}{row.total():10}" + "".join(f"{row[one]:16}" for one in OUTCOMES) for room, row in rows.items()
+    ]
+    return "\n".join(lines)
 
 
 def main(count: int, seed: int) -> None:
@@ -147,20 +185,22 @@ def main(count: int, seed: int) -> None:
             free.put(copied(Path(folder) / str(number)))
         same = replace(found[0], wrong=found[0].right)
         checkout = free.get()
-        assert not noticed(same, checkout), "tests fail without any mutation"
+        assert outcome(same, checkout) == SURVIVED, "tests fail without any mutation"
         free.put(checkout)
 
-        def tried(one: Mutation) -> bool:
+        def tried(one: Mutation) -> str:
             checkout = free.get()
             try:
-                caught = noticed(one, checkout)
+                what = outcome(one, checkout)
             finally:
                 free.put(checkout)
-            print("caught  " if caught else "SURVIVED", one, flush=True)
-            return caught
+            print(f"{what:16}{one}", flush=True)
+            return what
 
         with ThreadPoolExecutor(workers) as pool:
-            print(f"{sum(pool.map(tried, found))} of {count} lines made wrong were noticed (seed {seed})")
+            outcomes = list(pool.map(tried, found))
+    print(f"\n{table(found, outcomes)}")
+    print(f"{count - outcomes.count(SURVIVED)} of {count} lines made wrong were noticed (seed {seed})")
 
 
 if __name__ == "__main__":

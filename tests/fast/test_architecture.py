@@ -208,7 +208,7 @@ CLOCKS = re.compile(
 )
 MAY_ASK = {
     "tests/support/patience.py": "ends what hangs, and judges nothing",
-    "tests/minute.py": "begins nothing after a minute",
+    "tests/minute.py": "begins nothing after a minute of work",
     "tests/real_engines.py": "is no test: measures for a table, and judges nothing",
     "tests/make_tool_files.py": "waits for a server, and judges nothing",
     "tests/support/token_server.py": "answers no faster than an engine, and judges nothing",

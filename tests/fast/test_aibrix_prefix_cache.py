@@ -28,6 +28,7 @@ from tests.support.sampled import examples
 
 RECORDINGS = sorted((ROOT / "tests/data/fidelity/routers").glob("aibrix_prefix_cache_*.json"))
 """two of the five: a decision that is impossible takes hundreds of draws to be known as such"""
+pytestmark = pytest.mark.uncompiled
 
 
 # ---------------------------------------------------------------- wrong rules
@@ -286,6 +287,7 @@ def test_blocks_go_at_the_first_look_after_twenty_minutes(now: float, left: int)
 
 
 @pytest.mark.slow
+@pytest.mark.uncompiled(False)
 @pytest.mark.parametrize("policy", [PrefixCache(), PrefixCache(block_number=700, imbalance_abs_count=1)])
 def test_it_passes_the_contract(policy: PrefixCache) -> None:
     check_policy(policy)

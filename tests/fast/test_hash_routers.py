@@ -65,7 +65,7 @@ ALL: tuple[Policy, ...] = (
 
 
 @pytest.mark.uncompiled(False)
-@pytest.mark.parametrize("policy", sampled(ALL, 4), ids=repr)
+@pytest.mark.parametrize("policy", sampled(ALL, len(ALL)), ids=repr)
 def test_it_passes_the_contract(policy: Policy) -> None:
     check_policy(policy)
 

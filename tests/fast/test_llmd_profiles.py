@@ -19,6 +19,7 @@ from tests.support.recordings.routers import Driven, workload_of
 from tests.support.reference.llmd_blocks import Believed, Rules, blocks_of
 from tests.support.reference.llmd_profiles import Filter, Optimized, Precise, Prompt, Service, sticky
 
+pytestmark = pytest.mark.uncompiled
 GPUS, DECISIONS = 5, 400
 
 
@@ -125,6 +126,7 @@ def test_connections_are_drawn_alike() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.uncompiled(False)
 @pytest.mark.parametrize("policy", [LlmDPrecise(), LlmD(affinity_threshold=0.8), KubernetesService()])
 def test_they_pass_the_contract(policy: Any) -> None:
     check_policy(policy)
@@ -157,6 +159,7 @@ def test_what_is_not_valid_is_said(made: Any, said: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.uncompiled(False)
 def test_they_do_the_same_interpreted() -> None:
     how = f"engine=preble reports_ms=20 {SCARCE}"
     runs = [f"policy={one} {how}" for one in ("llmd_optimized", "llmd_precise", "kubernetes_service")]

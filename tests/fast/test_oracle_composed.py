@@ -19,7 +19,7 @@ from tests.support.sampled import examples
 from tests.support.strategies.autoscalers import autoscalers
 from tests.support.strategies.few import few
 from tests.support.strategies.migrations import MIGRATIONS, long_ones
-from tests.support.strategies.pools import OF_VLLM, split, streams_with_patience
+from tests.support.strategies.pools import OF_VLLM, losses, split, streams_with_patience
 from tests.support.strategies.pools import scaled as scaled_pools
 from tests.support.strategies.tiers import CLUSTERS, PEERS, impatient, tiering
 from tests.support.strategies.timelines import timelines
@@ -104,7 +104,7 @@ def test_requests_move_between_gpus_with_tiers_or_an_autoscaler(workload: Worklo
 def pools(draw: st.DrawFn) -> tuple[dict[str, Any], Any, Any]:
     """GPUs with roles, whose number an autoscaler says, and that may be lost."""
     cluster, rule = draw(scaled_pools())
-    return cluster, rule, draw(st.none() | timelines(sum(cluster["counts"]), resumes=True))
+    return cluster, rule, draw(st.none() | losses(cluster))
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def tiered_pools(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     """GPUs with roles, and tiers behind their caches, lending each other or not; some may be lost, or scaled."""
     cluster, rule = draw(scaled_pools(OF_VLLM))
     tiers = draw(CLUSTERS)
-    given = {"faults": draw(st.none() | timelines(sum(cluster["counts"]), resumes=True)), "tiers": tiering(tiers)}
+    given = {"faults": draw(st.none() | losses(cluster)), "tiers": tiering(tiers)}
     cluster["engine"] = replace(cluster["engine"], enable_prefix_caching=True)
     return cluster, given | {"autoscaler": draw(st.none() | st.just(rule))}
 

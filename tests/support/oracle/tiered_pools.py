@@ -35,6 +35,7 @@ class PullsAndFetches(Fetcher):
     def _reserve(self, request: Request) -> bool:
         found = super()._reserve(request)
         if found:
+            self.reserved += 1
             self.pulled.add(request)
             self.gpu.world.loaded[request.index] = (0, 0, 0, 0)
         return found

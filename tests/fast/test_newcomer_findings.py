@@ -1,4 +1,5 @@
-"""What three newcomers stumbled over (findings 6 to 19 of their review), again: what is not tested where it belongs."""
+"""What three newcomers stumbled over (findings 1 to 19 of their review), again: which test shows each, and what is not
+tested where it belongs."""
 
 from __future__ import annotations
 
@@ -35,6 +36,94 @@ class Mix(Policy):
     def route(self, mine, view, request, now):
         return view.candidates[0]
 """
+
+SHOWN = {
+    "1: GPUs and their price": {
+        "counting": ("gpus_hours_and_price_are_those_counted_by_hand", "contenders_are_ordered_by_gpus_or_by_money"),
+    },
+    "2: a plan's answer": {
+        "plan_beside": (
+            *("a_caveat_is_there_once_with_those_that_it_is_of", "contenders_are_called_what_they_differ_by"),
+            *("who_needs_as_many_is_said_once", "contenders_of_several_loads_are_not_compared"),
+        ),
+    },
+    "3: how much to believe": {
+        "plan_beside": ("steps_are_slower_by_just_so_much", "what_is_said_besides_is_what_runs_say"),
+        "compare_bench": ("the_cause_is_what_was_made_another",),
+        "calibrated_ladders": ("what_became_worse_is_said_however_good_the_median_is",),
+    },
+    "4: units": {
+        "units": ("limits_that_nobody_promises_are_said", "a_limit_is_read_with_its_unit"),
+        "inputs": ("a_time_since_1970_is_in_the_one_unit_in_which_it_can_be",),
+    },
+    "5: tuning": {
+        "tuned": ("a_best_value_at_the_edge_is_said_to_be_there_with_its_gain",),
+        "compared_groups": ("two_values_of_a_setting_are_compared_in_python",),
+    },
+    "6: groups in some cells": {
+        "compared_groups": ("only_what_differs_between_cells_is_shown", "each_broken_cell_is_another_one"),
+    },
+    "7: names of options in the cache": {"newcomer_findings": ("runs_are_found_by_the_option_that_was_chosen",)},
+    "8: 80 columns": {
+        "terminal": ("no_number_and_no_word_is_broken",),
+        "compared_groups": ("the_table_is_readable_in_80_columns",),
+    },
+    "9: headlines": {
+        "newcomer_findings": (
+            *("what_is_above_and_below_zero_is_compared_in_its_own_unit", "where_nothing_was_lost_that_is_said"),
+            "what_is_not_known_is_not_as_good",
+        ),
+    },
+    "10: SGLang on an H100": {"composed": ("what_was_measured_is_offered_and_within_the_peaks",)},
+    "11: splits and losses": {
+        "plan_beside": ("attainment_after_a_loss_is_of_its_minute",),
+        "slow/guides": ("every_command_of_a_guide_works_in_its_order",),
+    },
+    "12: promises in tables": {"newcomer_findings": ("a_promise_and_what_is_asked_for_come_first",)},
+    "13: files of Excel and Windows": {
+        "inputs": ("a_log_is_read_under_the_names_and_in_the_shape_that_it_has",),
+        "bad_traces": ("what_is_wrong_is_named_in_one_line",),
+    },
+    "14: Dask without a worker": {"newcomer_findings": ("who_waits_for_a_worker_says_so",)},
+    "15: figures": {
+        "plan_beside": ("ticks_are_numbers_that_were_tried_with_room_between_them",),
+        "tuned": (
+            *("many_lines_are_dots_with_intervals_in_order_and_own_ones_are_marked",),
+            "the_setting_is_drawn_along_x_with_a_line_for_each_rate",
+        ),
+    },
+    "16: the dark": {"newcomer_findings": ("tooltips_have_the_colours_of_the_page",)},
+    "17: names of pages": {"newcomer_findings": ("a_page_has_the_name_that_was_given",)},
+    "18: how long a recording lasts": {
+        "recorded_plan": ("what_a_recording_has_not_is_said",),
+        "newcomer_findings": ("no_page_offers_a_mean_over_whatever_ran",),
+    },
+    "19: small": {
+        "newcomer_findings": (
+            *("a_message_says_what_was_typed_and_the_way_out", "a_near_miss_is_told_the_way"),
+            "a_drawing_has_the_width_of_a_column",
+        ),
+    },
+}
+"""of each finding, by the names of files, the tests that show it"""
+
+
+def test_each_finding_has_tests() -> None:
+    assert [int(one.partition(":")[0]) for one in SHOWN] == list(range(1, 20))
+    for tests in SHOWN.values():
+        assert any(tests.values())
+        for file, names in tests.items():
+            folder, _, name = file.rpartition("/")
+            text = (ROOT / "tests" / (folder or "fast") / f"test_{name}.py").read_text(encoding="utf-8")
+            assert [one for one in names if f"def test_{one}(" not in text] == []
+
+
+# ---------------------------------------------------------------- 18: questions to all that ever ran
+def test_no_page_offers_a_mean_over_whatever_ran() -> None:
+    """Plans, losses and splits are in `runs`, too: a mean of them all says nothing. docs/tables.md says so itself."""
+    pages = [ROOT / "README.md", *(one for one in (ROOT / "docs").glob("*.md") if one.name != "tables.md")]
+    mixed = re.compile(r"select[^\"`]*avg\([^\"`]*from runs (?:group|order)")
+    assert [one.name for one in pages if mixed.search(one.read_text(encoding="utf-8"))] == []
 
 
 @pytest.fixture

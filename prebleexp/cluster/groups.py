@@ -96,7 +96,7 @@ class Cluster(Part):
     host: HostTier = field(default_factory=HostTier)
     """of each GPU, for KV that leaves its cache"""
     disk: DiskTier = field(default_factory=DiskTier)
-    """of each GPU, behind the host"""
+    """of each GPU, below host memory"""
     shared: SharedTier = field(default_factory=SharedTier)
     """of all, likewise"""
     peers: Peers = field(default_factory=Peers)

@@ -16,7 +16,7 @@ from prebleexp.warm.prefixes import Prefixes
 
 @dataclass(frozen=True)
 class OfRun(Warm):
-    """What another run's requests left behind: the prompts that they had, in order of their ends, on the GPUs that
+    """What another run's requests left in caches: the prompts that they had, in order of their ends, on the GPUs that
     served them (see `Prefixes`). Of a run of this very stream, those are whole prompts; of another one what prompts of
     a prefix_group begin with. Answers are not among them.
 

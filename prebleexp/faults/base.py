@@ -32,18 +32,18 @@ class Event(NamedTuple):
 class Faults(Part):
     """Nothing happens: the base of what says that something does, by `events`.
 
-    A GPU that goes down loses its step in hand, its requests and its cache. Routers do not know it until `detect_ms`
-    later, and what they send there is lost too. Then it is no candidate any more, and its requests follow `on_loss`.
-    To be up again takes a GPU the seconds of its start, in which it is paid for and serves nobody.
+    A GPU that goes down loses its current step, its requests and its cache. Routers learn of it `detect_ms` later, and
+    what they send there until then is lost too. From then on it is no candidate, and its requests follow `on_loss`. A
+    GPU that comes up again first takes the seconds of its start; it is paid for meanwhile and serves no requests.
     Raises InvalidInput for other values.
     """
 
     detect_ms: float = 0.0
     """from when a GPU goes down until routers know"""
     on_loss: str = "retry"
-    """retry: a request that is lost is routed again, its whole prompt, and its first token is the first that was shown;
-    resume: the same, with the tokens that were shown behind its prompt, so that only the rest is made; fail: that was
-    its end"""
+    """retry: a lost request is routed again with its whole prompt, and its first token is the first that was shown;
+    resume: the same, with the tokens that were shown appended to its prompt, so that only the rest is generated; fail:
+    it ends"""
 
     drain: str = field(default="finish", kw_only=True)
     """finish: a GPU that is drained goes on with all that it has; requeue: requests that wait there and were never

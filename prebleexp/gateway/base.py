@@ -37,7 +37,7 @@ class Gateway(Part):
     """
 
     order: str = "fcfs"
-    """who is next: fcfs; edf: whose promised first token (`slo_ttft_s` behind when it was due) is due first, those
+    """who is next: fcfs; edf: whose promised first token (`slo_ttft_s` after the request was due) is due first, those
     without a promise last; priority: the lowest number, fcfs among equals; round_robin: clients in turn; vtc: the
     client that was given the fewest tokens (Virtual Token Counter, Sheng et al., OSDI 2024); drr: clients in turn, each
     for as many tokens (Deficit Round Robin, Shreedhar and Varghese, SIGCOMM 1995); dlpm: of the clients that have
@@ -111,8 +111,8 @@ class Gateway(Part):
     spread: str = "round_robin"
     """to which of them a request comes: round_robin, random, or session: all of a session to one, at random"""
     gossip_ms: float | None = None
-    """how old what they know is of what the others sent and what of that is finished; 0: all know at once;
-    null: nobody ever does"""
+    """how old each replica's knowledge is of what the others sent, and of what is finished; 0: all know at once;
+    null: none ever learns of it"""
 
     def __post_init__(self) -> None:
         one_of("gateway.order", self.order, ORDERS)

@@ -46,7 +46,7 @@ class E2(Policy):
     decode: str = "remaining"
     """output in L: what is still to come (remaining), of all the window's requests (total), or not at all (none)"""
     tiers: bool = False
-    """whether what tiers behind the caches have counts as held, and as the time that it takes to load it"""
+    """whether KV in the tiers below the caches counts as held, at the time that it takes to load"""
     recompute: bool = False
     """sum the window anew for every load: slow, the same results (a check)"""
 

@@ -20,8 +20,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class First(Warm):
-    """What comes in the first `first_s` seconds of the stream is served before the run, with all that follows upon it:
-    sessions that begin then go on to their end. When all of it has ended the run begins, with what comes behind.
+    """What arrives in the first `first_s` seconds of the stream is served before the run, with all that follows:
+    sessions that begin then go on to their end. When all of it has ended, the run begins with what arrives later.
 
     A made-up stream is drawn for `first_s` longer, so that the run lasts as long as it is to. Raises InvalidInput if
     nothing is left, or nothing comes first.

@@ -37,9 +37,9 @@ class Mooncake(Tabular):
 
     A hash stands for 512 tokens and all before them; the last one for what remains. Blocks of another size are told by
     the numbers of hashes, if only one power of two fits all rows, or said; where they are said, a prompt's incomplete
-    last block may have none. Requests share the blocks of their equal leading hashes; a hash that comes behind another
-    one than before, or with another number of tokens, is not shared. Without hash_ids, prompts share nothing. An output
-    length of 0 counts as 1: a prefill always yields a token.
+    last block may have none. Requests share the blocks of their equal leading hashes; a hash that follows a
+    different one than before, or has another number of tokens, is not shared. Without hash_ids, prompts share nothing.
+    An output length of 0 counts as 1: a prefill always yields a token.
 
     Sessions are those of session_id; else they are inferred: a request is the next turn of the latest one whose whole
     blocks it begins with (prebleexp/workloads/inferred.py); blocks of more than 60 requests are everybody's. A turn

@@ -47,25 +47,25 @@ class Replayed(WorkloadSource):
     session after the other, whatever rps is; null: recorded, and on the command line window where a rate or a duration
     is given"""
     mode: str | None = None
-    """open: a turn comes when the trace has it; closed: so long after the answer before it as somebody thought; null:
-    closed where the trace has no starts of later turns, and of a population; else open"""
+    """open: a turn is sent at its recorded time; closed: a turn is sent after the answer before it and the recorded
+    think time; null: closed for a population, and where the trace has no starts of later turns; else open"""
     compress: float = 1.0
-    """all recorded times are divided by this, think times too; reuse at a given capacity then does not fall as load
-    rises, as it does with more sessions (load=window)"""
+    """all recorded times are divided by this, think times too. With it, reuse at a given capacity does not fall as the
+    load rises; with more sessions (load=window) it does"""
     limit: int | None = None
     """the first so many requests of the file; null: all"""
     max_new_tokens: int | None = None
     """generation is cut short after these; null: it is not"""
     gap_cap_s: float | None = None
-    """closed: nobody thinks longer, in simulated seconds (after `compress`); null: as recorded"""
+    """closed: the longest think time, in simulated seconds (after `compress`); null: as recorded"""
     lanes: int = 64
     """population: how many play at a time"""
     between_s: float = 0.0
     """population: from the end of a session to the lane's next"""
     recorder_ttft_s: float | None = None
-    """closed, of traces that know starts alone: the recorder's own time to a first token, …"""
+    """closed, for traces that have only starts: the recorder's own time to first token, …"""
     recorder_tpot_s: float | None = None
-    """… and per output token; what is left of the gap between two turns' starts is how long somebody thought"""
+    """… and time per output token. The rest of the gap between the starts of two turns is the think time"""
 
     synthetic: ClassVar[bool] = False
     nested: ClassVar[bool] = True

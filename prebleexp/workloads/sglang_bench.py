@@ -29,9 +29,9 @@ LENGTHS = ("random_input_len", "random_output_len", "gsp_num_groups", "gsp_promp
 class SglangBench(WorkloadSource):
     """The requests of one benchmark, under the tool's names, and when its client sends them.
 
-    The first comes at once, the others behind exponential gaps. At most `max_concurrency` are under way: the others
-    wait at the client, in order, and times count from when a request was sent. Warm-ups are the first prompt, again and
-    again, before all else, with answers of at most 32 tokens. Each answer is as long as it is to be.
+    The first request is sent at once, the others after exponential gaps. At most `max_concurrency` are in flight: the
+    others wait at the client, in order, and times count from when a request is sent. Warm-ups repeat the first prompt
+    before all other requests, with answers of at most 32 tokens. Each answer has exactly the length that was asked for.
 
     Source: SGLang 0.5.23, `python -m sglang.bench_serving`, read. Otherwise than there, texts of files count a token
     each 4 letters, and numbers are drawn by other generators. Raises InvalidInput for what is not valid.
@@ -60,7 +60,7 @@ class SglangBench(WorkloadSource):
     gsp_num_groups: int = 64
     """generated-shared-prefix: system prompts"""
     gsp_prompts_per_group: int = 16
-    """generated-shared-prefix: questions behind each"""
+    """generated-shared-prefix: questions that follow each prefix"""
     gsp_system_prompt_len: int = 2048
     """generated-shared-prefix: the most tokens of a system prompt"""
     gsp_question_len: int = 128

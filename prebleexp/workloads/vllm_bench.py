@@ -63,7 +63,7 @@ class VllmBench(WorkloadSource):
     ramp_up_end_rps: float | None = None
     """requests/s at the last one"""
     random_input_len: int = 1024
-    """random: mean tokens of a prompt behind the prefix"""
+    """random: mean tokens of a prompt after the prefix"""
     random_output_len: int = 128
     """random: mean tokens of an answer"""
     random_range_ratio: float | Mapping[str, float] = 0.0
@@ -73,7 +73,7 @@ class VllmBench(WorkloadSource):
     prefix_repetition_prefix_len: int = 256
     """prefix_repetition: tokens of a prefix"""
     prefix_repetition_suffix_len: int = 256
-    """prefix_repetition: tokens behind it, of each prompt alone"""
+    """prefix_repetition: tokens after the prefix, of each prompt alone"""
     prefix_repetition_num_prefixes: int = 10
     """prefix_repetition: prefixes, of which each begins equally many prompts"""
     prefix_repetition_output_len: int = 128
@@ -81,7 +81,7 @@ class VllmBench(WorkloadSource):
     gsp_num_groups: int = 64
     """generated-shared-prefix: system prompts"""
     gsp_prompts_per_group: int = 16
-    """generated-shared-prefix: questions behind each"""
+    """generated-shared-prefix: questions that follow each prefix"""
     gsp_system_prompt_len: int = 2048
     """generated-shared-prefix: tokens of a system prompt"""
     gsp_question_len: int = 128

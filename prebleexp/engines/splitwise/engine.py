@@ -74,7 +74,7 @@ class Splitwise(Engine):
     """so many, the first ones, are for prompts; null: those of H100 (not capped) if there are others, else five in
     eight"""
     token_machines: int | None = None
-    """so many behind them are for tokens; null: all the others"""
+    """so many of those after them are for tokens; null: all the others"""
 
     def __post_init__(self) -> None:
         for name, valid in (("start_state", STARTS), ("scheduler", tuple(SCHEDULERS)), ("model", tuple(WEIGHTS))):

@@ -94,7 +94,7 @@ class VLLM(Engine):
     """drafts: `method` and `num_speculative_tokens` as in vLLM, `acceptance_rate`, `draft_rate` and `draft_cost`; see
     docs/core.md"""
     max_loras: int = 1
-    """LoRA adapters that run at once, at most; a request with another one waits, and those behind it are tried"""
+    """LoRA adapters that run at once, at most; a request with another adapter waits, and later ones are tried"""
 
     def __post_init__(self) -> None:
         drafts = SpeculativeConfig.of(self.speculative_config)

@@ -141,7 +141,9 @@ def value(text: str, name: str) -> float:
     return float(next(line for line in text.splitlines() if line.startswith(f"prebleexp:{name} ")).split()[-1])
 
 
-@pytest.mark.parametrize(("kv_tokens", "lap"), [(100_000, 4096), (1_500, 4096), (1_500, 60)])
+@pytest.mark.parametrize(
+    ("kv_tokens", "lap"), [pytest.param(100_000, 4096, marks=pytest.mark.slow), (1_500, 4096), (1_500, 60)]
+)
 def test_what_a_policy_believes_cached_is_what_is(
     kv_tokens: int, lap: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -231,7 +231,7 @@ def test_every_policy_has_files_and_what_is_near_to_it_is_said(policy: str, spli
     router = routers.router(cell)  # type: ignore[arg-type]
     assert router.sentence in found["README.md"]
     assert router.how is not routers.How.NONE or "simulate it first: policy=dynamo_kv" in router.says
-    objects = list(yaml.safe_load_all(found["kubernetes.yaml"]))
+    objects = list(yaml.load_all(found["kubernetes.yaml"], yaml.CSafeLoader))
     servers = [one for one in objects if one["kind"] == "StatefulSet"]
     assert [one["spec"]["replicas"] for one in servers] == ([1, 2] if split else [3])
     for one in servers:
@@ -243,7 +243,7 @@ def test_every_policy_has_files_and_what_is_near_to_it_is_said(policy: str, spli
     assert all(one["spec"]["serviceName"] in names for one in servers)
     for name, text in found.items():
         if name.endswith((".yaml", ".yml")):
-            assert all(isinstance(one, dict) for one in yaml.safe_load_all(text))
+            assert all(isinstance(one, dict) for one in yaml.load_all(text, yaml.CSafeLoader))
     words = shlex.split(found.get("router.sh", "#").replace("\\\n", " "), comments=True)
     flags = {one for one in words if one.startswith("--")}
     if policy.startswith("sglang_") or policy in ("random", "round_robin"):
@@ -264,7 +264,7 @@ def test_manifests_are_valid_by_the_schemas_of_kubernetes(split: bool, engine: s
     validate = pytest.importorskip("kubernetes_validate").validate
     for policy in ("lor", "sglang_cache_aware", "vllm_cache_aware", "dynamo_kv", "production_stack_session"):
         text = files.of(cell_of(policy, split, engine), "about")["kubernetes.yaml"]  # type: ignore[arg-type]
-        for one in yaml.safe_load_all(text):
+        for one in yaml.load_all(text, yaml.CSafeLoader):
             validate(one, "1.34", strict=True)
 
 
@@ -300,9 +300,13 @@ def test_engines_are_started_as_they_were_simulated() -> None:
 
 
 def test_all_models_and_gpus_have_names_in_the_world() -> None:
-    models = [yaml.safe_load(one.read_text())["name"] for one in (ROOT / "conf/hardware/model").glob("*.yaml")]
+    models = [
+        yaml.load(one.read_text(), yaml.CSafeLoader)["name"] for one in (ROOT / "conf/hardware/model").glob("*.yaml")
+    ]
     assert set(models) == set(serving.HUB)
-    kinds = [yaml.safe_load(one.read_text())["name"] for one in (ROOT / "conf/hardware/gpu").glob("*.yaml")]
+    kinds = [
+        yaml.load(one.read_text(), yaml.CSafeLoader)["name"] for one in (ROOT / "conf/hardware/gpu").glob("*.yaml")
+    ]
     assert set(kinds) == set(kubernetes.PRODUCTS)
 
 

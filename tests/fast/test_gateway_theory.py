@@ -84,7 +84,7 @@ def check(found: list[float], expected: float, what: str) -> None:
     assert abs(mean - expected) < half < 0.12 * expected
 
 
-LONG = "M/M/1/5, overloaded", "M/M/1 + D, overloaded"
+LONG = "M/M/2", "M/M/1/5, overloaded", "M/M/1 + D, overloaded"
 QUICK = sampled((one for one in SYSTEMS if one not in LONG), 4)
 NIGHTLY = [pytest.param(one, marks=[pytest.mark.slow, pytest.mark.nightly]) for one in LONG]
 
@@ -102,7 +102,9 @@ STEP_S = 0.005
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "mean_s", "gone"), [(1.2, 10.0, 0.252828), (0.9, 2.0, 0.284956)])
+@pytest.mark.parametrize(
+    ("rate", "mean_s", "gone"), [pytest.param(1.2, 10.0, 0.252828, marks=pytest.mark.nightly), (0.9, 2.0, 0.284956)]
+)
 def test_whoever_has_patience_in_the_queue_alone(rate: float, mean_s: float, gone: float) -> None:
     """Exponential patience, and a first token as soon as a request is taken up: what follows takes the time."""
     cost, left, idle = LinearCost(STEP_S, 0.0, 0.0, kv_tokens=16 * 10_001, gpu_memory_gib=48), [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,32 @@ ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.NO
 @pytest.mark.parametrize("first", [*range(0, IN_CI, AT_ONCE), *(pytest.param(one, marks=NIGHTLY) for one in LATER)])
 def test_every_request_of_random_clusters_is_accounted_for(first: int) -> None:
     for number in range(first, first + AT_ONCE):
-        workload, cluster = chaos(number)
-        try:
-            made = simulate(workload, lengths=Max(), **cluster)
-            holds(workload, made, cluster)
-        except Exception as error:
-            raise AssertionError(f"tests.support.strategies.chaos.chaos({number})") from error
+        happens(number)
+
+
+@cache
+def happens(number: int) -> tuple[Any, Any]:
+    """How many requests ended in each state, and which kinds of things happened."""
+    workload, cluster = chaos(number)
+    try:
+        made = simulate(workload, lengths=Max(), **cluster)
+        holds(workload, made, cluster)
+    except Exception as error:
+        raise AssertionError(f"tests.support.strategies.chaos.chaos({number})") from error
+    loaded = made.host_tokens.any() or made.disk_tokens.any() or made.shared_tokens.any()
+    kinds = [
+        "pools" in cluster,
+        made.losses.any(),
+        len(workload.after_ids) > 0,
+        loaded,
+        made.peer_tokens.any(),
+        made.refused_by.any(),
+        made.retries.any(),
+        "replicas" in cluster,
+        made.moves.any(),
+        made.stopped_s.any(),
+    ]
+    return np.bincount(made.state, minlength=len(State)), np.array(kinds, np.int64)
 
 
 def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
@@ -54,24 +75,7 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
 
 def test_much_happens() -> None:
     """Else nothing would be shown by what holds."""
-    states, kinds = np.zeros(len(State), np.int64), np.zeros(10, np.int64)
-    for number in (*range(700), 903):  # which ends while KV is held
-        workload, cluster = chaos(number)
-        made = simulate(workload, lengths=Max(), **cluster)
-        states += np.bincount(made.state, minlength=len(State))
-        loaded = made.host_tokens.any() or made.disk_tokens.any() or made.shared_tokens.any()
-        lent = made.peer_tokens.any()
-        gated = made.refused_by.any(), made.retries.any()
-        moved = made.moves.any(), made.stopped_s.any()
-        kinds += [
-            "pools" in cluster,
-            made.losses.any(),
-            len(workload.after_ids) > 0,
-            loaded,
-            lent,
-            *gated,
-            "replicas" in cluster,
-            *moved,
-        ]
+    numbers = (*range(700), 903)  # which ends while KV is held
+    states, kinds = (np.sum(rows, axis=0) for rows in zip(*map(happens, numbers), strict=True))
     assert (states > 0).all(), {state.name: int(states[state]) for state in State}
     assert (kinds > 10).all(), kinds

@@ -31,6 +31,9 @@ class Engine(Part):
     - `end(self, mine, world, g, now)`: that step is over. Tokens, finishes and what the cache keeps are told by
       `prebleexp.engines.serving`
     - `settle(self, mine, world, request, now)`: the run is over; what has an unfinished request reported?
+    - `decode(self, mine, world, g, now) -> float`, never needed: `end` and `begin` in one call, where nothing but
+      tokens comes of the step in hand, no router is to hear of its end, and the next is like it; returns the next one's
+      seconds. Negative: it is not so, and nothing is done
     - `cancel(self, mine, world, request, now) -> int`, needed only where requests give up: a request without its first
       token, which `submit` was told of, leaves its queue, or what is part-way; what is computed of it stays cached.
       0: it is in the step in hand. Then it is asked again when that is over, before `end`

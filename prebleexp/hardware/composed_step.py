@@ -12,6 +12,9 @@ from prebleexp.hardware.model import BYTES
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.types import records
 
+KNOWN = 256
+"""decodes of fewer requests are reckoned up once"""
+
 COST = np.dtype(
     [
         ("fixed", np.float64),  # seconds of a step, …
@@ -32,6 +35,7 @@ COST = np.dtype(
         ("expert_memory", np.float64),  # of an expert that is touched
         ("experts", np.float64),  # in a layer; 0: there are none
         ("log_missed", np.float64),  # logarithm of the chance that a token misses an expert
+        ("decodes", np.float64, (KNOWN,)),  # of a decode of so many requests, but for contexts, as soon as it is known
     ],
     align=True,
 )
@@ -102,6 +106,8 @@ def _attention_s(cost: Any, sequences: int, running: int, context: int, unique: 
     if unique >= context:
         return near + cost.context * context
     share, distinct = min(1.0, cost.at_once / running), float(max(unique, 1))
+    if share == 1.0:  # each is loaded once: what follows, without a power
+        return near + cost.context * distinct + cost.again * (context - distinct)
     loaded = distinct / share * (1.0 - (1.0 - share) ** (context / distinct))
     return near + cost.context * loaded + cost.again * (context - loaded)
 
@@ -136,7 +142,10 @@ def step_s(
 
 @compiled
 def decode_s(self: Any, mine: Any, running: int, context: int, unique: int, steps: int) -> float:
-    seconds, linear = 0.0, _linear_s(mine, running, running)
+    known = mine.decodes[running] if running < KNOWN else 0.0
+    seconds, linear = 0.0, known if known > 0 else _linear_s(mine, running, running)
+    if running < KNOWN:
+        mine.decodes[running] = linear
     for _ in range(steps):
         seconds += linear + _attention_s(mine, running, running, context, unique)
         context += running

@@ -14,7 +14,7 @@ from prebleexp.sim.compiled import compiled
 
 COST = np.dtype(
     [
-        *((name, np.float64) for name in composed_step.COST.names or ()),
+        *((name, composed_step.COST[name]) for name in composed_step.COST.names or ()),
         ("ranks", np.float64),
         ("spread", np.float64),  # experts of a layer, over all GPUs
         ("busiest", np.float64),  # tokens of the busiest GPU over the mean

@@ -93,6 +93,7 @@ def cost(of: Composed, alone: Any, v: float) -> Any:
     made.fixed -= v * layers * before_s
     made.token -= v * layers * before_token_s
     made.experts, made.spread, made.ranks = 0, model.experts, of.data_parallel_size
+    made.decodes = 0.0
     made.busiest = busiest(of.expert_imbalance, model.experts, gpus)
     made.expert_compute *= tp / gpus
     made.expert_memory *= tp / gpus

@@ -11,7 +11,7 @@ ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_OTHERS,
 
 BOOKS = np.dtype([(name, np.int64) for name in ("own", "whose", "write", "age", "lacks_room")], align=True)
 
-_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel")
+_OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "decode")
 _OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found", "hear", "sever")
 DECIDER = np.dtype([(name, np.int64) for name in ("own", "goes")], align=True)
 

@@ -93,6 +93,21 @@ def pop(events: Events, control: Any) -> tuple[float, int]:
 
 
 @compiled
+def put_first(events: Events, control: Any, time: float) -> None:
+    """The first event is at another time, which is later."""
+    size, position, child, a_key = control.events, 0, 1, events.keys[0]
+    while child < size:
+        right = child + 1
+        if right < size and _before(events, events.times[right], events.keys[right], child):
+            child = right
+        if _before(events, time, a_key, child):
+            break
+        events.times[position], events.keys[position] = events.times[child], events.keys[child]
+        position, child = child, 2 * child + 1
+    events.times[position], events.keys[position] = time, a_key
+
+
+@compiled
 def remove(events: Events, control: Any, a_key: int) -> None:
     """Take out the event with this key, if there is one."""
     position = 0

@@ -13,6 +13,7 @@ from prebleexp.sim.signatures import (
     CANCELLING,
     COST,
     DECIDING,
+    DECODING,
     ENGINE,
     LENDING,
     MIGRATING,
@@ -42,10 +43,11 @@ class Kind:
             (TIERING, given.tiers),
             (LENDING, lends),
             (MIGRATING, given.migration),
+            (DECODING, not (given.pools or given.tiers or given.migration or self.setup.ranks * self.setup.stages > 1)),
         ):
             functions |= some if there else {}
         made = engine.kernels_for(self.setup), kept
-        self.engine = Plug(engine, *made, addresses.ENGINE, functions, ("cancel",), given.check)
+        self.engine = Plug(engine, *made, addresses.ENGINE, functions, ("cancel", "decode"), given.check)
         costs, asked = (hardware.kernels(), hardware.start()), {**COST, **(WAVE if hardware.ranks > 1 else {})}
         self.cost = Plug(hardware, *costs, addresses.COST, asked, check=given.check)
         self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s

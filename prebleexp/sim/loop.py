@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from prebleexp.sim.changing import change
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.decoding import decode
 from prebleexp.sim.entry import compiled_for
 from prebleexp.sim.events import (
     ARRIVED,
@@ -100,15 +101,6 @@ def _end(world: World, g: int) -> None:
 
 
 @compiled
-def _pair(world: World) -> None:
-    """Let requests be moved; and again in a while, if anything is to happen."""
-    control, moves = world.control, world.moves
-    call_none(moves.calls.pair, moves.calls.own, world, control.now)
-    if _goes_on(world, int(world.rules.reports_s > 0)):
-        push(world.events, control, control.now + moves.rules[0].interval_s, key(PAIR, 0))
-
-
-@compiled
 def _goes_on(world: World, others: int) -> bool:
     """Whether anything is to happen, besides so many events that only come again and again: more may, where not all is
     known."""
@@ -170,6 +162,10 @@ def advance(world: World) -> int:
             continue
         if left <= 0:
             return PAUSED
+        steps = decode(world, left)
+        if steps > 0:
+            left -= steps
+            continue
         left -= 1
         time = _next_time(world)
         if time > control.until:
@@ -199,8 +195,10 @@ def advance(world: World) -> int:
             change(world, control.subject)
             touch_all(world)
             return HAS_CHANGED
-        elif control.kind == PAIR:
-            _pair(world)
+        elif control.kind == PAIR:  # let requests be moved; and again in a while, if anything is to happen
+            call_none(world.moves.calls.pair, world.moves.calls.own, world, control.now)
+            if _goes_on(world, int(rules.reports_s > 0)):
+                push(world.events, control, control.now + world.moves.rules[0].interval_s, key(PAIR, 0))
         else:  # REPORT: routers see what the GPUs are; and again in a while, if anything is to happen
             for g in range(len(world.live)):
                 world.seen.gpus[g] = world.live[g]

@@ -297,14 +297,6 @@ def reached(world: World, request: int) -> None:
     wake(world, g)
 
 
-@compiled
-def _waits_for_room(world: World, row: int, g: int) -> bool:
-    """Whether a prompt is not to be computed before there is room for it where its output is made."""
-    if world.pools.protocol != RESERVE_FIRST or not prefills(world, g):
-        return False
-    return bool(world.jobs[request_of(world, row)].state != RESERVED)
-
-
 # ---------------------------------------------------------------- losing
 @compiled
 def lose(world: World, request: int) -> None:

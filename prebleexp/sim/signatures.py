@@ -17,6 +17,8 @@ ENGINE: Signatures = {
 }
 CANCELLING: Signatures = {"cancel": (INT, (WORLD, *_SUBJECT))}
 """what an engine needs besides where requests give up: all that only some runs need takes a while to compile"""
+DECODING: Signatures = {"decode": (FLOAT, (WORLD, *_SUBJECT))}
+"""… may have where all requests are served whole, by GPUs that step alone"""
 _MOVING: Signatures = {"arrive": (NOTHING, (WORLD, *_SUBJECT)), "let_go": (NOTHING, (WORLD, *_SUBJECT))}
 MOVING: dict[int, Signatures] = {
     PULL: {**_MOVING, "pull": (INT, (WORLD, *_SUBJECT)), "hear": (NOTHING, (WORLD, *_SUBJECT))},

@@ -64,13 +64,13 @@ def test_a_request_takes_no_more_than_before() -> None:
 
 
 def test_ten_times_the_output_takes_far_fewer_than_ten_times_the_lines() -> None:
-    """Steps in which nothing else happens are not taken one by one; half of the engines look at each of them."""
+    """Steps in which nothing else happens are not taken one by one, or take few lines; one engine looks at each."""
     engines = ("preble", "sglang_2024", "released", "vllm", "sglang")
     sizes = [f"output_length.lengths=[{tokens}]" for tokens in (30, 300)]
     found = of_runs(ALL, *(f"{OURS} engine={engine} {size}" for engine in engines for size in sizes))
     ratios = dict(zip(engines, (many / few for few, many in zip(found[::2], found[1::2], strict=True)), strict=True))
     print({engine: round(ratio, 2) for engine, ratio in ratios.items()})
-    assert all(ratio < (4 if engine in ("vllm", "sglang") else 2) for engine, ratio in ratios.items())
+    assert all(ratio < (4 if engine == "sglang" else 2) for engine, ratio in ratios.items())
 
 
 GROUPED = "hardware=composed engine=vllm policy=lor gpus=2 rps=32 duration_s=4 horizon=drain"

@@ -15,6 +15,7 @@ def choose(mine: Engines, g: int, number: int, request: int, tokens: int, drafts
     one = mine.chosen[g, number % STEPS, step.chosen]
     one.request, one.tokens, one.samples, one.hits = request, tokens, 1 + drafts, hits
     step.chosen += 1
+    step.quiet = 0  # nor is one that was, where requests are listed afterwards
 
 
 @compiled

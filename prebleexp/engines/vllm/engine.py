@@ -225,13 +225,12 @@ class VLLM(Engine):
             key_ahead=drafts.key_ahead,
             idle_poll_s=self.idle_poll_s,
             hears_at_results=self.hears_at_results,
-            most_pulled=self._most_pulled(setup),
             tiered=setup.tiers,
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
             told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
             one_by_one=setup.tiers or drafts.drafts > 0 or setup.stages > 1,
-            at_once=max(AT_ONCE * setup.ranks, 1 + setup.stages),
+            keys_ahead=max(AT_ONCE * setup.ranks, 1 + setup.stages) * self._a_step(setup) + self._most_pulled(setup),
             segment_ids=segment_ids,
             names_keys=False,
         )
@@ -298,15 +297,15 @@ class VLLM(Engine):
         return give_back(mine, world, g)
 
     def own_cache(self, setup: Setup) -> int | None:
-        tokens, seqs = self.limits(setup)
         pool = self._pool(setup, self.grouping(setup))
         evicted = pool if setup.legs or setup.tiers else 0  # for KV that is to come
         evicted = setup.gpus * setup.kv_tokens // self.block_size if setup.moves else evicted  # on many GPUs at once
-        grouping = self.grouping(setup)
-        tables = 1 if grouping is None else len(grouping.groups)
-        return (
-            AT_ONCE * setup.ranks * 2 * tables * (tokens // self.block_size + seqs) + evicted + self._most_pulled(setup)
-        )
+        return AT_ONCE * setup.ranks * 2 * self._a_step(setup) + evicted + self._most_pulled(setup)
+
+    def _a_step(self, setup: Setup) -> int:
+        """Blocks that a step of a GPU caches at most."""
+        (tokens, seqs), grouping = self.limits(setup), self.grouping(setup)
+        return (1 if grouping is None else len(grouping.groups)) * (tokens // self.block_size + seqs)
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""

@@ -90,63 +90,58 @@ def lengthen(mine: Engines, world: World, g: int, request: int, blocks: int) -> 
 def cross(mine: Engines, world: World, g: int, until: int) -> None:
     """Steady requests whose phase the step in hand is, in order of admission: those before another, which is passed
     over; -1: all the others."""
-    groups, links, step = mine.groups, mine.groups.links, int(mine.gpus[g].scheduled)
+    groups, links, step, size = mine.groups, mine.groups.links, int(mine.gpus[g].scheduled), mine.settings.block_size
     if groups.walked[g] != step:
-        size = mine.settings.block_size
-        groups.walked[g] = step
+        groups.walked[g], first = step, len(mine.jobs) + g * size
         for at in range(len(groups.offsets)):
-            phase = len(mine.jobs) + g * size + (step - groups.offsets[at]) % size
-            groups.next[at] = links[phase].behind
-    while True:
+            groups.next[at] = links[first + (step - groups.offsets[at]) % size].behind
+    for _ in range(mine.stirred[g, step % size]):
         found, least = NONE, NEVER if until == NONE else int(links[until].rank)
         for at in range(len(groups.next)):
-            if groups.next[at] == until:
-                groups.next[at] = links[until].behind
-            one = links[groups.next[at]]
-            if one.rank != NONE and one.rank < least:
-                found, least = at, int(one.rank)
+            rank = int(links[groups.next[at]].rank)
+            found, least = (at, rank) if rank != NONE and rank < least else (found, least)
         if found == NONE:
             break
-        request = int(groups.next[found])
-        groups.next[found] = links[request].behind
+        request, groups.next[found] = int(groups.next[found]), links[groups.next[found]].behind
         go_steadily(mine, world, g, request)
+    if until != NONE:
+        for at in range(len(groups.next)):
+            groups.next[at] = links[until].behind if groups.next[at] == until else groups.next[at]
 
 
 @compiled
 def go_steadily(mine: Engines, world: World, g: int, request: int) -> int:
     """What a steady request gives up and takes for the next token; steps until it must be looked at again: what lies
     behind a window when it begins to be steady may have to wait for the step under way."""
-    gpu, job, size = mine.gpus[g], mine.jobs[request], mine.settings.block_size
-    computed, ahead = computed_of(job, gpu.scheduled), 1 if mine.settings.async_scheduling else 0
+    gpu, job, computed = mine.gpus[g], mine.jobs[request], computed_of(mine.jobs[request], mine.gpus[g].scheduled)
     give_up(mine, world, g, request)
-    if computed == job.blocks * size:
+    if computed == job.blocks * mine.settings.block_size:
         mine.steps[g, gpu.scheduled % STEPS].evicted += lengthen(mine, world, g, request, 1)
-        mine.crossing[g, gpu.scheduled % size] -= int(is_whole(mine, job))
-    return 1 if mine.groups.due[request] + ahead <= computed else NEVER
+        mine.crossing[g, gpu.scheduled % mine.settings.block_size] -= int(is_whole(mine, job))
+    return 1 if mine.groups.due[request] + int(mine.settings.async_scheduling) <= computed else NEVER
 
 
 @compiled
 def give_up(mine: Engines, world: World, g: int, request: int) -> None:
     """Blocks that are behind the windows of a request, by the positions of it that are computed in steps which are
     over."""
-    groups, job, over = mine.groups, mine.jobs[request], mine.gpus[g].over
-    processed = int(job.computed - job.under_way)
-    if job.steady_from != NONE:
-        processed += max(0, over - int(job.steady_from))
+    groups, job = mine.groups, mine.jobs[request]
+    steadily = max(0, int(mine.gpus[g].over - job.steady_from)) if job.steady_from != NONE else 0
+    processed = int(job.computed - job.under_way) + steadily
     if processed < groups.due[request]:
         return
     if groups.keep_answers:  # what is given up is cached by now
         remember(mine, world, g, request, processed)
     size, due = mine.settings.block_size, NEVER
     for number in range(len(groups.all)):
-        group, table = groups.all[number], groups.tables[request, number]
-        if group.kind == FULL:
+        if groups.all[number].kind == FULL:
             continue
+        group, table = groups.all[number], groups.tables[request, number]
         until = min(behind(mine, int(group.kind), int(group.window), processed), int(job.blocks))
         if until > table.low:
             _give_up(mine, g, request, number, until)
-        end, window = (int(table.low) + 1) * size, int(group.window)
-        due = min(due, end + window - 1 if group.kind == SLIDING else -(-end // window) * window)
+        end = (int(table.low) + 1) * size
+        due = min(due, end + group.window - 1 if group.kind == SLIDING else -(-end // group.window) * group.window)
     groups.due[request] = due
 
 
@@ -218,8 +213,7 @@ def _give_up(mine: Engines, g: int, request: int, number: int, until: int) -> No
     newer, one = NONE, int(table.holds)
     while one != NONE:
         before, run, blocks = int(holds[one].before), int(holds[one].run), int(holds[one].blocks)
-        high = int(runs[run].high)
-        gone = min(blocks, until - high + blocks)
+        gone = min(blocks, until - int(runs[run].high) + blocks)
         if gone == blocks:
             let_go_of(mine, g, run, blocks)
             free_hold(mine, one)
@@ -237,12 +231,9 @@ def _give_up(mine: Engines, g: int, request: int, number: int, until: int) -> No
                 let_go_of(mine, g, int(runs[run].above), gone)
                 holds[one].blocks -= gone
             newer = one
-        let_go += max(0, gone)
-        one = before
+        let_go, one = let_go + max(0, gone), before
     unkeyed = until - table.low - let_go
-    gpu.free += unkeyed
-    gpu.unkeyed += unkeyed
-    table.low = until
-    table.cached -= let_go
+    gpu.free, gpu.unkeyed = gpu.free + unkeyed, gpu.unkeyed + unkeyed
+    table.low, table.cached = until, table.cached - let_go
     if number == groups.told:
         groups.held[g] -= gpu.free - free

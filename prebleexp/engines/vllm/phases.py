@@ -28,14 +28,18 @@ def _link(mine: Engines, world: World, g: int, request: int) -> int:
         before, behind = int(links[before].before), before
     links[before].behind = links[behind].before = request
     one.before, one.behind = before, behind
+    for at in range(len(mine.groups.offsets)):
+        mine.stirred[g, (job.steady_from - job.computed + mine.groups.offsets[at]) % size] += 1
     return NEVER
 
 
 @compiled
 def _unlink(mine: Engines, world: World, g: int, request: int) -> int:
     """Take a request out of the list that `_link` put it into."""
-    links, one = mine.groups.links, mine.groups.links[request]
+    links, one, job, size = mine.groups.links, mine.groups.links[request], mine.jobs[request], mine.settings.block_size
     links[one.before].behind, links[one.behind].before = one.behind, one.before
+    for at in range(len(mine.groups.offsets)):
+        mine.stirred[g, (job.steady_from - job.computed + mine.groups.offsets[at]) % size] -= 1
     return NEVER
 
 

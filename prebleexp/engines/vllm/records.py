@@ -43,6 +43,7 @@ GPU = np.dtype(
         ("scheduled", np.int64),  # so far
         ("begun", np.int64),  # of these, how many have begun
         ("over", np.int64),  # … and how many are over
+        ("quiet_until", np.int64),  # in those before this one nobody is due; 0: that is not known
         ("step_ended_s", np.float64),  # the last of them
         # what is told of it
         ("waiting_tokens", np.int64),  # to compute before all have their next token
@@ -103,6 +104,7 @@ HOLD = np.dtype([("run", np.int32), ("blocks", np.int32), ("before", np.int32)],
 STEP = np.dtype(
     [
         ("counts", np.int64),  # whether it chose or preempted a request
+        ("quiet", np.int64),  # whether they are all steady, and none is looked at
         ("scheduled_s", np.float64),
         ("seconds", np.float64),
         ("requests", np.int64),  # that it computes: …
@@ -213,8 +215,9 @@ class Settings(NamedTuple):
     """between two looks for transfers that are over, of a GPU that has nothing to compute"""
     hears_at_results: bool
     """whether it hears with a step's results of all that is over by then, not when the step was launched"""
-    most_pulled: int
-    """blocks of KV that may come over a link at once"""
+    keys_ahead: int
+    """blocks that may be cached before there can be room for more: in all steps that are scheduled without a pause, of
+    all GPUs that begin together; and by what comes over a link at once"""
     tiered: bool
     """whether tiers stand behind the caches"""
     tables: int
@@ -228,8 +231,6 @@ class Settings(NamedTuple):
     one_by_one: bool
     """whether each running request is looked at in every step: with tiers and drafts, which look at blocks after every
     step, and in a pipeline, where a request is in one of several"""
-    at_once: int
-    """steps that are scheduled without a pause, of all GPUs that begin together"""
     segment_ids: int
     """more than any segment has: names of answers that nobody continues begin there"""
 
@@ -250,6 +251,8 @@ class Engines(NamedTuple):
     crossing: Any
     """(GPUs, block_size) steady requests by phase: those of phase p need a block of each table in step p, p +
     block_size, …"""
+    stirred: Any
+    """(GPUs, block_size) those for which `tables.cross` does anything, by phase; with one table `crossing`"""
     looked_at: Any
     """(max_num_seqs,) room for rows of it"""
     steps: Any

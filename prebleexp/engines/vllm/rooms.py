@@ -55,6 +55,7 @@ def engines(
     begin_gpus(state, settings)
     begin_jobs(jobs, workload.prompt_tokens, last_tokens, workload.answer_segment)
     shape = (gpus, STEPS, settings.max_num_seqs)
+    crossing = np.zeros((gpus, settings.block_size), np.int64)
     return Engines(
         settings=settings,
         gpus=state,
@@ -63,7 +64,8 @@ def engines(
         blocks=_blocks(setup, settings, jobs.limit, 1 if groups is None else len(groups.all)),
         running=np.empty((gpus, settings.max_num_seqs), np.int32),
         due=np.empty((gpus, settings.max_num_seqs), np.int32),
-        crossing=np.zeros((gpus, settings.block_size), np.int64),
+        crossing=crossing,
+        stirred=crossing if groups is None else np.zeros_like(crossing),
         looked_at=np.empty(settings.max_num_seqs, np.int32),
         steps=records(gpus * STEPS, STEP).reshape(gpus, STEPS),
         chosen=unset(shape, CHOSEN),
@@ -140,7 +142,7 @@ def begin_groups(mine: Engines, g: int) -> None:
     groups, size = mine.groups, mine.settings.block_size
     first = len(mine.jobs) + g * size
     begin_links(groups.links, slice(first, first + size))
-    groups.held[g], groups.walked[g] = 0, NONE
+    groups.held[g], groups.walked[g], mine.stirred[g] = 0, NONE, 0
 
 
 def begin_links(links: Any, phases: slice) -> None:

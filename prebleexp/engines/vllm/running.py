@@ -7,7 +7,7 @@ from typing import Any
 from prebleexp.engines.vllm.choosing import blocks_of, choose, not_chosen
 from prebleexp.engines.vllm.looking import look_at
 from prebleexp.engines.vllm.preemption import preempt, victim
-from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.records import NEVER, Engines
 from prebleexp.engines.vllm.steady import begin_steady, computed_of, last_is_due
 from prebleexp.engines.vllm.tables import cross, lengthen, move_on, remember, wants
 from prebleexp.sim.compiled import compiled
@@ -62,6 +62,19 @@ def _next_due(due: Any, row: int, size: int, clock: int) -> int:
 
 
 @compiled
+def first_due(due: Any) -> int:
+    """The step in which the first of running requests must be looked at."""
+    first, row = NEVER, 0
+    while row + TOGETHER <= len(due):
+        first = min(first, _least(due[row : row + TOGETHER]))
+        row += TOGETHER
+    while row < len(due):
+        first = min(first, due[row])
+        row += 1
+    return int(first)
+
+
+@compiled
 def _least(due: Any) -> int:
     """Of `TOGETHER` rows: a slice, in which no index can be negative, so that the compiler takes them all at once."""
     least = due[0]
@@ -108,7 +121,8 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
         look_at(mine, world, g, row)
     step.steady = gpu.steady
     gpu.context += gpu.steady
-    cross(mine, world, g, NONE)
+    if looked_at > 0 or mine.stirred[g, clock % mine.settings.block_size] > 0:
+        cross(mine, world, g, NONE)
     return budget
 
 

@@ -37,12 +37,9 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
     if gpu.moving != NONE:
         call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
     step = mine.steps[g, gpu.scheduled % STEPS]
-    step.scheduled_s = now
-    step.requests = step.steady = step.chosen = step.admitted = 0
-    step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
-    step.computed = step.prefilled = step.hits = step.recomputed = step.dropped = step.refused = 0
+    empty(step, now)
     cap = mine.settings.long_prefill_token_threshold if gpu.running + gpu.queued + gpu.reserved > 1 else 0
-    gpu.flush = 0
+    gpu.flush = gpu.quiet_until = 0
     looked_at = plan(mine, g, cap)
     if looked_at >= 0:
         budget = go_on(mine, world, g, step, cap, looked_at)
@@ -53,11 +50,11 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
     if step.preempted == 0:
         admit(mine, world, g, step, cap, budget)
     step.free, step.waiting, step.running = gpu.free, gpu.queued + gpu.reserved, gpu.running
-    step.news, step.stored, step.waits, step.waited_s = NONE, NONE, 0, 0.0
     if not mine.settings.hears_at_results:
         step.news, step.last_news, gpu.news = gpu.news, gpu.last_news, NONE
     step.seconds = _account(mine, world, g, step)
     step.counts = int(step.requests > 0 or step.preempted > 0 or step.reserved > 0)
+    step.quiet = int(step.requests > 0 and step.chosen + step.preempted + step.reserved == 0)
     if world.rules.watched:
         _write_down(mine, g, step)
     gpu.scheduled += 1
@@ -65,6 +62,16 @@ def schedule(mine: Engines, world: World, g: int, now: float) -> None:
         if not mine.settings.hears_at_results:
             step.stored, step.last_stored, gpu.stored = gpu.stored, gpu.last_stored, NONE
         call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
+
+
+@compiled
+def empty(step: Any, now: float) -> None:
+    """A step that is scheduled now, and of which nothing is chosen yet."""
+    step.scheduled_s = now
+    step.requests = step.steady = step.chosen = step.admitted = 0
+    step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
+    step.computed = step.prefilled = step.hits = step.recomputed = step.dropped = step.refused = 0
+    step.news, step.stored, step.waits, step.waited_s = NONE, NONE, 0, 0.0
 
 
 @compiled

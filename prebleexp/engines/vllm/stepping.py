@@ -26,6 +26,7 @@ from prebleexp.engines.vllm.peers import lend as lend
 from prebleexp.engines.vllm.peers import take_back as take_back
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
+from prebleexp.engines.vllm.quiet import decode as decode
 from prebleexp.engines.vllm.records import PULLS, STEPS, TOLD, Engines
 from prebleexp.engines.vllm.results import finish, serve
 from prebleexp.engines.vllm.scheduling import busy, schedule
@@ -143,7 +144,11 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         if job.finished != 0:  # it gave up
             continue
         if one.tokens == 0:
-            _serve_last(mine, world, g, request, now)
+            if job.steady_from != NONE:  # the last token of one that decoded steadily
+                end_steady(mine, world, g, request)
+            job.known, job.finished = job.limit, 1
+            remember(mine, world, g, request, int(job.limit) - 1)
+            finish(mine, world, g, request, now)
         else:
             stale = job.stale > 0
             job.under_way -= one.tokens
@@ -155,7 +160,10 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
             mine.finished[g, slot, step.finished] = request
             step.finished += 1
     if step.finished > 0:
-        _leave(mine, g, mine.finished[g, slot, : step.finished])
+        for row in range(step.finished):  # finished requests leave the running ones
+            request = int(mine.finished[g, slot, row])
+            if mine.jobs[request].running != 0:
+                leave_running(mine, g, request)
         gpu.flush = 1
     if gpu.moving != NONE:
         call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
@@ -234,26 +242,4 @@ def settle(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 @compiled
 def lacks_room(self: Any, mine: Engines, world: World, g: int, now: float) -> int:
     """Whether what may be scheduled at once may need more keys than there is room for."""
-    settings = mine.settings
-    blocks = settings.max_num_batched_tokens // settings.block_size + settings.max_num_seqs
-    keys = mine.blocks.control.keys + settings.at_once * blocks * settings.tables + settings.most_pulled
-    return int(len(mine.blocks.slot_keys) < 2 * keys)
-
-
-@compiled
-def _serve_last(mine: Engines, world: World, g: int, request: int, now: float) -> None:
-    """The last token of a request that decoded steadily."""
-    job = mine.jobs[request]
-    if job.steady_from != NONE:
-        end_steady(mine, world, g, request)
-    job.known, job.finished = job.limit, 1
-    remember(mine, world, g, request, int(job.limit) - 1)
-    finish(mine, world, g, request, now)
-
-
-@compiled
-def _leave(mine: Engines, g: int, finished: Any) -> None:
-    """Finished requests leave the running ones."""
-    for at in range(len(finished)):
-        if mine.jobs[finished[at]].running != 0:
-            leave_running(mine, g, int(finished[at]))
+    return int(len(mine.blocks.slot_keys) < 2 * (mine.blocks.control.keys + mine.settings.keys_ahead))

@@ -68,6 +68,7 @@ cross = chosen_by("groups", _cross, group_tables.cross)
 """let steady requests whose phase it is take what they must for a token: of one table all together, of several one by
 one, those that were admitted before another (-1: all the others)"""
 
+
 go_steadily = chosen_by("groups", nothing, group_tables.go_steadily)
 """the same of one that is looked at; steps until it must be again: what lies behind a window when it begins to be
 steady may have to wait for the step under way"""

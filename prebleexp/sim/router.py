@@ -287,8 +287,9 @@ def reached(world: World, request: int) -> None:
     if world.servers[g].stage == DOWN:
         lose(world, request)
         return
-    if _waits_for_room(world, request, g):
-        job.state = QUEUED
+    held = world.pools.protocol == RESERVE_FIRST and prefills(world, g)
+    if held and world.jobs[request_of(world, request)].state != RESERVED:
+        job.state = QUEUED  # there is no room for it yet where its output is made
         return
     engine = world.engines[g]
     call_none(engine.submit, engine.own, world, request, control.now)

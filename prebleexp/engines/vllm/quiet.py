@@ -13,7 +13,7 @@ from prebleexp.engines.vllm.scheduling import empty
 from prebleexp.engines.vllm.tables import cross, held, tokens_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s
-from prebleexp.sim.gaps import add
+from prebleexp.sim.gaps import alike
 from prebleexp.sim.records import NONE, World
 
 
@@ -38,7 +38,7 @@ def decode(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
         return -1.0
     total, live = world.totals[g], world.live[g]
     # the step in hand is over
-    add(world.gaps, NONE, now - gpu.step_ended_s, int(over.steady))
+    alike(world.gaps.classes[0], now - gpu.step_ended_s, int(over.steady))
     gpu.over, gpu.step_ended_s = gpu.begun, now
     gpu.generated += over.steady
     # one more is scheduled

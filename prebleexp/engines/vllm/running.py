@@ -38,8 +38,14 @@ def plan(mine: Engines, g: int, cap: int) -> int:
         if job.steady_from == NONE:
             new = _wanted(job, cap, budget)
             budget -= new
-            if budget == 0 and _steady_behind(mine, g, row):
-                return -1  # they would have come before this one
+            if (
+                budget == 0
+            ):  # Steady ones behind it would have come before. There are none where whoever is part-way was
+                behind = row + 1  # admitted last, as always under fcfs without long_prefill_token_threshold.
+                while behind < gpu.running and mine.jobs[running[behind]].steady_from == NONE:
+                    behind += 1
+                if behind < gpu.running:
+                    return -1
         elif computed + 1 >= job.limit:  # not its step any more
             new = 0
             budget += 1
@@ -81,16 +87,6 @@ def _least(due: Any) -> int:
     for row in range(1, TOGETHER):
         least = min(least, due[row])
     return int(least)
-
-
-@compiled
-def _steady_behind(mine: Engines, g: int, row: int) -> bool:
-    """Whether steady requests come behind a row. They are not where whoever is part-way was admitted last, as always
-    under fcfs without long_prefill_token_threshold."""
-    other, size = row + 1, mine.gpus[g].running
-    while other < size and mine.jobs[mine.running[g, other]].steady_from == NONE:
-        other += 1
-    return other < size
 
 
 @compiled

@@ -56,7 +56,7 @@ def break_off(world: World, engines: Emptied, request: int) -> int:
     if _waits(world, request):
         leg = leg_of(engines.handle, request)
         part(world, engines, request)
-        world.seen.requests[leg].output_seen = 0
+        world.seen.requests[leg].output_seen = _shown(world, leg)
         world.jobs[leg].state, world.jobs[leg].reached = State.LOST, 1
         world.jobs[leg].losses += 1
         return leg
@@ -67,7 +67,7 @@ def break_off(world: World, engines: Emptied, request: int) -> int:
         engines.withdraw(g, request)
     without_event(world.events, world.control, key(REACHED, request))  # it was to look for room again
     leave_kv(engines.handle, request)
-    world.seen.requests[request].output_seen = job.output_seen if world.rules.resume else 0
+    world.seen.requests[request].output_seen = _shown(world, request)
     job.state = State.LOST
     job.losses += 1
     return request
@@ -105,6 +105,11 @@ def part(world: World, engines: Emptied, request: int) -> None:
         if g != NONE and world.jobs[row].reached != 0:
             engines.withdraw(g, row)
     come_no_more(engines.handle, request)
+
+
+def _shown(world: World, row: int) -> int:
+    """Tokens that it may begin behind."""
+    return int(world.jobs[row].output_seen) if world.rules.resume else 0
 
 
 def _waits(world: World, row: int) -> bool:

@@ -22,7 +22,6 @@ arrival, and it is sent when it is computed"""
 ROLES = (*PROTOCOLS, "decider")
 CAUSES = {
     "transfers": "KV that moves has one owner a run",
-    "handoff": "a request that is split between two GPUs is two rows",
     "lockstep": "ranks that step together come and go together",
     "pipeline": "KV that moves is followed through two steps under way, not through more",
 }
@@ -116,9 +115,6 @@ _SPLIT, _FAULTS = "GPUs have roles", "GPUs have faults"
 _RESERVED = "room is reserved before prompts are computed"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
-    Refusal(
-        (RESERVE_FIRST,), ("resume",), "handoff", "requests that are lost continue after what was shown", _RESERVED
-    ),
     Refusal((RESERVE_FIRST,), ("tiers", "peers"), "transfers", "there are tiers", _RESERVED),
     Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
     Refusal(("stages",), ROLES, "pipeline", _SPLIT, "steps go through stages"),

@@ -51,9 +51,16 @@ def computes(world: World, leg: int, tokens: int, seconds: float) -> None:
 @compiled
 def computed(world: World, leg: int, tokens: int) -> None:
     """Such a step is over."""
-    whole = tokens == world.seen.requests[leg].prompt_tokens
+    whole = tokens == _all_tokens(world, leg)
     if world.pools.send == CHUNKS or (world.pools.send == END and whole):
         _send(world, leg, tokens, 1, 0.0)
+
+
+@compiled
+def _all_tokens(world: World, leg: int) -> int:
+    """Of a prompt, and of what was shown before, if that is computed as well."""
+    shown = world.jobs[request_of(world, leg)].output_seen if world.rules.resume else 0
+    return int(world.seen.requests[leg].prompt_tokens + shown)
 
 
 @compiled
@@ -62,7 +69,7 @@ def _send(world: World, leg: int, tokens: int, parts: int, seconds: float) -> No
     request, link = request_of(world, leg), world.links.calls
     size = (tokens - world.jobs[request].transferred_tokens) * world.pools.kv_bytes
     world.jobs[request].transferred_tokens = tokens
-    last = int(tokens == world.seen.requests[leg].prompt_tokens)
+    last = int(tokens == _all_tokens(world, leg))
     subject = int(world.links.first[HANDOFF]) + request
     call_none(link.more, link.own, subject, size, parts, seconds, last, world.control.now)
 

@@ -15,7 +15,7 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
 
-UNROUTED, RESERVED = int(State.UNROUTED), int(State.RESERVED)
+UNROUTED, RESERVED, LOST = int(State.UNROUTED), int(State.RESERVED), int(State.LOST)
 
 
 @compiled
@@ -26,7 +26,7 @@ def severed(world: World, row: int) -> int:
     job, leg = world.jobs[request], leg_of(world, request)
     if row == request and world.servers[requests[row].gpu].gone == 0:
         return row
-    if row == leg and job.reached != 0:
+    if row == leg and job.reached != 0 and job.state != LOST:
         engine = world.engines[requests[request].gpu]
         call_int(engine.cancel, engine.own, world, request, world.control.now)
     come_no_more(world, request)

@@ -146,11 +146,6 @@ def test_two_policies_are_those_that_were_set() -> None:
         ),
         (["engine=sglang", "cluster.link.send=tokens"], "cluster.link.send=tokens is not valid; it must be one of end"),
         (
-            ["engine=sglang", "cluster.protocol=reserve_first", "faults=rates", "faults.on_loss=resume"],
-            "requests that are lost continue after what was shown, and room is reserved before prompts are computed; "
-            "only one of the two is modelled at once: take another cluster.protocol, or faults.on_loss=retry or fail",
-        ),
-        (
             ["autoscaler=hpa", "autoscaler.least=5"],
             "autoscaler wants 5 replicas for prefill at the beginning, and there can be 4; take more GPUs",
         ),

@@ -179,6 +179,19 @@ def test_kv_that_is_lost_on_its_way_is_computed_again() -> None:
     assert made.transferred_tokens.tolist() == [1000]
 
 
+def test_one_that_resumes_has_its_prompt_and_what_was_shown_computed_and_sent() -> None:
+    """A prompt of 1,000 has come at 200 ms, and 500 tokens are shown in 50 ms when its output's GPU goes down. 25 ms
+    later the prompt and these are computed, of which 1,000 are cached where that was done: 50 ms, and 150 on the link.
+    That brings the 501st token; the other 99 take 9.9 ms."""
+    faults = happens((0.24995, 1, "down"), detect_ms=25.0, on_loss="resume")
+    made = serve(stream([own(0, 1000)], [0.0], [600]), reserving(), (1, 2), engine=SYNCHRONOUS, faults=faults)
+    assert made.ttft_s == pytest.approx([0.2])
+    assert made.finish_s == pytest.approx([0.24995 + 0.025 + 0.05 + 0.15 + 0.0099])
+    assert (made.output_seen.tolist(), made.transferred_tokens.tolist()) == ([600], [1500])
+    assert made.gpu_forwarded_tokens.tolist() == [1500, 500, 99]
+    assert made.gpu_prefilled_tokens.tolist() == [1000, 0, 0]
+
+
 def test_a_drained_gpu_gives_back_who_waits_for_room() -> None:
     """The second waits for room behind the first when its output's GPU is drained at 50 ms: another one has room, and
     its prompt is computed at once, in 100 ms. Else it waits till the first is over."""

@@ -14,24 +14,25 @@ from prebleexp.engines.sglang.rooms import begun_gpus
 from prebleexp.engines.sglang.stepping import publish
 from prebleexp.engines.sglang.tree import clear
 from prebleexp.sim.pools import decodes
-from prebleexp.sim.records import NONE
+from prebleexp.sim.records import DOWN, NONE
 from prebleexp.sim.types import Longs, records
 
 
 def lose(mine: Any, world: Any, g: int, requests: Longs) -> None:
-    """`requests` are as if they had never come, or know what was shown of them. Nobody is told."""
+    """`requests` are as if they had never come. Nobody is told."""
     clear(mine, g)
     mine.gpus[g] = begun_gpus(1, mine.settings)[0]
     mine.lists[g] = NOBODY
     mine.due[g] = mine.recent[g] = 0
-    forget(mine, world, requests)
+    forget(mine, requests)
 
 
 def withdraw(mine: Any, world: Any, g: int, request: int) -> None:
     """One that waits for KV, or for whom KV is computed, leaves as if it had never come."""
     take_back(mine, world, g, request)
-    forget(mine, world, np.array([request]))
-    publish(mine, world, g)
+    forget(mine, np.array([request]))
+    if world.servers[g].stage != DOWN:  # else what it told last stands
+        publish(mine, world, g)
 
 
 def give_back(mine: Any, world: Any, g: int) -> Longs:
@@ -46,15 +47,14 @@ def give_back(mine: Any, world: Any, g: int) -> Longs:
         take_out(mine, g, request)
     if not decodes(world, g):
         mine.gpus[g].waiting_tokens -= mine.jobs.prompt[given].sum()
-    forget(mine, world, given)
+    forget(mine, given)
     publish(mine, world, g)
     return given
 
 
-def forget(mine: Any, world: Any, requests: Longs) -> None:
-    """They are as if they had never come, or know what was shown of them: that is as of their prompts then."""
+def forget(mine: Any, requests: Longs) -> None:
+    """They are as if they had never come."""
     jobs, was = records(len(requests), JOB), mine.jobs[requests]
-    jobs.shown = world.jobs.output_seen[requests] if world.rules.resume else 0
-    jobs.prompt = was.prompt - was.shown + jobs.shown
-    jobs.target, jobs.max_new = was.target + was.shown - jobs.shown, was.max_new + was.shown - jobs.shown
+    for name in ("prompt", "shown", "target", "max_new"):
+        jobs[name] = was[name]
     mine.jobs[requests], mine.retractions[requests] = jobs, 0

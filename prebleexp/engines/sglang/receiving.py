@@ -132,10 +132,11 @@ def _join(mine: Engines, world: World, g: int, request: int, now: float) -> None
     if job.generated == 0:
         job.generated = 1
         first_token(world, g, request, now)
+        world.jobs[request].output_seen = world.seen.requests[request].output_seen = job.shown + 1
         if job.target == 1:
             gpu.free += job.computed
             job.stage = DONE
-            finished(world, g, request, 1, now)
+            finished(world, g, request, int(job.shown + 1), now)
             release(world)
             return
     run(mine, g, request, 0)

@@ -25,7 +25,7 @@ from prebleexp.engines.sglang.scheduling import schedule
 from prebleexp.engines.sglang.tree import unlock
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import alike, token
-from prebleexp.sim.pools import decodes, prefills
+from prebleexp.sim.pools import decodes, prefills, request_of
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.severing import severed
@@ -42,10 +42,26 @@ tree, one when it is looked up"""
 @compiled
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     g = int(world.seen.requests[request].gpu)
+    if world.rules.resume:
+        _comes_with(mine, world, g, request)
     mine.gpus[g].waiting_tokens += 0 if decodes(world, g) else mine.jobs[request].prompt
     world.jobs[request].state = QUEUED
     queue.join(mine, g, request)
     publish(mine, world, g)
+
+
+@compiled
+def _comes_with(mine: Engines, world: World, g: int, row: int) -> None:
+    """What was shown of a request before its GPU was lost is as of its prompt."""
+    job = mine.jobs[row]
+    more = int(world.jobs[request_of(world, row)].output_seen) - int(job.shown)
+    job.shown += more
+    job.prompt += more
+    if prefills(world, g):  # a token is made, whatever was shown
+        job.target = job.max_new = 1
+    else:
+        job.target -= more
+        job.max_new -= more
 
 
 @compiled

@@ -805,6 +805,10 @@ class Oracle:
         """Requests whose KV is to go from or to a GPU."""
         return []
 
+    def shown(self, job: Job) -> int:
+        """Tokens of its answer that a request comes with."""
+        return job.output_seen if self.faults.resumes else 0
+
     def _torn(self, g: int) -> list[Job]:
         """Those that are lost with a GPU, wherever else they are."""
         return self._unread(g)

@@ -12,8 +12,7 @@ from typing import Any
 from prebleexp.sim.links import FAIR, FIFO
 from prebleexp.sim.pools import BOTH, CHUNKS, DECODE, END, LAYERS, PREFILL
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.support.oracle import core as oracle
-from tests.support.oracle.core import ARRIVED, REACHED, Job
+from tests.support.oracle.core import ARRIVED, REACHED, Job, Oracle
 from tests.support.oracle.sglangs import SglangGpu
 from tests.support.oracle.split_faults import SplitOracle
 
@@ -50,7 +49,7 @@ class ReservingOracle(SplitOracle):
         if not self.gpus[job.gpu].up and (prompt or job.index < self.n):
             self._sever(job, now)
         elif not prompt or self._request(job).state == State.RESERVED:
-            oracle.Oracle._reach(self, job, now)
+            Oracle._reach(self, job, now)
 
     # ------------------------------------------------------------ loss
     def _unread(self, g: int) -> list[Job]:
@@ -80,7 +79,7 @@ class ReservingOracle(SplitOracle):
             self._withdraw(job)
             self._leave_kv(job, now)
         self._lose(lost)
-        self.view.requests[lost.index].output_seen = 0
+        self.view.requests[lost.index].output_seen = Oracle.shown(self, lost)
         if lost.gpu != g:
             self.lost_with.setdefault(g, []).append(lost)
 
@@ -130,6 +129,9 @@ class ReservingOracle(SplitOracle):
             job = leg
         super()._hears_of_loss(job, now)
 
+    def shown(self, job: Job) -> int:
+        return super().shown(self._request(job))
+
     def _go_on(self, job: Job, now: float) -> None:
         if job.index >= self.n or job.state != State.UNROUTED:
             self.reached -= {job.index, self._leg(job).index}
@@ -176,16 +178,19 @@ class ReservingOracle(SplitOracle):
             self._more(leg, tokens, self.pools.layers, seconds, now)
 
     def computed(self, leg: int, tokens: int, now: float) -> None:
-        whole = tokens == len(self.jobs[leg].prompt)
+        whole = tokens == self._all_tokens(leg)
         if self.pools.send == CHUNKS or (self.pools.send == END and whole):
             self._more(leg, tokens, 1, 0.0, now)
+
+    def _all_tokens(self, leg: int) -> int:
+        return len(self.jobs[leg].prompt) + self.shown(self.jobs[leg])
 
     def _more(self, leg: int, tokens: int, parts: int, seconds: float, now: float) -> None:
         index = leg - self.n
         size, flow = (tokens - self.transferred[index]) * self.pools.kv_bytes / parts, self.flows[index]
         self.transferred[index] = tokens
         flow.since_s, flow.seconds, flow.parts, flow.ready, flow.size = now, seconds, parts, 0, size
-        flow.last = tokens == len(self.jobs[leg].prompt)
+        flow.last = tokens == self._all_tokens(leg)
         if seconds > 0:
             self._await(index)
         else:

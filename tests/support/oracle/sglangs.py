@@ -13,7 +13,7 @@ import numpy as np
 from prebleexp.sim.pools import DECODE, PREFILL
 from prebleexp.sim.types import State, Workload
 from tests.support.oracle.core import Job, largest
-from tests.support.reference.sglang import CLIP_MAX_NEW_TOKENS, Batch, Cache, Request, Scheduler
+from tests.support.reference.sglang import CLIP_MAX_NEW_TOKENS, SEGMENT, Batch, Cache, Request, Scheduler
 
 
 class Counting(Cache):
@@ -243,21 +243,25 @@ class SglangGpu:
 
     def refuses(self, job: Job) -> bool:
         prompt, alone = len(job.prompt), self.role == PREFILL
-        output, most = (1, 1) if alone else (job.limit, job.max_new)
+        of = self.world._request(job)  # what computes a prompt may have to compute what was shown behind it
+        output, most = (1, 1) if alone and not self.world.faults.resumes else (of.limit, of.max_new)
         wanted = prompt + min(most, output - 1 + CLIP_MAX_NEW_TOKENS) + 1
         never = self.role == DECODE and prompt + output + self.kept > self.kv_tokens
         return prompt + output > self.context_length or wanted >= self.kv_tokens or never
 
     def submit(self, job: Job) -> None:
         request = self.requests[job.index] = Request(job.index, self.columns, self.of.cache.root)
-        if self.role == PREFILL:
-            request.target = request.max_new = 1
-        self.shown[job.index] = shown = job.output_seen if self.world.faults.resumes else 0
+        self.shown[job.index] = shown = self.world.shown(job)
         request.prompt, request.target, request.max_new = (
             request.prompt + shown,
             request.target - shown,
             request.max_new - shown,
         )
+        if self.role == PREFILL:
+            request.target = request.max_new = 1
+            answer = int(self.columns["output_segment"][job.index])
+            made = (answer if answer >= 0 else -1 - job.index) * SEGMENT + np.arange(shown + 1)
+            request.tokens = np.concatenate([request.tokens[: len(job.prompt)], made])
         job.state = State.QUEUED
         self.of.waiting.append(request)
 

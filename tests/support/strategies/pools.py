@@ -94,7 +94,7 @@ def faulty(draw: st.DrawFn) -> tuple[dict[str, Any], Faults]:
 
 def losses(cluster: dict[str, Any]) -> st.SearchStrategy[Faults]:
     """What happens to the GPUs of a cluster."""
-    return timelines(sum(cluster["counts"]), resumes=cluster["protocol"] != RESERVE_FIRST)
+    return timelines(sum(cluster["counts"]), resumes=True)
 
 
 def split(workload: Workload, cluster: dict[str, Any]) -> tuple[Workload, dict[str, Any]]:

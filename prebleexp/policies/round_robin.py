@@ -14,7 +14,7 @@ from prebleexp.sim.types import Longs, Setup
 
 @dataclass(frozen=True)
 class RoundRobin(Policy):
-    """GPU 0, 1, 2 … in turn."""
+    """The candidates in turn, GPU 0, 1, 2 …, whatever they have to do."""
 
     reads_lengths: ClassVar[bool] = False
 

@@ -252,7 +252,7 @@ def unlock(cache: Cache, root: int, node: int) -> int:
 
 @compiled
 def stamp(cache: Cache) -> int:
-    """A new one for `unseen_tokens`."""
+    """Begin a look at a cache: `unseen_tokens` counts each node once until the next stamp."""
     cache.control.stamp += 1
     return int(cache.control.stamp)
 

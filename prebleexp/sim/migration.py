@@ -36,7 +36,8 @@ class Migration:
     max_stages: int = 3
 
     def moves(self, gpus: int, requests: int, block_tokens: int, calls: Any) -> Moves:
-        """The moves of a run: none yet."""
+        """The moves of a run, none yet, of so many GPUs and requests. `block_tokens`: of a block of KV; `calls`: of
+        `prebleexp.sim.addresses.PAIRING`."""
         rules, move = records(1, RULES), records(gpus, MOVE)
         one = rules[0]
         one.interval_s, one.below = self.interval_s, self.below_freeness * block_tokens

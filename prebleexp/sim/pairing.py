@@ -18,7 +18,7 @@ from prebleexp.sim.records import DOWN, NONE, World
 
 @compiled
 def pair(self: Any, mine: Any, world: World, now: float) -> None:
-    """Let each pair begin a move."""
+    """Pair GPUs of few free tokens a request with those of many, and begin a move in each pair."""
     moves = world.moves
     _look(world)
     while True:

@@ -87,7 +87,7 @@ class Disaggregation:
         return BOTH in self.roles
 
     def pools(self, requests: int, counts: Sequence[int]) -> Pools:
-        """`counts`: GPUs of each kind."""
+        """The pools of a run of so many requests. `counts`: GPUs of each of `roles`."""
         roles = np.repeat(np.array(self.roles), counts)
         rest = (self.send, self.layers, self.decider, self.least_tokens, records(1, addresses.DECIDER)[0])
         return Pools(requests, roles, float(self.kv_bytes), self.whole, self.protocol, *rest)
@@ -184,5 +184,5 @@ def leg_of(world: World, request: int) -> int:
 
 @compiled
 def request_of(world: World, row: int) -> int:
-    """The request that a row is of."""
+    """The request, from 0 to n − 1, that a row of requests or of prompts' legs is of."""
     return row - world.pools.requests if row >= world.pools.requests else row

@@ -50,7 +50,7 @@ DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE, NEEDS_CANDIDATES, NEEDS_NOTES = range(
 # ---------------------------------------------------------------- the queue
 @compiled
 def submit(world: World, request: int) -> None:
-    """A request reaches the router."""
+    """A request reaches the router: it is refused, waits for the gateway or for a decision, or is routed now."""
     control, job = world.control, world.jobs[request]
     job.number = control.arrived
     control.arrived += 1

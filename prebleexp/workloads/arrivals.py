@@ -57,7 +57,7 @@ class Poisson(Arrivals):
 
 @dataclass(frozen=True)
 class Constant(Arrivals):
-    """All gaps are equal."""
+    """Gaps are equal: requests, or starts of sessions, come at a fixed rate."""
 
     @property
     def words(self) -> str:

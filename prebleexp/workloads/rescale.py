@@ -21,7 +21,7 @@ SHIFTS = 0
 
 
 class Lanes(NamedTuple):
-    """How sessions follow each other."""
+    """How the sessions of a population follow each other: which lane plays which, in order."""
 
     lane: Longs
     """(n,) whose turn each request is"""

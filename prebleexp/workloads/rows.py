@@ -53,11 +53,11 @@ class Rows(ABC):
     @property
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """The names of all columns."""
+        """The names of all columns, in the order of the file."""
 
     @abstractmethod
     def taken(self, rows: Longs) -> Rows:
-        """These rows, in this order."""
+        """These rows, numbers from 0 on, in this order."""
 
     def optional(self, name: str) -> Sequence[Any]:
         """The column, None also where a row lacks it."""
@@ -93,7 +93,7 @@ class Rows(ABC):
         return np.array(values, np.int64 if set(map(type, values)) == {int} else np.float64)
 
     def integers(self, name: str, least: int = 0, most: int = MOST) -> Longs:
-        """(n,) from `least` to `most`."""
+        """(n,) integers from `least` to `most`. Raises InvalidInput, naming the row, for what is none."""
         valid = f"an integer from {least} to {most}"
         column = self._array(name, np.int64, lambda value: is_integer(value, least, most), valid)
         self.refuse(name, (column < least) | (column > most), valid)
@@ -124,7 +124,7 @@ class Rows(ABC):
         return np.cumsum(offsets), np.array([number.setdefault(one, len(number)) for one in flat], np.int64)
 
     def texts(self, name: str) -> Sequence[str]:
-        """(n,) the texts of a column."""
+        """(n,) the texts of a column. Raises InvalidInput, naming the row, for what is no text."""
         column = self.values(name)
         for row, value in enumerate(column):
             if not isinstance(value, str):

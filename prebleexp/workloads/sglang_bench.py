@@ -115,7 +115,7 @@ class SglangBench(WorkloadSource):
 
     @property
     def rate(self) -> float:
-        """Requests/s, or infinity."""
+        """Requests/s that the client sends; infinity: all at once."""
         return math.inf if self.request_rate == "inf" else float(self.request_rate)
 
     @property

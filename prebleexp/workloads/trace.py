@@ -85,7 +85,7 @@ class Trace:
 
     @cached_property
     def span_s(self) -> float:
-        """Until its last request starts."""
+        """Seconds from the start of its first request to that of its last."""
         return float(self.start_s.max())
 
     @cached_property

@@ -171,7 +171,7 @@ class VllmBench(WorkloadSource):
 
     @property
     def rate(self) -> float:
-        """Requests/s, or infinity."""
+        """Requests/s that the client sends; infinity: all at once."""
         return math.inf if self.request_rate == "inf" else float(self.request_rate)
 
     @property

@@ -155,7 +155,7 @@ def _add_leaf(
 # ---------------------------------------------------------------- locks
 @compiled
 def lock(mine: Engines, g: int, node: int) -> None:
-    """Lock the path to a node."""
+    """Lock a node and all above it: what is locked is not evicted."""
     nodes = mine.tree.nodes
     while node != g:
         record = nodes[node]

@@ -29,7 +29,7 @@ def _move(events: Events, source: int, position: int) -> None:
 
 @compiled
 def push(sim: Sim, time: float, kind: int, subject: int) -> int:
-    """Returns the event's serial."""
+    """Put an event into the heap. Returns its serial, from 0 on, which breaks ties."""
     events, control = sim.events, sim.control
     serial, position = control.serial, control.events
     control.serial += 1
@@ -46,7 +46,7 @@ def push(sim: Sim, time: float, kind: int, subject: int) -> int:
 
 @compiled
 def pop(events: Events, control: Any) -> None:
-    """Take the first event out."""
+    """Take the first event out of the heap: the earliest, and of equal times the one with the least serial."""
     control.events -= 1
     last = control.events
     time, serial, code = events.times[last], events.serials[last], events.codes[last]

@@ -50,7 +50,7 @@ def push(mine: Engines, g: int, request: int) -> None:
 
 @compiled
 def pop(mine: Engines, g: int) -> int:
-    """The first one out of the heap."""
+    """Take the first request out of the heap, by the order of the scheduling policy, and return it."""
     first = int(mine.gpus[g].queue)
     mine.gpus[g].queue = merge(mine.jobs, int(mine.jobs[first].heap_left), int(mine.jobs[first].heap_right))
     return first

@@ -173,7 +173,7 @@ ANONYMOUS = -2
 
 
 class Blocks(NamedTuple):
-    """Cached blocks of all GPUs."""
+    """Cached blocks of all GPUs, kept as runs of blocks, which are found by (GPU, segment)."""
 
     control: Any
     runs: Any

@@ -28,6 +28,8 @@ from tests.support.outcomes import assert_alike
 from tests.support.sampled import examples
 from tests.support.strategies.paths import workloads
 
+pytestmark = pytest.mark.uncompiled
+
 
 def peers(gb_s: float = 1.0, **more: Any) -> Tier:
     return tier(0, gb_s, **more)

@@ -8,22 +8,9 @@ from typing import Any
 
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
-from prebleexp.engines.vllm.arriving import do_without as do_without
 from prebleexp.engines.vllm.hearing import give_up, tell, unheard
 from prebleexp.engines.vllm.hearing import hear as hear
 from prebleexp.engines.vllm.leaving import leave_running
-from prebleexp.engines.vllm.loading import fetch as fetch
-from prebleexp.engines.vllm.moving import abandon as abandon
-from prebleexp.engines.vllm.moving import copied as copied
-from prebleexp.engines.vllm.moving import move as move
-from prebleexp.engines.vllm.moving import set_aside as set_aside
-from prebleexp.engines.vllm.moving import set_free as set_free
-from prebleexp.engines.vllm.moving import spares as spares
-from prebleexp.engines.vllm.moving import stop as stop
-from prebleexp.engines.vllm.moving import take_in as take_in
-from prebleexp.engines.vllm.peers import has as has
-from prebleexp.engines.vllm.peers import lend as lend
-from prebleexp.engines.vllm.peers import take_back as take_back
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
 from prebleexp.engines.vllm.quiet import decode as decode
@@ -31,11 +18,7 @@ from prebleexp.engines.vllm.records import PULLS, STEPS, TOLD, Engines
 from prebleexp.engines.vllm.results import finish, serve
 from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of, show_each
-from prebleexp.engines.vllm.storing import offload as offload
-from prebleexp.engines.vllm.storing import part as part
 from prebleexp.engines.vllm.tables import cached, remember, tokens_of
-from prebleexp.engines.vllm.tiering import heard as heard
-from prebleexp.engines.vllm.tiering import landed as landed
 from prebleexp.engines.vllm.verified import verify
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import alike, token
@@ -43,6 +26,15 @@ from prebleexp.sim.plug import call_none
 from prebleexp.sim.pools import PULL, PUSH_AT_END, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.waking import wake
+
+
+def __getattr__(name: str) -> Any:
+    """What only runs need in which KV goes elsewhere, and is imported for them alone."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from prebleexp.engines.vllm import elsewhere
+
+    return getattr(elsewhere, name)
 
 
 @compiled

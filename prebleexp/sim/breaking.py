@@ -15,7 +15,6 @@ from prebleexp.sim.events import REACHED, key, without_event
 from prebleexp.sim.pools import BOTH, RESERVE_FIRST, leg_of
 from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.severing import come_no_more
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Longs
 
@@ -100,6 +99,8 @@ def lost_row(world: World, engines: Emptied, row: int) -> int:
 
 def part(world: World, engines: Emptied, request: int) -> None:
     """A request whose prompt is not computed leaves both of its GPUs."""
+    from prebleexp.sim.severing import come_no_more  # few runs have it: others need not import it
+
     for row in (leg_of(engines.handle, request), request):
         g = int(world.seen.requests[row].gpu)
         if g != NONE and world.jobs[row].reached != 0:

@@ -42,6 +42,11 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
     g = int(world.seen.requests[request].gpu)
     if mine.settings.tiered:
         world.tiers.tried[:, request] = 0
+        if world.tiers.jobs[request] > 0:  # what is being stored of an attempt before is not this one's
+            world.tiers.jobs[request] = 0
+            for store in range(world.tiers.control[0].stores):
+                if world.tiers.stores[store].request == request:
+                    world.tiers.stores[store].counts = 0
     if world.rules.resume:  # it may have been lost on a GPU of another kind
         job = mine.jobs[request]
         job.known = world.seen.requests[request].prompt_tokens + world.jobs[request].output_seen

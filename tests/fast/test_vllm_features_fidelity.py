@@ -125,6 +125,27 @@ def test_random_features_are_served_as_the_plain_model_serves_them(first: int) -
         equal(ours, model, f"seed {seed}: ")
 
 
+HELD_BACK = """
+from tests.support.recordings.vllm import equal, replay
+from tests.support.reference import vllm
+from tests.support.strategies.engine_streams import random_features
+
+for seed in (%s):
+    config, stream = random_features(seed)
+    config["prefill_schedule_interval"] = 2 + seed %% 4
+    model, ours = vllm.replay(config, stream), replay(config, stream)
+    equal({name: ours[name] for name in model if name in ours}, model, f"seed {seed}: ")
+    before = vllm.replay(config | {"prefill_schedule_interval": 1}, stream)
+    print(int((model["finish_ns"] != before["finish_ns"]).any()))
+"""
+
+
+@pytest.mark.slow
+def test_prompts_in_every_few_steps_are_computed_when_the_plain_model_computes_them() -> None:
+    """With drafts, adapters and groups, too, in a process that compiles nothing; it makes a difference."""
+    assert sum(map(int, printed(HELD_BACK % "2, 3, 6, 8, 15, 20, 23, 27, 28"))) > 4
+
+
 # ---------------------------------------------------------------- hosts
 DIFFERENT_HOSTS = {124, 133}
 """settings that are served otherwise than by the plain model: a step is scheduled while the one before it waits for

@@ -8,9 +8,9 @@ from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.adapters import has_slot, take_slot
-from prebleexp.engines.vllm.choosing import blocks_of, choose
 from prebleexp.engines.vllm.drafts import placeholders
 from prebleexp.engines.vllm.records import FAILED, LOADED, NEVER, PULLED, PULLS, Engines
+from prebleexp.engines.vllm.steady import blocks_of, choose
 from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_int
@@ -31,12 +31,12 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
         if stale or job.finished != 0 or has_slot(mine, world, g, request) == 0:
             queue.pop(mine, g)
             if job.finished == 0:  # it waits for tokens under way, or for its adapter; those behind it may start
-                job.heap_left, passed = passed, request
+                job.heap_left, passed, step.passed = passed, request, step.passed + 1
             continue
         fetched = _fetched(mine, world, g, request, step.scheduled_s)
         if fetched == DEFERRED:
             queue.pop(mine, g)
-            job.heap_left, passed = passed, request
+            job.heap_left, passed, step.passed = passed, request, step.passed + 1
         if fetched in (DEFERRED, FETCHING):
             continue
         padding = placeholders(mine, world, g, request)
@@ -74,11 +74,13 @@ def _fetched(mine: Engines, world: World, g: int, request: int, now: float) -> i
 def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: int, padding: int) -> bool:
     """Whether there are blocks, and without chunks the budget, for a waiting request."""
     gpu, settings, known = mine.gpus[g], mine.settings, int(mine.jobs[request].known)
-    kept = settings.blocks_kept_free if gpu.running > 0 else 0
+    kept, chunks = settings.blocks_kept_free if gpu.running > 0 else 0, settings.enable_chunked_prefill
     if mine.jobs[request].filling >= PULLED:  # it has its blocks
         reached, left = known, known - int(mine.jobs[request].computed)
+        if gpu.held_back != 0 and left > 1:
+            return False
         if mine.jobs[request].filling == LOADED:  # … for what was loaded
-            if not settings.enable_chunked_prefill and left > budget:
+            if not chunks and left > budget:
                 return False
             reached -= left - min(left, budget, cap if cap > 0 else budget)
         if settings.drafts > 0:
@@ -87,11 +89,11 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
         more = max(0, needed(mine, known, held, reached))  # else none, but where a move was given up
         return bool(more + kept <= gpu.free)
     most = min(known + settings.drafts + settings.lookahead, settings.context_length)
-    if settings.enable_chunked_prefill and settings.tables * blocks_of(mine, most) + kept <= gpu.free:
+    if chunks and gpu.held_back == 0 and settings.tables * blocks_of(mine, most) + kept <= gpu.free:
         return True  # whatever is cached
     hits, idle = cached(mine, world, g, request)
     rest = known - hits * settings.block_size
-    if rest > budget and not settings.enable_chunked_prefill:
+    if (rest > budget and not chunks) or (gpu.held_back != 0 and rest > 1):
         return False
     reached = known - rest + min(rest + padding, budget, cap if cap > 0 else budget)
     reached = min(reached + settings.lookahead, settings.context_length)

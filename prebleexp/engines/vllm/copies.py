@@ -1,17 +1,22 @@
-"""Copies that tiers have of a context's blocks, and which of them whoever loads it needs.
+"""Copies that tiers have of a context's blocks, which of them whoever loads it needs, and until where a tier has it, as
+vLLM's offloading connector looks for it (0.33.0, kv_connector/v1/offloading/scheduler.py, `_lookup`).
 
 Blocks of several tables are numbered by turns: of a request's copies those of later positions are dropped first, and of
-one position those of the first table.
+one position those of the first table. Of layers that look back to all every block must be there, of those with a window
+the last ones alone. What is still on its way to the tier counts, but whoever finds that asks again later.
+
+Each block that is being stored knows the last offer of it, so that whoever takes the block waits for that.
 """
 
 from __future__ import annotations
 
 from prebleexp.engines.vllm.blocks import key_of
-from prebleexp.engines.vllm.group_lookup import behind
+from prebleexp.engines.vllm.group_lookup import FULL, SLIDING, behind
 from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.runs import cut
 from prebleexp.sim.compiled import chosen_by, compiled
-from prebleexp.sim.records import World
-from prebleexp.sim.tiers import copy_of, place_of
+from prebleexp.sim.records import NONE, World
+from prebleexp.sim.tiers import PEERS, copy_of, place_of
 
 
 @compiled
@@ -55,3 +60,213 @@ def needed_between(mine: Engines, low: int, high: int, end: int) -> int:
     for table in range(mine.settings.tables):
         blocks += max(0, high - max(low, needed_from(mine, table, end)))
     return blocks
+
+
+@compiled
+def _find(mine: Engines, world: World, tier: int, request: int, low: int) -> tuple[int, bool]:
+    """Of all full blocks, for the last token is computed in any case."""
+    most = int(mine.jobs[request].known) // mine.settings.block_size
+    high, waits = _from_left(mine, world, tier, request, 0, low, most)
+    return low + high, waits
+
+
+@compiled
+def _from_left(
+    mine: Engines, world: World, tier: int, request: int, table: int, low: int, high: int
+) -> tuple[int, bool]:
+    """How many blocks of a table follow each other from `low` on, and whether some are on their way."""
+    at, waits = low, False
+    while at < high:
+        copy = copy_at(mine, world, tier, request, table, at)
+        if copy == NONE:
+            break
+        waits |= world.tiers.copies[copy].store != NONE
+        at += 1
+    return at - low, waits
+
+
+@compiled
+def _from_right(
+    mine: Engines, world: World, tier: int, request: int, table: int, low: int, high: int, first: int, window: int
+) -> tuple[int, bool]:
+    """The same of a table with a window: behind which block `window` of them are there, or `first` at the very end."""
+    run, waits, needed = 0, False, first
+    for at in range(high - 1, low - 1, -1):
+        copy = copy_at(mine, world, tier, request, table, at)
+        if copy == NONE:
+            run, waits, needed = 0, False, window
+        else:
+            run += 1
+            waits |= world.tiers.copies[copy].store != NONE
+        if run == needed:
+            return at - low + needed, waits
+    return run, waits
+
+
+@compiled
+def _find_groups(mine: Engines, world: World, tier: int, request: int, low: int) -> tuple[int, bool]:
+    groups, size, known = mine.groups, mine.settings.block_size, int(mine.jobs[request].known)
+    order, most = groups.order, known // size
+    tokens, found, waits, begin = known - int(groups.full < len(order)), 0, False, 0
+    while begin < len(order):
+        again, slid = len(order), False
+        for row in range(begin, len(order)):
+            table = int(order[row])
+            tokens = min(tokens, most * size)
+            if tokens - low * size < size:
+                return low, False
+            high = min(-(-tokens // size), most)
+            if groups.all[table].kind == FULL:
+                got, coming = _from_left(mine, world, tier, request, table, low, high)
+            else:
+                first = window_of(mine, table, min(tokens, high * size))
+                window = window_of(mine, table, 0)
+                got, coming = _from_right(mine, world, tier, request, table, low, high, first, window)
+            if coming:
+                waits = True
+            elif got == 0:
+                return low, False
+            else:
+                tokens = min(tokens, size * (low + got))
+            if tokens - low * size < size:
+                return low, False
+            if tokens - low * size < found:
+                if waits:
+                    waits, again = False, 0
+                elif slid and again == len(order):
+                    again = groups.full
+            slid |= groups.all[table].kind != FULL
+            found = tokens - low * size
+        begin = again
+    return low + found // size, waits
+
+
+@compiled
+def window_of(mine: Engines, table: int, tokens: int) -> int:
+    """Blocks that must be there before so many tokens, of a table that looks back to a window."""
+    group, size = mine.groups.all[table], mine.settings.block_size
+    window = int(group.window)
+    if group.kind != SLIDING:
+        return -(-window // size)
+    return max(-(-window // size), -(-(window - 1 + -tokens % size) // size))
+
+
+find = chosen_by("groups", _find, _find_groups)
+"""until where a tier has blocks from `low` on, and whether some of them are on their way there"""
+
+
+# ---------------------------------------------------------------- what others load
+@compiled
+def _windows(mine: Engines, table: int, end: int) -> int:
+    if mine.groups.all[table].kind == FULL:
+        return 0
+    return end - window_of(mine, table, end * mine.settings.block_size)
+
+
+looked_at_from = chosen_by("groups", _all, _windows)
+"""the first block of a table that was looked at, to load up to `end`"""
+
+
+# ---------------------------------------------------------------- which blocks are on their way there
+@compiled
+def _of_job(mine: Engines, request: int, table: int) -> int:
+    return int(mine.jobs[request].holds)
+
+
+@compiled
+def _of_table(mine: Engines, request: int, table: int) -> int:
+    return int(mine.groups.tables[request, table].holds)
+
+
+_holds = chosen_by("groups", _of_job, _of_table)
+"""the last of what a request holds in a table"""
+
+
+@compiled
+def want_held(mine: Engines, world: World, g: int, request: int) -> None:
+    """The step that is scheduled does not begin before those blocks of a request are stored which others left."""
+    holds, runs, tiers = mine.blocks.holds, mine.blocks.runs, world.tiers
+    for table in range(mine.settings.tables):
+        one = _holds(mine, request, table)
+        while one != NONE:
+            run, left = int(holds[one].run), int(holds[one].blocks)
+            while left > 0:
+                leaver = int(runs[run].leaver)
+                if leaver != NONE:
+                    tiers.wanted[g, leaver], tiers.wants[g] = max(tiers.wanted[g, leaver], runs[run].ticket), 1
+                left -= int(runs[run].high - runs[run].low)
+                run = int(runs[run].above)
+            one = int(holds[one].before)
+
+
+@compiled
+def write_tickets(mine: Engines, world: World, g: int, request: int, full: int, ticket: int) -> None:
+    """Of a request that is about to give its blocks back, and offers those before `full` with this ticket."""
+    for table in range(mine.settings.tables):
+        _write_tickets(mine, world, g, request, table, full, ticket)
+
+
+@compiled
+def _write_tickets(mine: Engines, world: World, g: int, request: int, table: int, full: int, ticket: int) -> None:
+    holds, runs, one = mine.blocks.holds, mine.blocks.runs, _holds(mine, request, table)
+    while one != NONE:
+        run, left = int(holds[one].run), int(holds[one].blocks)
+        while left > 0:
+            above, size = int(runs[run].above), int(runs[run].high - runs[run].low)
+            _write_ticket(mine, world, g, request, table, run, full, ticket)
+            left -= size
+            run = above
+        one = int(holds[one].before)
+
+
+@compiled
+def _write_ticket(
+    mine: Engines, world: World, g: int, request: int, table: int, run: int, full: int, ticket: int
+) -> None:
+    """Of the blocks of a run, which is cut where it changes."""
+    runs, at, high = mine.blocks.runs, int(mine.blocks.runs[run].low), int(mine.blocks.runs[run].high)
+    while at < high:
+        theirs, until = _ticket_of(mine, world, g, request, table, at, full, ticket), at + 1
+        while until < high and _ticket_of(mine, world, g, request, table, until, full, ticket) == theirs:
+            until += 1
+        if theirs == 0 and until == high:
+            return
+        piece = cut(mine, g, run, until) if until < high else run
+        if theirs != 0:
+            runs[piece].ticket, runs[piece].leaver = theirs, request
+        at = until
+
+
+@compiled
+def _ticket_of(
+    mine: Engines, world: World, g: int, request: int, table: int, block: int, full: int, ticket: int
+) -> int:
+    tiers, theirs = world.tiers, 0
+    for tier in range(PEERS):
+        if tiers.tiers[tier].blocks > 0:
+            if tiers.tried[tier, request] <= block < full:
+                return ticket
+            copy = copy_of_gpu(mine, world, tier, g, request, table, block)
+            if copy != NONE and tiers.copies[copy].store != NONE:
+                store = tiers.stores[tiers.copies[copy].store]
+                if store.request == request and store.gpu == g:
+                    theirs = max(theirs, int(store.ticket))
+    return theirs
+
+
+# ---------------------------------------------------------------- windows
+@compiled
+def _nothing(mine: Engines, world: World, g: int, request: int) -> None:
+    """Whoever runs keeps its blocks."""
+
+
+@compiled
+def _write_at_once(mine: Engines, world: World, g: int, request: int) -> None:
+    for table in range(len(mine.groups.all)):
+        if mine.groups.all[table].kind != FULL:
+            _write_tickets(mine, world, g, request, table, 0, 0)
+            mine.groups.tables[request, table].answer = NONE  # what follows is a run of its own
+
+
+write_at_once = chosen_by("groups", _nothing, _write_at_once)
+"""blocks that are behind a window may be taken while their request runs"""

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.engines.base import Engine
-from prebleexp.engines.vllm.checks import check_moving
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
 from prebleexp.sim.types import CHUNKED, FULL, ONE_TABLE, SLIDING, Layers, Longs, Setup, Steps, Tables
 
@@ -25,7 +24,7 @@ DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
 SMALL = "a100"
 """has the smallest ones in spite of its memory"""
 FLAGS = ("enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "scheduler_reserve_full_isl")
-UNLESS_SAID = ("max_loras", "speculative_config")
+UNLESS_SAID = ("max_loras", "speculative_config", "prefill_schedule_interval")
 """fields that are no part of a key where they have their default"""
 AT_ONCE = 3
 """steps of a GPU that are scheduled without a pause"""
@@ -95,6 +94,8 @@ class VLLM(Engine):
     docs/core.md"""
     max_loras: int = 1
     """LoRA adapters that run at once, at most; a request with another adapter waits, and later ones are tried"""
+    prefill_schedule_interval: int = 1
+    """prompts are computed in every so many steps, and outputs alone in those between; 1: in each"""
 
     def __post_init__(self) -> None:
         drafts = SpeculativeConfig.of(self.speculative_config)
@@ -103,6 +104,7 @@ class VLLM(Engine):
         known = drafts.method != "ngram" or self.async_scheduling is False
         require(known, "engine.async_scheduling", self.async_scheduling, valid)
         integer("engine.max_loras", self.max_loras, 1, MOST_SEQS)
+        integer("engine.prefill_schedule_interval", self.prefill_schedule_interval, 1, MOST_SEQS)
         optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
         for name, most in optional.items():
             if getattr(self, name) is not None:
@@ -160,7 +162,9 @@ class VLLM(Engine):
         return Steps(self.project, self.limits(setup)[0], host_s=self.host_step_s)
 
     def check_tiers(self, lends: bool) -> None:
-        check_moving(self, "where GPUs lend each other KV" if lends else "where cluster has tiers", windows=not lends)
+        from prebleexp.engines.vllm.checks import check_moving
+
+        check_moving(self, "where GPUs lend each other KV" if lends else "where cluster has tiers", not lends)
         valid = "true where cluster has tiers: blocks are known by their prefixes there, too"
         require(self.enable_prefix_caching, "engine.enable_prefix_caching", self.enable_prefix_caching, valid)
 
@@ -174,7 +178,9 @@ class VLLM(Engine):
         )
 
     def check_roles(self, protocol: str) -> None:
-        check_moving(self, "where groups have roles", windows=protocol == "pull")
+        from prebleexp.engines.vllm.checks import check_moving
+
+        check_moving(self, "where groups have roles", protocol == "pull")
 
     def check_stages(self) -> None:
         from prebleexp.engines.vllm.pipelined import check
@@ -182,7 +188,9 @@ class VLLM(Engine):
         check(self)
 
     def check_moves(self) -> None:
-        check_moving(self, "where requests are moved", windows=False)
+        from prebleexp.engines.vllm.checks import check_moving
+
+        check_moving(self, "where requests are moved", False)
 
     def kernels_for(self, setup: Setup) -> Any:
         if setup.ranks == setup.stages == 1:
@@ -198,6 +206,7 @@ class VLLM(Engine):
         from prebleexp.engines.vllm import rooms
         from prebleexp.engines.vllm.adapters import adapters
         from prebleexp.engines.vllm.records import NEVER, Settings
+        from prebleexp.engines.vllm.scheduling import cadence
 
         tokens, seqs = self.limits(setup)
         grouping, drafts = self.grouping(setup), self.speculative_config
@@ -229,7 +238,7 @@ class VLLM(Engine):
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
             told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
-            one_by_one=setup.tiers or drafts.drafts > 0 or setup.stages > 1,
+            one_by_one=setup.tiers or drafts.drafts > 0 or setup.stages > 1 or self.prefill_schedule_interval > 1,
             keys_ahead=max(AT_ONCE * setup.ranks, 1 + setup.stages) * self._a_step(setup) + self._most_pulled(setup),
             segment_ids=segment_ids,
             names_keys=False,
@@ -238,7 +247,8 @@ class VLLM(Engine):
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
         of_adapters = adapters(setup, self.max_loras)
         parallel = self.kernels_for(setup).parallel(setup, self) if setup.ranks * setup.stages > 1 else None
-        seams = (groups, of_adapters, self.speculation(setup), parallel)
+        held_back = cadence(setup.gpus, len(setup.workload), self.prefill_schedule_interval)
+        seams = (groups, of_adapters, self.speculation(setup), held_back, parallel)
         return rooms.engines(setup, settings, setup.last_tokens, *seams)
 
     def speculation(self, setup: Setup) -> Any:
@@ -304,25 +314,22 @@ class VLLM(Engine):
 
     def _a_step(self, setup: Setup) -> int:
         """Blocks that a step of a GPU caches at most."""
-        (tokens, seqs), grouping = self.limits(setup), self.grouping(setup)
-        return (1 if grouping is None else len(grouping.groups)) * (tokens // self.block_size + seqs)
+        tokens, seqs = self.limits(setup)
+        return self.tables(setup).number * (tokens // self.block_size + seqs)
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
         comes = setup.legs or setup.tiers or setup.moves
-        grouping = self.grouping(setup)
-        tables = 1 if grouping is None else len(grouping.groups)
-        return tables * (int(setup.last_tokens.max(initial=0)) // self.block_size + 1) if comes else 0
+        return (
+            self.tables(setup).number * (int(setup.last_tokens.max(initial=0)) // self.block_size + 1) if comes else 0
+        )
 
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
         return self.block_size, setup.last_tokens // self.block_size
 
     def tables(self, setup: Setup) -> Tables:
         grouping = self.grouping(setup)
-        if grouping is None:
-            return ONE_TABLE
-        told = min(range(len(grouping.groups)), key=lambda number: grouping.groups[number].kind != FULL)
-        return Tables(len(grouping.groups), told, grouping.share)
+        return ONE_TABLE if grouping is None else grouping.tables
 
     def refuses(self, setup: Setup) -> npt.NDArray[np.bool_]:
         tokens, grouping, drafts = setup.last_tokens, self.grouping(setup), self.speculative_config

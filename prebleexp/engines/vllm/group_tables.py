@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.blocks import cache_between, found_run, give_back, hold_between, let_go_of, segment_at, take
-from prebleexp.engines.vllm.group_lookup import behind, lookup
-from prebleexp.engines.vllm.group_records import FULL, SLIDING
+from prebleexp.engines.vllm.group_lookup import FULL, SLIDING, behind, lookup
 from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
 from prebleexp.engines.vllm.runs import cut, free_hold
 from prebleexp.engines.vllm.steady import computed_of, is_whole

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from prebleexp.sim.types import FULL, SLIDING, Layers
+from prebleexp.sim.types import FULL, SLIDING, Layers, Tables
 
 ALMOST = 1.5
 """if no kind has so many times the layers of the rarest, a group has as many as the most frequent"""
@@ -23,6 +23,12 @@ class Grouping(NamedTuple):
     """of the pool; each holds a block's tokens in the layers of one group"""
     share: float = 1.0
     """of all KV of a token, that is in the layers of one group"""
+
+    @property
+    def tables(self) -> Tables:
+        """Routers hear of the first that looks back to all, if there is one."""
+        told = min(range(len(self.groups)), key=lambda number: self.groups[number].kind != FULL)
+        return Tables(len(self.groups), told, self.share)
 
 
 def grouped(kinds: tuple[Layers, ...]) -> tuple[Layers, ...]:

@@ -12,13 +12,19 @@ from typing import Any
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.vllm import peers
 from prebleexp.engines.vllm.blocks import key_of
-from prebleexp.engines.vllm.copies import copy_at, needed_between, needed_from, number_of
-from prebleexp.engines.vllm.finding import find, looked_at_from
+from prebleexp.engines.vllm.copies import (
+    copy_at,
+    find,
+    looked_at_from,
+    needed_between,
+    needed_from,
+    number_of,
+    want_held,
+)
 from prebleexp.engines.vllm.pulling import promised, reserve
 from prebleexp.engines.vllm.reading import comes_last, room, whole
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
 from prebleexp.engines.vllm.tables import cached, remember
-from prebleexp.engines.vllm.tickets import want_held
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.checks import require
 from prebleexp.engines.vllm import stepping
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim.compiled import compiled
@@ -39,7 +40,9 @@ class Ranks(NamedTuple):
 
 
 def parallel(setup: Setup, of: Any) -> Ranks:
-    """What ranks remember of each other at time 0."""
+    """What ranks remember of each other at time 0. Raises InvalidInput for settings that they cannot have."""
+    interval, valid = of.prefill_schedule_interval, "1 with hardware.data_parallel_size: ranks would share the count"
+    require(interval == 1, "engine.prefill_schedule_interval", interval, valid)
     counts = np.zeros(setup.gpus, np.int64)
     return Ranks(setup.ranks, setup.first, of.dp_sync_interval, counts, np.zeros(setup.gpus), counts.copy())
 

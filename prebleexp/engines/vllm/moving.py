@@ -16,13 +16,12 @@ from typing import Any
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.blocks import release, remember, take
-from prebleexp.engines.vllm.choosing import blocks_of
-from prebleexp.engines.vllm.leaving import leave_running
-from prebleexp.engines.vllm.looking import unsettle
+from prebleexp.engines.vllm.preemption import leave_running
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import FIRST
 from prebleexp.engines.vllm.records import ANONYMOUS, PULLED, STOPPED, Engines
-from prebleexp.engines.vllm.steady import known_of, last_is_due
+from prebleexp.engines.vllm.running import unsettle
+from prebleexp.engines.vllm.steady import blocks_of, known_of, last_is_due
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.moves import RUNNING, WAITING, ask_for, hand_over
 from prebleexp.sim.plug import call_int, call_none

@@ -1,4 +1,4 @@
-"""Preemption: where blocks run out, running requests lose theirs and wait again."""
+"""Running requests leave the batch: they are over, or blocks run out, and they lose theirs and wait again."""
 
 from __future__ import annotations
 
@@ -50,3 +50,20 @@ def preempt(mine: Engines, world: World, g: int, step: Any, row: int) -> None:
     mine.preempted[g, gpu.scheduled % STEPS, step.preempted] = request
     step.preempted += 1
     queue.put_back(mine, world, g, request)
+
+
+@compiled
+def leave_running(mine: Engines, g: int, request: int) -> None:
+    gpu, running, row = mine.gpus[g], mine.running[g], 0
+    while running[row] != request:
+        row += 1
+    _take_out(running[row : gpu.running])
+    _take_out(mine.due[g, row : gpu.running])
+    gpu.running -= 1
+
+
+@compiled
+def _take_out(rows: Any) -> None:
+    """The first of them, and the others move up: a slice, in which no index can be negative, is moved as a whole."""
+    for row in range(len(rows) - 1):
+        rows[row] = rows[row + 1]

@@ -12,8 +12,8 @@ from typing import Any
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.vllm import queue, reading
 from prebleexp.engines.vllm.blocks import take
-from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.records import FAILED, PULLED, PULLS, STEPS, Engines
+from prebleexp.engines.vllm.steady import blocks_of
 from prebleexp.engines.vllm.tables import release, remember, tokens_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pulling import read

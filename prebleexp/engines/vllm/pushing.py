@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from prebleexp.engines.serving import finished, first_token
 from prebleexp.engines.vllm.blocks import take
-from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import FIRST, promised
 from prebleexp.engines.vllm.records import PULLED, Engines
+from prebleexp.engines.vllm.steady import blocks_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.pulling import let_go, read

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from prebleexp.engines.vllm import blocks
 from prebleexp.engines.vllm.blocks import found_run, hold_between, segment_at
-from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.group_lookup import behind, lookup
 from prebleexp.engines.vllm.phases import nothing
 from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.steady import blocks_of
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.records import World
 

@@ -26,6 +26,7 @@ GPU = np.dtype(
         ("received", np.int64),  # rank of the last that joined behind the others, …
         ("put_back", np.int64),  # … and in front of them
         ("running", np.int64),
+        ("held_back", np.int64),  # whether the step that is being scheduled leaves prompts out
         ("steady", np.int64),  # of these, those that decode steadily (see `steady`), …
         ("context", np.int64),  # … and the positions of them that are scheduled
         ("held", np.int64),  # requests that have blocks and neither run nor wait: another GPU reads them, or is read
@@ -103,6 +104,7 @@ HOLD = np.dtype([("run", np.int32), ("blocks", np.int32), ("before", np.int32)],
 
 STEP = np.dtype(
     [
+        ("passed", np.int64),  # requests that waited, and were passed over
         ("counts", np.int64),  # whether it chose or preempted a request
         ("quiet", np.int64),  # whether they are all steady, and none is looked at
         ("scheduled_s", np.float64),
@@ -275,5 +277,7 @@ class Engines(NamedTuple):
     """`engines.vllm.adapters.Adapters`; None: no request has one"""
     speculation: Any
     """`engines.vllm.drafts.Speculation`; None: nothing is drafted"""
+    cadence: Any
+    """`engines.vllm.scheduling.Cadence`; None: every step may compute prompts"""
     parallel: Any
     """`engines.vllm.lockstep.Ranks` or `engines.vllm.pipelined.Pipeline`; None: each GPU steps alone, in one stage"""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from prebleexp.engines.recent import RECENT
 from prebleexp.engines.vllm.adapters import Adapters
 from prebleexp.engines.vllm.drafts import Speculation
-from prebleexp.engines.vllm.group_records import ALIKE, GROUP, LINK, TABLE, Groups
+from prebleexp.engines.vllm.group_lookup import ALIKE, GROUP, LINK, TABLE, Groups
 from prebleexp.engines.vllm.groups import Grouping, most_held
 from prebleexp.engines.vllm.records import (
     ANONYMOUS,
@@ -34,6 +34,7 @@ from prebleexp.sim.records import NONE
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
 
 if TYPE_CHECKING:
+    from prebleexp.engines.vllm.scheduling import Cadence
     from prebleexp.sim.comer import Coming
 
 KINDS = (FULL, SLIDING, CHUNKED)
@@ -47,6 +48,7 @@ def engines(
     groups: Groups | None = None,
     adapters: Adapters | None = None,
     speculation: Speculation | None = None,
+    cadence: Cadence | None = None,
     parallel: Any = None,
 ) -> Engines:
     """`last_tokens`: (n,) with which each request is finished. `groups`: of layers, and so on: if there are any."""
@@ -77,6 +79,7 @@ def engines(
         groups=groups,
         adapters=adapters,
         speculation=speculation,
+        cadence=cadence,
         parallel=parallel,
     )
 

@@ -1,18 +1,75 @@
-"""What the next step computes of running requests: all together if there is enough for all, else one by one."""
+"""What the next step computes of running requests: all together if there is enough for all, else one by one.
+
+Steady requests are looked at where something happens to them, and are steady no more where all are scheduled one by one
+(see `engines.vllm.steady`).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.choosing import blocks_of, choose, not_chosen
-from prebleexp.engines.vllm.looking import look_at
 from prebleexp.engines.vllm.preemption import preempt, victim
-from prebleexp.engines.vllm.records import NEVER, Engines
-from prebleexp.engines.vllm.steady import begin_steady, computed_of, last_is_due
-from prebleexp.engines.vllm.tables import cross, lengthen, move_on, remember, wants
+from prebleexp.engines.vllm.records import ANONYMOUS, NEVER, STEPS, Engines
+from prebleexp.engines.vllm.steady import (
+    begin_steady,
+    blocks_of,
+    choose,
+    computed_of,
+    end_steady,
+    known_of,
+    last_is_due,
+    not_chosen,
+)
+from prebleexp.engines.vllm.tables import cross, go_steadily, lengthen, move_on, remember, wants
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pools import PULL, decodes
 from prebleexp.sim.records import NONE, World
+
+
+@compiled
+def look_at(mine: Engines, world: World, g: int, row: int) -> None:
+    """See what the step that is being scheduled is to a steady request, and find the next one to look at it."""
+    gpu, request = mine.gpus[g], int(mine.running[g, row])
+    job = mine.jobs[request]
+    computed = computed_of(job, gpu.scheduled)
+    if computed + 1 >= job.limit:  # its last token is under way
+        end_steady(mine, world, g, request)
+        mine.due[g, row] = NEVER
+        return
+    steps = min(job.limit - 2 - computed, go_steadily(mine, world, g, request))
+    if job.limit - 2 == computed:  # its last step: what the results bring must be looked at as well
+        choose(mine, g, gpu.scheduled, request, 0, 0, NONE)
+        steps = 1
+    if mine.settings.enable_prefix_caching and job.answer != ANONYMOUS:
+        remember(mine, world, g, request, min(computed + 1, known_of(job, gpu.over)))
+        filled = (job.keyed + 1) * mine.settings.block_size - computed
+        steps = min(steps, filled if mine.settings.async_scheduling else filled - 1)
+    mine.due[g, row] = gpu.scheduled + steps
+
+
+@compiled
+def unsettle(mine: Engines, world: World, g: int) -> None:
+    """Let no request be steady: the next step is scheduled one by one. What is under way of them is listed as well."""
+    gpu = mine.gpus[g]
+    slot = (gpu.scheduled - 1) % STEPS
+    step, chosen = mine.steps[g, slot], mine.chosen[g, slot]
+    if gpu.scheduled > gpu.over:
+        step.fresh = 0
+        for at in range(step.chosen):
+            if chosen[at].tokens == 0:
+                chosen[at].tokens = 1
+                step.steady -= 1
+    for row in range(gpu.running):
+        request = int(mine.running[g, row])
+        steady, ceased = mine.jobs[request].steady_from != NONE, mine.due[g, row] == NEVER
+        mine.due[g, row] = 0
+        pending = end_steady(mine, world, g, request) if steady else 0
+        if steady or ceased:
+            remember(mine, world, g, request, int(mine.jobs[request].known) - 1)
+            if pending > 0 and mine.jobs[request].computed + 1 < mine.jobs[request].limit:
+                choose(mine, g, gpu.scheduled - 1, request, 1, 0, NONE)
+                step.steady -= 1
+
 
 TOGETHER = 16
 """rows that are looked at with a few instructions for all"""
@@ -135,7 +192,7 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
     while at < gpu.running and budget > 0:
         request = int(running[at])
         job = mine.jobs[request]
-        new = _wanted(job, cap, budget)
+        new = _wanted(job, cap, budget) if gpu.held_back == 0 or job.filling == 0 else 0
         if new == 0:
             at += 1
             continue

@@ -6,13 +6,14 @@ get, in order of admission, what the step's budget leaves of the rest, and then 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.vllm.admission import admit
-from prebleexp.engines.vllm.looking import unsettle
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.running import go_on, plan
+from prebleexp.engines.vllm.running import go_on, plan, unsettle
 from prebleexp.engines.vllm.running import one_by_one as without_drafts
 from prebleexp.engines.vllm.tables import held, tokens_of, write_held
 from prebleexp.engines.vllm.verifying import verify_one_by_one
@@ -31,8 +32,7 @@ def busy(gpu: Any) -> bool:
 
 
 @compiled
-def schedule(mine: Engines, world: World, g: int, now: float) -> None:
-    """Choose the next step's requests."""
+def _at_any_time(mine: Engines, world: World, g: int, now: float) -> None:
     gpu = mine.gpus[g]
     if gpu.moving != NONE:
         call_none(world.engines[g].stop, world.engines[g].own, world, g, now)
@@ -69,7 +69,7 @@ def empty(step: Any, now: float) -> None:
     """A step that is scheduled now, and of which nothing is chosen yet."""
     step.scheduled_s = now
     step.requests = step.steady = step.chosen = step.admitted = 0
-    step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
+    step.passed = step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
     step.computed = step.prefilled = step.hits = step.recomputed = step.dropped = step.refused = 0
     step.news, step.stored, step.waits, step.waited_s = NONE, NONE, 0, 0.0
 
@@ -149,3 +149,55 @@ def _write_down(mine: Engines, g: int, step: Any) -> None:
             write_held(mine, g, size, request)
             size += 1
             at += 1
+
+
+# ---------------------------------------------------------------- prompts in every so many steps
+class Cadence(NamedTuple):
+    """vLLM's `prefill_schedule_interval`: a step leaves out prompts, whole ones and chunks, if fewer steps than that
+    were executed since the last one with any, if anybody decodes, and unless the last step that could have prompts left
+    somebody waiting."""
+
+    interval: int
+    executed: Any
+    """(GPUs,) steps that computed anything"""
+    last: Any
+    """(GPUs,) how many these were with the last one that had a prompt"""
+    bound: Any
+    """(GPUs,) whether the last step that could have prompts left somebody waiting"""
+    part: Any
+    """(n,) whether each request was part-way in its prompt before the step"""
+
+
+def cadence(gpus: int, requests: int, interval: int) -> Cadence | None:
+    """None: every step may have prompts."""
+    if interval == 1:
+        return None
+    last = np.full(gpus, -interval, np.int64)
+    return Cadence(interval, np.zeros(gpus, np.int64), last, np.zeros(gpus, np.int64), np.zeros(requests, np.int64))
+
+
+@compiled
+def _at_intervals(mine: Engines, world: World, g: int, now: float) -> None:
+    gpu, of, decodes = mine.gpus[g], mine.cadence, False
+    for row in range(gpu.running):
+        request = int(mine.running[g, row])
+        of.part[request] = mine.jobs[request].filling
+        decodes |= mine.jobs[request].filling == 0
+    early = of.executed[g] + 1 - of.last[g] < of.interval
+    gpu.held_back = int(early and decodes and of.bound[g] == 0)
+    _at_any_time(mine, world, g, now)
+    slot = (gpu.scheduled - 1) % STEPS
+    step, has = mine.steps[g, slot], False
+    for row in range(step.chosen):
+        one = mine.chosen[g, slot, row]
+        before = int(mine.jobs[one.request].known) - 1
+        has |= of.part[one.request] != 0 if one.hits == NONE else one.hits < before
+    if step.preempted == 0 and gpu.held_back == 0:
+        of.bound[g] = int(gpu.queued > step.passed)
+    of.executed[g] += int(step.requests > 0)
+    if has:
+        of.last[g] = of.executed[g]
+
+
+schedule = chosen_by("cadence", _at_any_time, _at_intervals)
+"""choose the next step's requests"""

@@ -5,6 +5,8 @@ much as requests run. Blocks are taken for all that need one in this step togeth
 that generated tokens fill are cached when somebody could find them: at once if later prompts may contain the answer,
 else when the request ceases to be steady, since nobody but itself would look for them. A request is looked at in its
 last step, and in the one behind it, if that is scheduled before the results are there.
+
+What a step computes of each other request that it chooses is listed.
 """
 
 from __future__ import annotations
@@ -92,3 +94,33 @@ def show_each(mine: Engines, world: World, g: int, slot: int, now: float) -> Non
         one = mine.chosen[g, slot, row]
         if one.tokens == 0 and mine.jobs[one.request].steady_from == NONE and mine.jobs[one.request].finished == 0:
             token(world.gaps, int(one.request), now)
+
+
+@compiled
+def choose(mine: Engines, g: int, number: int, request: int, tokens: int, drafts: int, hits: int) -> None:
+    """List a request for step `number`. Whether its tokens bring one is seen when the step is whole."""
+    step = mine.steps[g, number % STEPS]
+    one = mine.chosen[g, number % STEPS, step.chosen]
+    one.request, one.tokens, one.samples, one.hits = request, tokens, 1 + drafts, hits
+    step.chosen += 1
+    step.quiet = 0  # nor is one that was, where requests are listed afterwards
+
+
+@compiled
+def not_chosen(mine: Engines, g: int, step: Any, request: int) -> int:
+    """Take a request out of the step, if it is in it; returns its tokens."""
+    chosen = mine.chosen[g, mine.gpus[g].scheduled % STEPS]
+    for row in range(step.chosen):
+        if chosen[row].request == request:
+            tokens = int(chosen[row].tokens)
+            step.chosen -= 1
+            for other in range(row, step.chosen):
+                chosen[other] = chosen[other + 1]
+            return tokens
+    return 0
+
+
+@compiled
+def blocks_of(mine: Engines, tokens: int) -> int:
+    """that hold so many tokens"""
+    return -(-tokens // mine.settings.block_size)

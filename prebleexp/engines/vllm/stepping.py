@@ -10,7 +10,7 @@ from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
 from prebleexp.engines.vllm.hearing import give_up, tell, unheard
 from prebleexp.engines.vllm.hearing import hear as hear
-from prebleexp.engines.vllm.leaving import leave_running
+from prebleexp.engines.vllm.preemption import leave_running
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import pull as pull
 from prebleexp.engines.vllm.quiet import decode as decode

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.copies import copy_of_gpu
+from prebleexp.engines.vllm.copies import copy_of_gpu, want_held, write_tickets
 from prebleexp.engines.vllm.loading import ask_for_loads
 from prebleexp.engines.vllm.offering import at_its_end, finish_uses, offer_all, put_in_line
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.tickets import want_held, write_tickets
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell

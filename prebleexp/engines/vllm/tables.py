@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm import blocks, group_tables
-from prebleexp.engines.vllm.choosing import blocks_of
 from prebleexp.engines.vllm.phases import nothing
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.steady import is_whole
+from prebleexp.engines.vllm.steady import blocks_of, is_whole
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.records import NONE, World
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.choosing import not_chosen
 from prebleexp.engines.vllm.drafts import proposed
 from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.steady import last_is_due
+from prebleexp.engines.vllm.steady import last_is_due, not_chosen
 from prebleexp.engines.vllm.tables import lengthen, move_on, remember
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pools import PULL, decodes
@@ -35,7 +34,8 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
         else:
             drafts = proposed(spec, request)
         lacks = int(job.known) - int(job.computed) + int(job.expected)
-        new = 0 if last_is_due(job) else min(lacks + drafts, budget, cap if cap > 0 else budget)
+        left_out = last_is_due(job) or (gpu.held_back != 0 and job.filling != 0)
+        new = 0 if left_out else min(lacks + drafts, budget, cap if cap > 0 else budget)
         if new == 0:
             at += 1
             continue

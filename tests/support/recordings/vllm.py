@@ -64,6 +64,7 @@ def engine_of(config: dict[str, Any]) -> VLLM:
         long_prefill_token_threshold=config["long_prefill_token_threshold"],
         host_s=0.0,
         max_loras=config.get("max_loras", 1),
+        prefill_schedule_interval=config.get("prefill_schedule_interval", 1),
         speculative_config=drafts_of(config),
     )
 

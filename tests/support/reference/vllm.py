@@ -172,6 +172,8 @@ class Scheduler:
         self.kept_free = int(config["watermark"] * config["num_blocks"])
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
+        self.interval = config.get("prefill_schedule_interval", 1)
+        self.executed, self.last, self.bound, self.held_back = 0, -self.interval, False, False
         self.flush = False  # requests finished since the last schedule: the engine makes one more, perhaps empty, step
 
     def busy(self) -> bool:
@@ -316,13 +318,16 @@ class Scheduler:
         chosen: dict[Request, int] = {}
         fresh: dict[Request, list[int]] = {}
         preempted: list[Request] = []
+        early = self.executed + 1 - self.last < self.interval and not self.bound
+        self.held_back = early and any(not r.partial for r in self.running)
+        part = {r for r in self.running if r.partial}
         at = 0
         while at < len(self.running) and budget > 0:
             request = self.running[at]
             settled = request.computed - request.expected
             last_is_due = request.expected and settled + 2 >= request.prompt + request.target
             new = min(request.tokens + request.drafts - settled, cap or budget, budget)
-            if last_is_due or new == 0:
+            if last_is_due or new == 0 or (self.held_back and request.partial):
                 at += 1
                 continue
             while (taken := self._place(request, new)) is None:
@@ -351,6 +356,9 @@ class Scheduler:
             budget -= new + self.slots
             at += 1
         admitted = {} if preempted else self._admit(chosen, budget, cap)
+        self.executed += bool(chosen)
+        if part & set(chosen) or any(computed < r.tokens - 1 for r, computed in admitted.items()):
+            self.last = self.executed
         for request, new in chosen.items():
             request.computed += new
             request.under_way += new
@@ -384,6 +392,8 @@ class Scheduler:
             hits = self._hits(request)
             found = len(hits[0]) * self.block
             lacks, padding = request.tokens - found, 0
+            if self.held_back and lacks > 1:
+                break
             first = not self.prefills and (len(chosen) > len(admitted) or found)
             if self.k and lacks == 1 and first and found + 2 + self.k <= self.config["max_model_len"]:
                 padding = self.k
@@ -404,6 +414,7 @@ class Scheduler:
             if padding:
                 self.drafted[request] = padding
                 self.padded.add(request)
+        self.bound = self.bound if self.held_back else bool(self.waiting)
         self.waiting.extendleft(reversed(passed))
         return admitted
 

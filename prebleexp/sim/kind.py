@@ -43,7 +43,7 @@ class Kind:
             (TIERING, given.tiers),
             (LENDING, lends),
             (MIGRATING, given.migration),
-            (DECODING, not (given.pools or given.tiers or given.migration or self.setup.ranks * self.setup.stages > 1)),
+            (DECODING, not (given.tiers or given.migration or self.setup.ranks * self.setup.stages > 1)),
         ):
             functions |= some if there else {}
         made = engine.kernels_for(self.setup), kept

@@ -97,8 +97,8 @@ def cross(mine: Engines, world: World, g: int, until: int) -> None:
     for _ in range(mine.stirred[g, step % size]):
         found, least = NONE, NEVER if until == NONE else int(links[until].rank)
         for at in range(len(groups.next)):
-            rank = int(links[groups.next[at]].rank)
-            found, least = (at, rank) if rank != NONE and rank < least else (found, least)
+            if NONE < links[groups.next[at]].rank < least:  # a phase itself has none
+                found, least = at, int(links[groups.next[at]].rank)
         if found == NONE:
             break
         request, groups.next[found] = int(groups.next[found]), links[groups.next[found]].behind
@@ -124,14 +124,13 @@ def go_steadily(mine: Engines, world: World, g: int, request: int) -> int:
 def give_up(mine: Engines, world: World, g: int, request: int) -> None:
     """Blocks that are behind the windows of a request, by the positions of it that are computed in steps which are
     over."""
-    groups, job = mine.groups, mine.jobs[request]
+    groups, job, size, due = mine.groups, mine.jobs[request], mine.settings.block_size, NEVER
     steadily = max(0, int(mine.gpus[g].over - job.steady_from)) if job.steady_from != NONE else 0
     processed = int(job.computed - job.under_way) + steadily
     if processed < groups.due[request]:
         return
     if groups.keep_answers:  # what is given up is cached by now
         remember(mine, world, g, request, processed)
-    size, due = mine.settings.block_size, NEVER
     for number in range(len(groups.all)):
         if groups.all[number].kind == FULL:
             continue

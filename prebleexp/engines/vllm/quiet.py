@@ -26,7 +26,9 @@ def decode(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     over, begins = mine.steps[g, (gpu.begun - 1) % STEPS], mine.steps[g, gpu.begun % STEPS]
     if over.quiet == 0 or over.fresh > 0 or clock - gpu.begun != ahead or (ahead > 0 and begins.quiet == 0):
         return -1.0
-    if gpu.queue != NONE or gpu.flush != 0 or running == 0 or running > settings.max_num_batched_tokens:
+    if over.news != NONE or gpu.news != NONE or gpu.queue != NONE or gpu.flush != 0:
+        return -1.0
+    if running == 0 or running > settings.max_num_batched_tokens:
         return -1.0
     if gpu.quiet_until <= clock:
         gpu.quiet_until = first_due(mine.due[g, : gpu.running])
@@ -51,9 +53,8 @@ def decode(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     gpu.context += running
     if crosses:
         cross(mine, world, g, NONE)
-        used = tokens_of(mine, settings.blocks - gpu.unkeyed)
-        total.peak_kv_tokens = max(total.peak_kv_tokens, used)
-        live.kv_free, live.evictable = live.kv_tokens - used, tokens_of(mine, gpu.free - gpu.unkeyed)
+        used, live.evictable = tokens_of(mine, settings.blocks - gpu.unkeyed), tokens_of(mine, gpu.free - gpu.unkeyed)
+        live.kv_free, total.peak_kv_tokens = live.kv_tokens - used, max(total.peak_kv_tokens, used)
     context = int(gpu.context)
     keep_largest(total, running, context)
     seconds = decode_s(world.seen.costs[g], running, context, min(context, held(mine, g)), 1)

@@ -69,6 +69,11 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     first = served & (made.losses == 0)  # else its first token was shown before its prompt was computed again
     assert (made.prefill_end_s[first] <= made.ttft_s[first]).all()
     assert split or not served.any()
+    shown = int((made.output_seen - 1).clip(0).sum())
+    assert made.gaps_counts.sum() >= shown
+    if not made.losses.any():  # else tokens may come again, and so do their gaps
+        assert made.gaps_counts.sum() == shown
+        assert made.gaps_sum_s.sum() == pytest.approx(np.nansum(made.latency_s - made.ttft_s))
     found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens + made.peer_tokens
     assert (found + made.prefilled_tokens >= workload.prompt_tokens)[finished].all()
 

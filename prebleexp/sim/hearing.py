@@ -80,7 +80,8 @@ def is_lost(world: World, row: int) -> None:
 @compiled
 def _begin_anew(world: World, row: int) -> None:
     job, seen = world.jobs[row], world.seen.requests[row]
-    job.state, job.reached, seen.gpu, seen.ttft_s = UNROUTED, 0, NONE, np.nan
+    job.state, job.reached, seen.gpu = UNROUTED, 0, NONE
+    seen.ttft_s = seen.latency_s = np.nan  # the latter a prompt's leg had that was computed
 
 
 @compiled

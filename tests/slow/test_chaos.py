@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prebleexp.engines.continuous import Continuous
+from prebleexp.errors import NeverEnds
 from prebleexp.lengths.known import Max
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, State, Workload
@@ -35,6 +37,8 @@ def happens(number: int) -> tuple[Any, Any]:
     try:
         made = simulate(workload, lengths=Max(), **cluster)
         holds(workload, made, cluster)
+    except NeverEnds:  # its GPUs come and go too fast: one of 10,000
+        return np.zeros(len(State), np.int64), np.zeros(10, np.int64)
     except Exception as error:
         raise AssertionError(f"tests.support.strategies.chaos.chaos({number})") from error
     loaded = made.host_tokens.any() or made.disk_tokens.any() or made.shared_tokens.any()
@@ -71,7 +75,9 @@ def holds(workload: Workload, made: Outcome, cluster: dict[str, Any]) -> None:
     assert split or not served.any()
     shown = int((made.output_seen - 1).clip(0).sum())
     assert made.gaps_counts.sum() >= shown
-    if not made.losses.any():  # else tokens may come again, and so do their gaps
+    sent_once = made.gpu_requests.sum() == (made.gpu >= 0).sum()
+    anew = isinstance(cluster["engine"], Continuous) or not sent_once or bool(made.losses.any())
+    if not anew:  # else tokens may come again, and so do their gaps; Continuous begins anew whom it retracts
         assert made.gaps_counts.sum() == shown
         assert made.gaps_sum_s.sum() == pytest.approx(np.nansum(made.latency_s - made.ttft_s))
     found = made.hit_tokens + made.host_tokens + made.disk_tokens + made.shared_tokens + made.peer_tokens

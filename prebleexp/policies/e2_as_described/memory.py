@@ -164,7 +164,7 @@ class Memory(NamedTuple):
     turn: Any
     """(n,) each request's last; -1: another router had it"""
     samples: Any
-    """`SAMPLE`s in order of time"""
+    """(turns,) `SAMPLE`s in order of time, at most one of each turn"""
     tpots: Tpots
     below: Below
     """what tiers behind the caches have"""
@@ -212,4 +212,5 @@ def with_more_room(mine: Any, view: Any, request: int) -> Memory:
     value: Memory = getattr(mine, "value", mine)
     if value.tree.control.routed == len(value.routed):
         value = value._replace(routed=longer(value.routed), leaves=longer(value.leaves), times=longer(value.times))
+        value = value._replace(samples=longer(value.samples))
     return value._replace(tree=prefix_records.with_more_room(value.tree, _rows(value, view, request)))

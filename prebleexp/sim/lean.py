@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from llvmlite.binding import Linkage
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -70,9 +69,6 @@ class _Library(JITCodeLibrary):
     """numba optimises twice, to prune reference counts in between. Here is none."""
 
     def _optimize_final_module(self) -> None:
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
-                function.linkage = Linkage.internal
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
 

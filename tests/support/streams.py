@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.engines.sglang.records import LEAVING, RUNNING
 from prebleexp.lengths.known import Max
 from prebleexp.sim.histogram import edges
 from prebleexp.sim.pools import PREFILL
@@ -78,8 +79,8 @@ def _vllm(mine: Any, world: Any, rows: Longs) -> Longs:
 
 def _sglang(mine: Any, world: Any, rows: Longs) -> Longs:
     jobs, over = mine.jobs[rows], mine.gpus.decodes_over[world.seen.requests.gpu[rows]]
-    runs = np.isin(jobs.stage, (2, 3))
-    return np.asarray(jobs.generated + np.where(runs, np.maximum(0, over - jobs.joined), 0))
+    runs = np.isin(jobs.stage, (RUNNING, LEAVING))
+    return np.asarray(jobs.shown + jobs.generated + np.where(runs, np.maximum(0, over - jobs.joined), 0))
 
 
 def _continuous(mine: Any, world: Any, rows: Longs) -> Longs:

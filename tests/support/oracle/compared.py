@@ -33,8 +33,8 @@ from tests.support.policies.watcher import (
     TOKENS,
 )
 
-PAUSES = 2_000
-"""of a run; 337 are the most so far"""
+PAUSES = 100_000
+"""of a run: where an autoscaler looks often, and requests wait for long, some thousand"""
 
 
 def agree(workload: Workload, cluster: dict[str, Any], by: Callable[..., Outcome] = core.simulate) -> Outcome:

@@ -28,8 +28,8 @@ from prebleexp.sim.types import OPTIONAL, Outcome, Setup, State, Workload, recor
 from tests.support.ends import Ends
 
 CHANGE, END, ARRIVED, REPORT, PAIR, SUBMIT, DECIDED, REACHED, EXPIRE, START = range(10)
-EVENTS = 100_000
-"""of a run; 9,493 are the most so far"""
+EVENTS = 1_000_000
+"""of a run: some have ten thousand"""
 Tokens = tuple[tuple[int, int], ...]
 """(segment, index within it); (-1, 0) is every token of an answer without a segment"""
 

@@ -539,7 +539,8 @@ class TieredGpu(FaultyGpu):
         while self.line:
             number = self.line[0]
             one = world.stores[number]
-            if one.step >= self.over and not any(number in step["waits"] for step, *_ in self.flight):
+            urgent = any(number in step["waits"] and step["number"] == one.step for step, *_ in self.flight)
+            if one.step >= self.over and not urgent:  # a later step that waits for it waits for the one under way too
                 break
             del self.line[0]
             subject, ports = 4 * len(world.jobs) + number, [(0, one.tier, 1, self.number), (1, one.tier, 2, 0)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 from prebleexp.intervals import mean_interval
@@ -17,31 +17,12 @@ from prebleexp.report import ranking
 from prebleexp.report.answer import Answer
 from prebleexp.report.measure import Measure
 from prebleexp.report.ranking import ALL
+from prebleexp.report.ratio import Ratio
 from prebleexp.report.summary import Layout, Point, Row, Value
-from prebleexp.report.wording import listed, plain, signed_percent
+from prebleexp.report.wording import listed, plain
 
 NOTHING, AND = "nothing", " + "
 Set = frozenset[str]
-Logs = Mapping[Value, float]
-"""by seed, the logarithm of a latency"""
-
-
-@dataclass(frozen=True)
-class Worth:
-    """The logarithm of a ratio of latencies, and the half-width of its interval."""
-
-    mean: float
-    half: float | None
-
-    @property
-    def is_sure(self) -> bool:
-        return self.half is not None and abs(self.mean) > self.half
-
-    @property
-    def words(self) -> str:
-        """ "−12 ± 1 %" """
-        ratio = math.exp(self.mean)
-        return signed_percent(ratio - 1, None if self.half is None else ratio * self.half)
 
 
 class Sets:
@@ -61,24 +42,24 @@ class Sets:
         alone = frozenset([name])
         return alone not in lines, lines.index(alone) if alone in lines else 0
 
-    def worth(self, features: Iterable[str]) -> Worth | None:
+    def worth(self, features: Iterable[str]) -> Ratio | None:
         """Of all of them over none; None where one of the two was not measured."""
         return self._mean({frozenset(features): 1, frozenset[str](): -1})
 
-    def beside(self, features: Iterable[str]) -> Worth | None:
+    def beside(self, features: Iterable[str]) -> Ratio | None:
         """Of all of them over the product of what each is worth alone; None where one of these was not measured."""
         names = tuple(features)
         alone = {frozenset([name]): -1 for name in names}
         return self._mean({frozenset(names): 1, **alone, frozenset[str](): len(names) - 1})
 
-    def _mean(self, weights: Mapping[Set, int]) -> Worth | None:
+    def _mean(self, weights: Mapping[Set, int]) -> Ratio | None:
         if not all(one in self.of for one in weights):
             return None
         seeds = set.intersection(*(set(self.of[one]) for one in weights))
         if not seeds:
             return None
         sums = [math.fsum(by * self.of[one][seed] for one, by in weights.items()) for seed in sorted(seeds, key=str)]
-        return Worth(*mean_interval(sums))
+        return Ratio(*mean_interval(sums))
 
 
 def _set(line: Value) -> Set:
@@ -99,11 +80,11 @@ def sentence(sets: Sets) -> str:
     alone = {name: worth for name in sets.features if (worth := sets.worth([name]))}
     if not alone:
         return "No feature was measured alone."
-    text = f"Latency changes by {listed([f'{worth.words} with {name}' for name, worth in alone.items()])}"
+    text = f"Latency changes by {listed([f'{worth.share} with {name}' for name, worth in alone.items()])}"
     together, product = sets.worth(sets.features), sets.beside(sets.features)
     if together and product and len(alone) > 1:
-        expected = Worth(together.mean - product.mean, None)
-        text += f"; by {together.words} with all of it, where the product of these is {expected.words}"
+        expected = Ratio(together.mean - product.mean, None)
+        text += f"; by {together.share} with all of it, where the product of these is {expected.share}"
     pairs = {pair: one for pair in combinations(alone, 2) if (one := sets.beside(pair)) and one.is_sure}
     said = [
         f"{listed([_pair(pair, one) for pair, one in pairs.items() if sign * one.mean > 0])} {verb} each other"
@@ -114,5 +95,5 @@ def sentence(sets: Sets) -> str:
     return f"{text}. {more[:1].upper()}{more[1:]}."
 
 
-def _pair(names: tuple[str, ...], worth: Worth) -> str:
-    return f"{listed(names)} ({worth.words} beside the product)"
+def _pair(names: tuple[str, ...], worth: Ratio) -> str:
+    return f"{listed(names)} ({worth.share} beside the product)"

@@ -36,7 +36,7 @@ def _finding(load: str, sets: Sets, place: int) -> Finding:
     known = {one: (sets.worth(one), sets.beside(one)) for one in sets.of if one}
     names = {one: AND.join(name for name in sets.features if name in one) for one in known}
     table = tuple(
-        (names[one], worth.words if worth else "", beside.words if beside and len(one) > 1 else "")
+        (names[one], worth.share if worth else "", beside.share if beside and len(one) > 1 else "")
         for one, (worth, beside) in known.items()
     )
     numbers = {

@@ -13,29 +13,17 @@ from prebleexp.report.answer import Answer
 from prebleexp.report.kinds import KINDS, PREFIX, SESSION, kind_of, name_of
 from prebleexp.report.measure import Measure
 from prebleexp.report.ranking import ALL, within
+from prebleexp.report.ratio import Ratio
 from prebleexp.report.summary import Layout, Point, Row, Value, grouped
-from prebleexp.report.wording import listed, plain, signed_percent
+from prebleexp.report.wording import listed, plain
 
 
 @dataclass(frozen=True)
-class Against:
-    """The best router of one kind against the best of another: the logarithm of the ratio of their latencies, and the
-    half-width of its interval."""
+class Against(Ratio):
+    """The best router of one kind against the best of another."""
 
     one: str
     other: str
-    mean: float
-    half: float | None
-
-    @property
-    def is_sure(self) -> bool:
-        return self.half is not None and abs(self.mean) > self.half
-
-    @property
-    def share(self) -> str:
-        """ "−12 ± 1 %" """
-        ratio = math.exp(self.mean)
-        return signed_percent(ratio - 1, None if self.half is None else ratio * self.half)
 
     @property
     def words(self) -> str:
@@ -68,7 +56,7 @@ def against(rows: Sequence[Row], kind: str, other: str) -> Against | None:
         return None
     (one, of_one), (base, of_base) = best[kind], best[other]
     mean, half = mean_interval([value - of_base[seed] for seed, value in of_one.items() if seed in of_base])
-    return Against(name_of(one), name_of(base), mean, half)
+    return Against(mean, half, name_of(one), name_of(base))
 
 
 def answer(points: Sequence[Point], where: Layout, measure: Measure) -> Answer:

@@ -53,10 +53,8 @@ def break_off(world: World, engines: Emptied, request: int) -> int:
     """One of them is lost, and leaves its GPUs; returns the row that is."""
     job, g = world.jobs[request], int(world.seen.requests[request].gpu)
     if _waits(world, request):
-        leg = leg_of(engines.handle, request)
-        part(world, engines, request)
+        leg = _lose_prompt(world, engines, request)
         world.seen.requests[leg].output_seen = _shown(world, leg)
-        world.jobs[leg].state, world.jobs[leg].reached = State.LOST, 1
         world.jobs[leg].losses += 1
         return leg
     if g == NONE:
@@ -91,8 +89,13 @@ def lost_row(world: World, engines: Emptied, row: int) -> int:
     more."""
     if world.jobs[row].state != State.LOST or not _waits(world, row):
         return row
-    leg = leg_of(engines.handle, row)
-    part(world, engines, row)
+    return _lose_prompt(world, engines, row)
+
+
+def _lose_prompt(world: World, engines: Emptied, request: int) -> int:
+    """A request whose prompt is not computed is lost by its prompt's row, which is returned."""
+    leg = leg_of(engines.handle, request)
+    part(world, engines, request)
     world.jobs[leg].state, world.jobs[leg].reached = State.LOST, 1
     return leg
 

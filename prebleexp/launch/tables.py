@@ -169,9 +169,9 @@ def summarised(
         of = means([{name: row[name] for name in DECLARED} for row in rows], of_one=results[0].cell.draws_costs)
         finished = sum(int(one["n_finished"] or 0) for one in rows)
         requests = sum(map(asked_for, rows))
-        tail, ratio = ((of.get(metric) or (None,))[0] for metric in ("ttft_p99_s", "hit_ratio"))
-        shown = [_interval(of.get(metric)) for metric in (*asked, "norm_latency_mean_s")]
-        shown += [number(tail), number(ratio, 3)]
+        ratio = (of.get("hit_ratio") or (None,))[0]
+        shown = [_interval(of.get(metric)) for metric in (*asked, "norm_latency_mean_s", "ttft_p99_s")]
+        shown.append(number(ratio, 3))
         shown += [_interval(costs(prices, results))] if prices is not None else []
         shown.append(f"{finished:,}/{requests:,}" if rows else NOTHING)
         lines.append([*(number(at.get(axis)) for axis in axes), *shown])

@@ -99,7 +99,7 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
         faster=faster,
         most=most,
         grown=mean("kept", f"what is kept of {MORE:g} times the load", lambda: _grown(of, requests)),
-        lost=mean(AFTER_LOSS, "the loss of a replica", lambda: _without_one(of, 0)),
+        lost=None if of.is_alone else mean(AFTER_LOSS, "the loss of a replica", lambda: _without_one(of, 0)),
         spare=mean(AFTER_LOSS, "the loss of one of N + 1", lambda: _without_one(of, 1)),
         enough=_enough(of, asked, answers),
         unknown=tuple(unknown),
@@ -170,8 +170,6 @@ def _without_one(of: Planned, spare: int) -> tuple[Contender, Trial]:
     one, cell, load = of.contender, of.cell, of.load
     if cell.cluster.groups:
         raise InvalidInput("groups of GPUs have none to spare")
-    if _replicas(of) + spare < 2:
-        raise InvalidInput("there is one replica, and nothing is left without it")
     if not cell.faults.changes_nothing or not cell.autoscaler.changes_nothing:
         raise InvalidInput("GPUs come and go already")
     requests = of.answer.requests

@@ -52,6 +52,11 @@ class Planned:
         return cell if gpus in (None, cell.gpus) else replace(cell, gpus=int(gpus or 0))
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the answer is one replica, without which nothing is served."""
+        return not self.contender.cell.cluster.groups and self.cell.gpus == self.contender.each
+
+    @property
     def price(self) -> float | None:
         """Of an hour of all its GPUs."""
         return None if self.prices is None or self.gpus is None else self.prices.an_hour(self.cell)

@@ -91,7 +91,7 @@ class ToKeep:
             within = " and ".join(limits) or "the limits that they bring"
             said.append(f"{_percent(self.level.target or 0)} of requests within {within}")
         said += [f"{_percent(one.share)} within {_limit(one.name, one.most)}" for one in self.level.promises]
-        return ", ".join(said)
+        return f"{', '.join(said[:-1])} and {said[-1]}" if len(said) > 1 and not self._of_each else ", ".join(said)
 
 
 def _limit(name: str, most: float) -> str:

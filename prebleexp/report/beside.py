@@ -101,19 +101,19 @@ def loss(of: Beside) -> list[str]:
     one = of.of
     each, name = one.contender.each, next(iter(counting.kinds(one.cell)))[1]
     what = f"{each} {name.upper() or 'GPUs'}" if each > 1 else f"1 {name.upper() or 'GPU'}"
-    said = []
+    more = counting.named(one.at_size(one.cell.gpus + each))
     good = "of the requests of the minute after are good"
+    said = []
     if of.lost is not None:
         said.append(f"{percent(of.lost[0])} {good}")
     if of.spare is not None:
-        more = counting.named(one.at_size(one.cell.gpus + each))
-        said.append(
-            f"with one more, {more}, {percent(of.spare[0])}" if said else f"{percent(of.spare[0])} {good} with {more}"
-        )
+        kept = percent(of.spare[0])
+        said.append(f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}")
     enough = of.enough
     if enough is not None and enough.size is not None and enough.verdict is Verdict.FOUND:
         said.append(f"the promise is kept in that minute too with {counting.named(one.at_size(enough.size))} (N + 1)")
-    return [f"If {'a replica of ' if each > 1 else ''}{what} is lost, {'; '.join(said)}."]
+    alone = ["There is one replica, and nothing is left without it."] if one.is_alone else []
+    return [*alone, f"If {'a replica of ' if each > 1 else ''}{what} is lost, {'; '.join(said)}."]
 
 
 def sections(of: Beside) -> Sequence[tuple[str, list[str]]]:

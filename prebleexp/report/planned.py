@@ -10,12 +10,11 @@ from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
 from prebleexp.report import recorded_plan as recorded
+from prebleexp.report.contenders import MOST_NAMED, named
 from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
 from prebleexp.service.doubtful import doubts
 
-MOST_NAMED = 3
-"""contenders of a sentence"""
 NONE_BORNE = "nothing, since the limits are too tight even for idle GPUs,"
 
 
@@ -37,7 +36,7 @@ def sentence(found: Sequence[Planned]) -> str:
     alike: dict[str, list[Planned]] = {}
     for one in order:
         alike.setdefault(_clause(one), []).append(one)
-    said = [f"{clause} with {listed([one.name for one in of])}{_average(of)}" for clause, of in alike.items()]
+    said = [f"{clause} with {named(of, found)}{_average(of)}" for clause, of in alike.items()]
     left = sum(len(of) for of in list(alike.values())[MOST_NAMED:])
     rest = f", and {left} more are in the table" if left else ""
     parts = [f"To keep {promised(first)}, {subject} {'; '.join(said[:MOST_NAMED])}{rest}."]
@@ -118,7 +117,7 @@ def _least_bad(one: Planned) -> str:
     most of them idle."""
     spot = max(one.answer.curve, key=lambda spot: spot.size)
     if not one.answer.target:  # several shares: by how much the nearest of them is missed
-        return f"{spot.size:,g} GPUs are {-spot.kept * 100:.1f} points short of it"
+        return f"{spot.size:,g} GPUs are {-spot.kept * 100:.1f} points short of the promise"
     return f"{spot.size:,g} GPUs keep {percent(spot.kept)}"
 
 
@@ -147,35 +146,44 @@ def warnings(found: Sequence[Planned]) -> list[str]:
     said = recorded.warnings(found) if first.is_recorded else []
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
     said += crowded(found)
+    said += _hopeless(found)
 
-    def of(name: str) -> tuple[list[str], list[float]]:
-        values = [(one.name, getattr(one.answer, name)) for one in found]
+    def of(name: str) -> tuple[str, list[float]]:
+        values = [(one, getattr(one.answer, name)) for one in found]
         known = [(who, value) for who, value in values if value is not None]
-        return [who for who, _ in known], [value for _, value in known]
+        return named([who for who, _ in known], found) if known else "", [value for _, value in known]
 
-    vague = [one.name for one in found if not one.answer.precise]
+    vague = [one for one in found if not one.answer.precise]
     if vague:
-        seeds = max(one.answer.seeds for one in found if not one.answer.precise)
-        said.append(f"the answer of {listed(vague)} is not known as well as was asked for, after {seeds} seeds")
+        seeds = max(one.answer.seeds for one in vague)
+        said.append(f"the answer of {named(vague, found)} is not known as well as was asked for, after {seeds} seeds")
     who, misses = of("misses")
     if who:
         said.append(
-            f"with {listed(who)}, no more than {_range(misses, lambda one: f'{one:.0f}')} requests of a run miss at "
+            f"with {who}, no more than {_range(misses, lambda one: f'{one:.0f}')} requests of a run miss at "
             "the target: the interval may be too narrow, and longer runs would tell"
         )
     who, rise = of("rise")
     if who:
         said.append(
-            f"with {listed(who)}, a request stream kept up to {percent(max(rise))} more where it should keep less: the "
+            f"with {who}, a request stream kept up to {percent(max(rise))} more where it should keep less: the "
             "answer is one of several crossings"
         )
     who, grows = of("grows")
     if who:
         said.append(
-            f"with {listed(who)}, requests in the system still grow there, by {_range(grows, percent)} of the "
+            f"with {who}, requests in the system still grow there, by {_range(grows, percent)} of the "
             "arrivals: it is overloaded, or its runs are too short to settle, and longer ones would find less"
         )
     return said
+
+
+def _hopeless(found: Sequence[Planned]) -> list[str]:
+    """Whom no number of GPUs helps, and why, where the sentence has no room for it."""
+    if found[0].contender.searched != GPUS or len({_clause(one) for one in found}) <= MOST_NAMED:
+        return []
+    never = [one for one in found if one.answer.verdict is Verdict.NEVER]
+    return [f"no number of GPUs is enough with {named([one], found)}: {_least_bad(one)}" for one in never]
 
 
 def _range(values: Sequence[float], said: Callable[[float], str]) -> str:

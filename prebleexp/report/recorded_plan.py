@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from prebleexp.experiment import counting
 from prebleexp.planning.answer import Alone, Answer, Verdict
 from prebleexp.planning.planned import Planned
-from prebleexp.report.wording import NOTHING, listed, number, percent
+from prebleexp.report.contenders import named
+from prebleexp.report.wording import NOTHING, number, percent
 from prebleexp.service.batches import FEWEST, LEAST, count
 
 HEADS = ("for similar streams", "kept", "of similar streams")
@@ -81,24 +82,26 @@ def warnings(found: Sequence[Planned]) -> list[str]:
         said.append(f"{requests:,} requests are too few for an interval, which takes {FEWEST * LEAST}")
         return said
     said[0] += (
-        f". What is said of similar streams is by {batches} batches of {requests // batches:,} requests in a row, as "
-        "if none differed from the rest but by chance"
+        f". Intervals for similar streams come from its {batches} contiguous batches of {requests // batches:,} "
+        "requests, whose differences are taken as chance"
     )
-    few = [f"{one.name} ({alone.missed:g})" for one, alone in known if alone.missed is not None and alone.missed < FEW]
+    few = [(one, alone.missed) for one, alone in known if alone.missed is not None and alone.missed < FEW]
     if few:
+        counts = " to ".join(dict.fromkeys(f"{of(missed for _, missed in few):g}" for of in (min, max)))
         said.append(
-            f"misses fall into fewer than {FEW} batches with {listed(few)}: how often that comes is hardly known, and "
-            "the interval is too narrow"
+            f"misses fall into fewer than {FEW} batches with {named([one for one, _ in few], found)} ({counts} of "
+            f"{batches}): how often they come is hardly known, and the interval is too narrow"
         )
-    cold = [one.name for one, alone in known if alone.first is not None and alone.first > COLD]
+    cold = [one for one, alone in known if alone.first is not None and alone.first > COLD]
     if cold:
         said.append(
-            f"most misses are in the first batch with {listed(cold)}, as caches are empty at first: slo.warmup_s "
+            f"most misses are in the first batch with {named(cold, found)}, as caches are empty at first: slo.warmup_s "
             "leaves those out"
         )
-    drawn = [one.name for one, _ in known if one.cell.draws]
+    drawn = [one for one, _ in known if one.cell.draws and not one.is_alone]
     if drawn:
         said.append(
-            f"routing with {listed(drawn)} has random draws, which were made once: other seeds may keep more or less"
+            f"routing with {named(drawn, found)} has random draws, which were made once: other seeds may keep more or "
+            "less"
         )
     return said

@@ -19,7 +19,7 @@ from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Bracket
-from prebleexp.report import beside, planned
+from prebleexp.report import beside, contenders, planned
 from prebleexp.report.crowded import crowded
 from prebleexp.report.plan_figure import _apart
 from tests.support import answers
@@ -148,9 +148,7 @@ def test_who_needs_as_many_is_said_once() -> None:
     """It was: 2 GPUs with llmd; 2 GPUs with vllm_cache_aware; 2 GPUs with e2, and 1 more are in the table; and who of
     them cannot be told apart."""
     said = planned.sentence(found(dict.fromkeys(("lor", "e2", "llmd", "vllm_cache_aware"), answer(2))))
-    assert said == (
-        "To keep 90 % of requests within ttft 0.5 s, 12 requests/s need 2 H100 with lor, e2, llmd and vllm_cache_aware."
-    )
+    assert said == "To keep 90 % of requests within ttft 0.5 s, 12 requests/s need 2 H100 with all 4 routers."
 
 
 def test_contenders_of_several_loads_are_not_compared() -> None:
@@ -233,7 +231,7 @@ def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: 
     assert of is not None
     assert (of.off, of.slower, of.lost) == (None, None, None)
     said = json.dumps(beside.sections(of))
-    assert "there is one replica, and nothing is left without it" in said
+    assert "There is one replica, and nothing is left without it." in said
     assert "there is no figure of how far they may be" in said
     assert of.spare is not None
     assert all(one[1:] in made._repr_html_() for one in made.caveats)
@@ -245,8 +243,27 @@ def test_more_gpus_do_not_help_is_no_word_of_idle_ones() -> None:
     never = answer(2, verdict=Verdict.NEVER, curve=table)
     said = planned.sentence(found({"lor": answer(2), "sglang_cache_aware": never}))
     assert "no number is enough (4,096 GPUs keep 62.0 %) with sglang_cache_aware" in said
+    most = found({"lor": answer(2), "e2": answer(3), "random": answer(4), "sglang_cache_aware": never})
+    assert "no number of GPUs is enough with sglang_cache_aware: 4,096 GPUs keep 62.0 %" in planned.warnings(most)
     assert "idle" not in said
     assert planned.sentence(found({"lor": never})).startswith("No number of GPUs keeps 90 % of requests within")
+
+
+def test_what_contenders_share_is_said_once() -> None:
+    first = found({"lor": answer(2)})[0]
+    routers = ["lor", "e2", "llmd", "random"]
+    every = [
+        replace(first, name=f"{router} rps={rps}", at={"policy": router, "rps": rps})
+        for rps in (1, 2)
+        for router in routers
+    ]
+    assert contenders.named(every[:4], every) == "all 4 routers (rps=1)"
+    assert contenders.named([*every[:2], every[5]], every) == "lor and e2 (both rps=1) and e2 rps=2"
+    assert contenders.named(every[:3], every) == "lor, e2 and llmd (all rps=1)"
+    alone = [replace(one, name=str(one.at["policy"]), at={"policy": one.at["policy"]}) for one in every[:4]]
+    assert (contenders.named(alone, alone), contenders.named(alone[:2], alone)) == ("all 4 routers", "lor and e2")
+    split = replace(first, name="1P 2D", at={"cluster.groups": "…"})
+    assert contenders.named([split], [split]) == "1P 2D"
 
 
 def test_weights_that_fill_a_gpu_call_for_larger_replicas() -> None:
@@ -263,4 +280,6 @@ def test_a_single_replica_has_none_to_lose() -> None:
     one = found({"lor": answer(2)})[0]
     of = beside.Beside(one, 2, {}, *[None] * 6, (0.98, None), None, ())
     (said,) = beside.loss(replace(of, lost=None))
-    assert said == "If 1 H100 is lost, 98.0 % of the requests of the minute after are good with 3 H100."
+    assert said == "If 1 H100 is lost, 98.0 % of the requests of the minute after are good where there were 3 H100."
+    of = replace(of, of=found({"lor": answer(1)})[0])
+    assert beside.loss(of)[0] == "There is one replica, and nothing is left without it."

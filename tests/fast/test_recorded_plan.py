@@ -182,7 +182,7 @@ def test_three_at_a_time_need_three_gpus(
     assert (row["gpus_low"], row["gpus_high"]) == (3, 3)
     assert "the recording (90 requests, 0.155/s) needs 3 A6000 with round_robin (3 for others like it)" in said
     assert "This is one recorded stream: how other days would be is not known" in said
-    assert "by 9 batches of 10 requests in a row" in said
+    assert "come from its 9 contiguous batches of 10 requests" in said
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from prebleexp import losses
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import counting, durable, runs
 from prebleexp.experiment.cell import Cell
-from prebleexp.launch import configs, configure, overrides
+from prebleexp.launch import configure, overrides
 from prebleexp.launch.loads import files_of
 from prebleexp.sim.steps import Steps
 from prebleexp.vllm_bench.served import Served, served
@@ -37,7 +37,7 @@ def of_settings(serves: Sequence[str], workload: str, load: Mapping[str, Any]) -
     if any(one.startswith("seed=") for one in serves):
         asked.pop("seed", None)
     try:
-        job = configure.job([*serves, *overrides.lines(asked)], configs.loader())
+        job = configure.job_of_command([*serves, *overrides.lines(asked)])
     except InvalidInput as error:
         if "add -m" in str(error):
             raise InvalidInput(f"{str(error).partition(';')[0]}; a benchmark is of one configuration") from None

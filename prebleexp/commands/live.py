@@ -181,9 +181,9 @@ def _as_json(one: Compared) -> dict[str, Any]:
 
 
 def _job(settings: Sequence[str]) -> Job:
-    from prebleexp.launch import configs, configure
+    from prebleexp.launch import configure
 
-    return configure.job(list(settings), configs.loader())
+    return configure.job_of_command(list(settings))
 
 
 def _origins(name: str, urls: str | None) -> list[Origin]:

@@ -26,11 +26,11 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def _mock(given: Given) -> int:
     """Serve until it is interrupted; 0."""
     extra.check()
-    from prebleexp.launch import configs, configure
+    from prebleexp.launch import configure
     from prebleexp.live.http import loops
 
     speed = float(positive("speed", given["speed"]))
-    cells = configure.job(given.others, configs.loader()).cells
+    cells = configure.job_of_command(given.others).cells
     if len(cells) > 1:
         raise InvalidInput("several cells are asked for; a mock is of one")
     port, events = given["port"], given["kv_events_port"]

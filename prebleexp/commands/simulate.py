@@ -13,6 +13,7 @@ from prebleexp.waiting import waiting
 
 if TYPE_CHECKING:
     from prebleexp.launch.configs import Loader
+    from prebleexp.launch.configure import Job
     from prebleexp.launch.multirun import Multirun
     from prebleexp.launch.session import Session
 
@@ -29,17 +30,26 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
         print(f"prebleexp {sources.version_of('prebleexp') or '(a source tree that was never installed)'}")
         return 0
 
+    from prebleexp.launch import places
+
+    asks_hydra = given.cfg or given.info or given.shell_completion
+    plain = not (survey or given.dry or given.multirun or asks_hydra or given.config_name != places.CONFIG)
+    plain = plain and not any(map(_may_ask_for_more, given.overrides))
+    if plain and given.config_dir is None:
+        from prebleexp.launch.configure import job_of_command
+
+        return _run(job_of_command(given.overrides), given.overrides, line(*arguments))
+
     from hydra.types import RunMode
 
-    from prebleexp.launch import configs, naming, places
+    from prebleexp.launch import configs, naming
+    from prebleexp.launch.configure import job
     from prebleexp.launch.messages import MULTIRUN, understood
     from prebleexp.launch.multirun import Multirun
 
     loader = configs.loader(given.config_dir, given.config_name)
-    asks_hydra = given.cfg or given.info or given.shell_completion
-    plain = not (survey or given.dry or given.multirun or asks_hydra or given.config_name != places.CONFIG)
-    if plain and not any(map(_may_ask_for_more, given.overrides)):
-        return _run(loader, given.overrides, line(*arguments))
+    if plain:
+        return _run(job(given.overrides, loader), given.overrides, line(*arguments))
     lines = naming.named(given.overrides) + ([MULTIRUN] if given.multirun else [])
     with understood(loader, lines):
         if asks_hydra:
@@ -58,7 +68,7 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
         return _survey(loader, sweep, given)
     if sweep is not None:
         return _sweep(sweep, line(*arguments))
-    return _run(loader, given.overrides, line(*arguments))
+    return _run(job(given.overrides, loader), given.overrides, line(*arguments))
 
 
 def _may_ask_for_more(override: str) -> bool:
@@ -83,13 +93,11 @@ def _of_hydra(loader: Loader, given: Any) -> int:
     return 0
 
 
-def _run(loader: Loader, overrides: Sequence[str], command: str) -> int:
-    """Run all replications of one configuration."""
+def _run(one: Job, overrides: Sequence[str], command: str) -> int:
+    """Run all replications of one configuration, which the overrides say."""
     from prebleexp.launch import idle, priced, tables
-    from prebleexp.launch.configure import job
     from prebleexp.launch.session import Session
 
-    one = job(overrides, loader)
     if one.settings.output == "vllm_bench":
         from prebleexp.commands import as_vllm_bench
 

@@ -14,7 +14,7 @@ from prebleexp.described import SHARES, Description, Quantiles, describe
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.warming import before
-from prebleexp.launch import configs, configure, tables
+from prebleexp.launch import configure, tables
 from prebleexp.sim.types import Workload
 from prebleexp.workloads import exported, recorded
 from prebleexp.workloads.reading import Understood
@@ -30,7 +30,7 @@ UNITS = {
 
 def _describe(given: Given) -> int:
     """Raises InvalidInput for what is not valid."""
-    cell = configure.job(given.others, configs.loader()).cells[0]
+    cell = configure.job_of_command(given.others).cells[0]
     workload = runs.draw(cell)
     found = describe(workload, cell.workload.blocks_of)
     taken, first = cell.workload.understood, before(cell, workload)
@@ -55,7 +55,7 @@ def _export(given: Given) -> int:
     """Raises InvalidInput for what is not valid, PrebleexpError where the disk refuses."""
     if given["out"] is None:
         raise InvalidInput("out is missing; give the file to write as out=stream.jsonl")
-    workload = runs.draw(configure.job(given.others, configs.loader()).cells[0])
+    workload = runs.draw(configure.job_of_command(given.others).cells[0])
     FORMATS[given["format"]](workload, given["out"])
     print(f"{given['out']}: {len(workload):,} requests", file=sys.stderr)
     return 0

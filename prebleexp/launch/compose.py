@@ -34,7 +34,7 @@ from prebleexp.launch.configs import has_own, is_of_this_package, primary_of
 from prebleexp.launch.groups import made_whole
 from prebleexp.launch.messages import understood
 from prebleexp.launch.places import files
-from prebleexp.launch.written import Written, is_plain
+from prebleexp.launch.written import Composition, Written, is_plain
 
 LINES_KEPT = 10_000
 """overrides that a composer remembers parsed"""
@@ -45,14 +45,6 @@ _OF_PACKAGE: dict[object, bytes] = {}
 
 _Loaded = tuple[tuple[bytes, DictConfig], Written]
 """the tree and Hydra's node, and what they say"""
-
-
-@dataclass(frozen=True)
-class Composition:
-    """A job's configuration without Hydra's node, all interpolations resolved, and which option each group has."""
-
-    values: dict[str, Any]
-    choices: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -97,8 +89,8 @@ class Composer:
     def _compose(self, overrides: Sequence[str], number: int | None) -> Composition:
         try:
             parsed, base, values = self._apart(overrides)
-            assigned = base.assigned(values)
-            if assigned is not None:
+            assigned = base.assigned((one.key_or_group, one.value()) for one in values)
+            if assigned is not None and all(map(_is_change, values)):
                 return Composition(assigned, base.choices)
             cfg = self._applied(parsed, base, values, number)
             changed = {re.split(r"[.\[]", override.key_or_group)[0] for override in values}
@@ -135,7 +127,7 @@ class Composer:
                 structure.append(str(override.input_line))
             else:
                 values.append(override)
-        return parsed, self._base(tuple(structure)), values
+        return parsed, self.base(tuple(structure)), values
 
     def _applied(
         self, parsed: Sequence[Override], base: _Base, values: list[Override], number: int | None
@@ -180,7 +172,8 @@ class Composer:
             self._is_group[at] = repository.group_exists(name)
         return self._is_group[at]
 
-    def _base(self, structure: tuple[str, ...]) -> _Base:
+    def base(self, structure: tuple[str, ...]) -> _Base:
+        """The tree that overrides make which take part in composing."""
         if structure not in self._bases:
             rest, options = self._split(structure)
             self._bases[structure] = self._with_options(rest, options) if options else self._load(structure)
@@ -226,7 +219,7 @@ class Composer:
         if not options:
             return structure, {}
         rest = tuple(line for line, name in zip(structure, names, strict=True) if name not in options)
-        base = self._base(rest)
+        base = self.base(rest)
         for name in options:  # what else the rest says of a node must not be lost
             if repr(self._node(name, base.choices[name])) != repr(base.written[name]):
                 return structure, {}
@@ -244,7 +237,7 @@ class Composer:
         return self._options[at]
 
     def _with_options(self, rest: tuple[str, ...], options: dict[str, str]) -> _Base:
-        base = self._base(rest)
+        base = self.base(rest)
         nodes = {group: self._node(group, option) for group, option in options.items()}
         values = base.written | nodes
         others = (leaf for leaf in base.leaves if leaf.partition(".")[0] not in nodes)
@@ -310,6 +303,11 @@ def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
 
 def _asks_hydra(text: str) -> bool:
     return "${" in text and "hydra" in text
+
+
+def _is_change(override: Override) -> bool:
+    """Whether it sets what is there."""
+    return override.type == OverrideType.CHANGE and override.package is None
 
 
 def _is_assignment(override: Override) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from typing import TYPE_CHECKING, Any
 
 from prebleexp.checks import flag, integer, one_of, positive
 from prebleexp.errors import InvalidInput, unknown
@@ -15,16 +13,20 @@ from prebleexp.experiment import counting
 from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import RETRIES
-from prebleexp.launch import specs, standing
-from prebleexp.launch.compose import Composer, Composition
+from prebleexp.launch import at_once, specs
 from prebleexp.launch.loads import asked_of
-from prebleexp.launch.messages import understood
 from prebleexp.launch.parts import FigureSpec, Part, figures_of, parts_of
 from prebleexp.launch.plans import Plans, plans_of
 from prebleexp.launch.units import in_seconds
+from prebleexp.launch.written import Composition
 from prebleexp.metrics import METRICS
 from prebleexp.planning.prices import Prices
 from prebleexp.precision import Precision
+
+if TYPE_CHECKING:
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+    from prebleexp.launch.compose import Composer
 
 GROUPS = (
     *("policy", "workload", "output_length", "lengths", "hardware", "engine", "overhead", "slo", "cluster", "faults"),
@@ -132,10 +134,30 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
 
 def job(overrides: Sequence[str], loader: ConfigLoaderImpl | None = None) -> Job:
     """As `cells`, with its settings. A `loader` is for commands, which compose once and have one already."""
-    composer = standing.composer(overrides) if loader is None else Composer(loader)
-    with understood(composer.loader, overrides):
-        composition = composer.compose(overrides)
+    from prebleexp.launch import standing
+    from prebleexp.launch.compose import Composer
+
+    return job_of(_composed(standing.composer(overrides) if loader is None else Composer(loader), overrides))
+
+
+def job_of_command(overrides: Sequence[str]) -> Job:
+    """As `job`, for a command that composes nothing else: where it can, without Hydra."""
+    composition = at_once.composed(overrides)
+    if composition is None:
+        from prebleexp.launch import configs
+        from prebleexp.launch.compose import Composer
+
+        composer = Composer(configs.loader())
+        composition = _composed(composer, overrides)
+        at_once.keep(composer, overrides)
     return job_of(composition)
+
+
+def _composed(composer: Composer, overrides: Sequence[str]) -> Composition:
+    from prebleexp.launch.messages import understood
+
+    with understood(composer.loader, overrides):
+        return composer.compose(overrides)
 
 
 def job_of(composition: Composition) -> Job:

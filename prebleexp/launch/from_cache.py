@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from omegaconf import OmegaConf
+from typing import TYPE_CHECKING, Any
 
 from prebleexp.cluster.groups import TIERS, Cluster, Group
 from prebleexp.errors import InvalidInput
@@ -15,6 +12,9 @@ from prebleexp.experiment.cell import NUMBERS, SPECS, UNLESS_DEFAULT, Cell, colu
 from prebleexp.experiment.counting import counted
 from prebleexp.experiment.key import differences
 from prebleexp.launch import specs
+
+if TYPE_CHECKING:
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 HASH = "sha256"
 """what stands for a file in the identity of a spec"""
@@ -181,6 +181,8 @@ class Options:
     def configs(self, spec: str) -> dict[str, dict[str, Any]]:
         """What the files of a group's options say, by option."""
         if spec not in self._configs:
+            from omegaconf import OmegaConf
+
             loaded: dict[str, Any] = {
                 option: self._loader.repository.load_config(f"{spec}/{option}")
                 for option in self._loader.get_group_options(spec)

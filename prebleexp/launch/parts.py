@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import Any
-
-from hydra.core.override_parser.overrides_parser import OverridesParser
+from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import InvalidInput, unknown
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
 
 
 @dataclass(frozen=True)

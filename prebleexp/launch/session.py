@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cached_property
 from pathlib import Path
-
-from omegaconf import DictConfig
+from typing import TYPE_CHECKING
 
 from prebleexp import losses, overload
 from prebleexp.errors import InvalidInput, significant
@@ -26,6 +25,9 @@ from prebleexp.launch.rows import Row, row, stored
 from prebleexp.precision import Precision
 from prebleexp.service.doubtful import doubts
 from prebleexp.stages import NEEDS, Stage, of_requests
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 def say_plan(runs: int, missing: int) -> None:

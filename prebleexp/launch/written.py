@@ -11,18 +11,27 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.types import Override, OverrideType
-
 from prebleexp import machine_code
 from prebleexp.launch import places
+
+COMPOSERS = {"hydra": "__init__.py", "omegaconf": "version.py"}
+"""who composes, and the files that say their versions: to import what reads versions takes longer than to read these"""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A job's configuration without Hydra's node, all interpolations resolved, and which option each group has."""
+
+    values: dict[str, Any]
+    choices: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -39,18 +48,16 @@ class Written:
     asks_hydra: bool
     """whether Hydra's node is interpolated somewhere"""
 
-    def assigned(self, overrides: Sequence[Override]) -> dict[str, Any] | None:
-        """The whole tree with plain values put in place of plain values; None if the overrides do more than that."""
+    def assigned(self, changes: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+        """The whole tree with plain values put in place of plain values, by their paths; None if that is not all that
+        they change."""
         if len(self.final) < len(self.written):
             return None
         values = dict(self.final)
-        for override in overrides:
-            value = override.value()
-            if override.type != OverrideType.CHANGE or override.package is not None or not is_plain(value):
+        for key, value in changes:
+            if key not in self.leaves or not is_plain(value):
                 return None
-            if override.key_or_group not in self.leaves:
-                return None
-            *path, last = override.key_or_group.split(".")
+            *path, last = key.split(".")
             node = values
             for name in path:
                 node[name] = node = dict(node[name])
@@ -111,7 +118,8 @@ def _digest(made_of: object) -> str:
 
 @cache
 def _composers() -> tuple[object, ...]:
-    """Who composes."""
     own = sorted(os.scandir(Path(__file__).parent), key=lambda one: one.name)
     files = [(one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in own if one.is_file()]
-    return (version("hydra-core"), version("omegaconf"), *files)
+    found = [(find_spec(name), file) for name, file in COMPOSERS.items()]
+    versions = [Path(one.origin).with_name(file).read_bytes() for one, file in found if one and one.origin]
+    return (*versions, *files)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from prebleexp.launch import configs, places
+from prebleexp.launch import at_once, configs, places
 from prebleexp.launch.compose import Composer
 from prebleexp.launch.configure import GROUPS, Job, job_of
 from prebleexp.launch.groups import made_whole
@@ -138,6 +138,15 @@ def test_any_mixture_composes_as_in_hydra(loader: ConfigLoaderImpl, composer: Co
         assert repr(by_us(composer, overrides)) == repr(by_hydra(loader, [REQUIRED, *overrides]))
 
 
+def same_without_hydra(composer: Composer, overrides: list[str], composed: Any) -> bool:
+    """Whether it is composed without Hydra; then as with it. What is not valid is left to Hydra."""
+    if isinstance(composed[0], dict):
+        at_once.keep(composer, overrides)
+    at = at_once.composed(overrides)
+    assert at is None or repr((at.values, at.choices)) == repr(composed[:2])
+    return at is not None
+
+
 @pytest.fixture(scope="module")
 def own() -> ConfigLoaderImpl:
     return configs.loader()
@@ -163,7 +172,9 @@ STRUCTURE = ("+variant=released", "+variant=described", "+sweeps=fig1a", "hydra.
 def test_each_form_composes_with_those_of_the_package(
     own: ConfigLoaderImpl, own_composer: Composer, override: str
 ) -> None:
-    assert repr(by_us(own_composer, [override])) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", override]))
+    composed = by_us(own_composer, [override])
+    assert repr(composed) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", override]))
+    same_without_hydra(own_composer, [override], composed)
 
 
 @pytest.mark.slow
@@ -179,7 +190,9 @@ def test_configurations_of_the_package_compose_as_in_hydra(
 ) -> None:
     overrides = [*choices, *values, *more]
     order.shuffle(overrides)
-    assert repr(by_us(own_composer, overrides)) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", *overrides]))
+    composed = by_us(own_composer, overrides)
+    assert repr(composed) == repr(by_hydra(own, ["hydra.mode=MULTIRUN", *overrides]))
+    same_without_hydra(own_composer, overrides, composed)
 
 
 def test_the_search_path_may_be_extended(loader: ConfigLoaderImpl, tmp_path: Path) -> None:
@@ -191,6 +204,36 @@ def test_the_search_path_may_be_extended(loader: ConfigLoaderImpl, tmp_path: Pat
     for overrides in (["policy=mine", "cache=lor_cache"], ["+gpus@tree=many"], ["gpus=4"]):
         lines = [REQUIRED, extended, *overrides]
         assert repr(by_us(Composer(loader), lines)) == repr(by_hydra(loader, lines))
+
+
+PLAIN = (
+    *("gpus=4", "rps=2.5", "horizon=stop", "seed=null", "check=false", "policy=e2", "engine=sglang", "report=none"),
+    *("hardware/gpu=h100", "engine.max_num_seqs=64", "slo.target=0.5"),
+)
+LEFT_TO_HYDRA = (
+    *("gpus=1,2", "rps=1e3", "gpus=007", "gpus=+4", "rps=inf", "seed=NULL", "sweep.name='x'", "sweep.title=a b"),
+    *(
+        "duration_s=2min",
+        "cluster=two_kinds",
+        "cluster=disaggregated",
+        "policy=nope",
+        "nope=1",
+        "seed=${gpus}",
+        "+policy.seed=3",
+        "policy=null",
+    ),
+    *("gpus", "cluster.groups=[{gpus: 1}]", "hydra.verbose=true", "policy={a: 1}"),
+)
+
+
+def test_plain_words_are_composed_without_hydra(own: ConfigLoaderImpl) -> None:
+    """The rest is left to it, and so is what comes twice."""
+    composer = Composer(own)
+    for lines in [[], *([line] for line in PLAIN), list(PLAIN[:4]), ["policy=e2", "gpus=2", "hardware/gpu=h100"]]:
+        assert same_without_hydra(composer, lines, by_us(composer, lines)), lines
+    for line in LEFT_TO_HYDRA:
+        assert at_once.composed([line]) is None, line
+    assert at_once.composed(["policy=lor", "policy=e2"]) is None
 
 
 def products(gpus: int, rps: int) -> Iterator[list[str]]:

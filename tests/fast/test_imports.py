@@ -18,7 +18,7 @@ out = open(sys.argv.pop(1), "w")
 atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=out, flush=True))
 runpy.run_module("prebleexp", run_name="__main__", alter_sys=True)
 """
-COMPUTED = 810
+COMPUTED = 630
 HEAVY = {"IPython", "distributed", "matplotlib", "seaborn", "sklearn", "torch", "transformers", "vl_convert"}
 
 
@@ -40,9 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "most"),
     [
-        pytest.param(["--help"], 190, id="help"),
+        pytest.param(["--help"], 170, id="help"),
         pytest.param(["gpus=2", "rps=1", "duration_s=3"], COMPUTED, id="computed", marks=pytest.mark.slow),
-        pytest.param(["gpus=2", "rps=1", "duration_s=3"], 620, id="cached", marks=pytest.mark.slow),
+        pytest.param(["gpus=2", "rps=1", "duration_s=3"], 430, id="cached", marks=pytest.mark.slow),
     ],
 )
 def test_a_command_imports_what_it_needs(words: list[str], most: int, folder: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_command_imports_what_it_needs(words: list[str], most: int, folder: Pa
     if most == COMPUTED:
         imported(folder, *words, "seed=1")
     modules = imported(folder, *words)
-    assert "numba" not in modules
+    assert not {"numba", "hydra", "omegaconf"} & modules
     print(f"{len(modules)} modules")
     assert {one.split(".")[0] for one in modules} & HEAVY == set()
     assert not any(one.startswith(("prebleexp.bench", "prebleexp.report", "prebleexp.predict")) for one in modules)

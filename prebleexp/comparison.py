@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Measured:
-    """A run of one side."""
+    """A cached run of one of the two sides that are compared."""
 
     place: Mapping[str, Value]
     """its configuration, without the seed"""
@@ -148,7 +148,7 @@ class Limit:
 
 
 def cells_of(count: int) -> str:
-    """ "1 cell", "2 cells" …"""
+    """A number of cells in words: "1 cell", "2 cells"."""
     return f"{count} cell" if count == 1 else f"{count} cells"
 
 

@@ -35,7 +35,7 @@ class ByteLocks:
         return True
 
     def release(self, name: str) -> None:
-        """Give one up."""
+        """Gives up one lock, whether held or not. Raises nothing."""
         try:
             self._lock(name, take=False)
         except OSError:  # it could not be taken either

@@ -29,7 +29,7 @@ class Precision:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Replications after which to look."""
+        """Numbers of replications after which it is looked whether they are enough, doubling up to the most."""
         found = [min(FIRST_LOOK, self.most)]
         while found[-1] < self.most:
             found.append(min(2 * found[-1], self.most))
@@ -45,5 +45,5 @@ class Precision:
         return t_quantile(n - 1, 1 - (1 - CONFIDENCE) / len(self.looks)) * math.sqrt(variance / n)
 
     def reached(self, values: Sequence[float]) -> bool:
-        """Whether these replications are enough."""
+        """Whether the interval's half-width is at most `ci` times the mean. One replication is never enough."""
         return len(values) > 1 and self.half_width(values) <= self.ci * abs(math.fsum(values) / len(values))

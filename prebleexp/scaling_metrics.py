@@ -56,7 +56,7 @@ def ready(history: History, replicas: int, of: Callable[[list[int]], int]) -> in
 
 
 def most_wanted(history: History) -> int | None:
-    """None without an autoscaler."""
+    """The most replicas that the autoscaler wanted in a run; None without one."""
     return max((one.wanted for one in history.decisions), default=None)
 
 

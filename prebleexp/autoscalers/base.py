@@ -66,7 +66,7 @@ class Rule(Autoscaler):
 
     @property
     def first(self) -> int:
-        """GPUs at the beginning."""
+        """Replicas that serve at time 0: `initial`, or the fewest where that is not given."""
         return self.least if self.initial is None else self.initial
 
     @property

@@ -24,7 +24,8 @@ STEPS = 1_000_000
 
 
 def hardware(names: Sequence[str] | None = None) -> list[Row]:
-    """Asked as engines ask."""
+    """Nanoseconds that a cost model takes to price a step, by name of the hardware: called from machine code, as
+    engines do."""
     rows = []
     for name in names or HARDWARE:
         model = configure.cells(["engine=vllm", *name.split()])[0].hardware

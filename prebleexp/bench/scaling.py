@@ -38,7 +38,7 @@ def scaling(policies: Sequence[str] | None = None) -> list[Row]:
 
 @dataclass(frozen=True)
 class Told(Replay):
-    """Assignments that are at hand."""
+    """Replays assignments from an array instead of a file."""
 
     assigned: Any = None
     """(requests,) GPUs"""

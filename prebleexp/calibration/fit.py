@@ -54,7 +54,8 @@ class Fitted:
 
 
 def fit(ladder: Simulated) -> Fitted:
-    """Same ladder, same result."""
+    """Factors of step times that fit a measured ladder best, by Gauss-Newton on logarithms. The same ladder has the
+    same result."""
     problem = _Problem.of(ladder)
     zero = np.zeros(len(FACTORS))
     before = ladder(zero)

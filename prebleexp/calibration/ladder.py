@@ -45,7 +45,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Arm:
-    """A ladder under one router."""
+    """What was measured with one router: its plays, each of several rungs of rising load."""
 
     name: str
     plays: tuple[Play, ...]

@@ -127,12 +127,12 @@ class Cluster(Part):
 
     @property
     def gpus(self) -> int:
-        """GPUs of all groups."""
+        """How many GPUs all groups have together; a replica has one or more."""
         return sum(group.gpus for group in self.groups)
 
     @property
     def replicas(self) -> int:
-        """Replicas of all groups."""
+        """How many replicas all groups have together: places that a router may send to."""
         return sum(group.replicas for group in self.groups)
 
     @property

@@ -29,7 +29,7 @@ NAMES = (
 
 
 def module(name: str) -> Any:
-    """Where a command is declared."""
+    """The module of a command by its name in the shell, as "compare-bench". Raises ImportError for another."""
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 

@@ -66,7 +66,7 @@ def path(name: str, meaning: str, default: str | None = None) -> Setting:
 def integer(
     name: str, meaning: str, default: int | None = None, least: float = -math.inf, most: float = math.inf
 ) -> Setting:
-    """Within these ends."""
+    """A setting that is an integer from `least` to `most`, both included. Reading another raises InvalidInput."""
     ends = (f" from {least}" if least > -math.inf else "") + (f" to {most}" if most < math.inf else "")
 
     def read(name: str, value: str) -> int:
@@ -79,7 +79,7 @@ def integer(
 
 
 def number(name: str, meaning: str, default: float | None = None) -> Setting:
-    """Any."""
+    """A setting that is any number. Reading something else raises InvalidInput."""
     like = "X" if default is None else str(default)
     return Setting(name, meaning, like, default, lambda name, value: _as(float, name, value, "a number"))
 
@@ -107,7 +107,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Command:
-    """`run` returns the exit code."""
+    """A command of the shell: its help, its words and settings, and `run`, which returns the exit code."""
 
     does: str
     run: Callable[[Given], int]

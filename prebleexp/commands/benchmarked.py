@@ -24,7 +24,7 @@ class Benchmarked(NamedTuple):
 
     @property
     def model(self) -> str:
-        """The model that is served."""
+        """Name of the model that is served, as in conf/hardware/model; that of the hardware where it has no model."""
         return str(self.cell.columns().get("hardware.model") or self.cell.called("hardware"))
 
 

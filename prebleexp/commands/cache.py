@@ -47,7 +47,7 @@ _SIZES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "Mi
 
 
 def list_(cache: Cache, given: Given) -> int:
-    """A line for each run."""
+    """Prints cached runs, a line each, sorted by age, size or seconds of computing; returns the exit code."""
     output, limit = given["output"], given["limit"]
     found = chosen.matching(cache, given)
     orders: Mapping[str, Callable[[Item], float]] = {
@@ -68,7 +68,7 @@ def list_(cache: Cache, given: Given) -> int:
 
 
 def show(cache: Cache, given: Given) -> int:
-    """Everything about a run."""
+    """Prints one run as JSON: configuration, metrics or error, provenance, code, files; returns the exit code."""
     run = cache.run(given.words[0])
     about: dict[str, Any] = {"key": run.key, "configuration": run.content["cell"]}
     if isinstance(run, Entry):

@@ -82,7 +82,8 @@ def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
 
 
 def sweep_survey(multirun: Multirun, overrides: Sequence[str]) -> int:
-    """How far the cache goes."""
+    """Prints for each contender of a sweep of plans which runs are in the cache and which are to come; computes
+    none."""
     from prebleexp.launch import planner
 
     return _show(planner.sweep_outlook(multirun, overrides))

@@ -62,7 +62,7 @@ def _each(hardware: Mapping[str, Any]) -> int:
 
 
 def replica_gpus(cell: Cell) -> list[int]:
-    """(replicas,) how many each takes."""
+    """GPUs of each replica, in the order of their numbers: (replicas,)."""
     return [one.each for one in cell.sizes for _ in range(one.replicas)]
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Load(NamedTuple):
-    """The load of a run."""
+    """What a run is asked to serve: a rate or a number of users, for how long, and how it changes."""
 
     rps: float | None
     """requests a second; None: it is users, or it has no rate"""

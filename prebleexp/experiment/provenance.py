@@ -30,7 +30,7 @@ def provenance(*cells: Cell) -> dict[str, Any]:
 
 
 def now(timespec: str = "seconds") -> str:
-    """UTC, as in ISO 8601."""
+    """The present time in UTC as ISO 8601 has it: "2026-01-31T12:00:00Z"."""
     return datetime.now(UTC).isoformat(timespec=timespec).removesuffix("+00:00") + "Z"
 
 

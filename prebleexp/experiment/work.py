@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed."""
+    """The exception that ended a run: class, message, traceback."""
 
     type: str
     message: str

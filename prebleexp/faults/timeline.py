@@ -53,7 +53,7 @@ class Timeline(Faults):
         return {one.name: getattr(self, one.name) for one in fields(self)} | {"happen": self._plain()}
 
     def columns(self) -> dict[str, Any]:
-        """The fields that tables show."""
+        """The timeline's fields as columns of a table: its events, and how long a loss takes to be noticed, ms."""
         return self.identity()
 
     def _plain(self) -> list[dict[str, object]]:

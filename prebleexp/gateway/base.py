@@ -200,7 +200,8 @@ class Gateway(Part):
         return sys.modules[kernels.__name__]
 
     def start(self, setup: Setup) -> Any:
-        """The gateway's books, a `prebleexp.gateway.books.Books`."""
+        """What the gateway remembers during a run: a `prebleexp.gateway.books.Books` with its queue and counts, all
+        empty."""
         from prebleexp.gateway.books import RetryTerms, Terms, made_again, made_books
 
         terms = Terms(

@@ -58,7 +58,7 @@ def over(mine: Books, request: int) -> None:
 
 @compiled
 def comes_back(mine: Books, request: int) -> None:
-    """It is away no more."""
+    """A request whose client waited to try again is no longer away."""
     one = mine.requests[request]
     mine.control.away -= one.away
     one.away = 0

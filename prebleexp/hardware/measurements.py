@@ -123,7 +123,7 @@ class ClosedLoops:
         )
 
     def keys(self, names: Iterable[str]) -> list[tuple[str, ...]]:
-        """The labels of each row."""
+        """Values of the columns `names` (GPU, engine, model …) for each measured loop, as texts."""
         columns = [self.labels[name] for name in names]
         return [tuple(str(column[row]) for column in columns) for row in range(len(self))]
 
@@ -150,7 +150,8 @@ def closed_loops(path: Path, sizes: Sizes) -> ClosedLoops:
 
 
 def loops_of(rows: Sequence[tuple[str, Mapping[str, str]]], sizes: Sizes) -> ClosedLoops:
-    """`rows` are those of `read`."""
+    """Closed loops of measured rows, (where, columns) each, as `read` has them. Raises InvalidInput for no rows, or bad
+    ones."""
     if not rows:
         raise InvalidInput("there is no closed loop to read: the table has no rows")
     made, numbers, texts, known = [], [], [], []

@@ -94,7 +94,8 @@ class Model:
 
     @property
     def linear(self) -> int:
-        """That every token goes through."""
+        """Parameters of linear layers that every token goes through: attention, dense and shared feed-forward
+        layers."""
         ffn = self.one_ffn * self.shared + self.hidden * self.experts if self.experts else self.one_ffn
         dense = 3 * self.hidden * self.dense_ffn
         return self.layers * self.attention + (self.layers - self.dense_layers) * ffn + self.dense_layers * dense

@@ -48,7 +48,7 @@ class Steps:
         return Steps(labels, self.of.take(chosen), *(values[chosen] for values in numbers))
 
     def keys(self, names: Iterable[str]) -> list[tuple[str, ...]]:
-        """The labels of each row."""
+        """Values of the columns `names` (GPU, engine, model …) for each measured step, as texts."""
         columns = [self.labels[name] for name in names]
         return [tuple(str(column[row]) for column in columns) for row in range(len(self))]
 
@@ -61,7 +61,8 @@ class Steps:
         return replace(self, labels={**self.labels, "engine": np.full(len(self), engine)})
 
     def predict(self, p: Mapping[str, Any]) -> Array:
-        """Seconds of each step."""
+        """Seconds of each step by the formula: (steps,). `p` has the fields of `Parameters`, one for all or of each
+        row."""
         found: Array = step_s(self.of, p, self.new, self.sequences, self.context, self.pairs)
         return found
 

@@ -27,7 +27,7 @@ def changed(one: Gpu | Model) -> str:
 
 
 def sizes_csv(those: Iterable[Gpu | Model]) -> str:
-    """The text of that file."""
+    """Sizes of GPUs and models as CSV: kind, name, field, value."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("kind", "name", "field", "value"))

@@ -55,7 +55,8 @@ def plan(overrides: Sequence[str], asked: Asked) -> Planner:
 
 
 def outlook(overrides: Sequence[str], asked: Asked) -> Outlook:
-    """How far the cache goes."""
+    """Which runs of a plan are in the cache and which are to come. Computes none; raises InvalidInput as `plan`
+    does."""
     return _launched(Outlook, overrides, asked)
 
 

@@ -26,7 +26,7 @@ SEEDS = 10_000
 
 @dataclass(frozen=True)
 class Plans:
-    """How loads are searched for."""
+    """Settings of a sweep of plans: the target, how narrow an interval, how many seeds and requests."""
 
     against: str
     """the line that all others are compared with"""

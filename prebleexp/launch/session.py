@@ -324,5 +324,5 @@ def _is_short(results: Sequence[Result], precision: Precision) -> bool:
 
 
 def runs_of(count: int) -> str:
-    """ "1 run", "2 runs" …"""
+    """A number of runs in words: "1 run", "2,000 runs"."""
     return f"{count:,} run" if count == 1 else f"{count:,} runs"

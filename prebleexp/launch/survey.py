@@ -28,7 +28,7 @@ Known = tuple[str, float, float]
 
 
 class Survey(Session):
-    """Looks up, and computes nothing."""
+    """A sweep that looks its runs up in the cache and computes none: what `--dry` reports."""
 
     @property
     def job_dirs(self) -> bool:

@@ -11,7 +11,7 @@ from prebleexp.sim.types import Floats, Workload
 
 @dataclass(frozen=True)
 class Max(Lengths):
-    """max_new_tokens, as in the release."""
+    """The most tokens that the request asks for (max_new_tokens), as the paper's release assumes."""
 
     draws: ClassVar[bool] = False
 

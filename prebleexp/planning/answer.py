@@ -23,7 +23,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Spot:
-    """A size that was measured."""
+    """One measured point of a plan's curve: a size (rate, users or GPUs) and the share that is kept there."""
 
     size: float
     kept: float

@@ -72,7 +72,7 @@ class ToKeep:
 
     @property
     def count(self) -> int:
-        """How many promises there are."""
+        """How many promises there are: each share counts, and so do the limits of all requests together."""
         return len(self.level.promises) + self._of_each
 
     @property

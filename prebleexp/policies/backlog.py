@@ -48,7 +48,7 @@ class Backlog(NamedTuple):
 
 
 def backlog(setup: Setup) -> Backlog:
-    """A backlog of no request."""
+    """An empty backlog: no request is outstanding, all GPUs have 0 tokens of work."""
     tree = prefix_records.tree(setup, ROW, CONTROL)
     return Backlog(tree, records(setup.requests, ROUTED), *np.zeros((3, setup.gpus), np.int64))
 

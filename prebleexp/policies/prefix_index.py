@@ -39,7 +39,7 @@ SPLITS = 2
 
 
 class PrefixIndex(NamedTuple):
-    """Node 0 is the root."""
+    """A radix tree of prefixes, with the set of GPUs that hold each. Node 0 is the root."""
 
     nodes: Any
     room: Any

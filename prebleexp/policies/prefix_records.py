@@ -82,7 +82,7 @@ GROWS_WITH = {"rows": ("accounts", "recomputed", "used", "delays"), "prefixes": 
 
 
 def dtype(fields: list[Any]) -> np.dtype[Any]:
-    """A record of these fields."""
+    """NumPy's aligned record type of (name, type) pairs, so that compiled code reads fields in place."""
     return np.dtype(fields, align=True)
 
 
@@ -100,7 +100,7 @@ def made(rows: int, kind: np.dtype[Any]) -> Any:
 
 
 def tree(setup: Setup, row: np.dtype[Any], control: np.dtype[Any]) -> Tree:
-    """An empty one, without prefixes."""
+    """An empty prefix tree with room for the first rows; `row` and `control` are its record types."""
     size = first_rows(setup)
     rows, one = made(size, row), records(1, control)[0]
     root = rows[0]

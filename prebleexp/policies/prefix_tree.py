@@ -24,7 +24,7 @@ def units(row: Any) -> int:
 
 @compiled
 def take_row(tree: Any) -> int:
-    """A row that is free."""
+    """Takes a free row out of the tree's pool and returns its number. There must be one."""
     control = tree.control
     row = int(control.free_row)
     if row == NONE:

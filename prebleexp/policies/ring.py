@@ -34,7 +34,7 @@ class OnRing(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """`OnRing`, and …"""
+    """A hash ring whose GPUs take no more than a bounded load: `OnRing`, and the loads."""
 
     ring: Ring
     places: Any

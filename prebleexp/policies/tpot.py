@@ -27,7 +27,7 @@ class Tpots(NamedTuple):
 
 
 def seeded(gpus: int, tpot_s: float) -> Tpots:
-    """Each GPU with one observation."""
+    """Medians of time per output token, s, each GPU beginning with one observation of `tpot_s`."""
     ring, state = np.zeros((2, gpus, KEPT)), records(gpus, STATE)
     ring[:, :, 0] = state.median_s = tpot_s
     state.place = state.count = 1

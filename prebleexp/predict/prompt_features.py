@@ -31,7 +31,7 @@ class PromptFeatures:
         self.weights, self.constants = regression.fit(self._scaled(rows), labels, classes, strength=1.0, seed=seed)
 
     def probabilities(self, prompts: Sequence[str]) -> Floats:
-        """(n, k) of each bin."""
+        """Probabilities of k bins of output length for each of n prompts: (n, k), rows sum to 1."""
         return regression.softmax(self._scaled(_rows(prompts)) @ self.weights + self.constants)
 
     def arrays(self) -> dict[str, Any]:

@@ -26,6 +26,6 @@ def fit(rows: Any, labels: Ints, classes: int, *, strength: float, seed: int) ->
 
 
 def softmax(scores: Any) -> Floats:
-    """(n, k) probabilities."""
+    """Probabilities from scores (n, k), by row; each row sums to 1."""
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float64)

@@ -28,7 +28,7 @@ class Tfidf:
         self.weights, self.constants = regression.fit(rows, labels, classes, strength=4.0, seed=seed)
 
     def probabilities(self, prompts: Sequence[str]) -> Floats:
-        """(n, k) of each bin."""
+        """Probabilities of k bins of output length for each of n prompts: (n, k), rows sum to 1."""
         return regression.softmax(self._vectorizer().transform(_cut(prompts)) @ self.weights + self.constants)
 
     def arrays(self) -> dict[str, Any]:

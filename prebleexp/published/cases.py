@@ -43,7 +43,7 @@ class Compared:
 
     @property
     def off(self) -> float:
-        """simulated / measured − 1."""
+        """Relative error of the simulation: simulated / measured − 1; NaN where one is not known."""
         return self.simulated / self.of.measured - 1
 
     @property

@@ -31,7 +31,7 @@ DRAWN = 2_000
 
 @dataclass(frozen=True)
 class Demand:
-    """A stream, by the request."""
+    """Average demand of a request stream: rate, and tokens of a request."""
 
     rps: float | None
     """requests a second; None: users, who have no rate"""

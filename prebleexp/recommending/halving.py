@@ -55,7 +55,7 @@ class Priced(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged(Generic[Name]):
-    """A design after a round."""
+    """What a round of successive halving found of one design, and the price of a replica of it."""
 
     name: Name
     found: Found

@@ -26,14 +26,14 @@ class Unknown(Exception):
 
 
 def outlook(lines: Sequence[str], asked: Asked) -> Outlook:
-    """Raises InvalidInput as `recommend` does."""
+    """Which runs of a search are cached, as far as these go. Computes none; raises InvalidInput as `recommend` does."""
     made = Outlook(settings_of(lines), space(lines, asked), asked)
     made.search()
     return made
 
 
 class Outlook(Recommender):
-    """Looks up, and computes nothing."""
+    """A search that looks its runs up in the cache and computes none: what `--dry` reports."""
 
     def __init__(self, settings: Settings, of: Space, asked: Asked) -> None:
         super().__init__(settings, of, asked)

@@ -30,7 +30,7 @@ def title(made: Recommender) -> str:
 
 
 def figure(made: Recommender) -> Figure:
-    """Prices against what they buy."""
+    """The figure of Pareto fronts: price per hour against attainment, TTFT and TPOT, with intervals."""
     fronts = []
     for metric, panel, scale, higher in PANELS:
         known = [one for one in made.points if metric in one.seen]

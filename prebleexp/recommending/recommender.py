@@ -232,7 +232,7 @@ class Recommender(Session):
         return self._run(cells, keep_requests)
 
     def say(self, line: str) -> None:
-        """How far the search is."""
+        """Prints a line of progress to standard error."""
         print(f"prebleexp: {line}", file=sys.stderr, flush=True)
 
     @property

@@ -29,7 +29,7 @@ def sentence(made: Recommender) -> str:
 
 
 def subject(of: Contender) -> str:
-    """ "64 requests/s take" …"""
+    """The subject and verb of the answer: "64 requests/s take", "this recording takes"."""
     if of.is_recorded:
         return "this recording takes"
     return f"{condition(of.load_key, of.load)} take"
@@ -121,7 +121,7 @@ def searched(made: Recommender) -> str:
 
 
 def caveats(made: Recommender) -> list[str]:
-    """What a reader must know."""
+    """Caveats of a recommendation, one sentence each: how well step times are known, what was not run, and why."""
     best = made.candidates[0]
     cell = best.cell
     said = [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []

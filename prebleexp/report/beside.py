@@ -117,7 +117,8 @@ def loss(of: Beside) -> list[str]:
 
 
 def sections(of: Beside) -> Sequence[tuple[str, list[str]]]:
-    """Titles and sentences."""
+    """What a plan says beside its table: (title, sentences) of belief, headroom, loss of a GPU, and what is not
+    known."""
     unknown = [f"{one[0].upper()}{one[1:]}." for one in of.unknown]
     found = [("How far to believe it", believe(of)), ("Headroom", headroom(of)), ("The loss of a GPU", loss(of))]
     return [(title, said) for title, said in (*found, ("Not known", unknown)) if said]

@@ -46,7 +46,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a legend."""
+    """An entry of a figure's legend: name and style."""
 
     name: str
     style: Style

@@ -30,7 +30,7 @@ class About:
 
 @dataclass(frozen=True)
 class Listed:
-    """A report in the list."""
+    """A report as the list of all reports shows it."""
 
     name: str
     """of its folder"""

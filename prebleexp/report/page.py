@@ -89,7 +89,7 @@ class Unchanged:
 
     @contextmanager
     def after(self) -> Iterator[None]:
-        """In which it is made."""
+        """A context in which the page is made: only if that ends well the page counts as up to date."""
         self._mark.unlink(missing_ok=True)
         yield
         self._mark.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ MOST = 40
 
 
 def figure(found: Sequence[Planned]) -> Figure:
-    """Made of the answers alone."""
+    """A bar with interval for each contender of a plan: GPUs, or the load that is borne."""
     order = [one for one in best_first(found) if one.answer.size is not None][:MOST]
     many = found[0].contender.searched == GPUS
     sentence = planned.sentence(found)

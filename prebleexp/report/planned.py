@@ -129,14 +129,14 @@ def how(one: Planned) -> str:
 
 
 def level(answer: Answer) -> str:
-    """ "38.2 (36.9 to 39.6)" """
+    """The size of an answer with its 95 % interval: "38.2 (36.9 to 39.6)"."""
     if answer.low is None or answer.high is None or answer.size is None:
         return number(answer.size)
     return f"{number(answer.size)} ({number(answer.low)} to {number(answer.high)})"
 
 
 def times(one: Ratio) -> str:
-    """ "1.23 (1.19 to 1.27)" """
+    """A ratio of sizes with its 95 % interval: "1.23 (1.19 to 1.27)"."""
     return f"{number(one.times)} ({number(one.low)} to {number(one.high)})"
 
 

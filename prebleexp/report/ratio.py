@@ -21,6 +21,6 @@ class Ratio:
 
     @property
     def share(self) -> str:
-        """ "−12 ± 1 %" """
+        """The ratio as a difference in per cent, with its half-width: "−12 ± 1 %"."""
         ratio = math.exp(self.mean)
         return signed_percent(ratio - 1, None if self.half is None else ratio * self.half)

@@ -22,7 +22,7 @@ COLD = 0.5
 
 
 def stream(found: Sequence[Planned]) -> str:
-    """ "the recording (2,000 requests, 7.38/s)" """
+    """The recording with its requests and their rate: "the recording (2,000 requests, 7.38/s)"."""
     of = found[0]
     rate = "" if of.load is None else f", {number(of.load)}/s"
     return f"the recording ({of.answer.counted:,} requests{rate})"

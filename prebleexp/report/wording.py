@@ -54,7 +54,7 @@ def seconds(mean: tuple[float, float | None] | None) -> str:
 
 
 def share(mean: tuple[float, float | None], digits: int) -> str:
-    """93.1 ± 0.4 %"""
+    """A share of 1 with its half-width, in per cent with so many digits: "93.1 ± 0.4 %"."""
     value, half = mean
     return f"{number(value * 100, digits)}{'' if half is None else f' ± {number(half * 100, 2)}'} %"
 
@@ -82,7 +82,7 @@ def signed_range(low: float, high: float) -> str:
 
 
 def percent_difference(difference: float | None, half_width: float | None) -> str:
-    """+12.3 % ± 1.2 %"""
+    """A relative difference with its half-width, in per cent: "+12.3 ± 1.2 %"; a dash for none."""
     if difference is None:
         return NOTHING
     half = "" if half_width is None else f" ± {half_width * 100:.1f}"
@@ -146,7 +146,7 @@ def axis_label(axis: str) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """a, b and c"""
+    """Items, at least one, as a list in a sentence: "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 

@@ -183,7 +183,7 @@ class Attained:
 
     @property
     def per_s(self) -> float | None:
-        """Good requests a second."""
+        """Goodput: requests within all their limits per second, after the warm-up; None where no limits are set."""
         length_s = self.end_s - self.level.warmup_s
         return int((self.good & self.due).sum()) / length_s if self.good is not None and length_s > 0 else None
 

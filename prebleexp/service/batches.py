@@ -28,7 +28,7 @@ Z = 1.959964
 
 
 class Between(NamedTuple):
-    """The interval of a share."""
+    """The 95 % interval of a share from batches of one stream, and where its misses are."""
 
     low: float
     high: float

@@ -16,7 +16,7 @@ PART = 1 << 15
 
 
 def records(rows: int, dtype: np.dtype[Any]) -> Any:
-    """Zeroed records: `rows[i].field`, `rows.field`."""
+    """An array of records, all zero: `rows[i].field` is one value, `rows.field` a column."""
     return np.zeros(rows, dtype).view(np.recarray)
 
 

@@ -251,7 +251,7 @@ class Changes:
 
     # ---------------------------------------------------------------- where there is an autoscaler
     def starting(self) -> list[int]:
-        """GPUs that are being started."""
+        """Numbers of GPUs that are being started and do not serve yet."""
         return np.flatnonzero(~np.isnan(self._at_s[READY])).tolist()
 
     def off(self, world: of.World) -> list[int]:

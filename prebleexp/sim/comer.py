@@ -10,7 +10,7 @@ from prebleexp.sim.records import NONE
 
 
 class Coming(NamedTuple):
-    """A request, as it comes."""
+    """A request that comes while a run is under way, as `Stepped` takes it."""
 
     prompt_tokens: int
     max_new_tokens: int

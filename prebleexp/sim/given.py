@@ -100,7 +100,7 @@ class Given:
 
     @cached_property
     def impatient(self) -> bool:
-        """Whether requests may give up."""
+        """Whether any request has a patience, in seconds, after which its client gives up."""
         return bool(np.isfinite(self.workload.patience_s).any())
 
     @property
@@ -110,7 +110,7 @@ class Given:
 
     @cached_property
     def rows(self) -> Workload:
-        """What routers are asked about."""
+        """The stream that routers are asked about: requests, or their legs where prefill and decode are apart."""
         return self.workload if self.pools is None else with_legs(self.workload, self.pools.whole)
 
     def setup(self, kind: int | None = None) -> Setup:
@@ -157,7 +157,8 @@ def given_of(
     faults: Faulty | None,
     **rest: Any,
 ) -> Given:
-    """By the arguments of `prebleexp.sim.simulate.simulate`."""
+    """What a run is given, gathered from the arguments of `prebleexp.sim.simulate.simulate`, which says what they
+    mean."""
     return Given(
         workload=workload,
         gpus=gpus,

@@ -28,7 +28,7 @@ class Handle(types.Type):
         super().__init__(f"Handle({layout.digest[:16]})")
 
     def field(self, name: str) -> tuple[Any, int] | None:
-        """(type, words from the address)"""
+        """Numba's type of a field, and how many 8-byte words it is from the block's address; None for no field."""
         found = self._layout.field(name)
         return found and (type_of(found[0]), found[1])
 

@@ -30,12 +30,12 @@ class Layout:
         self._places = {name: (kind, offset) for name, kind, offset in fields}
 
     def field(self, name: str) -> tuple[Any, int] | None:
-        """(kind, words from the address)"""
+        """Kind of a field, and how many 8-byte words it is from the block's address; None for no field."""
         return self._places.get(name)
 
     @functools.cached_property
     def digest(self) -> str:
-        """The same in every process."""
+        """A hash of the layout, the same in every process, so that machine code can be kept on disk."""
         return hashlib.sha256(repr(self.fields).encode()).hexdigest()
 
     def __repr__(self) -> str:

@@ -84,7 +84,7 @@ class _Lowering(NativeLowering):
 
 
 class Lean(CompilerBase):
-    """`njit(pipeline_class=Lean)`"""
+    """Numba's compiler with fewer passes, for `njit(pipeline_class=Lean)`."""
 
     lowering: type[NativeLowering] = _Lowering
 

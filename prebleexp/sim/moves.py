@@ -129,7 +129,7 @@ def leave(world: World, request: int) -> None:
 
 @compiled
 def join(world: World, request: int) -> None:
-    """… and comes to another."""
+    """Lets a request that left its GPU enter the one that it moves to."""
     world.seen.requests[request].gpu = world.moves.requests[request].gpu
     enter(world, request, 0)
 

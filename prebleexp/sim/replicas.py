@@ -60,7 +60,7 @@ def whose(self: Any, mine: Replicas, world: World, request: int) -> int:
 
 @compiled
 def write(self: Any, mine: Replicas, world: World, row: int, sign: int, is_sent: int) -> None:
-    """Its router knows at once."""
+    """Takes down what a router replica did in its own books, and notes it for the others, who hear of it later."""
     control, g = mine.control, int(world.seen.requests[row].gpu)
     if len(mine.books) == 0:
         return

@@ -69,7 +69,7 @@ class Routers:
         return int(router_of(world.handle, row)) + self.count * int(again)
 
     def ask(self, world: Block, row: int, now: float) -> int:
-        """What a plain-Python policy answers."""
+        """The GPU that a plain-Python policy chooses for a request at `now`, in seconds."""
         k = self._asked(world, row)
         return self._policies[k].ask(self._seen[k], row, now)
 

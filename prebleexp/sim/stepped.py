@@ -73,7 +73,7 @@ class Stepped:
         self.host.go(on_event=on_event)
 
     def before(self, time_s: float, on_event: Watching | None = None) -> None:
-        """Let happen what happens before."""
+        """Runs on through all events before `time_s`, and none at it."""
         self.to(math.nextafter(time_s, -math.inf), on_event)
 
     def end(self) -> Ended:

@@ -82,7 +82,7 @@ class Tiering:
         return tuple((one.latency_s, self.kv_bytes / one.fastest) if one else (np.inf, np.inf) for one in self._given())
 
     def each(self) -> list[Tier]:
-        """In the order of `prebleexp.sim.tiers`."""
+        """All tiers in the order of `prebleexp.sim.tiers`; one that is not there has no room."""
         return [one or NO_TIER for one in self._given()]
 
     def _given(self) -> tuple[Tier | None, ...]:

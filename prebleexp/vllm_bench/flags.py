@@ -224,7 +224,7 @@ def _wanted(given: Mapping[str, Any]) -> Wanted:
 
 
 def goals_of(given: Mapping[str, Any]) -> dict[str, float]:
-    """Milliseconds of --goodput."""
+    """Limits of `--goodput` in milliseconds, by metric (ttft, tpot, e2el). Raises InvalidInput for others."""
     goals = dict(_pair("--goodput", one, ":") for one in given.get("goodput", ()))
     for name in goals:
         one_of("--goodput", name, GOALS)

@@ -87,7 +87,7 @@ def result(of: Served, source: VllmBench, wanted: Wanted, date: datetime) -> Res
 
 
 def line(name: str, value: float) -> str:
-    """A row of the table."""
+    """A line of the table that `vllm bench serve` prints: name and value in 40 and 10 columns."""
     return f"{name:<40} {value:<10}" if isinstance(value, int) else f"{name:<40} {value:<10.2f}"
 
 

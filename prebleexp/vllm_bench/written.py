@@ -35,7 +35,7 @@ def fields_of(pasted: Pasted, source: VllmBench, found: Result, model: str, date
 
 
 def path_of(pasted: Pasted, source: VllmBench, model: str, date: datetime) -> Path:
-    """As the tool calls it."""
+    """The path of the result's file, named as `vllm bench serve --save-result` names it."""
     rate = f"{source.request_rate}qps"
     if source.ramp_up_strategy is not None:
         ends = f"{source.ramp_up_start_rps}qps-{source.ramp_up_end_rps}qps"

@@ -44,7 +44,7 @@ DATE = "a date and time, as 2024-05-10 00:00:01.25+00:00"
 
 
 class Clock(NamedTuple):
-    """The times of n rows."""
+    """Arrival times of a log's n rows, and how they were read."""
 
     seconds: Floats
     """(n,) from the first row on; earlier ones are negative"""

@@ -69,5 +69,5 @@ def chains(parent: Longs) -> tuple[Ints, Ints]:
 
 
 def public(prompts: Prompts) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which segment ids are everybody's."""
+    """Which segment ids stand in so many prompts that they say nothing of a session: (ids,)."""
     return np.bincount(prompts.ids) > PUBLIC

@@ -9,7 +9,7 @@ from prebleexp.checks import is_number, not_valid, require
 
 
 class LoadStage(NamedTuple):
-    """So much for so long."""
+    """A stage of a load: a rate, held for some seconds."""
 
     rate: float
     """requests/s over all GPUs"""

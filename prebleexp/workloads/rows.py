@@ -209,7 +209,7 @@ class Records(Rows):
 
 
 class Table(Rows):
-    """Rows of an Arrow table."""
+    """Rows of a Parquet or CSV file, read as an Arrow table."""
 
     def __init__(self, path: str, table: Any, lines: Callable[[], Sequence[int]] | None = None) -> None:
         self.table, self._lines = table, lines

@@ -196,5 +196,5 @@ def segments(said: Sequence[Said], counts: Longs, characters_per_token: float) -
 
 
 def lengths(said: Sequence[Said]) -> Longs:
-    """(n,) letters of each."""
+    """Characters of each of n prompts, all messages together: (n,)."""
     return np.array([sum(len(text) for _, text in one) for one in said], np.int64)

@@ -183,7 +183,7 @@ class _Names:
         return self._names.setdefault(piece, len(self._names))
 
     def of_prompt(self, prompt: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """(segment id, tokens) of each."""
+        """A prompt's segments, (segment id, tokens) each, from its runs, (number, tokens) each."""
         found = []
         for run, tokens in prompt:
             one = self._runs[run]

@@ -13,7 +13,7 @@ from prebleexp.workloads.replayed import Replayed
 
 @dataclass(frozen=True)
 class Tabular(Replayed):
-    """Subclass it as `Replayed`."""
+    """A trace whose file has columns: times in some unit, and names of fields. Subclass it as `Replayed`."""
 
     time_unit: str | None = None
     """of times that are numbers: s, ms, us or ns; null: as names, sizes and the format say"""

@@ -14,7 +14,7 @@ from prebleexp.workloads.blocks import Prompts
 
 
 class Links(NamedTuple):
-    """Which requests come after which."""
+    """Which requests wait for others to end, and how many seconds after these they come."""
 
     later: Longs
     """(links,) ascending: requests, …"""

@@ -34,7 +34,7 @@ def requests(of: VllmBench, seed: int) -> Requests:
 
 
 def ratios(given: float | Mapping[str, float]) -> tuple[float, float]:
-    """Of prompts and of answers."""
+    """`random_range_ratio` of prompts and of answers, from one number or from {input, output}."""
     return (given["input"], given["output"]) if isinstance(given, Mapping) else (given, given)
 
 

@@ -25,7 +25,7 @@ from prebleexp.sim.records import NONE
 # ---------------------------------------------------------------- what it hears
 @compiled
 def accept(sim: Sim, request: int) -> None:
-    """A request is handed over."""
+    """Takes a request over from its prefill worker, before its KV has come."""
     w, workers = int(sim.requests[request].decode_worker), sim.workers
     join(workers.held, workers.held_last, sim.requests.d_next, w, request)
     sim.live[w].queued += 1
@@ -36,7 +36,7 @@ def accept(sim: Sim, request: int) -> None:
 
 @compiled
 def arrive(sim: Sim, request: int) -> None:
-    """A request's KV has come."""
+    """Lets a request that was handed over decode, as its KV has come."""
     w, workers = int(sim.requests[request].decode_worker), sim.workers
     join(workers.arrived, workers.arrived_last, sim.requests.d_next, w, request)
     touch(sim, w)

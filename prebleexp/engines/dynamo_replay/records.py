@@ -121,7 +121,7 @@ class Events(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Blocks of all workers."""
+    """KV blocks of all workers, with a table to look them up by."""
 
     blocks: Any
     slot_keys: Any
@@ -163,7 +163,7 @@ class Rules(NamedTuple):
 
 
 class Sim(NamedTuple):
-    """All state of a run."""
+    """All state of a replay's run: workers, requests, blocks, events."""
 
     control: Any
     rules: Rules

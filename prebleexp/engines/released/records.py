@@ -127,7 +127,7 @@ class Rules(NamedTuple):
 
 
 class Sim(NamedTuple):
-    """All state of a run."""
+    """All state of a run of the paper's released simulator: GPUs, requests, caches, events."""
 
     control: Any
     rules: Rules

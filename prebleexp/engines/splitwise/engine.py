@@ -22,7 +22,7 @@ USUAL = (5, 8)
 
 
 class Cluster(NamedTuple):
-    """Machines by number."""
+    """Which kind each machine is, and which machines prompts and tokens are computed on."""
 
     kinds: Longs
     """(machines,) which of `KINDS` each is"""

@@ -138,7 +138,7 @@ class Rules(NamedTuple):
 
 
 class Sim(NamedTuple):
-    """All state of a run."""
+    """All state of a run of Splitwise's simulator: machines, tasks, links, events."""
 
     control: Any
     rules: Rules

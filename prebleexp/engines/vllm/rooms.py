@@ -176,7 +176,7 @@ def come(mine: Engines, row: int, one: Coming, context_length: int) -> None:
 
 
 def with_more(mine: Engines) -> Engines:
-    """Twice the room for keys."""
+    """The same books with a table of block hashes that has twice the slots."""
     blocks = mine.blocks
     larger = blocks._replace(**dict(zip(("slot_keys", "slot_nodes"), slots(len(blocks.slot_keys)), strict=True)))
     copy_children(Block(larger).handle, Block(blocks).handle)

@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
         self._serving = False
 
     def finished(self, keep_alive: bool) -> None:
-        """The current request is answered."""
+        """Marks the current request of the connection as answered. Unless `keep_alive`, the connection then closes."""
         self._current, self._since = None, self.server.loop.time()
         if self._transport is None:
             return
@@ -311,7 +311,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """No request is under way."""
+        """Whether no request of this connection is being read, queued or answered."""
         return self._current is None and not self._queue and not self._receiving
 
     @property

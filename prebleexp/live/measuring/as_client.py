@@ -10,7 +10,8 @@ from prebleexp.vllm_bench.served import Served
 
 
 def as_client(of: Measured) -> Served:
-    """All requests that were sent."""
+    """What `vllm bench serve` would have seen of the requests that were sent, so that its metrics can be computed;
+    seconds."""
     sent = ~np.isnan(of.sent.sent_s)
     ok = (of.sent.state == State.FINISHED)[sent]
     start_s = of.sent.sent_s[sent]

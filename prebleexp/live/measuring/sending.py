@@ -38,7 +38,7 @@ PLACE = b"x-prebleexp-gpu"
 
 @dataclass(frozen=True)
 class How:
-    """How a stream is sent."""
+    """Settings of a live measurement: to whom requests are sent, and in which form."""
 
     origins: Sequence[Origin]
     """requests go to them in turn"""
@@ -152,7 +152,7 @@ class _Run:
 
     @property
     def now(self) -> float:
-        """Seconds since the stream began."""
+        """Seconds of the monotonic clock since the stream began; negative before."""
         return time.perf_counter() - self._start
 
     async def to_the_end(self, stop_s: float) -> None:
@@ -202,7 +202,7 @@ class _Run:
             self._timers.at(self._start + due_s + self._how.timeout_s, exchange.time_out)
 
     def over(self, request: int, answer: Answer) -> None:
-        """A request has ended, however."""
+        """Takes down how a request ended, whether well or not, and schedules those that come after it."""
         del self._under_way[request]
         self._left -= 1
         self._on_done()

@@ -29,7 +29,7 @@ class Timers:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Nothing is called any more."""
+        """Stops the thread and waits for it. What is due later is never called."""
         with self._changed:
             self._closed = True
             self._changed.notify()

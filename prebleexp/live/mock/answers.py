@@ -51,7 +51,7 @@ class Answer:
         return found
 
     def last(self, used: Any) -> bytes:
-        """The event of usage alone."""
+        """The last chunk of a stream: `usage` with counts of tokens and no choices, as OpenAI's protocol has it."""
         return _json(self._about(True) | {"choices": [], "usage": used})
 
     def whole(self, made: Ints, finish: str, prompt: Ints, used: Any) -> bytes:

@@ -55,7 +55,7 @@ class Rows:
 
 
 def emptied(host: Host) -> Emptied:
-    """What may empty its GPUs."""
+    """Empties caches of a host's GPUs when asked to by HTTP: engines, batcher and world that this takes."""
     return Emptied(host.batcher, [kind.engine for kind in host.kind_of], host.world)
 
 

@@ -33,7 +33,7 @@ BODY_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Terms:
-    """How a mock is served."""
+    """Settings of a mock server: model's name, address, first port, speed, names of metrics."""
 
     model: str
     host: str = "127.0.0.1"

@@ -54,7 +54,7 @@ def _common(fields: Sequence[tuple[str, bytes]], removed: Sequence[str] = ()) ->
 
 
 def endpoint(upstream: Upstream) -> str:
-    """IP:PORT, as Envoy has it."""
+    """An upstream's address as Envoy's header has it: "10.0.0.1:8000"."""
     assert upstream.origin is not None
     return upstream.origin.authority.decode()
 

@@ -54,7 +54,7 @@ class Processor(external_processor_pb2_grpc.ExternalProcessorServicer):  # type:
 
 
 class Served:
-    """A picker that listens."""
+    """A running endpoint picker: its gRPC server with health checks, and the port it listens on."""
 
     def __init__(self, picker: Picker, server: Any, port: int) -> None:
         self.picker, self.port, self._server = picker, port, server
@@ -109,7 +109,7 @@ def listen(picker: Picker, host: str, port: int) -> Served:
 def made(
     policy: Policy, hardware: Sequence[Any], seed: int, how: How, client: Client
 ) -> tuple[Picker, Recording | None]:
-    """What decides, before anybody listens."""
+    """A picker that decides by `policy`, not yet listening, and its recording, if one is asked for."""
     deciding, recording = decider(policy, hardware, seed, how)
     places = [*how.upstreams, *[None] * (how.slots - len(how.upstreams))]
     picker = Picker(

@@ -27,7 +27,7 @@ Hash = int | bytes
 
 
 class Stored(msgspec.Struct, tag_field="type", tag="BlockStored"):
-    """Blocks that follow one another."""
+    """vLLM's KV event BlockStored: consecutive blocks that a server now holds, each by its hash."""
 
     block_hashes: list[Hash]
     token_ids: list[int]
@@ -223,7 +223,7 @@ class Held:
             self._blocks[gpu] = {}
 
     def begin_lap(self) -> None:
-        """The policy has forgotten all."""
+        """Forgets what the policy was told, since it begins anew. What servers hold is kept."""
         self._rows.clear()
         self._told.clear()
 

@@ -8,7 +8,7 @@ from prebleexp.sim.compiled import compiled
 
 
 class Curve(NamedTuple):
-    """Milliseconds of so many tokens."""
+    """A polynomial in the number of tokens, in milliseconds: constant, per token, per token squared."""
 
     constant: float
     slope: float = 0.0

@@ -44,7 +44,7 @@ CONTROL = np.dtype(
 
 
 class Table(NamedTuple):
-    """Run 0 is none."""
+    """AIBrix's prefix table: which GPUs were sent which blocks, kept as runs of blocks. Run 0 stands for none."""
 
     block: int
     """tokens"""
@@ -96,7 +96,7 @@ def with_more_room(table: Table, view: Any, request: int) -> Table:
 
 @compiled
 def blocks_of(table: Table, view: View, request: int) -> int:
-    """Whole blocks of the prompt."""
+    """How many whole blocks of `table.block` tokens the request's prompt has."""
     return int(view.requests[request].prompt_tokens) // table.block
 
 

@@ -52,7 +52,8 @@ class OutputBlocks(NamedTuple):
 
 
 def output_blocks(setup: Setup, block_size: int) -> OutputBlocks:
-    """None yet."""
+    """Empty books of blocks that outputs grow by, for all requests and GPUs of `setup`; blocks have `block_size`
+    tokens."""
     dial = np.zeros((setup.gpus, block_size + 1), np.int32)
     return OutputBlocks(records(setup.gpus, GENERATING), records(setup.requests, OUTPUT), dial)
 

@@ -27,7 +27,7 @@ class Routed(NamedTuple):
 
 
 def routed(setup: Setup, block_size: int) -> Routed:
-    """What was routed: nothing yet."""
+    """Empty books of what was routed where; blocks have `block_size` tokens."""
     order, where = np.zeros((2, setup.requests), np.int32)
     sets = prompt_sets.prompt_sets(setup, block_size)
     return Routed(sets, order, where, np.zeros(setup.requests), np.zeros(2, np.int64))

@@ -136,7 +136,7 @@ class Settings(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """See `prefix_records.Tree`."""
+    """The prefix tree of E2 as the paper describes it: a `prefix_records.Tree` with accounts of each row's costs."""
 
     control: Any
     rows: Any

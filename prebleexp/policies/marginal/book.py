@@ -118,7 +118,7 @@ def arrive(mine: Book, now: float, tokens: int, found: int) -> None:
 
 @compiled
 def arrival_rate(mine: Book) -> float:
-    """Requests a second of late."""
+    """Requests that came per second, averaged over the last seconds with weights that decay."""
     seen_s = MEMORY_S * (1.0 - np.exp(-mine.lately[AT_S] / MEMORY_S))
     return float(mine.lately[ARRIVALS] / (seen_s + 0.05 * MEMORY_S))  # half a second more: the first one is no rate
 

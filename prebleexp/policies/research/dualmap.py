@@ -18,7 +18,7 @@ from prebleexp.sim.types import Setup
 
 
 class Mapped(NamedTuple):
-    """`prefills.Prefills`, and …"""
+    """What DualMap remembers: caches and queues as in `prefills.Prefills`, and the GPUs that prefixes hash to."""
 
     caches: PrefixIndex
     hits: Any

@@ -19,7 +19,7 @@ from prebleexp.sim.types import Setup
 
 
 class Limited(NamedTuple):
-    """`prefills.Prefills`, and …"""
+    """What Mooncake's scheduler remembers: `prefills.Prefills`, and from which predicted TTFT on it rejects, ns."""
 
     caches: PrefixIndex
     hits: Any

@@ -131,7 +131,8 @@ def least_score(mine: Client, view: View, clients: int) -> int:
 
 @compiled
 def score(mine: Client, view: View, clients: int) -> None:
-    """Write what each engine scores."""
+    """Writes each engine's score to `mine.scores`: unfinished requests, and waiting ones three times, or six times
+    if it is full. Least is best."""
     waiting, unfinished, full, scores, sent = mine.waiting, mine.unfinished, mine.full, mine.scores, view.sent
     if mine.new == 0:
         for gpu in range(len(scores)):

@@ -34,7 +34,7 @@ TRIES = 180
 
 
 def pools(cell: Cell) -> dict[str, int]:
-    """Replicas of each role."""
+    """Replicas by role, prefill or decode; of a cluster without roles all under one name."""
     if not cell.cluster.has_roles:
         return {WHOLE: cell.replicas}
     return {str(group.role): group.replicas for group in cell.cluster.groups}

@@ -20,6 +20,8 @@ from hypothesis.internal.conjecture import providers
 from omegaconf import OmegaConf
 
 pytest.register_assert_rewrite("tests.support")  # what does not hold there is told as it is in tests
+THOROUGH = "PREBLEEXP_THOROUGH"
+"""that of tests/support/sampled.py, which is not yet rewritten here"""
 
 ANY_SPEED = {"suppress_health_check": [HealthCheck.too_slow]}
 """examples may take what they take: a machine has other work"""
@@ -88,6 +90,16 @@ def pytest_collection(session: pytest.Session) -> None:
     for file in files[first:]:
         with contextlib.suppress(Exception, pytest.skip.Exception):  # collection says what is wrong
             importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whoever runs a whole folder waits for what is quick; a file that is named is run with all that it has."""
+    folders = any((config.invocation_params.dir / one.partition("::")[0]).is_dir() for one in config.args)
+    if os.environ.get(THOROUGH) or not folders:
+        return
+    left_out = [one for one in items if one.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [one for one in items if not one.get_closest_marker("thorough")]
 
 
 def pytest_collection_finish() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from prebleexp.policies.aibrix.least_kv_cache import LeastKvCache
 from prebleexp.testing import check_policy
 from tests.support.recordings.routers import Driven, workload_of
@@ -25,5 +27,6 @@ def test_it_hears_of_the_gpus_every_50_ms() -> None:
     assert LeastKvCache.reports_ms == 50
 
 
+@pytest.mark.thorough
 def test_it_passes_the_contract() -> None:
     check_policy(LeastKvCache())

@@ -203,6 +203,7 @@ def test_a_node_that_goes_takes_its_gpus_from_those_above() -> None:
         assert driven.decide(3, last) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.uncompiled(False)
 def test_it_passes_the_contract() -> None:

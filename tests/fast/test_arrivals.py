@@ -55,5 +55,6 @@ def test_it_counts_what_plain_lists_hold(gpus: int) -> None:
         sent[request % gpus if request % 3 == 2 else expected].append(now)
 
 
+@pytest.mark.thorough
 def test_it_passes_the_contract() -> None:
     check_policy(Fewest())

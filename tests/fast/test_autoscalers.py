@@ -33,6 +33,8 @@ from tests.support.by_hand.timeline import happens
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.policies.watcher import Watcher
 
+pytestmark = pytest.mark.thorough
+
 SETUP = Setup(8, 0, 1, 1000, 1000, alike([0.0], 16, 1))
 
 

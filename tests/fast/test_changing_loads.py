@@ -183,6 +183,7 @@ def test_a_poisson_process_stays_one_of_the_changing_rate(name: str) -> None:
     assert farthest(np.sort(1 - np.exp(-gaps))) < 1.63 / math.sqrt(len(gaps))
 
 
+@pytest.mark.thorough
 def test_counts_of_stages_are_poisson() -> None:
     """But for the first request, which comes at 0, and the last stage, which has what is left."""
     counts = np.array(
@@ -227,6 +228,7 @@ def test_a_recording_is_played_faster_and_slower_by_turns(tmp_path: Path) -> Non
 
 
 # ---------------------------------------------------------------- stages
+@pytest.mark.thorough
 def test_stages_do_not_wait_for_each_other_and_have_the_rows_of_others() -> None:
     (cell,) = configure.cells(["workload=react", "gpus=1", *STAGES])
     made = run(cell)

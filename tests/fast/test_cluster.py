@@ -65,6 +65,7 @@ def test_groups_of_one_kind_are_one_group(policy: Policy, engine: Engine) -> Non
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_gpu_does_as_it_would_alone(engine: Engine) -> None:
     """Turns do not look at GPUs, so what each is sent it may be sent alone."""
@@ -99,6 +100,7 @@ def test_what_one_kind_cannot_hold_is_refused() -> None:
     assert 0 < (made.state == State.REFUSED).sum() < len(workload)
 
 
+@pytest.mark.thorough
 def test_routers_that_know_costs_give_the_faster_ones_more() -> None:
     workload = stream(3, requests=600)
     blind, knowing = (

@@ -35,6 +35,7 @@ def test_only_what_differs_between_cells_is_shown(swept: None, capsys: pytest.Ca
     assert found["common"]["gateway.order"] == "fcfs"
 
 
+@pytest.mark.thorough
 def test_the_table_is_readable_in_80_columns(
     swept: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -242,6 +242,7 @@ def test_counts_are_those_of_the_requests(name: str, seed: int, gpus: int, actio
         assert mine.gpus[g].unfinished == sum(left)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DESCRIBED)
 @settings(max_examples=examples(60, found=True), deadline=None)
 @given(st.integers(0, 9), st.integers(1, 6), ACTIONS)

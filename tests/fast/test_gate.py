@@ -130,6 +130,7 @@ def routed(workload: Workload, given: Gateway, simulated: Outcome) -> tuple[list
     return asyncio.run(main())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", GATEWAYS)
 def test_it_is_as_the_simulated_gateway(name: str) -> None:
     kinds = set[int]()

@@ -79,6 +79,7 @@ def test_what_does_nothing_changes_nothing(workload: Workload, cluster: dict[str
     KEPT.clear()
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(60, found=True), deadline=None)
 @given(STREAMS, gated())
 def test_limits_are_kept(workload: Workload, cluster: dict[str, Any]) -> None:

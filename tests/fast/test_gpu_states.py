@@ -25,6 +25,8 @@ from prebleexp.sim.steps import Steps
 from tests.support.pages.parsed import Page
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.thorough
+
 READY, SLOW, STARTING, DRAINING, FAILED, OFF = GpuState
 D11 = ["autoscaler=hpa", "autoscaler.target=10", "faults.init_s=60", "gpus=10"]
 NAMES = tuple(name for name, *_ in METRICS)

@@ -64,6 +64,7 @@ ALL: tuple[Policy, ...] = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.uncompiled(False)
 @pytest.mark.parametrize("policy", sampled(ALL, len(ALL)), ids=repr)
 def test_it_passes_the_contract(policy: Policy) -> None:

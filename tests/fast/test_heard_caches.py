@@ -33,6 +33,8 @@ from prebleexp.sim.records import EVICTED, STORED
 from tests.support.http import run
 from tests.support.mocked import MODEL, cluster_of
 
+pytestmark = pytest.mark.thorough
+
 GPUS, SIZE = 2, 16
 MODEL_OF_ROUTER = "hardware/model=llama_3_1_8b"
 

@@ -17,6 +17,7 @@ SMALL = ["gpus=2", "rps=12", "duration_s=0.5"]
 METRIC = "latency_mean_s"
 
 
+@pytest.mark.thorough
 def test_it_finds_the_best_of_all_assignments_of_a_few_requests() -> None:
     (cell,) = configure.cells([*SMALL, "policy=random"])
     workload = runs.draw(cell)

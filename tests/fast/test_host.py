@@ -30,6 +30,7 @@ def differ(one: Cell) -> tuple[int, int]:
     return len(answers), sum(mine != theirs for mine, theirs in answers)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", sampled(POLICIES, 20))
 def test_a_host_decides_as_the_simulation_did(policy: str) -> None:
     """All but one are hosted: 39 of 40."""

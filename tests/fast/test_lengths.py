@@ -391,6 +391,7 @@ def test_where_bins_are_single_lengths_there_is_nothing_to_refine(tmp_path: Path
         np.testing.assert_allclose(of_class[:length], length - np.arange(length), atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_refined_lengths_are_other_runs_and_the_rest_is_untouched(tmp_path: Path) -> None:
     lengths, workload = refined(tmp_path), stream(120, 3)
     plain = replace(lengths, refine=False)

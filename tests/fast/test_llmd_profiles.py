@@ -32,6 +32,7 @@ def prompts(rng: np.random.Generator) -> list[Prompt]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "rule", [Filter(0.8, 300, 0.0, 1000.0), Filter(0.5, 0, 150.0, 1000.0), Filter(0.9, 200, 900.0, 300.0)]
 )

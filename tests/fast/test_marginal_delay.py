@@ -119,12 +119,14 @@ def report(rng: np.random.Generator, router: Driven) -> None:
         seen.kv_free, seen.evictable, seen.generated = rng.integers(KV), rng.integers(KV), rng.integers(200)
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 2**32), mixed=st.booleans())
 def test_decisions_are_those_of_the_plain_model(seed: int, mixed: bool) -> None:
     assert Compared(seed, 60, mixed=mixed).disagreements() == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weight", [one.name for one in fields(Weights)])
 def test_a_model_with_another_weight_decides_otherwise(weight: str) -> None:
     wrong = Weights(**{weight: 4 * getattr(Weights(), weight)})
@@ -133,6 +135,7 @@ def test_a_model_with_another_weight_decides_otherwise(weight: str) -> None:
     assert sum(counts) > 0
 
 
+@pytest.mark.thorough
 def test_the_terms_of_a_thousand_decisions_add_up_to_the_price() -> None:
     compared = Compared(7, 1000)
     kept, off = compared.router.mine.decisions, 0.0

@@ -34,6 +34,7 @@ PROMPT = "t1 t2 t3 t4"
 
 
 # ---------------------------------------------------------------- the same as simulated
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("more", [["rps=10"], ["rps=30", "hardware.kv_tokens=30000"]])
 def test_a_stream_is_served_as_it_is_simulated(engine: str, more: list[str]) -> None:
@@ -88,6 +89,7 @@ def test_prompts_share_segments_as_they_share_blocks() -> None:
     assert (cut.ids.tolist(), cut.ends.tolist()) == ([*a.ids.tolist(), answer], [4, 8, 10, 12])
 
 
+@pytest.mark.thorough
 def test_memory_stays() -> None:
     """Rows, ids and answers of a thousand requests in room for 32, some of which are left in the midst."""
     for engine in ("vllm", "sglang"):
@@ -451,6 +453,7 @@ def test_who_is_late_says_so() -> None:
 
 
 # ---------------------------------------------------------------- with sockets
+@pytest.mark.thorough
 def test_ports_of_a_mock_answer() -> None:
     """A real clock, which runs a hundred times as fast."""
 

@@ -37,6 +37,8 @@ from tests.support.strategies.migrations import MIGRATIONS, long_ones
 from tests.support.strategies.paths import workloads
 from tests.support.strategies.timelines import timelines
 
+pytestmark = pytest.mark.thorough
+
 MS = 2**-10
 """so that times are exact, a millisecond is so many seconds here"""
 COST = LinearCost(step_s=20 * MS, token_s=0.0, context_token_s=0.0, kv_tokens=16 * 1001, gpu_memory_gib=48)

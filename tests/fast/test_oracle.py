@@ -32,6 +32,7 @@ def test_the_core_gives_the_bytes_of_the_oracle(workload: Workload, cluster: dic
     agree(workload, cluster)
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(100, found=True), deadline=None)
 @given(st.one_of(linked(workloads()), impatient(linked(workloads())), impatient(workloads())), CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle_in_sessions(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -42,6 +43,7 @@ def test_the_core_gives_the_bytes_of_the_oracle_in_sessions(workload: Workload, 
 STAGED = st.one_of(staged(workloads()), impatient(staged(workloads())), impatient(staged(linked(workloads()))))
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(100, found=True), deadline=None)
 @given(STAGED, CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle_in_stages(workload: Workload, cluster: dict[str, Any]) -> None:
@@ -66,6 +68,7 @@ CAPPED = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(100, found=True), deadline=None)
 @given(CAPPED, CLUSTERS)
 def test_the_core_gives_the_bytes_of_the_oracle_after_so_many_ends(workload: Workload, cluster: dict[str, Any]) -> None:

@@ -41,6 +41,7 @@ def fetch(workload: Workload, gpus: int = 2, tiers: Tiering | None = None, **giv
 
 
 # ---------------------------------------------------------------- by hand
+@pytest.mark.thorough
 def test_what_another_gpu_has_in_its_cache_comes_from_there() -> None:
     """X is computed by GPU 0 until 100 ms; GPU 1 fetches it at 300, until 399.2, and computes the last 8 tokens."""
     two = stream([own(0, 1000)] * 2, [0.0, 0.3], [1, 1])

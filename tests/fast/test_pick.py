@@ -109,6 +109,7 @@ async def picking(policy: str, count: int, **how: Any) -> AsyncIterator[Running]
 
 
 # ---------------------------------------------------------------- decisions
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", ["lor", "round_robin", "vllm_cache_aware", "vllm_sticky_least_loaded"])
 @pytest.mark.parametrize("mode", [0, 1])
 def test_decisions_are_those_of_the_policy_asked_directly(policy: str, mode: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
@@ -34,6 +35,7 @@ class SoonestPrefill(Policy):
         return int(best)
 
 
+@pytest.mark.thorough
 def test_a_router_is_written_with_one_import() -> None:
     (cell,) = configure.cells(["gpus=3", "rps=20", "duration_s=5"])
     found = runs.run(replace(cell, policy=SoonestPrefill()))

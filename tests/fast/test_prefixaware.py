@@ -22,6 +22,8 @@ from tests.support.recordings.router_models import MODELS
 from tests.support.recordings.routers import Agreement, Driven, Path_, load, recordings, replay, workload_of
 from tests.support.sampled import examples
 
+pytestmark = pytest.mark.thorough
+
 Token = tuple[Path_, int]
 RECORDINGS = [path for path in recordings("routers") if path.stem.startswith("pstack_prefixaware")]
 

@@ -258,6 +258,7 @@ def test_every_policy_has_files_and_what_is_near_to_it_is_said(policy: str, spli
         assert len(urls) == len(set(urls)) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
 def test_manifests_are_valid_by_the_schemas_of_kubernetes(split: bool, engine: str) -> None:

@@ -25,6 +25,8 @@ from tests.support.sampled import examples
 from tests.support.sessions import in_order, linked
 from tests.support.strategies.paths import workloads
 
+pytestmark = pytest.mark.thorough
+
 SYNCHRONOUS = SGLang(disable_overlap_schedule=True, host_s=0.0, chunked_prefill_size=4096)
 SHARING = (INFINITE, FIFO, FAIR)
 

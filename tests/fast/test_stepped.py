@@ -47,6 +47,7 @@ def _is_simulated(*words: str) -> None:
     assert_same(stepped(cell, workload), runs.simulate_cell(cell, workload))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", sampled(POLICIES, 9))
 def test_with_every_policy(policy: str) -> None:
     _is_simulated(f"policy={policy}")

@@ -73,6 +73,7 @@ def test_a_host_drops_and_stores_as_it_is_told() -> None:
     assert (usual.adaptive, usual.store_threshold) == (False, 0)
 
 
+@pytest.mark.thorough
 def test_a_run_with_tiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"cache_dir={tmp_path / 'cache'}", f"reports_dir={tmp_path / 'reports'}"]
     assert main([*TIGHT, *places]) == 0

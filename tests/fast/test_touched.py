@@ -32,6 +32,7 @@ def test_the_readme_names_every_room() -> None:
     assert [one for one in sorted(rooms) if f"`{one}/" not in said] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "first"),
@@ -49,10 +50,12 @@ def test_the_nearest_come_first(file: str, first: Sequence[str]) -> None:
     assert found[0] in first
 
 
+@pytest.mark.thorough
 def test_a_yaml_is_needed_by_who_names_it_and_by_who_needs_its_class() -> None:
     assert distances(ROOT / "conf" / "policy" / "e2.yaml")[TESTS / "fast" / "test_cli.py"] == 0
 
 
+@pytest.mark.thorough
 def test_every_file_of_the_package_is_reached_by_a_test() -> None:
     files = [one for one in PACKAGE.rglob("*.py") if one.name not in ("__init__.py", "__main__.py")]
     assert [str(one) for one in files if one not in needing()] == []

@@ -76,6 +76,7 @@ MINE = prompts((0.0, [(0, 8), (1, 4)]), (0.0, [(0, 8), (2, 4)]))
 
 
 # ---------------------------------------------------------------- by hand
+@pytest.mark.thorough
 def test_the_first_request_of_a_prefix_is_a_hit_where_that_was_warmed() -> None:
     """A step takes 1/2 s and 1/8 s a token: 12 tokens 2 s, the 4 that are left behind a prefix of 8 one second."""
     cold = served(MINE)

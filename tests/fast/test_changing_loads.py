@@ -249,6 +249,7 @@ def test_turns_of_a_session_are_of_the_stage_in_which_it_begins() -> None:
     assert made.dated.tolist() == (made.waits == 0).tolist()
 
 
+@pytest.mark.thorough
 def test_a_stage_in_which_nothing_comes_is_none() -> None:
     words = ("workload=react", "profile=stages", "profile.stages=[[0, 10], [4, 10], [0, 10], [4, 10]]", "gpus=1")
     (cell,) = configure.cells([*words])

@@ -11,6 +11,8 @@ import prebleexp
 from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 
+pytestmark = pytest.mark.thorough
+
 FEW = ("rps=24,30", "gpus=4", "duration_s=2", "replications=2", "report=none")
 
 
@@ -35,7 +37,6 @@ def test_only_what_differs_between_cells_is_shown(swept: None, capsys: pytest.Ca
     assert found["common"]["gateway.order"] == "fcfs"
 
 
-@pytest.mark.thorough
 def test_the_table_is_readable_in_80_columns(
     swept: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

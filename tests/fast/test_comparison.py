@@ -368,6 +368,7 @@ def test_pages_of_other_sweeps_metrics_and_settings_are_other_pages(
         assert str(page) in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

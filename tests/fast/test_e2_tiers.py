@@ -18,6 +18,8 @@ from tests.support.by_hand.e2 import loads, router
 from tests.support.routers import Router
 from tests.support.sampled import examples
 
+pytestmark = pytest.mark.uncompiled
+
 LOADS = ((0.01, 0.0001), (0.02, 0.0002), (0.04, 0.0004))
 BELOW: dict[str, Any] = {"tiers": True, "loads_s": LOADS}
 PLAIN: dict[str, Any] = {"decode": "none", "rebalance_threshold": None, "replicate_factor": None}

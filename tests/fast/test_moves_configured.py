@@ -46,6 +46,7 @@ def test_a_run_is_made_again_from_what_the_cache_knows(more: list[str]) -> None:
         assert columns[name] == shown[name]
 
 
+@pytest.mark.thorough
 def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = [*TIGHT, "cluster.migration.below_freeness=30"]
     assert main([*settings, f"cache_dir={tmp_path / 'cache'}", f"reports_dir={tmp_path / 'reports'}"]) == 0

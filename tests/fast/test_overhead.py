@@ -217,6 +217,7 @@ def test_the_router_is_a_queue_with_one_server(policy: Policy, engine: Engine) -
     assert (made.state == State.FINISHED).all()
 
 
+@pytest.mark.thorough
 @ON_ENGINES
 def test_a_serial_router_that_takes_no_time_changes_no_time(engine: Engine) -> None:
     for policy in COMPILED:

@@ -16,6 +16,8 @@ from prebleexp.sim.types import Outcome
 from tests.support.outcomes import assert_same
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.thorough
+
 LOAD = ("gpus=2", "rps=4", "duration_s=8", "engine=vllm", "cluster.host.gb=0")
 
 

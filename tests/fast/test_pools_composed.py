@@ -24,6 +24,8 @@ from prebleexp.sim.types import State
 from tests.support.by_hand.pools import KV_BYTES, MS, SYNCHRONOUS, serve, split
 from tests.support.by_hand.streams import own, stream
 
+pytestmark = pytest.mark.thorough
+
 ONE_AT_A_TIME = replace(SYNCHRONOUS, max_num_seqs=1)
 
 

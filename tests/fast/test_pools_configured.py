@@ -107,6 +107,7 @@ def test_a_run_is_made_again_from_what_the_cache_knows(second: str) -> None:
         assert columns[f"cluster.{name}"] == made.columns()[f"cluster.{name}"]
 
 
+@pytest.mark.thorough
 def test_a_run_with_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"cache_dir={tmp_path / 'cache'}", f"reports_dir={tmp_path / 'reports'}"]
     assert main([*POOLS, *places]) == 0

@@ -144,6 +144,7 @@ def test_requests_go_where_the_policy_says() -> None:
     run(main())
 
 
+@pytest.mark.thorough
 def test_prompts_that_begin_alike_meet_again() -> None:
     cell("vllm_cache_aware")
 
@@ -158,6 +159,7 @@ def test_prompts_that_begin_alike_meet_again() -> None:
     run(main())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "policy", ["sglang_consistent_hashing", "vllm_sticky_least_loaded", "production_stack_session"]
 )

@@ -49,9 +49,20 @@ RENT = np.dtype(
     ],
     align=True,
 )
-TERMS = ("own_wait", "own_decode", "others_wait", "others_decode", "coming", "copy", "memory", "settle", "rent")
+TERMS = (
+    "own_wait",
+    "own_decode",
+    "tail",
+    "others_wait",
+    "others_decode",
+    "coming",
+    "copy",
+    "memory",
+    "settle",
+    "rent",
+)
 """of a price (see `marginal.price.Price`), …"""
-OWN = ("own_wait", "own_decode")
+OWN = ("own_wait", "own_decode", "tail")
 """… and those that are the request's own delay"""
 DECISION = np.dtype(
     [
@@ -68,7 +79,9 @@ MEMORY_S = 10.0
 """how far back arrivals count: their weight falls to 1/e in so long"""
 SETTLED_S = 60.0
 """how far back prompts count that settled. Longer, since others follow them"""
-ARRIVALS, TOKENS, FOUND, AT_S = range(4)
+LATE = 2.0
+"""how many standard deviations above the mean a wait is late: by those few a 99th percentile is made"""
+ARRIVALS, TOKENS, FOUND, AT_S, SENT, WAITED, WAITED_2 = range(7)
 
 
 class Book(NamedTuple):
@@ -83,8 +96,9 @@ class Book(NamedTuple):
     requests: Any
     """(requests,) `REQUEST`"""
     lately: Any
-    """(4,) arrivals of the last `MEMORY_S`, their prompt tokens, and those of them that some GPU had, faded; and when
-    that was"""
+    """(7,) arrivals of the last `MEMORY_S`, their prompt tokens, and those of them that some GPU had, faded; when that
+    was; and how many were sent in the last `SETTLED_S`, the seconds until their first tokens as they were expected, and
+    these squared, faded"""
     rents: Any
     """(segment ids,) `RENT`"""
     turnovers: Any
@@ -99,7 +113,7 @@ def book(setup: Setup, explained: int = 0) -> Book:
     gpus, requests = records(setup.gpus, GPU), records(setup.requests, REQUEST)
     gpus.mixed = [one.mixed for one in setup.steps] or 1
     rents = records(1 + setup.context_ids, RENT)
-    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(4), rents, np.zeros(1), decisions)
+    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(7), rents, np.zeros(1), decisions)
 
 
 @compiled
@@ -111,6 +125,9 @@ def arrive(mine: Book, now: float, tokens: int, found: int) -> None:
     lately[TOKENS] = lately[TOKENS] * fade + tokens
     lately[FOUND] = lately[FOUND] * fade + found
     lately[AT_S] = now
+    lately[SENT] *= slow
+    lately[WAITED] *= slow
+    lately[WAITED_2] *= slow
     for g in range(len(mine.gpus)):
         mine.gpus[g].computed *= fade
         mine.gpus[g].settled *= slow
@@ -127,6 +144,26 @@ def arrival_rate(mine: Book) -> float:
 def found(mine: Book) -> float:
     """Share of prompts' tokens of late that some GPU had."""
     return float(mine.lately[FOUND] / mine.lately[TOKENS])
+
+
+@compiled
+def late_s(mine: Book) -> float:
+    """Seconds until a first token that are many, as waits are of late."""
+    lately = mine.lately
+    if lately[SENT] == 0.0:
+        return 0.0
+    mean = lately[WAITED] / lately[SENT]
+    return float(mean + LATE * np.sqrt(max(0.0, lately[WAITED_2] / lately[SENT] - mean * mean)))
+
+
+@compiled
+def expect(mine: Book, gpu: int, wait_s: float, now: float) -> None:
+    """The request in hand is to have its first token there in so many seconds."""
+    mine.gpus[gpu].until_s = now + wait_s
+    lately = mine.lately
+    lately[SENT] += 1.0
+    lately[WAITED] += wait_s
+    lately[WAITED_2] += wait_s * wait_s
 
 
 @compiled

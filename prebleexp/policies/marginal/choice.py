@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prebleexp.policies.marginal.book import Book
 from prebleexp.policies.marginal.price import Asked, Price, price_of, total
-from prebleexp.policies.marginal.rent import buy, paid, pay
+from prebleexp.policies.marginal.rent import buy, chance, paid, pay
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
 
@@ -35,6 +35,6 @@ def choose(mine: Book, view: View, request: int, asked: Asked, now: float) -> tu
     if mine.hits[best] < asked.most:
         buy(mine, view, request, int(mine.hits[best]), asked.most)
     else:
-        above = total(least) - (1.0 + asked.rent_margin) * mean
+        above = total(least) - (1.0 + chance(mine, view)) * mean
         pay(mine, view, request, low, asked.most, asked.rent_weight * above)
     return best, least, heir, rent

@@ -30,6 +30,6 @@ def note(mine: Book, view: View, request: int, asked: Asked, best: int, heir: in
 
 @compiled
 def _keep(into: Any, price: Price, rent: float) -> None:
-    into[0], into[1], into[2] = price.own_wait, price.own_decode, price.others_wait
-    into[3], into[4], into[5] = price.others_decode, price.coming, price.copy
-    into[6], into[7], into[8] = price.memory, price.settle, -rent
+    into[0], into[1], into[2] = price.own_wait, price.own_decode, price.tail
+    into[3], into[4], into[5] = price.others_wait, price.others_decode, price.coming
+    into[6], into[7], into[8], into[9] = price.copy, price.memory, price.settle, -rent

@@ -16,7 +16,9 @@ from prebleexp.policies.marginal.book import (
     arrive,
     begin,
     book,
+    expect,
     found,
+    late_s,
     leave,
     most_held,
     send,
@@ -54,6 +56,9 @@ class MarginalDelay(Policy):
     """tokens: what a second of latency costs, times the output tokens of the request. Short answers cannot wait"""
     latency_weight: float = 0.1
     """what a second of latency costs, however long the answer: long ones can wait a little"""
+    tail_weight: float = 5.0
+    """what a second before the first token costs besides, behind the mean of late and two standard deviations. Few wait
+    so long, and they are the tail that users complain of; where all wait long, it is no tail"""
     others_weight: float = 3.0
     """what a second costs by which others wait longer for their first tokens, against one's own. Above 1, since those
     who come next wait for them too. One by which a prompt holds up those who decode costs as one's own"""
@@ -69,10 +74,8 @@ class MarginalDelay(Policy):
     where it settled, for as long as it stays: where prefixes hardly fit, those settled evenly all stay"""
     rent_weight: float = 0.4
     """how much of a price above the mean of all GPUs is rent, paid for a copy of the prefix. Below 1, since prices
-    weigh others' seconds by more than 1; 0: none is bought"""
-    rent_margin: float = 0.15
-    """how far above the mean a price may be for nothing, as a share of it. Loads are uneven by chance, too, and that
-    passes without a copy"""
+    weigh others' seconds by more than 1; 0: none is bought. Nothing is paid for what is above the mean by no more than
+    chance makes loads differ"""
     explain: bool = False
     """whether the terms of each decision are kept, for `prebleexp trace`; decisions are the same"""
 
@@ -97,13 +100,15 @@ class MarginalDelay(Policy):
         arrive(mine, now, length, most)
         coming = arrival_rate(mine) / len(view.candidates)
         settles = found(mine) if 2 * most < length else 0.0
-        weights = (self.ttft_weight, self.others_weight, self.others_decode_weight, self.copy_weight)
-        spread = (self.settle_weight, self.rent_weight, self.rent_margin)
-        asked = Asked(length, output, weight, first, most, settles, coming, *weights, *spread)
+        late = (self.tail_weight, late_s(mine))
+        weights = (self.ttft_weight, *late, self.others_weight, self.others_decode_weight, self.copy_weight)
+        asked = Asked(
+            length, output, weight, first, most, settles, coming, *weights, self.settle_weight, self.rent_weight
+        )
         best, price, heir, rent = choose(mine, view, request, asked, now)
         if self.explain:
             note(mine, view, request, asked, best, heir, rent, now)
-        mine.gpus[best].until_s = now + price.wait_s
+        expect(mine, best, price.wait_s, now)
         turn(mine, view, price.new)
         send(mine, view, request, best, price.new, price.ms, weight)
         insert(mine.held, view, request, best)

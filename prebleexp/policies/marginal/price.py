@@ -34,7 +34,11 @@ class Asked(NamedTuple):
     coming: float
     """requests a second that each GPU gets of late"""
     ttft_weight: float
-    """as the policy has it, and …"""
+    """as the policy has it, …"""
+    tail_weight: float
+    """… what a second before its first token weighs besides, …"""
+    late_s: float
+    """… behind so many, and …"""
     others_weight: float
     """… what others' waiting weighs, …"""
     others_decode_weight: float
@@ -44,9 +48,7 @@ class Asked(NamedTuple):
     settle_weight: float
     """… what settles where much did, …"""
     rent_weight: float
-    """… what is paid for a copy, …"""
-    rent_margin: float
-    """… and of how much above the mean nothing is paid"""
+    """… and what is paid for a copy"""
 
 
 class Price(NamedTuple):
@@ -56,6 +58,8 @@ class Price(NamedTuple):
     """until its first token"""
     own_decode: float
     """from there to its last"""
+    tail: float
+    """until its first token, behind what is usual"""
     others_wait: float
     """of those that are there, while its prompt is computed"""
     others_decode: float
@@ -78,7 +82,7 @@ class Price(NamedTuple):
 
 @compiled
 def total(price: Price) -> float:
-    own, others = price.own_wait + price.own_decode, price.others_wait + price.others_decode + price.coming
+    own, others = price.own_wait + price.own_decode + price.tail, price.others_wait + price.others_decode + price.coming
     return float(own + others + price.copy + price.memory + price.settle)
 
 
@@ -121,6 +125,7 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, held: int, now: flo
     return Price(
         asked.first * wait,
         asked.weight * (asked.output - 1.0) * decode_with,
+        asked.tail_weight * max(0.0, wait - asked.late_s),
         longer * (asked.others_weight * waiting + at.running_weight),
         asked.others_decode_weight * slower * asked.output * (at.waiting_weight + at.running_weight),
         asked.others_weight * asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),

@@ -2,8 +2,8 @@
 
 A copy delays others once, and many may use it. No single request gains enough, so that none would ever buy it. So each
 that goes to a GPU which has its prefix pays rent: by how much its price there is above the mean of all GPUs, were it
-everywhere. Where loads are even only by chance rents come and go; they add up where the GPUs that have the prefix have
-too much to do. What has been paid is kept by segment, and fades as memory turns over, for so long would a copy have
+everywhere, and by more than chance makes loads differ. So rents add up where the GPUs that have the prefix have too
+much to do. What has been paid is kept by segment, and fades as memory turns over, for so long would a copy have
 stayed.
 """
 
@@ -42,6 +42,16 @@ def pay(mine: Book, view: View, request: int, low: int, high: int, rent: float) 
             mine.rents[name].paid = max(0.0, _left(mine, name) + rent * (end - begin) / (high - low))
             mine.rents[name].at = mine.turnovers[0]
             begin = end
+
+
+@compiled
+def chance(mine: Book, view: View) -> float:
+    """How much loads differ by chance, as a share of them: one standard deviation of as many requests as are on a GPU
+    in the mean, where each goes to any."""
+    there = 0
+    for g in view.candidates:
+        there += mine.gpus[g].waiting + mine.gpus[g].running
+    return float(np.sqrt(len(view.candidates) / max(len(view.candidates), there)))
 
 
 @compiled

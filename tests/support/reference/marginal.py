@@ -43,12 +43,12 @@ class Weights:
     ttft_weight: float = 2.0
     norm_latency_weight: float = 5.0
     latency_weight: float = 0.1
+    tail_weight: float = 5.0
     others_weight: float = 3.0
     others_decode_weight: float = 4.0
     copy_weight: float = 3.0
     settle_weight: float = 300.0
     rent_weight: float = 0.4
-    rent_margin: float = 0.15
 
 
 class Model:
@@ -63,6 +63,7 @@ class Model:
         self.sent_there: list[list[tuple[float, int, int]]] = [[] for _ in costs]
         self.rents: dict[int, tuple[float, float]] = {}
         self.turnovers = 0.0
+        self.waits: list[tuple[float, float]] = []
 
     def rate(self, now: float, candidates: int) -> float:
         """Of arrivals so far, this one among them, a second and GPU."""
@@ -73,6 +74,15 @@ class Model:
         """Share of prompts' tokens of late that some GPU had."""
         faded = [(math.exp((at - now) / MEMORY_S), tokens, held) for at, tokens, held in self.prompts]
         return math.fsum(f * held for f, _, held in faded) / math.fsum(f * tokens for f, tokens, _ in faded)
+
+    def late(self, now: float) -> float:
+        """Two standard deviations above the mean of the seconds that first tokens were to take of late."""
+        faded = [(math.exp((at - now) / SETTLED_S), wait) for at, wait in self.waits]
+        if not faded:
+            return 0.0
+        count = math.fsum(f for f, _ in faded)
+        mean = math.fsum(f * wait for f, wait in faded) / count
+        return mean + 2 * math.sqrt(math.fsum(f * (wait - mean) ** 2 for f, wait in faded) / count)
 
     def terms(self, prompt: int, output: float, hits: Sequence[int], now: float, g: int) -> tuple[list[float], float]:
         """The terms of GPU g's price, and the seconds until the first token."""
@@ -113,6 +123,7 @@ class Model:
         return [
             first * wait,
             weight * (output - 1) * decode_with,
+            w.tail_weight * max(0.0, wait - self.late(now)),
             longer * (w.others_weight * until_first + decoding),
             w.others_decode_weight * slower * output * of_latency,
             w.others_weight * w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
@@ -143,7 +154,8 @@ class Model:
             if hits[best] < most:
                 self.rents.update((name, (0.0, self.turnovers)) for name, _ in self.parts(path, hits[best], most))
             else:
-                free = (1 + self.weights.rent_margin) * sum(had) / len(had)
+                each = max(1.0, sum(map(len, self.there)) / len(self.there))  # requests on a GPU
+                free = (1 + 1 / math.sqrt(each)) * sum(had) / len(had)
                 rent = self.weights.rent_weight * (sum(prices[best]) - free) / (most - hits[heir])
                 for name, tokens in lacks:
                     self.rents[name] = max(0.0, self.left(name) + rent * tokens), self.turnovers
@@ -161,7 +173,9 @@ class Model:
         return paid * math.exp(at - self.turnovers)
 
     def sent(self, request: int, g: int, prompt: int, output: float, hits: Sequence[int], now: float) -> None:
-        self.until[g] = now + self.terms(prompt, output, hits, now, g)[1]
+        wait = self.terms(prompt, output, hits, now, g)[1]
+        self.until[g] = now + wait
+        self.waits.append((now, wait))
         weight = self.weights.norm_latency_weight / output + self.weights.latency_weight
         new = max(1, prompt - hits[g])
         self.there[g][request] = There(prompt, new, output, weight)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +15,7 @@ from prebleexp.cluster.replicas import MOST_GPUS, Size
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import clustered, counting, drawn, load, roles, together, warming
+from prebleexp.experiment.spec_columns import columns_as, fields_of
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.hardware.base import Hardware
@@ -311,10 +310,10 @@ class Cell:
             if name in self.engine.brings:
                 row[name] = self.engine.own.get(name)
             else:
-                row |= spec_columns(name, self.names.get(name, type(spec).__name__), columns_of(spec))
-        row |= spec_columns("cluster", self.names.get("cluster", "one_kind"), columns_of(self.cluster))
+                row |= columns_as(name, self.names.get(name, type(spec).__name__), spec)
+        row |= columns_as("cluster", self.names.get("cluster", "one_kind"), self.cluster)
         for name, (usual, _) in UNLESS_DEFAULT.items():
-            row |= spec_columns(name, self.names.get(name, usual), columns_of(getattr(self, name)))
+            row |= columns_as(name, self.names.get(name, usual), getattr(self, name))
         return row
 
     def called(self, group: str) -> str:
@@ -328,22 +327,3 @@ def spec_identity(spec: Any) -> dict[str, object]:
     kind = type(spec)
     own = spec.identity() if hasattr(spec, "identity") else fields_of(spec)
     return {"_target_": f"{kind.__module__}.{kind.__qualname__}", **own}
-
-
-def spec_columns(name: str, option: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec as a table's columns: which option of its group, and its fields."""
-    lists = (tuple, list, dict)
-    texts = {key: json.dumps(value) if isinstance(value, lists) else value for key, value in fields.items()}
-    return {name: option} | {f"{name}.{key}": value for key, value in texts.items()}
-
-
-def columns_of(spec: Any) -> dict[str, Any]:
-    """What tables show of a spec: its `columns()` if it has them, else what its key knows."""
-    return dict(spec.columns()) if callable(getattr(spec, "columns", None)) else fields_of(spec)
-
-
-def fields_of(spec: Any) -> dict[str, Any]:
-    """What its key knows of a spec. Raises InvalidInput if it is no dataclass."""
-    if not dataclasses.is_dataclass(spec):
-        raise InvalidInput(f"{type(spec).__name__} is not a dataclass; a spec's fields are its configuration")
-    return {one.name: getattr(spec, one.name) for one in dataclasses.fields(spec) if one.metadata.get("key", True)}

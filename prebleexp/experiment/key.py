@@ -107,14 +107,12 @@ def differences(a: Any, b: Any, path: str = "") -> list[tuple[str, object, objec
 
 
 def _normal(value: Any, path: str) -> Any:
-    if isinstance(value, _Normal):
+    if value is None or isinstance(value, _Normal | bool | int | str):
         return value
     if isinstance(value, Mapping):
         return {str(name): _normal(one, f"{path}.{name}" if path else str(name)) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_normal(one, f"{path}[{i}]") for i, one in enumerate(value)]
-    if value is None or isinstance(value, bool | int | str):
-        return value
     if isinstance(value, float) and math.isfinite(value):
         return int(value) if value.is_integer() else value
     raise InvalidInput(

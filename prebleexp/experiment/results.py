@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from prebleexp.errors import InvalidInput
@@ -14,6 +14,7 @@ from prebleexp.experiment.backends import Backend, Threads
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.claims import Claims
+from prebleexp.experiment.itself import Itself
 from prebleexp.experiment.key import contents, digest
 from prebleexp.experiment.pool import compute
 from prebleexp.experiment.remeasured import remeasured
@@ -21,6 +22,7 @@ from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep
 
 RETRIES = ("failed", "none", "all")
 POLL_S = 0.1
+CONFIGURED = tuple(one.name for one in fields(Cell) if one.compare and one.name != "seed")
 LEASE_S = 300.0
 """for so long another process may have a run claimed while none of those we wait for is finished"""
 
@@ -227,8 +229,18 @@ def _result(attempt: Attempt, task: Task) -> Result:
 def _kept(cells: Sequence[Cell], keys: Sequence[str], keep_requests: str) -> set[str]:
     if keep_requests != "first":
         return set(keys) if keep_requests == "all" else set()
-    least: dict[Cell, tuple[int, str]] = {}
+    least: dict[tuple[object, ...], tuple[int, str]] = {}
+    known: dict[Itself[object], object] = {}
+    equal: dict[object, object] = {}
+
+    def first_equal(spec: object) -> object:
+        """Cells share most of their specs: each is compared with others once."""
+        at = Itself(spec)
+        if at not in known:
+            known[at] = Itself(equal.setdefault(spec, spec))
+        return known[at]
+
     for cell, name in zip(cells, keys, strict=True):
-        configuration = replace(cell, seed=0)
+        configuration = tuple(first_equal(getattr(cell, field)) for field in CONFIGURED)
         least[configuration] = min(least.get(configuration, (cell.seed, name)), (cell.seed, name))
     return {name for _, name in least.values()}

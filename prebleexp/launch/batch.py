@@ -45,9 +45,8 @@ class Batches:
         self.composer = Composer(loader, cast(list[str], fixed))
         self._values: dict[str, set[str]] = {}
 
-    def launch(self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any] | None = None) -> list[JobReturn]:
-        """Run jobs, which are numbered from `first`, and return one `JobReturn` each: its objective or its metrics, as
-        means over its replications, or why it failed.
+    def run(self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any] | None = None) -> list[list[Result]]:
+        """Run jobs, which are numbered from `first`, and return of each the results of its replications.
 
         `common` are top-level values of all jobs in place of those composed. Raises InvalidInput before anything is run
         if any of the jobs is not valid.
@@ -63,6 +62,12 @@ class Batches:
         results = self.session.run(composed, self._swept(jobs))
         for folder, of_job in zip(folders, results, strict=False):
             job_dirs.conclude(folder, of_job)
+        return results
+
+    def launch(self, jobs: Sequence[Lines], first: int) -> list[JobReturn]:
+        """As `run`; one `JobReturn` each for the sweeper that asked: its objective or its metrics, as means over its
+        replications, or why it failed."""
+        results = self.run(jobs, first)
         objective = self.session.settings.objective
         return [_returned(list(lines), of_job, objective) for lines, of_job in zip(jobs, results, strict=True)]
 
@@ -93,7 +98,8 @@ def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(batches.config, folder / "multirun.yaml")
     if batches.session.settings.parts:
-        return [_sweep_parts(batches, arguments)]
+        _sweep_parts(batches, arguments)
+        return []
     size = sweeper.max_batch_size
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
         raise InvalidInput(f"hydra.sweeper.max_batch_size={size} is not valid; it must be an integer from 1, or null")
@@ -114,16 +120,15 @@ def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:
     return [batches.launch(jobs[first : first + size], first) for first in range(0, len(jobs), size)]
 
 
-def _sweep_parts(batches: Batches, arguments: Lines) -> list[JobReturn]:
-    """All parts of a sweep in one batch."""
+def _sweep_parts(batches: Batches, arguments: Lines) -> None:
+    """All parts of a sweep in one batch, of which nobody asks what the jobs return."""
     session = batches.session
     with understood(batches.loader, arguments):
         shared = _without_sweep(batches, arguments)
         found = parts.jobs(session.settings.parts, shared, OverridesParser.create(config_loader=batches.loader))
     session.places = [place for place, _ in found]
-    jobs = batches.launch([overrides for _, overrides in found], 0, {"sweep": plain(batches.config)["sweep"]})
+    batches.run([overrides for _, overrides in found], 0, {"sweep": plain(batches.config)["sweep"]})
     session.axes = ["part", "line", *axes_of(key for part in session.settings.parts for key in part.params)]
-    return jobs
 
 
 def _without_sweep(batches: Batches, arguments: Lines) -> list[str]:

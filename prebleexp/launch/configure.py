@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import counting
 from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.itself import Itself
 from prebleexp.experiment.results import RETRIES
 from prebleexp.launch import at_once, specs
 from prebleexp.launch.loads import asked_of
@@ -181,7 +183,7 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
         if group not in choices:
             raise InvalidInput(f"{group} is a list of options; it must be one")
     names = {group: str(choices[group]) for group in GROUPS}
-    built = {group: specs.build(group, names[group], values[group]) for group in GROUPS}
+    built = {group: specs.built(group, names[group], values[group]) for group in GROUPS}
     gpus = built["cluster"].gpus
     if not gpus:
         gpus = counting.size(built["engine"], built["hardware"], values["gpus"], values["replicas"]).gpus
@@ -237,7 +239,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     workers = values["workers"]
     title = sweep.get("title")
     report, metrics = _report(values["report"])
-    parts = parts_of(sweep)
+    parts, figures = _parts(Itself(sweep))
     return Settings(
         workers=None if workers is None else integer("workers", workers, 1, 4096),
         backend=_backend(values["backend"]),
@@ -257,10 +259,16 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         sweep=_folder_name(sweep.get("name", "sweep")),
         title=None if title is None else str(title),
         parts=parts,
-        figures=figures_of(sweep),
+        figures=figures,
         findings=_findings(sweep.get("findings")),
         plans=plans_of(sweep, parts),
     )
+
+
+@lru_cache(16)
+def _parts(sweep: Itself[Mapping[str, Any]]) -> tuple[tuple[Part, ...], tuple[FigureSpec, ...]]:
+    """Once for all jobs of a sweep, which share what it says."""
+    return parts_of(sweep.one), figures_of(sweep.one)
 
 
 def _findings(value: object) -> str | None:

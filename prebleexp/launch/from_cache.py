@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from prebleexp.cluster.groups import TIERS, Cluster, Group
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment.cell import NUMBERS, SPECS, UNLESS_DEFAULT, Cell, columns_of, spec_columns, spec_identity
+from prebleexp.experiment.cell import NUMBERS, SPECS, UNLESS_DEFAULT, Cell, spec_identity
 from prebleexp.experiment.counting import counted
 from prebleexp.experiment.key import differences
+from prebleexp.experiment.spec_columns import columns_of, spec_columns
 from prebleexp.launch import specs
 
 if TYPE_CHECKING:

@@ -63,6 +63,8 @@ def failure(result: Result) -> Row:
 def means(rows: Sequence[Mapping[str, Any]], *, of_one: bool = False) -> dict[str, Mean]:
     """Of each metric the mean over the rows that have it, and its interval (see `mean_interval`)."""
     found: dict[str, Mean] = {}
+    if len(rows) == 1:  # as in most sweeps
+        return {metric: None if value is None else (float(value), None) for metric, value in rows[0].items()}
     for metric in rows[0] if rows else ():
         values = [float(row[metric]) for row in rows if row[metric] is not None]
         found[metric] = mean_interval(values, of_one=of_one) if values else None

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -46,15 +47,14 @@ def write_rows(
     """Rows as a JSON list or as CSV; a column that a row lacks is null, or empty. `names` of columns, if there may be
     no row."""
     file = sys.stdout if file is None else file
-    names = list(dict.fromkeys(name for one in rows for name in one)) if names is None else names
+    names = list(dict.fromkeys(chain.from_iterable(rows))) if names is None else names
     if output == "json":
         json.dump([{name: one.get(name) for name in names} for one in rows], file, indent=1, allow_nan=False)
         file.write("\n")
         return
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
-    for one in rows:
-        writer.writerow([one.get(name) for name in names])
+    writer.writerows(map(one.get, names) for one in rows)
 
 
 def metrics(results: Sequence[Result]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from prebleexp.errors import InvalidInput
@@ -16,18 +15,21 @@ OF_KEYS = {"s": 1.0, "ms": 1e-3}
 """the last word of a key that has a time, and the seconds of its unit"""
 
 
-def in_seconds(values: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
+def in_seconds(values: dict[str, Any], inside: str = "") -> dict[str, Any]:
     """The same values, at any depth, with each time that has a unit as a number in the unit of its key, which is the
-    end of the key's name, or of the key that they are `inside`, as of ttft_s: {p95: 500ms}. Raises InvalidInput,
-    naming the key in full, for a unit that is none."""
-    found = dict(values)
+    end of the key's name, or of the key that they are `inside`, as of ttft_s: {p95: 500ms}. What has none is given back
+    itself. Raises InvalidInput, naming the key in full, for a unit that is none."""
+    found: dict[str, Any] = {}
     for key, value in values.items():
         kind = type(value)  # of each cell of a sweep all values are looked at
+        made = value
         if kind is str and value[:1] in FIRST:
-            found[key] = _read(inside if _unit(inside) else f"{inside}.{key}" if inside else key, value)
+            made = _read(inside if _unit(inside) else f"{inside}.{key}" if inside else key, value)
         elif kind is dict:
-            found[key] = in_seconds(value, f"{inside}.{key}" if inside else key)
-    return found
+            made = in_seconds(value, f"{inside}.{key}" if inside else key)
+        if made is not value:
+            found[key] = made
+    return values | found if found else values
 
 
 def _unit(key: str) -> float | None:

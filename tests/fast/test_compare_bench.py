@@ -112,6 +112,7 @@ def of_sglang(name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("detailed", [True, False])
 @pytest.mark.parametrize("name", ["clients", "poisson", "gsp"])
 def test_files_of_sglang_are_read_as_the_benchmark_that_they_were(

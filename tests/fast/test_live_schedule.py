@@ -39,6 +39,7 @@ def test_a_cells_requests_are_due_as_simulated(name: str) -> None:
     _agrees(Schedule(made.workload, last_start_s), made.workload, made.outcome)
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(
     st.one_of(linked(impatient(workloads())), staged(impatient(workloads())), impatient(linked(staged(workloads()))))

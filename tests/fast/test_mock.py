@@ -478,6 +478,7 @@ def test_ports_of_a_mock_answer() -> None:
     http.run(main())
 
 
+@pytest.mark.thorough
 def test_a_mock_that_cannot_go_on_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is not silent for ever."""
 

@@ -156,6 +156,7 @@ def test_reports_of_what_is_over_do_not_make_a_run_longer() -> None:
     assert made.end_s == made.finish_s[1]
 
 
+@pytest.mark.thorough
 def test_what_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports for a day before the second request comes."""
     workload, cluster = alike([0.0, 1e5], 10, 9), cluster_of(reports_ms=1.0, duration_s=2e5)

@@ -80,6 +80,7 @@ def test_an_interval_is_whole_blocks(value: str) -> None:
         configure.cells(["engine=vllm", f"engine.prefix_cache_retention_interval={value}"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -32,7 +32,7 @@ from prebleexp.sim.types import Outcome, Workload
 from tests.support.by_hand.streams import stream
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.costs.wave_cost import WaveCost
-from tests.support.oracle import lockstep, pipelined
+from tests.support.oracle import composed
 from tests.support.oracle.compared import same
 from tests.support.policies.looker import Looker
 from tests.support.sampled import examples
@@ -226,7 +226,7 @@ def deployments(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=examples(200, found=True), deadline=None)
 @given(few() | streams(), deployments())
 def test_ranks_in_lockstep_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
-    same(workload, cluster, lockstep.simulate)
+    same(workload, cluster, composed.simulate)
 
 
 @st.composite
@@ -248,7 +248,7 @@ def pipelines(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=examples(200, found=True), deadline=None)
 @given(few() | streams(), pipelines())
 def test_pipelines_give_the_bytes_of_the_oracle(workload: Workload, cluster: dict[str, Any]) -> None:
-    same(workload, cluster, pipelined.simulate)
+    same(workload, cluster, composed.simulate)
 
 
 def _pipeline(prompts: list[list[tuple[int, int]]], stages: int, **changed: Any) -> Outcome:

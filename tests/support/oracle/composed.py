@@ -10,8 +10,10 @@ from prebleexp.sim.types import Outcome, Workload
 from tests.support.oracle.core import Oracle
 from tests.support.oracle.faults import FaultyOracle
 from tests.support.oracle.gateway import LinearGateway
-from tests.support.oracle.gateway_pools import GatedPools, GatedReserving
+from tests.support.oracle.gateway_pools import BeforeRoles, GatedPools, GatedReserving
+from tests.support.oracle.lockstep import Lockstep
 from tests.support.oracle.moves import MovesGpu, MovesOracle
+from tests.support.oracle.pipelined import PipelinedOracle
 from tests.support.oracle.pools import PoolsOracle, Puller
 from tests.support.oracle.replicas import GatedReplicas, ReplicasOracle
 from tests.support.oracle.reserving import ReservingOracle
@@ -85,27 +87,35 @@ class MovingTiers(MovesOracle, TiersOracle):
         super()._hand_to(request, source, target, now)
 
 
+class GatedTieredPools(BeforeRoles, TieredPools):
+    """GPUs with roles and tiers, behind a gateway."""
+
+
 def layers(of: Any) -> list[type[Oracle]]:
     """Those that a run has, the highest first: the last says what GPUs are."""
-    above: list[type[Oracle]] = [ScaledOracle] if of.autoscaler is not None else []
+    hardware = [one for _, one in of.kinds] or [of.hardware]
+    above: list[type[Oracle]] = [Lockstep] if any(one.ranks > 1 for one in hardware) else []
+    above += [ScaledOracle] if of.autoscaler is not None else []
     if of.replicas is not None:
         above.append(ReplicasOracle if of.gateway is None else GatedReplicas)
     if of.pools is not None:
-        return [*above, *_of_pools(of)]
-    gateway: list[type[Oracle]] = [] if of.gateway is None else [LinearGateway]
+        return [*above, _of_pools(of)]
+    above += [LinearGateway] if of.gateway is not None else []
     if of.migration is not None:
-        return [*above, MovesOracle if of.tiers is None else MovingTiers, *gateway]
-    return [*above, *gateway, FaultyOracle if of.tiers is None else TiersOracle]
-
-
-def _of_pools(of: Any) -> list[type[Oracle]]:
-    if of.pools.protocol == RESERVE_FIRST:
-        return [ReservingOracle if of.gateway is None else GatedReserving]
-    if of.gateway is not None:
-        return [GatedPools]
+        return [*above, MovesOracle if of.tiers is None else MovingTiers]
     if of.tiers is not None:
-        return [TieredPools]
-    return [PoolsOracle if of.faults is None and of.autoscaler is None else SplitOracle]
+        return [*above, TiersOracle]
+    return [*above, PipelinedOracle if any(one.stages > 1 for one in hardware) else FaultyOracle]
+
+
+def _of_pools(of: Any) -> type[Oracle]:
+    if of.pools.protocol == RESERVE_FIRST:
+        return ReservingOracle if of.gateway is None else GatedReserving
+    if of.tiers is not None:
+        return TieredPools if of.gateway is None else GatedTieredPools
+    if of.gateway is not None:
+        return GatedPools
+    return PoolsOracle if of.faults is None and of.autoscaler is None else SplitOracle
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

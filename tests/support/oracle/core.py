@@ -597,7 +597,7 @@ class Oracle:
         elif self.gpus[subject].up and not self.gpus[subject].stepping:  # else it was lost since
             seconds = self.gpus[subject].begin(now)
             self.gpus[subject].awake = seconds is not None
-            if seconds is not None:  # not said: a START that finds nothing to do publishes nothing
+            if seconds is not None:
                 seconds /= self.gpus[subject].speed
                 self.gpus[subject].ends_s = now + seconds
                 heapq.heappush(self.heap, (now + seconds, END, subject))
@@ -605,6 +605,11 @@ class Oracle:
                 if self.tell_at_start:
                     self.gpus[subject].end(now + seconds)
                     self._tell(subject, now)
+            else:
+                self._finds_nothing(subject, now)
+
+    def _finds_nothing(self, g: int, now: float) -> None:
+        """Not said: a START that finds nothing to do publishes nothing, but where KV moves."""
 
     def _again(self, at_s: float, kind: int) -> None:
         """Not said: what comes again and again does so as long as anything else is to come."""

@@ -24,7 +24,7 @@ class GatewayOracle(Oracle):
         self.gateway: Gateway = of.gateway
         self.workload = workload
         self.passed, self.in_flight = set[Job](), list[Job]()
-        self.tickets, self.ticket = itertools.count(), dict[Job, int]()
+        self.joins, self.joined = itertools.count(), dict[Job, int]()
         self.until_s, self.refused_by = dict[Job, float](), np.zeros(len(workload), np.int32)
         self.client = getattr(workload, self.gateway.client).tolist()
         self.priority, self.slo_s = workload.priority.tolist(), workload.slo_ttft_s.tolist()
@@ -36,7 +36,7 @@ class GatewayOracle(Oracle):
         self.sent_before = set[tuple[int, ...]]()  # what begins a prompt, in segments
         self.level, self.filled_s = float(self.gateway.bucket_tokens or 0), 0.0
         self.tries, self.away = np.zeros(len(workload), np.int32), dict[Job, float]()
-        self.retrying, self.came, self.tried = set[Job](), list[float](), list[float]()
+        self.retrying, self.came, self.retried = set[Job](), list[float](), list[float]()
         self.tokens = float(self.gateway.budget_tokens)
         sizes = (len(workload), self.gateway.retries)
         self.draws = np.random.default_rng([of.seed, len(workload)]).random(sizes)
@@ -83,7 +83,7 @@ class GatewayOracle(Oracle):
         self.away[job] = now + float(self.draws[job.index, k]) * longest
         self.tries[job.index] += 1
         self.retrying.add(job)
-        self.tried.append(now)
+        self.retried.append(now)
         heapq.heappush(self.heap, (self.away[job], EXPIRE, job.index))
         return True
 
@@ -94,7 +94,7 @@ class GatewayOracle(Oracle):
         if of.retry_budget == "tokens":
             return self.tokens > of.budget_tokens / 2
         if of.retry_budget == "window":
-            came, tried = (sum(at > now - of.budget_window_s for at in times) for times in (self.came, self.tried))
+            came, tried = (sum(at > now - of.budget_window_s for at in times) for times in (self.came, self.retried))
             return tried + 1 <= of.budget_least * of.budget_window_s + of.budget_ratio * came
         return True
 
@@ -155,7 +155,7 @@ class GatewayOracle(Oracle):
     def _join(self, job: Job, now: float) -> None:
         if self.gateway.order == "vtc" and not self._waiting(self.client[job.index]):
             self._enter(self.client[job.index])
-        self.ticket[job] = next(self.tickets)
+        self.joined[job] = next(self.joins)
         self.queue.append(job)
         if self.gateway.ttl_queue_s is not None:
             self.until_s[job] = now + self.gateway.ttl_queue_s
@@ -316,7 +316,7 @@ class GatewayOracle(Oracle):
         if order == "drr":
             client = self._in_credit(waiting)
             waiting = [job for job in waiting if self.client[job.index] == client]
-        return min(waiting, key=lambda job: (self._rank(job), self.ticket[job]))
+        return min(waiting, key=lambda job: (self._rank(job), self.joined[job]))
 
     def _longest(self, waiting: list[Job]) -> Job:
         """`given` is beyond the client's quanta."""
@@ -325,7 +325,7 @@ class GatewayOracle(Oracle):
             for client in clients:
                 self.given[client] -= self.gateway.quantum
         allowed = [job for job in waiting if self.given[self.client[job.index]] < 0]
-        return min(allowed, key=lambda job: (-self._sent_before(job), self.ticket[job]))
+        return min(allowed, key=lambda job: (-self._sent_before(job), self.joined[job]))
 
     def _sent_before(self, job: Job) -> int:
         ids, tokens = self._segments(job), 0
@@ -344,7 +344,7 @@ class GatewayOracle(Oracle):
 
     def _in_credit(self, waiting: list[Job]) -> int:
         first: dict[int, Job] = {}
-        for job in sorted(waiting, key=lambda job: self.ticket[job]):
+        for job in sorted(waiting, key=lambda job: self.joined[job]):
             first.setdefault(self.client[job.index], job)
         while True:
             client = self.clients[self.turn]

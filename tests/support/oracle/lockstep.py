@@ -4,12 +4,10 @@ vLLM's GPUs, and with `tests.support.costs.wave_cost`."""
 from __future__ import annotations
 
 import heapq
-from types import SimpleNamespace
 from typing import Any
 
-from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.types import Workload
 from tests.support.oracle import core as oracle
-from tests.support.oracle.composed import FEATURES, USUAL, layers
 from tests.support.oracle.core import END, START
 
 
@@ -47,6 +45,9 @@ class Lockstep(oracle.Oracle):
             seconds = self.gpus[g].begin(now)
             if seconds is not None:
                 own_s[g], tokens[g] = seconds, sum(new for _, new, _ in self.gpus[g].step["chosen"])
+        for g in mates:
+            if g not in own_s:
+                self._finds_nothing(g, now)
         if not own_s and (self.steps[mates] == 1 or self.steps[mates] % self.sync_interval == 0):
             self.steps[mates], self.gpus[asked].awake = 0, False
             return
@@ -67,9 +68,3 @@ class Lockstep(oracle.Oracle):
         for g in worked:
             self._show(g)
         self._tell(asked, now) if asked in worked else None
-
-
-def simulate(workload: Workload, **given: Any) -> Outcome:
-    """As `prebleexp.sim.simulate.simulate` with `engine=vllm`, of lengths Max."""
-    of = SimpleNamespace(**{**USUAL, **dict.fromkeys(FEATURES), **given})
-    return type("Composed", (Lockstep, *layers(of)), {})(workload, of).run()

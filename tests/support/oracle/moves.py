@@ -18,7 +18,7 @@ from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING
 from prebleexp.sim.pools import BOTH
 from prebleexp.sim.types import Outcome, State, Workload
-from tests.support.oracle.core import ARRIVED, PAIR, START, Job
+from tests.support.oracle.core import ARRIVED, PAIR, Job
 from tests.support.oracle.faults import FaultyGpu
 from tests.support.oracle.pools import Linked, Puller
 from tests.support.reference.vllm import Request
@@ -302,9 +302,10 @@ class MovesOracle(Linked):
                 self._tell(subject, now)
         else:
             super()._happens(kind, subject, now)
-            idle = kind == START and not self.gpus[subject].stepping
-            if idle and self.gpus[subject].up and self.gpus[subject]._may_wait():
-                self._tell(subject, now)
+
+    def _finds_nothing(self, g: int, now: float) -> None:
+        if self.gpus[g]._may_wait():
+            self._tell(g, now)
 
     def _is_move(self, subject: int) -> bool:
         """Whether what has come is of a move."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from types import SimpleNamespace
 from typing import Any
 
 from prebleexp.sim.pools import BOTH
-from prebleexp.sim.types import Outcome, Workload
+from prebleexp.sim.types import Workload
+from tests.support.oracle.core import Job
 from tests.support.oracle.faults import FaultyGpu, FaultyOracle
 
 
@@ -18,6 +18,11 @@ class PipelinedGpu(FaultyGpu):
         self.depth, self.handoff_s = hardware.stages, hardware.handoff_s
         self.free_s = [0.0] * self.depth
         self.done: deque[tuple[float, float]] = deque()
+
+    def lose(self) -> list[Job]:
+        self.done.clear()
+        self.free_s = [0.0] * self.depth
+        return super().lose()
 
     def begin(self, now: float) -> float | None:
         while True:
@@ -35,13 +40,14 @@ class PipelinedGpu(FaultyGpu):
                 self.stepping = True
                 done_s, seconds = self.done.popleft()
                 left_s = done_s - now
-                self.totals.update(paced_s=left_s, stalled_s=left_s - seconds / self.depth)  # type: ignore[call-overload]
-                return left_s
+                stalled_s = left_s - seconds / self.depth / self.speed
+                self.totals.update(paced_s=left_s, stalled_s=stalled_s)  # type: ignore[call-overload]
+                return left_s * self.speed
 
     def _enter(self, seconds: float, tokens: int, now: float) -> None:
         at = now + self.before_s
         for stage in range(self.depth):
-            at = max(at, self.free_s[stage]) + seconds / self.depth
+            at = max(at, self.free_s[stage]) + seconds / self.depth / self.speed
             self.free_s[stage] = at
             if stage + 1 < self.depth:
                 at += self.handoff_s[0] + self.handoff_s[1] * tokens
@@ -50,9 +56,6 @@ class PipelinedGpu(FaultyGpu):
 
 class PipelinedOracle(FaultyOracle):
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
+        if hardware.stages == 1:
+            return super()._gpu(g, engine, hardware)
         return PipelinedGpu(g, BOTH, engine, hardware, self.rows, self)
-
-
-def simulate(workload: Workload, **given: Any) -> Outcome:
-    """As `prebleexp.sim.simulate.simulate` with `engine=vllm`, of lengths Max."""
-    return PipelinedOracle(workload, SimpleNamespace(**{"reports_ms": 0.0, "kinds": (), "faults": None, **given})).run()

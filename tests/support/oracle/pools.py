@@ -684,11 +684,12 @@ class PoolsOracle(Linked):
         request.state, self.transferred[request.index] = State.RESERVED, tokens
         self.send(request.index, self._leg(request).gpu, request.gpu, tokens * self.pools.kv_bytes, now)
 
+    def _finds_nothing(self, g: int, now: float) -> None:
+        self._tell(g, now)
+
     def _happens(self, kind: int, subject: int, now: float) -> None:
         if kind != ARRIVED:
             super()._happens(kind, subject, now)
-            if kind == START and not self.gpus[subject].stepping:
-                self._tell(subject, now)
         elif self._arrives(subject, now):
             job = self.jobs[subject]
             gpu = self.gpus[job.gpu]

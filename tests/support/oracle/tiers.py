@@ -758,12 +758,13 @@ class TiersOracle(oracle.Oracle):
             gpu.awake = True
             heapq.heappush(self.heap, (now, START, gpu.number))
 
+    def _finds_nothing(self, g: int, now: float) -> None:
+        self._tell(g, now)
+
     def _happens(self, kind: int, subject: int, now: float) -> None:
         self.now = now
         if kind != ARRIVED:
             super()._happens(kind, subject, now)
-            if kind == START and not self.gpus[subject].stepping:
-                self._tell(subject, now)
             return
         n = len(self.jobs)
         if not self.ways.arrives(subject, now):

@@ -30,13 +30,18 @@ def digest(*settings: str) -> str:
     return hashlib.sha256(happened + b"".join(bytes(memoryview(column)) for column in columns)).hexdigest()
 
 
-def printed(script: str, *arguments: str) -> list[str]:
-    """What a script says, word by word, in a process that compiles nothing."""
+def said(script: str, *arguments: str) -> str:
+    """What a script says in a process that compiles nothing."""
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-c", script, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return done.stdout
+
+
+def printed(script: str, *arguments: str) -> list[str]:
+    """The same, word by word."""
+    return said(script, *arguments).split()
 
 
 def interpreted(*runs: str) -> list[str]:

@@ -645,6 +645,10 @@ class Oracle:
 
     def _hearers(self, kind: str, i: int, g: int, now: float) -> list[tuple[Any, Any, Any]]:
         """All who are told of something."""
+        return self._routers(kind, g)
+
+    def _routers(self, kind: str, g: int) -> list[tuple[Any, Any, Any]]:
+        """Whose GPU, or tier, it happens at."""
         return [self._told(g)]
 
     def _write(self, job: Job, g: int, sign: int, now: float) -> None:
@@ -910,6 +914,7 @@ class Oracle:
                 seen.output_seen, seen.ttft_s = job.output_seen, job.attempt_s
                 seen.latency_s = job.latency_s if job.state == State.FINISHED else math.nan
         for kind, i, g, tokens in self.news:
+            self._hears(kind, i, g)
             if kind in ("finished", "cancelled", "lost"):
                 self._write(self.jobs[i], g, -1, now)
             if kind == "finished":
@@ -927,6 +932,9 @@ class Oracle:
             elif kind == "finished":
                 self._hand_over(self.jobs[i], now)
         self.news.clear()
+
+    def _hears(self, kind: str, i: int, g: int) -> None:
+        """Whoever hears before the router's book is written."""
 
     def _finished(self, job: Job, now: float) -> None:
         self._ended(job, now)

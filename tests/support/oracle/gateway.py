@@ -15,6 +15,7 @@ from prebleexp.gateway.base import Gateway
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle.core import EXPIRE, SUBMIT, Job, Oracle
+from tests.support.oracle.linear import alone_s
 
 
 class GatewayOracle(Oracle):
@@ -213,13 +214,12 @@ class GatewayOracle(Oracle):
                     self.retrying.discard(job)
             super()._expire(job, now)
 
-    def _tell(self, g: int, now: float) -> None:
-        for kind, i, at, *_ in self.news:
-            if kind in ("finished", "cancelled", "lost") and not self._is_handed_over(kind, at, self.jobs[i]):
-                self._over(self._request(self.jobs[i]))
-                if kind == "finished":
-                    self.tokens = min(self.gateway.budget_tokens, self.tokens + self.gateway.budget_ratio)
-        super()._tell(g, now)
+    def _hears(self, kind: str, i: int, g: int) -> None:
+        """Of those that are lost together the second's attempt goes on until it has heard of the first."""
+        if kind in ("finished", "cancelled", "lost") and not self._is_handed_over(kind, g, self.jobs[i]):
+            self._over(self._request(self.jobs[i]))
+            if kind == "finished":
+                self.tokens = min(self.gateway.budget_tokens, self.tokens + self.gateway.budget_ratio)
 
     def _is_handed_over(self, kind: str, g: int, job: Job) -> bool:
         """Whether what has ended on a GPU goes on elsewhere."""
@@ -368,8 +368,7 @@ class LinearGateway(GatewayOracle):
     """Before GPUs of a linear cost."""
 
     def _alone_s(self, g: int, tokens: int) -> float:
-        cost = self.gpus[g].cost
-        return float(max(0.0, cost.step_s + cost.token_s * tokens + cost.context_token_s * tokens))
+        return alone_s(self.gpus[g].cost, tokens, tokens)
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

@@ -20,6 +20,7 @@ from prebleexp.sim.pools import ALWAYS, BOTH, DECODE, NEVER, PREFILL, PULL, UNCA
 from prebleexp.sim.types import Outcome, Setup, State, Workload
 from tests.support.oracle import core as oracle
 from tests.support.oracle.core import ARRIVED, REACHED, START, Job, largest
+from tests.support.oracle.linear import alone_s
 from tests.support.reference.vllm import Request, Scheduler
 
 
@@ -527,8 +528,7 @@ class PoolsOracle(Linked):
             return bool(new >= of.least_tokens)
 
         def prefill_s(gpu: Any, tokens: int) -> float:
-            cost = gpu.cost
-            return float(max(0.0, cost.step_s + cost.token_s * tokens + cost.context_token_s * prompt))
+            return alone_s(gpu.cost, tokens, prompt)
 
         def waits_s(gpu: Any) -> float:
             return prefill_s(gpu, prompt) / prompt * int(self.view.gpus[gpu.number].waiting_tokens)

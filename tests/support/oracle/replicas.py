@@ -139,7 +139,7 @@ class ReplicasOracle(Oracle):
 
     def _hearers(self, kind: str, i: int, g: int, now: float) -> list[tuple[Any, Any, Any]]:
         whose = range(self.replicas.count) if kind in OF_ALL else [self._replica(i)]
-        return [self._knows(r, self._told(g), now) for r in whose]
+        return [self._knows(r, router, now) for router in self._routers(kind, g) for r in whose]
 
     def _write(self, job: Job, g: int, sign: int, now: float) -> None:
         super()._write(job, g, sign, now)

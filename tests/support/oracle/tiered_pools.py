@@ -167,16 +167,13 @@ class TieredPools(SplitOracle, TiersOracle):
             super()._leave_kv(request, now)
 
     # ------------------------------------------------------------ who hears
-    def _told_of(self, kind: str, g: int) -> list[Any]:
+    def _routers(self, kind: str, g: int) -> list[tuple[Any, Any, Any]]:
         if kind not in ("copied", "dropped"):
             return [self._told(g)]
         gpus = len(self.gpus)
         if g < 2 * gpus:
             return [self._told(g % gpus)]
         return [(self.policy, self.mine, self.view), (self.pools.decode_policy, self.second_mine, self.second_view)]
-
-    def _hearers(self, kind: str, i: int, g: int, now: float) -> list[tuple[Any, Any, Any]]:
-        return self._told_of(kind, g)
 
     def _outcome(self, end_s: float) -> Outcome:
         served = (State.QUEUED, State.RUNNING, State.FINISHED, State.LOST)

@@ -22,6 +22,7 @@ from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle import core as oracle
 from tests.support.oracle.core import ARRIVED, START
 from tests.support.oracle.faults import FaultyGpu
+from tests.support.oracle.linear import alone_s
 from tests.support.oracle.pools import Puller
 from tests.support.reference.host_memory import Host, Used
 from tests.support.reference.vllm import Blocks, Request
@@ -358,7 +359,7 @@ class TieredGpu(FaultyGpu):
         return any(one.whose is request and one.counts for one in self.world.stores.values())
 
     def prefill_s(self, new: int, length: int) -> float:
-        return self.cost.step_s + self.cost.token_s * new + self.cost.context_token_s * length
+        return alone_s(self.cost, new, length)
 
     def place(self, tier: int) -> Place:
         return self.world.places[tier][0 if tier == SHARED else self.number]

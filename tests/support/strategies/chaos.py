@@ -2,7 +2,8 @@
 
 All that a run can have is drawn: engines, routers, kinds of GPUs, streams with shared prefixes, turns and sub-agents,
 patience, overheads, stale reports; gateways, replicas of the router or requests that are moved; tiers; faults or
-a gateway, with pools or tiers or without.
+a gateway, with pools or tiers or without. From `OF_ALL` on every other cluster has any features that go together: ranks
+and pipelines, too, which take long to compile.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from prebleexp.sim.replicated import Replication
 from prebleexp.sim.types import Workload
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.places import ROOT
-from tests.support.strategies import parts
+from tests.support.strategies import feature_sets, parts
 
 ENGINES: list[Engine] = [
     VLLM(max_num_batched_tokens=64, max_num_seqs=4, block_size=8),
@@ -47,11 +48,14 @@ RESERVING = [
 ]
 NAMES = sorted(file.stem for file in (ROOT / "conf" / "policy").glob("*.yaml") if file.stem != "replay")
 POLICIES: list[Policy] = [configure.cells([f"policy={name}"])[0].policy for name in NAMES]
+OF_ALL = 1_000
 COST = LinearCost(step_s=0.0013, token_s=0.0001, context_token_s=1e-6, kv_tokens=1, gpu_memory_gib=48)
 
 
 def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
     """A stream, and what `simulate` is given besides."""
+    if number >= OF_ALL and number % 2:
+        return _of_all(np.random.default_rng([number, 3]))
     workload, cluster = _cluster(number)
     rng = np.random.default_rng([number, 1])  # of its own: the clusters are those that they were
     if rng.random() < 0.4 and "gateway" not in cluster and "migration" in cluster:
@@ -62,6 +66,13 @@ def chaos(number: int) -> tuple[Workload, dict[str, Any]]:
         cluster["replicas"] = Replication(int(rng.choice([2, 3, 8])), int(rng.integers(3)), gossip_s)
     if "pools" in cluster and cluster["pools"].protocol != RESERVE_FIRST:
         return _more_of_pools(np.random.default_rng([number, 2]), workload, cluster)
+    return workload, cluster
+
+
+def _of_all(rng: np.random.Generator) -> tuple[Workload, dict[str, Any]]:
+    """With any of all features, and any router."""
+    workload, cluster = feature_sets.made(feature_sets.drawn(rng, share=float(rng.choice([0.2, 0.4, 0.8]))), rng)
+    cluster |= {"policy": POLICIES[rng.integers(len(POLICIES))], "duration_s": float(rng.choice([0.5, 4.0]))}
     return workload, cluster
 
 

@@ -83,6 +83,15 @@ def sampled(size: int, count: int, seed: int) -> list[frozenset[str]]:
     return [every[i] for i in sorted(rng.permutation(len(every))[:count])]
 
 
+def drawn(rng: np.random.Generator, share: float) -> frozenset[str]:
+    """As many of all features as that share of them, as far as they go together."""
+    has: set[str] = set()
+    for one in rng.permutation(list(FEATURES)).tolist():
+        if rng.random() < share and allowed({*has, one}):
+            has.add(one)
+    return frozenset(has)
+
+
 # ---------------------------------------------------------------- a run
 def made(features: Iterable[str], rng: np.random.Generator) -> tuple[Workload, dict[str, Any]]:
     """A stream, and what `simulate` is given besides."""

@@ -10,6 +10,7 @@ import json
 import pytest
 
 from prebleexp.sim import compatibility
+from prebleexp.sim.compatibility import FEATURES
 from tests.support.interpreted import said
 from tests.support.strategies import feature_sets
 
@@ -23,10 +24,19 @@ ALL = {
     "quadruples": feature_sets.sampled(4, 100, SEED),
 }
 SOME = (
-    "decider+gateway+pull",
-    "autoscaler+kinds+replicas",
+    "decider+pull+ranks+serial",
+    "kinds+peers+pull+tiers",
+    "gateway+kinds+reserve_first+serial",
+    "autoscaler+patience+reserve_first+serial",
+    "faults+push_at_end+resume+tiers",
+    "gateway+push_at_end+ranks+tiers",
+    "pull+ranks+replicas+tiers",
+    "autoscaler+migration+tiers",
+    "autoscaler+peers+pull+requeue",
+    "faults+stages",
+    "patience+ranks+stages",
 )
-"""of three and more features, each quick"""
+"""of all features, each quick"""
 PARTS = [(kind, first) for kind, sets in ALL.items() for first in range(0, len(sets), AT_ONCE)]
 SCRIPT = "import runpy; runpy.run_module('tests.support.together', run_name='__main__', alter_sys=True)"
 
@@ -47,6 +57,7 @@ def test_sets_of_features_give_the_bytes_of_the_oracle(kind: str, first: int) ->
 
 
 def test_some_sets_of_features_give_the_bytes_of_the_oracle() -> None:
+    assert {one for some in SOME for one in some.split("+")} == {*FEATURES}
     agree("some", list(SOME))
 
 

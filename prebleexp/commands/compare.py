@@ -76,7 +76,7 @@ def _compare(given: Given) -> int:
         title = f"{sides[1]} against {sides[0]}"
         listing.add(path, listing.About(title, "comparison", given.line, compared.sentence(found, *sides)))
     for says in (compared.sentence(found, *sides), found.account(), *(f"prebleexp: {one}" for one in notes)):
-        print(says, file=sys.stderr)
+        tables.say(says)
     for says in broken:
         print(f"fail_if={fail_if}: {says}", file=sys.stderr)
     if limit is not None and not broken:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -47,7 +46,7 @@ def _compare_bench(given: Given) -> int:
             print()
             tables.show(("of a request, ms", "measured", "simulated", "difference"), _lines(parts))
     for sentence in said:
-        print(f"prebleexp: {sentence}", file=sys.stderr)
+        tables.say(f"prebleexp: {sentence}")
     return 0
 
 

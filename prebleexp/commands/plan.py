@@ -40,8 +40,8 @@ def _plan(given: Given) -> int:
             page = publish.plan(plan, name, given.line)
         print(tables.address(page), file=sys.stderr)
     for line in _besides(plan):
-        print(f"prebleexp: {line}", file=sys.stderr)
-    print(planned.sentence(plan.found), file=sys.stderr)
+        tables.say(f"prebleexp: {line}")
+    tables.say(planned.sentence(plan.found))
     return 0
 
 
@@ -77,7 +77,7 @@ def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
             page, _ = publish.capacity(plan, command)
         print(tables.address(page), file=sys.stderr)
     for workload, each in found.items():
-        print(capacity.sentence(workload, each, base), file=sys.stderr)
+        tables.say(capacity.sentence(workload, each, base))
     return 0
 
 

@@ -47,8 +47,8 @@ def _recommend(given: Given) -> int:
     if page is not None:
         print(tables.address(page), file=sys.stderr)
     for line in words.caveats(made):
-        print(f"prebleexp: {line}", file=sys.stderr)
-    print(words.sentence(made), file=sys.stderr)
+        tables.say(f"prebleexp: {line}")
+    tables.say(words.sentence(made))
     return 0
 
 

@@ -139,7 +139,8 @@ def _sweep(sweep: Multirun, command: str) -> int:
         with waiting(f"drawing the report {settings.sweep}"):
             made, answer = publish.report(session, sweep.master, command)
         said = ": ".join(filter(None, (publish.subject(session), answer)))
-        print(said, tables.address(made), sep="\n", file=sys.stderr)
+        tables.say(said)
+        print(tables.address(made), file=sys.stderr)
     return code
 
 

@@ -195,6 +195,21 @@ def address(page: Path) -> str:
     return page.resolve().as_uri() if sys.stderr.isatty() else str(page)
 
 
+def say(sentence: str) -> None:
+    """On standard error: a sentence, on a terminal in lines that are broken between words, and in no number."""
+    if not sys.stderr.isatty():
+        print(sentence, file=sys.stderr)
+        return
+    import re
+    import shutil
+    import textwrap
+
+    kept = re.sub(r"(?<=\d) (?=%|[a-zµ]?s\b|GB\b|tokens\b|[A-Z]+\d)|(?<=±) | (?=±)", "\xa0", sentence)
+    width = max(40, shutil.get_terminal_size().columns)
+    lines = textwrap.wrap(kept, width, break_long_words=False, break_on_hyphens=False)
+    print("\n".join(lines).replace("\xa0", " "), file=sys.stderr)
+
+
 def failures(results: Sequence[Result], axes: Sequence[str]) -> None:
     """On standard error: which runs failed, and why."""
     failed = [failure(result) for result in results if result.error is not None]

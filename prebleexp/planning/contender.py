@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from prebleexp.checks import require
@@ -115,7 +116,7 @@ class Contender:
             return self.cell.gpus
         return int(size) * self.each if self.searched == GPUS else size
 
-    @property
+    @cached_property
     def to_keep(self) -> ToKeep:
         return ToKeep.of(self.cell.slo)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from prebleexp.cluster.groups import Cluster
 from prebleexp.errors import DoesNotFit, InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure, several
@@ -80,6 +81,7 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
     if contender.cell.cluster.groups:
         raise InvalidInput("cluster.groups: that is searched; most_gpus says how many GPUs can be had")
     demand, target = Demand.of(contender), contender.to_keep.target or contender.to_keep.strictest
+    apart = configure.cells(["cluster=disaggregated"])[0].cluster if asked.split else None
     designs: list[Design] = []
     for chosen, cell in served:
         try:
@@ -102,7 +104,7 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
                 names={**cell.names, "policy": router.names["policy"]},
                 gpus=each,
             )
-            designs += _shapes(whole, [*chosen, *line], axes, price, most, least, asked.split, work)
+            designs += _shapes(whole, [*chosen, *line], axes, price, most, least, apart, work)
     if not designs:
         raise InvalidInput(f"nothing that can be had keeps the promise: {left_out[0].what}: {left_out[0].why}")
     return Space(designs, left_out, axes)
@@ -148,7 +150,7 @@ def _shapes(
     price: float,
     most: int,
     least: int,
-    split: bool,
+    apart: Cluster | None,
     work: Work,
 ) -> Iterator[Design]:
     group = whole.hardware.gpus_per_replica // whole.hardware.stages
@@ -159,10 +161,9 @@ def _shapes(
     }
     of = {"policy": whole.names["policy"], **{key: None if one == "null" else one for key, one in others.items()}}
     yield Design({**at, "roles": WHOLE, **of}, whole, price, most, least)
-    if not split or not _splits(whole) or most < 2:
+    if apart is None or not _splits(whole) or most < 2:
         return
-    cluster = configure.cells(["cluster=disaggregated"])[0].cluster
-    plain = replace(cluster, protocol=None, link=replace(cluster.link, send=None))
+    plain = replace(apart, protocol=None, link=replace(apart.link, send=None))
     for more in MORE:
         roles = "split" if not more else f"split +{more}P"
         yield Design({**at, "roles": roles, **of}, whole, price, most, max(2, least), Split(work.share, more, plain))

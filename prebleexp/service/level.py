@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from prebleexp.checks import is_number, not_valid, require
@@ -113,7 +114,7 @@ class ServiceLevel(Part):
         """The same requests count, and nothing is promised."""
         return ServiceLevel(warmup_s=self.warmup_s)
 
-    @property
+    @cached_property
     def promises(self) -> tuple[Promise, ...]:
         """One for each share that has a limit of its own."""
         return tuple(

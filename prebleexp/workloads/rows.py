@@ -6,6 +6,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -186,7 +187,7 @@ class Records(Rows):
     def __contains__(self, name: object) -> bool:
         return any(name in one for one in self.records)
 
-    @property
+    @cached_property
     def names(self) -> Sequence[str]:
         return list(dict.fromkeys(name for one in self.records for name in one))
 

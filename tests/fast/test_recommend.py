@@ -131,6 +131,20 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
     assert sum(one.designs for one in found.left_out) == 16
 
 
+def test_a_configuration_is_composed_for_each_engine_and_router_and_not_for_each_design(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A third of the seconds of a search that was in the cache went into hundreds that were all the same."""
+    composed: list[list[str]] = []
+    whole = configure.cells
+    monkeypatch.setattr(configure, "cells", lambda lines: composed.append(lines) or whole(lines))
+    lines = [*LOAD, *MODEL, "policy=lor,e2", "hardware.tensor_parallel=1,2"]
+    found = space.space(lines, wanted(lines))
+    print(f"{len(composed)} configurations for {len(found.designs)} designs")
+    assert len(composed) == 2 + 2 * 2 * 4 + 1, "routers, kinds by sizes by budgets, and what a split has"
+    assert len(found.designs) > 3 * len(composed)
+
+
 def test_prompts_have_replicas_of_their_own_in_splits() -> None:
     lines = [*LOAD, *MODEL, "policy=lor", "hardware.tensor_parallel=2", "hardware/gpu=h100"]
     found = space.space([*lines, "engine.max_num_batched_tokens=null", "engine.max_num_seqs=null"], wanted(lines))

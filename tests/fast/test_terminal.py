@@ -105,3 +105,19 @@ def test_no_number_and_no_word_is_broken(width: int, count: int, monkeypatch: py
         assert all(word in words for word in cell.split())
     assert words.count("123,456") == count
     assert any({"policy", "GPUs", "verdict"} <= set(line.split()) for line in shown) == (width == 200)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_sentence_is_broken_between_words_and_in_no_number(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns broke "4.49 requests/s" wherever the line ended."""
+    sentence = "To keep 95 % within ttft 1.25 s, this takes 12 H100, 0.246 ± 0.012 times 18.4 GB, with lor. " * 4
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    tables.say(sentence.strip())
+    shown = terminal.getvalue().splitlines()
+    assert max(map(len, shown)) <= width
+    assert " ".join(shown) == sentence.strip()
+    assert not [line for line in shown if re.search(r"[\d±]$", line) or line[0] in "%±"]
+    monkeypatch.setattr(sys, "stderr", plain := io.StringIO())
+    tables.say(sentence)
+    assert plain.getvalue() == f"{sentence}\n", "what is no terminal gets one line"

@@ -14,6 +14,7 @@ import pytest
 
 from prebleexp.errors import InvalidInput
 from prebleexp.policies.e2 import E2
+from prebleexp.sim.records import ENTRIES
 from tests.support.by_hand.e2 import loads, router
 from tests.support.routers import Router, links_of
 
@@ -127,6 +128,21 @@ def test_eviction_costs_what_it_takes_to_compute_again(
     one.gpus[0].kv_free = free
     assert one.route(3) == gpu
     np.testing.assert_allclose(loads(one), expected)
+
+
+def test_few_gpus_are_asked_what_they_would_evict() -> None:
+    """The least loaded without it is the first that is asked: here none of six could be before that one but another,
+    whatever their order. That is nodes looked at, one for each GPU that is asked."""
+    for tokens in ([100, 200, 400, 800, 1600, 3200], [3200, 1600, 800, 400, 200, 100]):
+        prompts = [f"{letter}{size}" for letter, size in zip("ABCDEF", tokens, strict=True)]
+        one = router(E2(rebalance_threshold=None), *prompts, "Z50", gpus=6, counted=False)
+        assert [one.route(0) for _ in prompts] == list(range(6))
+        for i in range(6):
+            one.finish(i, 1)
+        one.gpus.kv_free = 0
+        before = int(one.seen.work[ENTRIES])
+        assert one.route(2) == tokens.index(100)
+        assert int(one.seen.work[ENTRIES]) - before <= 2
 
 
 @pytest.mark.parametrize(

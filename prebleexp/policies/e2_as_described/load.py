@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from prebleexp.policies.e2_as_described.loading import have_again_s, have_s
 from prebleexp.policies.e2_as_described.memory import NO_DECODE, NS, REMAINING, Memory
 from prebleexp.policies.prefix_records import OUTPUT_UNIT
@@ -28,21 +26,46 @@ def missing_s(mine: Memory, view: View, request: int, gpu: int, like: int) -> fl
 
 
 @compiled
-def load_s(mine: Memory, view: View, request: int, gpu: int, now: float, best: int, least: float) -> float:
-    """What the GPU holds must have been looked up. `best`: of those asked before, the GPU of the least load; -1: this
-    is the first. Of one that has more even without M, which takes longest to say, the load is infinite."""
-    view.work[GPUS] += 1
-    if mine.settings.recompute:
-        recompute(mine, gpu, now)
-    load = window_s(mine, view, gpu)
-    missing = missing_s(mine, view, request, gpu, best) if mine.settings.request_cost else 0.0
-    if mine.settings.eviction_cost:
-        if not mine.settings.counted and best != NONE and load + missing > least:
-            return math.inf
-        load += eviction_s(mine, view, request, gpu)
-    load += missing
-    mine.gpus[gpu].load_s = load
-    return load
+def least_loaded(mine: Memory, view: View, request: int, asked: int, now: float) -> int:
+    """Of the first GPUs of `Memory.asked` the one of least load, of equal loads the lower number; -1 if there is none.
+    What they hold must have been looked up.
+
+    M takes longest to say, and is small beside the differences of L. So whoever is first without it is asked for it
+    first, and of the others those alone that are before that one without theirs.
+    """
+    best, least = NONE, 0.0
+    for at in range(asked):
+        gpu = mine.asked[at]
+        book = mine.gpus[gpu]
+        view.work[GPUS] += 1
+        if mine.settings.recompute:
+            recompute(mine, gpu, now)
+        book.window_s = window_s(mine, view, gpu)
+        book.load_s = book.window_s
+        if mine.settings.request_cost:
+            book.load_s += missing_s(mine, view, request, gpu, best)
+        if best == NONE or book.load_s < least or (book.load_s == least and gpu < best):
+            best, least = gpu, book.load_s
+    if best == NONE or not mine.settings.eviction_cost:
+        return best
+    first, least = best, _load_s(mine, view, request, best)
+    for at in range(asked):
+        gpu = mine.asked[at]
+        if gpu != first and (mine.settings.counted or mine.gpus[gpu].load_s <= least):
+            load = _load_s(mine, view, request, gpu)
+            if load < least or (load == least and gpu < best):
+                best, least = gpu, load
+    return best
+
+
+@compiled
+def _load_s(mine: Memory, view: View, request: int, gpu: int) -> float:
+    """L + M + P, of which M is said now."""
+    book = mine.gpus[gpu]
+    book.load_s = book.window_s + eviction_s(mine, view, request, gpu)
+    if mine.settings.request_cost:
+        book.load_s += book.missing_s
+    return float(book.load_s)
 
 
 @compiled

@@ -100,8 +100,9 @@ GPU = np.dtype(
         ("oldest", np.int32),  # … or -1
         ("turn", np.int64),  # the last one that was sent to it, or -1
         ("held", np.int64),  # tokens of the prompt in hand that it holds, if that was looked up
-        ("missing_s", np.float64),  # what the others take, …
-        ("load_s", np.float64),  # … and its load: as last summed
+        ("missing_s", np.float64),  # P, what the others take, …
+        ("window_s", np.float64),  # … L, …
+        ("load_s", np.float64),  # … and its load: as last summed, maybe without M
         ("shared", np.int64),  # first of the shared prefixes that it has work of: a link
     ],
     align=True,
@@ -166,6 +167,8 @@ class Memory(NamedTuple):
     samples: Any
     """(turns,) `SAMPLE`s in order of time, at most one of each turn"""
     tpots: Tpots
+    asked: Any
+    """(3 · GPUs,) which GPUs are asked for their load for the prompt in hand; one may be there several times"""
     below: Below
     """what tiers behind the caches have"""
     loads: Any
@@ -188,6 +191,7 @@ def memory(setup: Setup, settings: Settings, tiers: bool) -> Memory:
         np.full(n, NONE, np.int32),
         records(n, SAMPLE),
         tpot.seeded(setup.gpus, 0.0),
+        np.zeros(3 * setup.gpus, np.int64),
         below.below(setup, tiers),
         np.array(setup.loads_s),
     )

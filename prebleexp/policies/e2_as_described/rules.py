@@ -9,7 +9,7 @@ from prebleexp.policies.candidates import is_candidate, served_by_one
 from prebleexp.policies.e2_as_described.accounts import inherit, observe_tpot, server_of
 from prebleexp.policies.e2_as_described.delays import note_delay, slide_delays
 from prebleexp.policies.e2_as_described.holdings import copy_holdings, fill_held, look_up_held
-from prebleexp.policies.e2_as_described.load import load_s, missing_s
+from prebleexp.policies.e2_as_described.load import least_loaded, missing_s
 from prebleexp.policies.e2_as_described.loading import look_below, only_below
 from prebleexp.policies.e2_as_described.memory import NS, Memory
 from prebleexp.policies.e2_as_described.rebalance import rebalance, replicate
@@ -63,7 +63,7 @@ def _seed_tpots(mine: Memory, view: View) -> None:
 def _exploit(mine: Memory, view: View, request: int, leaf: int, matched: int, prefix: int, now: float) -> int:
     """Of the GPUs that hold the longest match, or serve the prefix in their place, or were told to cache it as well,
     the one of least load; -1 if none of them is a candidate."""
-    tree, best, least = mine.tree, NONE, 0.0
+    tree, asked = mine.tree, 0
     entry = tree.rows[prefix].prefix
     apart = entry != NONE and tree.prefixes[entry].apart > 0
     link = matched
@@ -72,30 +72,29 @@ def _exploit(mine: Memory, view: View, request: int, leaf: int, matched: int, pr
             gpu = tree.rows[link].gpu
             if apart:
                 gpu = server_of(mine, prefix, gpu)
-            best, least = _better_by(mine, view, request, leaf, gpu, now, best, least)
+            asked = _ask(mine, view, leaf, gpu, asked)
         link = tree.rows[link].next
     link = prefix if apart else NONE
     while link != NONE:
         if tree.accounts[link].replica:
-            best, least = _better_by(mine, view, request, leaf, tree.rows[link].gpu, now, best, least)
+            asked = _ask(mine, view, leaf, tree.rows[link].gpu, asked)
         link = tree.rows[link].next
     if mine.below.heard:
         for gpu in view.candidates:
             if only_below(mine, matched, gpu):
                 server = server_of(mine, prefix, gpu) if apart else gpu
-                best, least = _better_by(mine, view, request, leaf, server, now, best, least)
-    return best
+                asked = _ask(mine, view, leaf, server, asked)
+    return least_loaded(mine, view, request, asked, now)
 
 
 @compiled
-def _better_by(
-    mine: Memory, view: View, request: int, leaf: int, gpu: int, now: float, best: int, least: float
-) -> tuple[int, float]:
-    """As `_better`, if the GPU is a candidate, of which it has not been looked up what it holds."""
+def _ask(mine: Memory, view: View, leaf: int, gpu: int, asked: int) -> int:
+    """Let the GPU be one of those that are asked for their load, if it is a candidate; returns how many there are."""
     if not is_candidate(view.candidates, gpu):
-        return best, least
+        return asked
     look_up_held(mine, leaf, gpu)
-    return _better(mine, view, request, gpu, now, best, least)
+    mine.asked[asked] = gpu
+    return asked + 1
 
 
 @compiled
@@ -103,26 +102,18 @@ def _explore(mine: Memory, view: View, request: int, leaf: int, now: float) -> i
     """The GPU of least load; of those whose recent work is mostly decoding, if there are any: a high share of their
     prompt tokens was cached."""
     fill_held(mine, leaf)
-    best, least, chosen = NONE, 0.0, False
+    asked, chosen = 0, False
     for gpu in view.candidates:
         seen = view.gpus[gpu]
         prompt = seen.window_prompt_tokens
         view.work[GPUS] += 1
         decodes = prompt > 0 and seen.window_hit_tokens / prompt >= mine.settings.hit_ratio
         if decodes and not chosen:
-            best, chosen = NONE, True
+            asked, chosen = 0, True
         if decodes or not chosen:
-            best, least = _better(mine, view, request, gpu, now, best, least)
-    return best
-
-
-@compiled
-def _better(mine: Memory, view: View, request: int, gpu: int, now: float, best: int, least: float) -> tuple[int, float]:
-    """The better of `best`, whose load is `least`, and `gpu`: of equal loads the lower number."""
-    load = load_s(mine, view, request, gpu, now, best, least)
-    if best == NONE or load < least or (load == least and gpu < best):
-        return gpu, load
-    return best, least
+            mine.asked[asked] = gpu
+            asked += 1
+    return least_loaded(mine, view, request, asked, now)
 
 
 @compiled

@@ -28,7 +28,7 @@ def test_every_number_is_of_a_line_of_the_sweep_and_each_once() -> None:
         assert one.line in SWEEP[one.part]["lines"]
         assert not one.over or one.over in SWEEP[one.part]["lines"]
         assert one.measured > 0
-    assert len({(one.part, one.line, one.metric) for one in numbers}) == len(numbers) == 37
+    assert len({(one.part, one.line, one.metric, one.over) for one in numbers}) == len(numbers) == 43
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,20 @@ def test_all_timed_numbers_are_as_near_as_is_stated_but_one(tmp_path: Path) -> N
     found = page.compared(lines)
     for one in found:
         print(one.of.part, *page.cells(one), sep=" | ")
-    assert len(found) == 37
+    assert len(found) == 43
     timed = [one for one in found if one.within is not None]
-    assert len(timed) == 24
+    assert len(timed) == 28
     assert [(one.of.part, one.of.metric) for one in timed if not one.within] == [("disaggregated_h200", "ttft_mean_s")]
     short = next(one for one in found if (one.of.line, one.of.metric) == ("31/s without caching", "ttft_mean_s"))
     assert 0.3 < short.off < 0.45  # .6 to 1.0 before waits of benchmarks were kept apart from the frontend
     for one in found:
-        if one.of.metric in ("found_ratio", "n_requests") or one.of.over:
+        if one.of.metric in ("found_ratio", "n_requests") or one.of.part == "overcommitted_kv":
             assert one.off == pytest.approx(0, abs=1e-9), one
         if one.of.metric == "retracted":
             assert abs(one.off) < 0.15, one
+    longer, shorter = (one for one in found if one.of.part == "long_prefill_rtx_3090" and one.of.over)
+    assert longer.simulated > 1.1  # measured: 1.45; without a threshold steps of 512 tokens are 25 % too long here
+    assert abs(shorter.off) < 0.2
     said = {one.name: one.sentences for one in page.findings(lines)}
     assert said["prompts_of_200_h100"] == ("8 of 8 numbers are as near as is stated.",)
     assert said["disaggregated_h200"][0] == "0 of 1 numbers are as near as is stated."

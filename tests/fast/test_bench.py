@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from prebleexp import sources
 from prebleexp.__main__ import main
-from prebleexp.bench import against, checkouts, made_up, pages, parts, processes
+from prebleexp.bench import against, checkouts, gaps, made_up, pages, parts, processes
 from prebleexp.bench.table import LESS, MORE, Row, Table
 from prebleexp.commands import bench
 from prebleexp.errors import InvalidInput, PrebleexpError
@@ -355,3 +355,18 @@ def test_a_page_is_drawn_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert len(drawn) == 4
     pages.again_s(tmp_path)
     assert sorted(tmp_path.iterdir()) == drawn
+
+
+@pytest.mark.slow
+def test_the_copy_that_counts_no_gaps_serves_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    code = (
+        "from prebleexp.experiment import runs; from prebleexp.launch import configure; "
+        "made = runs.run(configure.cells(['gpus=1', 'rps=1', 'duration_s=3'])[0]).outcome; "
+        "print(made.gaps_counts.sum(), made.finish_s.tolist())"
+    )
+    root = gaps.uncounted(tmp_path)
+    here, there = (processes.python(["-c", code], tmp_path, one).out.split(" ", 1) for one in (gaps.OURS, root))
+    assert int(here[0]) > 0
+    assert int(there[0]) == 0
+    assert here[1] == there[1]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from prebleexp.sim.history import NOTHING, SERVING, Decision, GpuState, History
+from prebleexp.sim.history import SERVING, Decision, GpuState, History
 
 Declared = tuple[str, str, Callable[[Any], int | None], str, str, str]
 
@@ -52,7 +52,8 @@ def scale_flips(history: History) -> int | None:
 
 def ready(history: History, replicas: int, of: Callable[[list[int]], int]) -> int | None:
     """`of` how many of the run's `replicas` were ready at its times; None where nothing happens to them."""
-    return None if history == NOTHING else of([one.ready for one in over_time(history)] or [replicas])
+    changed = history.gpu_states or history.decisions
+    return None if not changed else of([one.ready for one in over_time(history)] or [replicas])
 
 
 def most_wanted(history: History) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp import losses, scaling_metrics
+from prebleexp import losses, moved, scaling_metrics
 from prebleexp.checks import require
 from prebleexp.commands.arguments import Command, Commands, Given, integer
 from prebleexp.errors import InvalidInput
@@ -80,7 +80,8 @@ def _trace(given: Given) -> int:
     if said_of:
         print(f"prebleexp: {said_of} (seconds, each as the policy weighs it)", file=sys.stderr)
     horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
-    for sentence in (*said, scaling_metrics.sentence(run.outcome.history, cell.replicas)):
+    history = run.outcome.history
+    for sentence in (*said, scaling_metrics.sentence(history, cell.replicas), moved.sentence(history)):
         if sentence:
             print(f"prebleexp: {sentence}", file=sys.stderr)
     for sentence in losses.sentences([("", [run.metrics | horizon])]):

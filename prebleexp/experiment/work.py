@@ -101,7 +101,8 @@ def work(tasks: Sequence[Task], orders: Orders, stop: threading.Event | None = N
             attempt = Attempt(task.key, None, _failure(error, orders), provenance(task.cell))
         else:
             about = {"seconds": finished.seconds} | provenance(task.cell)
-            history = kept(finished.outcome.history, [(one.replicas, one.role) for one in task.cell.cluster.groups])
+            groups = [(one.replicas, one.role) for one in task.cell.cluster.groups]
+            history = kept(finished.outcome.history, groups, task.keep_requests)
             attempt = Attempt(task.key, finished.metrics, None, about, requests, history)
         if orders.cache is not None:
             attempt = keep(attempt, task, orders.cache)

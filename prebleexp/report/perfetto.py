@@ -44,6 +44,7 @@ def events(run: Run, steps: Steps, gpus: int, kv_tokens: Longs, unit: str = "GPU
     yield from _queues(steps)
     yield from _requests(run)
     yield from of_history(run)
+    yield from of_moves(run, unit)
 
 
 def _steps(steps: Steps, kv_tokens: Longs) -> Iterator[Event]:
@@ -85,6 +86,17 @@ def of_history(run: Run) -> Iterator[Event]:
     for look in history.decisions:
         seen = {"wanted": look.wanted, "ready": look.ready, "starting": look.starting, "draining": look.draining}
         yield {"ph": "C", "pid": 0, "ts": _us(look.at_s), "name": "autoscaler", "args": seen}
+
+
+def of_moves(run: Run, unit: str) -> Iterator[Event]:
+    """Moves of requests as slices of the GPU that they leave."""
+    for one in run.outcome.history.moves:
+        start, end = _us(one.at_s), _us(one.ended_s)
+        what = "moved" if one.moved else "not moved"
+        name = f"request {one.request} {what} to {unit} {one.target}"
+        args = {"tokens": one.tokens, "copied_tokens": one.copied_tokens, "stages": one.stages, "running": one.running}
+        of_gpu = {"pid": one.source + 1, "tid": 3, "ts": start, "dur": max(0.0, end - start)}
+        yield {"ph": "X", **of_gpu, "name": name, "args": args | {"stopped_s": one.stopped_s}}
 
 
 def _queues(steps: Steps) -> Iterator[Event]:

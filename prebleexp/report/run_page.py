@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import losses, scaling_metrics
+from prebleexp import losses, moved, scaling_metrics
 from prebleexp.experiment.runs import Run, requests_columns
 from prebleexp.report import frame
 from prebleexp.report.figures import Column, Table
@@ -67,6 +67,7 @@ def render(
         losses=losses.as_text([*said, *losses.sentences([("", [{**run.metrics, **configuration}])])]),
         note=_note(steps, host_s),
         scaled=losses.as_text([one] if (one := scaling_metrics.sentence(run.outcome.history, gpus)) else []),
+        moved=losses.as_text([one] if (one := moved.sentence(run.outcome.history)) else []),
         metrics=Table(
             (Column("metric", False), Column("value", True), Column("meaning", False)),
             tuple((name, _exact(run.metrics[name]), text) for name, text in meanings().items() if name in run.metrics),

@@ -1,4 +1,5 @@
-"""What became of the GPUs over a run, and what its autoscaler decided: rows in order of time, made in Python.
+"""What became of the GPUs over a run, what its autoscaler decided, and which requests were moved: rows in order of
+time, made in Python.
 
 A unit is what routers send to, as everywhere in the core: with tensor parallelism a replica of several GPUs.
 """
@@ -59,14 +60,39 @@ class Decision(NamedTuple):
     """that are drained now, or started no further"""
 
 
+class Move(NamedTuple):
+    """A request was to be moved from one GPU to another, and was or was not."""
+
+    at_s: float
+    """when the two were paired"""
+    request: int
+    source: int
+    target: int
+    tokens: int
+    """that it had then: its prompt, and what was generated"""
+    running: bool
+    """it ran, and its KV was copied while it went on; else it waited, and changed queues"""
+    stages: int
+    """in which KV was copied"""
+    copied_tokens: int
+    """in whole blocks, whatever came of it"""
+    moved: bool
+    """else the move was aborted"""
+    ended_s: float
+    stopped_s: float
+    """for how long it was in no GPU's batch"""
+
+
 @dataclass(frozen=True)
 class History:
-    """Of a run in which nothing happens to its GPUs both are empty: all are ready from its beginning to its end."""
+    """All are empty of a run in which nothing of it happens: its GPUs are ready from its beginning to its end."""
 
     gpu_states: tuple[Change, ...] = ()
     """in order of time; each GPU has a row at 0"""
     decisions: tuple[Decision, ...] = ()
     """of the autoscaler, in order of time"""
+    moves: tuple[Move, ...] = ()
+    """that are over, in order of their ends"""
 
 
 NOTHING = History()

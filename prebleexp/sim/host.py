@@ -14,7 +14,7 @@ from prebleexp.sim.changes import LOOK, Changes, with_spare
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.given import MODES, PAUSE, Given
 from prebleexp.sim.handles import Block
-from prebleexp.sim.history import History
+from prebleexp.sim.history import History, Move
 from prebleexp.sim.kind import Kind
 from prebleexp.sim.migration import Pairs
 from prebleexp.sim.plug import Plug, joined
@@ -97,6 +97,7 @@ class Host:
             held = sum(one // size for one in kv_tokens)
             tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders, engine.tables(given.setup()))
             owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))
+        self.pairs: Pairs | None = None
         if given.migration is not None:
             self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])
             moves = self.pairs.moves
@@ -150,6 +151,8 @@ class Host:
                 raise
             except Exception as error:
                 raise self.routers.explained(error, self.world) from error
+            if self.pairs is not None:
+                self.pairs.take_noted()
             if status == router.DONE and self.warming is not None and self.warming.goes_on():
                 continue
             if status == loop.WAITS:
@@ -200,7 +203,19 @@ class Host:
     def history(self) -> History:
         """What became of the GPUs, once the run is over."""
         decisions = () if self.scaling is None else self.changes.since_begun(self.scaling.decisions)
-        return History(self.changes.gpu_states(), decisions)
+        return History(self.changes.gpu_states(), decisions, self._moves())
+
+    def _moves(self) -> tuple[Move, ...]:
+        """Of requests of the run itself, which begins when all before it are over."""
+        if self.pairs is None:
+            return ()
+        begun = None if self.warming is None else self.warming.begun
+        at_s, first = (0.0, 0) if begun is None else (begun.at_s, begun.requests)
+        return tuple(
+            one._replace(at_s=one.at_s - at_s, ended_s=one.ended_s - at_s, request=one.request - first)
+            for one in self.pairs.over
+            if one.request >= first
+        )
 
     def _known(self) -> dict[str, Any]:
         """Columns of the outcome that the gateway knows, and of gaps between tokens."""

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim import addresses, links, pairing
-from prebleexp.sim.moves import MOVE, MOVED, RULES, RUNNING, Moves
+from prebleexp.sim.history import Move
+from prebleexp.sim.moves import MOVE, MOVED, NOTED, ROOM, RULES, RUNNING, Moves
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.records import NONE
 from prebleexp.sim.signatures import PAIRING
 from prebleexp.sim.types import records
+
+NOTES = 16
+"""times the room that pairs of an instant need, so that Python is seldom asked for it"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Migration:
         one.kv_bytes = self.kv_bytes * block_tokens
         move.request = move.target = NONE
         move.stopped_s = np.nan
-        return Moves(rules, move, records(requests, MOVED), calls, np.arange(gpus))
+        noted = records(NOTES * ROOM * gpus, NOTED)
+        return Moves(rules, move, records(requests, MOVED), calls, np.arange(gpus), noted, np.zeros(1, np.int64))
 
     def links(self, gpus: int) -> links.Links:
         """Subjects are the GPUs that requests leave."""
@@ -58,3 +63,17 @@ class Pairs:
     def __init__(self, given: Migration, gpus: int, requests: int, block_tokens: int) -> None:
         self._plug = Plug(None, pairing, None, addresses.PAIRING, PAIRING)
         self.moves = given.moves(gpus, requests, block_tokens, self._plug.record)
+        self.over: list[Move] = []
+        self._block_tokens = block_tokens
+
+    def take_noted(self) -> None:
+        """Take away what is noted of moves that are over."""
+        noting = self.moves.noting
+        for one in self.moves.noted[: noting[0]]:
+            request, source, target, tokens, stages = (
+                int(one[name]) for name in ("request", "source", "target", "tokens", "stages")
+            )
+            copied = self._block_tokens * int(one.copied)
+            way = (bool(one.ran), stages, copied, bool(one.made), float(one.ended_s), float(one.stopped_s))
+            self.over.append(Move(float(one.began_s), request, source, target, tokens, *way))
+        noting[0] = 0

@@ -50,6 +50,8 @@ MOVE = np.dtype(
         ("busy", np.int64),  # whether something is under way, if only of a move that was given up
         ("paired", np.int64),  # whether this GPU has its part in a move
         ("mark", np.int64),  # the engine's, by which it knows whether the request ran all the time
+        ("began_s", np.float64),
+        ("tokens", np.int64),  # that the request knew then
         ("stopped_s", np.float64),  # when the last stage began; NaN: not yet
     ],
     align=True,
@@ -72,6 +74,28 @@ MOVED = np.dtype(
 """Of a request."""
 
 
+NOTED = np.dtype(
+    [
+        ("began_s", np.float64),
+        ("request", np.int64),
+        ("source", np.int64),
+        ("target", np.int64),
+        ("tokens", np.int64),
+        ("ran", np.int64),  # whether it was to go on while its KV is copied
+        ("stages", np.int64),
+        ("copied", np.int64),  # blocks
+        ("made", np.int64),  # whether it came to anything
+        ("ended_s", np.float64),
+        ("stopped_s", np.float64),  # for how long the request was in no batch
+    ],
+    align=True,
+)
+"""Of a move that is over."""
+ROOM = 2
+"""rows for each GPU that there are behind the pairs of an instant, at least: until the next pairs are over one move
+from it may end, and one may end at once"""
+
+
 class Moves(NamedTuple):
     """All of it; arrays of length 0 in a run without."""
 
@@ -85,6 +109,10 @@ class Moves(NamedTuple):
     """`prebleexp.sim.addresses.PAIRING`"""
     candidates: Any
     """GPUs to which requests may be moved, ascending: routers do not know them to be down, whatever limits them"""
+    noted: Any
+    """`NOTED` of moves that are over, until Python takes them away"""
+    noting: Any
+    """(1,) rows of it in use"""
 
 
 NOBODY = np.zeros(0, np.int64)
@@ -93,7 +121,9 @@ NOBODY = np.zeros(0, np.int64)
 @functools.cache
 def nothing() -> Moves:
     """What a run without has, and writes nothing to."""
-    return Moves(records(0, RULES), records(0, MOVE), records(0, MOVED), records(1, addresses.PAIRING)[0], NOBODY)
+    calls = records(1, addresses.PAIRING)[0]
+    none = (records(0, RULES), records(0, MOVE), records(0, MOVED))
+    return Moves(*none, calls, NOBODY, records(0, NOTED), np.zeros(1, np.int64))
 
 
 # ---------------------------------------------------------------- what engines call
@@ -107,6 +137,24 @@ def ask_for(world: World, g: int, blocks: int, now: float) -> None:
     size = blocks * world.moves.rules[0].kv_bytes
     subject, place = int(world.links.first[MIGRATION]) + g, int(world.links.places[MIGRATION])
     call_none(link.ask, link.own, subject, place + g, place + int(one.target), size, now)
+
+
+@compiled
+def note(world: World, g: int, request: int, ran: bool, made: bool) -> None:
+    """The move from a GPU that was begun last is over."""
+    moves, now = world.moves, world.control.now
+    one, row = moves.gpus[g], moves.noted[moves.noting[0]]
+    moves.noting[0] += 1
+    row.began_s, row.request, row.source, row.target, row.tokens = one.began_s, request, g, one.target, one.tokens
+    row.ran, row.stages, row.copied, row.made, row.ended_s = int(ran), one.stages, one.copied, int(made), now
+    row.stopped_s = 0.0 if np.isnan(one.stopped_s) else now - one.stopped_s
+
+
+@compiled
+def lacks_room(world: World) -> bool:
+    """Whether Python is to take away what was noted, before there are other pairs."""
+    moves = world.moves
+    return bool(len(moves.noted) - moves.noting[0] < ROOM * len(moves.gpus))
 
 
 @compiled

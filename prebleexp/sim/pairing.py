@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
@@ -28,6 +30,7 @@ def pair(self: Any, mine: Any, world: World, now: float) -> None:
         one, engine = moves.gpus[source], world.engines[source]
         one.paired = moves.gpus[target].paired = 1
         one.target, one.stages, one.copied, one.taken = target, 0, 0, 0
+        one.began_s, one.stopped_s = now, np.nan
         call_none(engine.move, engine.own, world, source, now)
 
 

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from prebleexp import moved
 from prebleexp.__main__ import main
+from prebleexp.commands import sql
+from prebleexp.experiment.cache import DATABASE
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import content, key
 from prebleexp.experiment.runs import run
+from prebleexp.history_tables import kept
 from prebleexp.launch import configs, configure, from_cache
+from prebleexp.report import perfetto
 
 TIGHT = ("cluster=migrating", "hardware.kv_tokens=20000", "gpus=3", "rps=30", "duration_s=5", "policy=round_robin")
 
@@ -57,9 +62,19 @@ def test_a_run_with_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert numbers["moves"] == made.moves.sum() > 0
     assert numbers["moves_aborted"] == made.moves_aborted.sum()
     assert numbers["stopped_mean_s"] == pytest.approx(made.stopped_s[made.stopped_s > 0].mean())
+    rows = made.history.moves
+    found = sql.answer(tmp_path / "cache" / DATABASE, "select * exclude (key) from moves").to_pylist()
+    assert [tuple(one.values()) for one in found] == [tuple(one) for one in rows]
+    assert sum(one.moved for one in rows) == numbers["moves"]
+    assert sum(not one.moved for one in rows) == numbers["moves_aborted"]
+    assert moved.sentence(made.history).startswith(f"{numbers['moves']:,} of {len(rows):,} moves were made")
+    lasted = [1e6 * (one.ended_s - one.at_s) for one in rows]
+    assert [one["dur"] for one in perfetto.of_moves(done, "GPU")] == pytest.approx(lasted, abs=1e-3)
+    assert kept(made.history, with_requests=False) == {}
     none = run(cell(*settings, "cluster.migration.interval_ms=null"))
     assert none.metrics["moves"] == none.metrics["moves_aborted"] == 0
     assert none.metrics["stopped_mean_s"] is None
+    assert moved.sentence(none.outcome.history) == ""
 
 
 @pytest.mark.parametrize(

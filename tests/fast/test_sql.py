@@ -171,7 +171,7 @@ def documented(table: str) -> list[str]:
     return [re.sub(r"^(experiments|experiment_runs|gpu_states|autoscaler_decisions)\.", "", name) for name in names]
 
 
-@pytest.mark.parametrize("table", ["results", "runs", "requests", "gpu_states", "experiments", "failures"])
+@pytest.mark.parametrize("table", ["results", "runs", "requests", "gpu_states", "moves", "experiments", "failures"])
 def test_every_column_is_documented_and_none_that_is_not_there(folder: Path, table: str) -> None:
     if table == "failures":
         failed = Result(configure.cells([])[0], "ab" * 32, error=Failure("Error", "no reason"))

@@ -23,7 +23,7 @@ from prebleexp.engines.vllm.records import ANONYMOUS, PULLED, STOPPED, Engines
 from prebleexp.engines.vllm.running import unsettle
 from prebleexp.engines.vllm.steady import blocks_of, known_of, last_is_due
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.moves import RUNNING, WAITING, ask_for, hand_over
+from prebleexp.sim.moves import RUNNING, WAITING, ask_for, hand_over, note
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import DOWN, NONE, World
 from prebleexp.sim.waking import wake
@@ -40,6 +40,7 @@ def move(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         request = _shortest(mine, world, g)
         if request != NONE:
             one.request, one.mark = request, mine.preemptions[request]
+            one.tokens = known_of(mine.jobs[request], mine.gpus[g].over)
             _next_stage(mine, world, g, now)
 
 
@@ -58,13 +59,16 @@ def _first_waiting(mine: Engines, g: int) -> int:
 @compiled
 def _move_waiting(mine: Engines, world: World, request: int, source: int, target: int) -> None:
     known, engine = int(mine.jobs[request].known), world.engines[target]
+    world.moves.gpus[source].tokens = known
     if call_int(engine.spares, engine.own, world, target, blocks_of(mine, known)) == 0:
         world.moves.requests[request].aborted += 1
+        note(world, source, request, False, False)
         return
     queue.pop(mine, source)
     mine.gpus[source].queued -= 1
     mine.gpus[source].waiting_tokens -= known
     _hand_over(mine, world, request, source, target, 0)
+    note(world, source, request, False, True)
     publish(mine, world, source)
     wake(world, source)
 
@@ -181,6 +185,7 @@ def _commit(mine: Engines, world: World, g: int, now: float) -> None:
     mine.gpus[g].held -= 1
     moved.stopped_s += now - one.stopped_s
     _hand_over(mine, world, request, g, target, int(one.taken))
+    note(world, g, request, True, True)
     one.request = NONE
     publish(mine, world, g)
     wake(world, g)
@@ -224,6 +229,7 @@ def _abort(mine: Engines, world: World, g: int) -> None:
     one = world.moves.gpus[g]
     target = int(one.target)
     world.moves.requests[one.request].aborted += 1
+    note(world, g, int(one.request), True, False)
     mine.gpus[g].moving = one.request = NONE
     if one.taken > 0 and world.servers[target].stage != DOWN:
         engine = world.engines[target]

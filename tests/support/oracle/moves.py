@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from prebleexp.sim.changes import UP
+from prebleexp.sim.history import Move
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING
 from prebleexp.sim.pools import BOTH
@@ -22,6 +23,9 @@ from tests.support.oracle.core import ARRIVED, PAIR, Job
 from tests.support.oracle.faults import FaultyGpu
 from tests.support.oracle.pools import Linked, Puller
 from tests.support.reference.vllm import Request
+
+NOT_RUN = (False, 0, 0)
+"""of a request that waits: it does not run, and nothing is copied"""
 
 
 class Mover(Puller):
@@ -109,6 +113,7 @@ class MovesOracle(Linked):
         self.closed = [False] * len(workload)  # whether policies without `routed` believe that it is over
         n = len(workload)
         self.moved, self.aborted, self.stopped_s = [0] * n, [0] * n, [0.0] * n
+        self.made_moves: list[Move] = []
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return MovesGpu(g, engine, hardware, self.rows, self)
@@ -140,7 +145,15 @@ class MovesOracle(Linked):
                 request = min(able, key=lambda r: r.tokens)
                 mark = (request.preemptions, request)
                 self.moves[source.number] = SimpleNamespace(
-                    request=request, mark=mark, target=target.number, stages=0, copied=0, taken=[], since_s=math.nan
+                    request=request,
+                    mark=mark,
+                    target=target.number,
+                    stages=0,
+                    copied=0,
+                    taken=[],
+                    since_s=math.nan,
+                    at_s=now,
+                    tokens=request.tokens,
                 )
                 self._next_stage(source, now)
 
@@ -152,7 +165,13 @@ class MovesOracle(Linked):
         kept = target.of.kept_free if target.of.running else 0
         if not target.up or -(-request.tokens // target.block) + kept > len(target.of.pool.free):
             self.aborted[request.index] += 1
+            self.made_moves.append(
+                Move(now, request.index, source.number, target.number, request.tokens, *NOT_RUN, False, now, 0.0)
+            )
             return
+        self.made_moves.append(
+            Move(now, request.index, source.number, target.number, request.tokens, *NOT_RUN, True, now, 0.0)
+        )
         source.of.waiting.popleft()
         target.of.waiting.append(request)
         self._hand_to(request, source, target, now)
@@ -243,6 +262,7 @@ class MovesOracle(Linked):
         source.of._release(request)
         source.stopped = None
         self.stopped_s[request.index] += now - one.since_s
+        self._write_down(source, one, True, now)
         request.blocks, request.running, request.computed = [one.taken], False, request.tokens - 1
         target.outside -= 1
         target.of._remember(request, request.computed)
@@ -263,6 +283,7 @@ class MovesOracle(Linked):
 
     def _abort(self, source: Any, now: float) -> None:
         one = self.moves.pop(source.number)
+        self._write_down(source, one, False, now)
         source.leaves = None
         target = self.gpus[one.target]
         self.aborted[one.request.index] += 1
@@ -273,6 +294,11 @@ class MovesOracle(Linked):
             self._see(target)
             if target.of.waiting or self._ready(target):
                 self._wake(target, now)
+
+    def _write_down(self, source: Any, one: Any, made: bool, now: float) -> None:
+        stopped_s = 0.0 if math.isnan(one.since_s) else now - one.since_s
+        way = (True, one.stages, one.copied * source.block, made, now, stopped_s)
+        self.made_moves.append(Move(one.at_s, one.request.index, source.number, one.target, one.tokens, *way))
 
     def _abandon(self, g: int, now: float) -> None:
         for s in sorted(self.moves):
@@ -376,7 +402,8 @@ class MovesOracle(Linked):
         made = super()._outcome(end_s)
         counts = {"moves": self.moved, "moves_aborted": self.aborted}
         columns = {name: np.array(column, np.int32) for name, column in counts.items()}
-        return replace(made, **columns, stopped_s=np.array(self.stopped_s))
+        history = replace(made.history, moves=tuple(self.made_moves))
+        return replace(made, **columns, stopped_s=np.array(self.stopped_s), history=history)
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

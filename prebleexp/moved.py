@@ -13,10 +13,9 @@ def sentence(history: History) -> str:
     ran = [one for one in done if one.running]
     tokens, away_s = sum(one.copied_tokens for one in ran), sum(one.stopped_s for one in ran)
     aborted = len(history.moves) - len(done)
-    took = (
-        f", which took {tokens:,} tokens of KV along and stood still for {away_s / max(len(ran), 1):.3g} s on average"
-    )
+    each_s = away_s / max(len(ran), 1)
+    took = f", which took {tokens:,} tokens of KV along and stood still for {each_s:.3g} s on average" if ran else ""
     return (
         f"{len(done):,} of {len(history.moves):,} moves were made, {len(done) - len(ran):,} of requests that waited "
-        f"and {len(ran):,} of ones that ran{took if ran else ''}; {aborted:,} were aborted"
+        f"and {len(ran):,} of ones that ran{took}; {aborted:,} were aborted"
     )

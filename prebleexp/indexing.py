@@ -99,8 +99,12 @@ def keys_of(cache: Cache) -> set[str]:
 
 
 def _histories(cache: Cache, rows: Iterable[Row]) -> dict[str, Kept]:
-    """What became of the GPUs of runs at hand, of those that have a metric of that."""
-    keys = [str(row["key"]) for row in rows if row.get("most_replicas") is not None]
+    """What became of the GPUs and of moved requests of runs at hand, of those that have a metric of that."""
+    keys = [
+        str(row["key"])
+        for row in rows
+        if row.get("most_replicas") is not None or row.get("moves") or row.get("moves_aborted")
+    ]
     return {key: entry.history for key in keys if (entry := cache.get(key)) is not None}
 
 

@@ -30,8 +30,16 @@ SUFFIXES = {
     "s": ("s", "sec", "secs", "seconds"),
 }
 """how a field's name says its unit"""
-FORMATS = ("%d/%b/%Y:%H:%M:%S %z", "%Y-%m-%d %H:%M:%S,%f", "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT")
-"""dates that are not ISO's: of web servers, of Python's logging, of mail"""
+FORMATS = (
+    *("%d/%b/%Y:%H:%M:%S %z", "%Y-%m-%d %H:%M:%S,%f", "%Y-%m-%dT%H:%M:%S,%f"),
+    *("%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"),
+    *("%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%d %H:%M:%S GMT", "%Y-%m-%d %H:%M:%S.%f GMT"),
+)
+"""dates that are not ISO's: of web servers, of Python's logging, of mail, of C's ctime, of BigQuery"""
+DIGITS = re.compile(
+    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])(?:[0-5]\d){2}(?:\d{3}|\d{6})?"
+)
+"""a date and time of digits alone, down to seconds, milliseconds or microseconds: 20240510093001250"""
 COMMA = re.compile(r"-?\d+,\d+")
 """a number with a decimal comma, or with one between its thousands"""
 WRITTEN = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)")

@@ -29,7 +29,7 @@ from prebleexp.sim.events import (
     subject_of,
 )
 from prebleexp.sim.hearing import tell_policy
-from prebleexp.sim.moves import lacks_room
+from prebleexp.sim.moves import ROOM
 from prebleexp.sim.patience import GONE, expire, leave
 from prebleexp.sim.plug import call_float, call_int, call_none
 from prebleexp.sim.pulling import arrived
@@ -198,8 +198,8 @@ def advance(world: World) -> int:
             return HAS_CHANGED
         elif control.kind == PAIR:  # let requests be moved; and again in a while, if anything is to happen
             call_none(world.moves.calls.pair, world.moves.calls.own, world, control.now)
-            if lacks_room(world):
-                left = 0
+            if len(world.moves.noted) - world.moves.noting[0] < ROOM * len(world.moves.gpus):
+                left = 0  # so that Python takes away what was noted
             if _goes_on(world, int(rules.reports_s > 0)):
                 push(world.events, control, control.now + world.moves.rules[0].interval_s, key(PAIR, 0))
         else:  # REPORT: routers see what the GPUs are; and again in a while, if anything is to happen

@@ -151,13 +151,6 @@ def note(world: World, g: int, request: int, ran: bool, made: bool) -> None:
 
 
 @compiled
-def lacks_room(world: World) -> bool:
-    """Whether Python is to take away what was noted, before there are other pairs."""
-    moves = world.moves
-    return bool(len(moves.noted) - moves.noting[0] < ROOM * len(moves.gpus))
-
-
-@compiled
 def hand_over(world: World, request: int, source: int, target: int) -> None:
     """A request belongs to another GPU from now on: routers hear of it when this event has been dealt with."""
     moved = world.moves.requests[request]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from prebleexp.errors import significant
 from prebleexp.sim.types import Floats, Longs
+from prebleexp.workloads.columns import plain
 from prebleexp.workloads.reading import WAY_OUT
 from prebleexp.workloads.rows import ZONE, Records, Rows
 
@@ -36,10 +37,11 @@ FORMATS = (
     *("%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%d %H:%M:%S GMT", "%Y-%m-%d %H:%M:%S.%f GMT"),
 )
 """dates that are not ISO's: of web servers, of Python's logging, of mail, of C's ctime, of BigQuery"""
-DIGITS = re.compile(
-    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])(?:[0-5]\d){2}(?:\d{3}|\d{6})?"
-)
-"""a date and time of digits alone, down to seconds, milliseconds or microseconds: 20240510093001250"""
+DIGITS = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-3])([0-5]\d)([0-5]\d)(\d{3}|\d{6})?")
+"""a date and time of digits alone, down to seconds, milliseconds or microseconds, as 20240510093001250; no
+unit has such times since 1970"""
+LONG = re.compile(r"(?:^|[_.])(minutes?|mins?|hours?|hrs?|days?)$")
+"""how a field's name says a unit in which times are not read"""
 COMMA = re.compile(r"-?\d+,\d+")
 """a number with a decimal comma, or with one between its thousands"""
 WRITTEN = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)")
@@ -86,6 +88,8 @@ def clock(
     """
     values = rows.values(name)
     first = next((one for one in values if one is not None and one != ""), None)
+    if given is None and DIGITS.fullmatch(str(first)):
+        return _dated(_spelt_out(rows, name), name)
     if not isinstance(first, str) or _is_number(first):
         found = _counted(rows, name, given, usual, told, known)
         valid = f"a number of {CALLED[given or told or usual]} >= {least:g}"
@@ -110,6 +114,9 @@ def moments(rows: Rows, name: str) -> Clock | None:
 
 def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | None, known: bool) -> Clock:
     valid = f"a number of {CALLED[given or told or usual]}, or {DATE}"
+    if given is None and (long := LONG.search(plain(name))):
+        said = f"{CALLED['s']} to {CALLED['ns']}; its name says {long[1]}: convert it, or, if that is not so, {WAY_OUT}"
+        rows.refuse(name, np.ones(len(rows), np.bool_), said)
     column = rows.exact_numbers(name, valid)
     inside = {unit: _since_1970(column, size) for unit, size in UNITS.items()}
     epoch = next((unit for unit, where in inside.items() if where.all()), None)
@@ -155,6 +162,14 @@ def _with_points(rows: Rows, name: str) -> Rows:
         )
     numbers = [rows.number(row) for row in range(len(rows))]
     return Records(rows.path, [{name: one.replace(",", ".")} for one in texts], numbers)
+
+
+def _spelt_out(rows: Rows, name: str) -> Rows:
+    """With dates in place of a column's digits. Raises InvalidInput where there are others."""
+    found = [DIGITS.fullmatch(str(value)) for value in rows.values(name)]
+    rows.refuse(name, np.array([one is None for one in found]), "a date of as many digits as that of the first row")
+    texts = ["{}-{}-{} {}:{}:{}.{}".format(*one.groups("000")) for one in found if one is not None]
+    return Records(rows.path, [{name: one} for one in texts], [rows.number(row) for row in range(len(rows))])
 
 
 def _written(rows: Rows, name: str) -> Clock:

@@ -24,6 +24,12 @@ OTHERS = "an array of objects, YAML, CSV with a header in UTF-8, or Parquet"
 YAML = re.compile(rb"(---|- )|[A-Za-z_][\w.-]*:\s*[\r\n]")
 """how a document begins that has its rows in a list"""
 
+NOTE = re.compile(rb"\s*(?:#|sep=.\s*$)")
+NOTES = 100
+"""lines, at most, before a header"""
+READ = 65_536
+"""bytes of a file, in which a line ends"""
+
 
 class Csv(Table):
     """A table of a CSV file with a header."""
@@ -46,10 +52,12 @@ def rows_of(path: str | None) -> Rows:
     name, data = str(path), files.unpacked(path).removeprefix(BOM)
     if data.startswith(b"PAR1"):
         return Table(name, _parquet(name, data))
+    if b"\r" in data[:READ] and b"\n" not in data:  # as Macs once wrote
+        data = data.replace(b"\r", b"\n")
     text = data.lstrip()
     if not text or text[:1] in b"{[" or not _is_text(text):
         return _records(name, data)
-    return _yaml(name, data) if YAML.match(text) else Csv(name, data)
+    return _yaml(name, data) if YAML.match(text) else Csv(name, _without_notes(data))
 
 
 def _is_text(data: bytes) -> bool:
@@ -58,6 +66,18 @@ def _is_text(data: bytes) -> bool:
         return data.split(b"\n", 1)[0].decode().replace("\t", " ").isprintable() or b"\r" in data[:4096]
     except UnicodeDecodeError:
         return False
+
+
+def _without_notes(data: bytes) -> bytes:
+    """With empty lines in place of those that stand before a CSV file's header: notes after #, and Excel's `sep=;`."""
+    lines = data.split(b"\n", NOTES)
+    notes = 0
+    while notes < len(lines) - 1 and (NOTE.match(lines[notes]) or not lines[notes].strip()):
+        notes += 1
+    if notes and lines[notes].lstrip()[:1].isdigit():  # the last of them is the header
+        notes -= 1
+        lines[notes] = lines[notes].lstrip(b"# ")
+    return b"\n".join([b""] * notes + lines[notes:])
 
 
 def _records(path: str, data: bytes) -> Records:

@@ -18,6 +18,7 @@ from prebleexp.errors import InvalidInput
 DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
 """what unpacking raises"""
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 """with which a file of that encoding begins"""
 SETTLED_NS = 2_000_000_000
 """after which a change of a file surely has another time than the one before"""
@@ -68,12 +69,20 @@ def unpacked(path: str | None) -> bytes:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                 raise InvalidInput(f"{path}: not a {called} file that can be read: {reason}") from None
             break
-    if data.startswith(UTF_16):
+    encoding = "UTF-32" if data.startswith(UTF_32) else "UTF-16" if data.startswith(UTF_16) or _is_wide(data) else ""
+    if encoding:
         try:
-            return data.decode("utf-16").encode()
+            wide = encoding if data.startswith((*UTF_32, *UTF_16)) else f"{encoding}-LE"
+            return data.decode(wide).encode()
         except UnicodeError as error:
-            raise InvalidInput(f"{path}: not a UTF-16 file that can be read: {error}") from None
+            raise InvalidInput(f"{path}: not a {encoding} file that can be read: {error}") from None
     return data
+
+
+def _is_wide(data: bytes) -> bool:
+    """Whether it is text of two bytes a letter that does not say so, as PowerShell and SQL Server write it."""
+    start = data[:64]
+    return len(start) > 1 and not any(start[1::2]) and all(start[::2])
 
 
 def _zstandard(data: bytes) -> bytes:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp.sim.types import Longs
-from prebleexp.workloads.columns import found
+from prebleexp.workloads.columns import found, matching
+from prebleexp.workloads.elsewhere import answered_elsewhere
 from prebleexp.workloads.rows import NOTHING, Rows
 
 KINDS = ("type", "event", "event_type", "kind", "role", "span_kind")
@@ -19,7 +20,10 @@ CHUNKS = ("id",)
 """also of parts of an answer, some of which have no counts"""
 NUMBERS = ("_id", "eventId")
 """by which who keeps logs tells rows apart, whatever they say"""
-STANDS_FOR = ("requests", "num_requests", "n_requests", "request_count", "requests_count")
+STANDS_FOR = (
+    *("requests", "num_requests", "n_requests", "request_count", "requests_count", "num_model_requests"),
+    *("total_requests", "call_count", "invocations"),
+)
 """fields of a row that is a sum over several requests, as logs by the minute have"""
 ANSWERS = ("n", "num_choices", "num_return_sequences", "best_of")
 """fields of a request that asks for several answers, whose tokens are counted together"""
@@ -59,8 +63,9 @@ def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> O
         )
     if several:
         doubts.append(f"{several:,} rows have the id of another one, and another prompt: each is taken for a request")
-    doubts += _several(rows.taken(np.flatnonzero(kept)))
-    if alike := _alike(rows.taken(np.flatnonzero(kept))):
+    own = rows.taken(np.flatnonzero(kept))
+    doubts += [*_several(own), *answered_elsewhere(own)]
+    if alike := _alike(own):
         doubts.append(
             f"{alike:,} of {int(kept.sum()):,} rows say the same as one before, in all fields; if they were written "
             "twice, leave these out"
@@ -103,8 +108,8 @@ def _several(rows: Rows) -> list[str]:
 
 def _counting(rows: Rows, aliases: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
     """The fields of these names that have integers from 0 on alone, some above 1, and these."""
-    for name in aliases:
-        values = [str(value) for value in rows.optional(name) if value not in NOTHING] if name in rows else []
+    for name in (name for alias in aliases for name in matching(rows, alias)):
+        values = [str(value) for value in rows.optional(name) if value not in NOTHING]
         if values and all(one.isdecimal() for one in values) and max(map(int, values)) > 1:
             yield name, [int(one) for one in values]
 

@@ -21,7 +21,8 @@ from prebleexp.workloads.rows import Rows
 
 INPUTS = (
     *("prompt_tokens", "input_tokens", "prompt_token_count", "input_token_count", "num_prompt_tokens"),
-    *("num_input_tokens", "number_input_tokens", "n_prompt_tokens", "n_input_tokens", "tokens_prompt"),
+    *("num_input_tokens", "number_input_tokens", "n_prompt_tokens", "n_input_tokens"),
+    *("native_tokens_prompt", "tokens_prompt"),
     *("token_count.prompt", "num_prefill_tokens", "prefill_tokens", "context_tokens", "request_tokens"),
     *("input_length", "input_len", "prompt_length", "prompt_len", "prompt_size", "input_toks", "prompt_toks"),
     *("input_sequence_length.value", "input_sequence_length", "isl", "tokens_in", "tokens_input"),
@@ -30,7 +31,8 @@ INPUTS = (
 OUTPUTS = (
     *("completion_tokens", "output_tokens", "candidates_token_count", "completion_token_count"),
     *("output_token_count", "num_completion_tokens", "num_output_tokens", "number_output_tokens"),
-    *("n_completion_tokens", "n_output_tokens", "num_generated_tokens", "tokens_completion", "token_count.completion"),
+    *("n_completion_tokens", "n_output_tokens", "num_generated_tokens", "token_count.completion"),
+    *("native_tokens_completion", "tokens_completion"),
     *("generated_tokens", "response_tokens", "num_decode_tokens", "decode_tokens", "output_length", "output_len"),
     *("completion_length", "completion_len", "response_length", "generation_length", "token_size", "output_size"),
     *("output_toks", "completion_toks", "output_sequence_length.value", "output_sequence_length", "osl"),
@@ -115,6 +117,7 @@ def counts(rows: Rows, columns: Columns) -> Counts:
     thoughts = _thoughts(rows, given, answers, total)
     outputs = np.where(thoughts.counts > 0, np.maximum(answers.counts, 0) + thoughts.counts, answers.counts)
     _check(rows, given, inputs, found, total, outputs)
+    doubts += _short_of(total, inputs, outputs)
     doubts += _unread(rows, _all(rows, (*CACHED, *CREATED, *CREATED_PARTS, MISSED)))
     for name in _all(rows, PREFIXES):
         if (rows.counts(name) > 0).any():
@@ -203,6 +206,18 @@ def _check(rows: Rows, given: _Column, inputs: Longs, cached: Longs, total: Long
             f"total_tokens={total[row]} is not valid; prompt and answer are {given.counts[row]} + {outputs[row]}: say "
             "which fields are meant, with workload.columns={input: …, output: …}",
         )
+
+
+def _short_of(total: Longs, inputs: Longs, outputs: Longs) -> list[str]:
+    """A doubt, if totals have more tokens than prompts and answers."""
+    said = (total > 0) & (inputs >= 0) & (outputs >= 0)
+    whole, both = int(total[said].sum()), int((inputs + outputs)[said].sum())
+    if whole <= ALIKE * both:
+        return []
+    return [
+        f"the totals are {whole:,} tokens, and prompts and answers {both:,}: if these lack something, say which fields "
+        "have all of it, with workload.columns={input: …, output: …}"
+    ]
 
 
 def _fields(rows: Rows, columns: Columns, role: str, aliases: Sequence[str]) -> list[str]:

@@ -41,6 +41,7 @@ LEVELS = {
     "itl": 3,
     "history_tables": 3,
     "scaling_metrics": 3,
+    "moved": 3,
     "slo_metrics": 0,
     "step_metrics": 0,
     "averages": 3,

@@ -137,13 +137,16 @@ def export(cache: Cache, given: Given) -> int:
     """Runs to an archive: those of a list of keys, or those that match."""
     keys, path = given["keys"], Path(given.words[0])
     archive.check_place(path)
-    wanted = [item.run for item in chosen.matching(cache, given) if isinstance(item.run, Entry)]
+    found = [(item.run, item.current) for item in chosen.matching(cache, given) if isinstance(item.run, Entry)]
     if keys is not None:
-        wanted = [entry for entry in wanted if entry.key in _keys(keys)]
-    if not wanted:
+        named = _keys(keys)
+        found = [(entry, current) for entry, current in found if entry.key in named]
+    if not found:
         raise InvalidInput("there is no run to export")
-    count = archive.export(cache, wanted, path)
-    print(f"{count:,} runs, {_size(path.stat().st_size)}", file=sys.stderr)
+    count = archive.export(cache, [entry for entry, _ in found], path)
+    old = sum(not current for _, current in found)
+    changed = f"; {old:,} of them by code that has changed since, which code=current leaves out" if old else ""
+    print(f"{count:,} runs, {_size(path.stat().st_size)}{changed}", file=sys.stderr)
     return 0
 
 

@@ -19,6 +19,8 @@ def named(of: Sequence[Planned], found: Sequence[Planned]) -> str:
         router = _router(one)
         shared = one.name.removeprefix(f"{router} ") if router and one.name != router else ""
         alike.setdefault(shared if router else one.name, []).append(router)
+    if len(alike) > 1 and len(of) == len(found) > MOST_NAMED:
+        return f"all {len(of)} contenders"
     return listed([_called(routers, shared, len(every)) for shared, routers in alike.items()])
 
 

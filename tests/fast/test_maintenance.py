@@ -155,7 +155,9 @@ def test_gc_removes_what_was_chosen(cache: Cache, capsys: pytest.CaptureFixture[
 def test_gc_removes_runs_of_other_code(
     cache: Cache, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert "code" not in said(capsys, "export", "runs.tar")[1]
     monkeypatch.setattr(maintenance, "code", lambda: {"sources": "new"})
+    assert "; 4 of them by code that has changed since" in said(capsys, "export", "runs.tar")[1]
     out, err = said(capsys, "gc", "code=unused")
     assert "of unused code     5" in out
     assert "cache index takes them out of the database" in err

@@ -259,6 +259,7 @@ def test_what_contenders_share_is_said_once() -> None:
     ]
     assert contenders.named(every[:4], every) == "all 4 routers (rps=1)"
     assert contenders.named([*every[:2], every[5]], every) == "lor and e2 (both rps=1) and e2 rps=2"
+    assert contenders.named(every, every) == "all 8 contenders"
     assert contenders.named(every[:3], every) == "lor, e2 and llmd (all rps=1)"
     alone = [replace(one, name=str(one.at["policy"]), at={"policy": one.at["policy"]}) for one in every[:4]]
     assert (contenders.named(alone, alone), contenders.named(alone[:2], alone)) == ("all 4 routers", "lor and e2")

@@ -28,6 +28,10 @@ BOUND = 0.9
 """a rate that is served to so small a share or less was held back by the cap on requests at a time"""
 
 
+ALIKE = 1.1
+"""numbers that differ by no more say the same"""
+
+
 class _Times(NamedTuple):
     """When n requests began, as a benchmark's log has it."""
 
@@ -84,6 +88,7 @@ class BenchLog(Replayed):
         kept = np.flatnonzero(served)[np.argsort(when.starts[served], kind="stable")]
         inputs = rows.integers("input_lens", 0)
         rows.refuse("input_lens", served & (inputs < 1), "at least 1")
+        sums = {"total_input_tokens": int(inputs[served].sum()), "total_output_tokens": int(outputs[served].sum())}
         reading = Reading(
             time=when.says,
             prompt="input_lens",
@@ -91,7 +96,7 @@ class BenchLog(Replayed):
             prefix="prompts share nothing, as nothing is said of them",
             sessions="every request is one of its own" if when.clients is None else "a client each",
             left_out=(*_runs(others), *rows.left_out(~served, "which failed or have no output")),
-            doubts=when.doubts,
+            doubts=(*when.doubts, *_contradictions(log, sums, 0.0 if starts is None else float(np.ptp(when.starts)))),
         )
         prompts, n = private(inputs[kept]), len(kept)
         times = when.starts[kept] - when.starts[kept[0]]
@@ -157,6 +162,22 @@ class BenchLog(Replayed):
         assert rate is not None
         found = arrivals_s(random(0, ARRIVALS), n, rate, shape)
         return _Times(found, f"drawn at request_rate={rate}, burstiness={shape} (there are no starts)")
+
+
+def _contradictions(log: dict[str, Any], sums: dict[str, int], span_s: float) -> list[str]:
+    """Doubts about what a result says twice. `sums`: by name, what the lists of those that were served add up to."""
+    found = []
+    for name, added in sums.items():
+        said = log.get(name)
+        if is_number(said) and said > 0 and not 1 / ALIKE <= added / said <= ALIKE:
+            found.append(f"{name} is {said:,}, and the lists of lengths add up to {added:,}")
+    took_s = log.get("duration")
+    if is_number(took_s) and 0 < took_s < span_s / ALIKE:
+        found.append(
+            f"the benchmark took {significant(took_s)} s (duration), and its starts are {significant(span_s)} s apart; "
+            "these are to be in seconds"
+        )
+    return found
 
 
 def _runs(others: int) -> tuple[str, ...]:

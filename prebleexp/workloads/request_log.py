@@ -44,6 +44,8 @@ HASHES = ("hash_ids", "block_hashes", "prefix_hashes")
 CHOICES = "choices"
 RAW = "start_perf_ns"
 """which only records of aiperf have that are what went over the wire"""
+LENGTHS = ("input_lens", "output_lens")
+"""of all requests of a benchmark, in its result"""
 USUAL = 4.0
 """characters a token, if the log says nothing of tokens"""
 
@@ -104,6 +106,10 @@ class RequestLog(Tabular):
             raise InvalidInput(
                 f"{self.path}: these are aiperf's raw records, which have no lengths; take profile_export.jsonl, which "
                 "it writes with --export-level records"
+            )
+        if {*LENGTHS} <= {*every.names} and all(isinstance(every.values(name)[0], list) for name in LENGTHS):
+            raise InvalidInput(
+                f"{self.path}: it is a benchmark's result, with lists of lengths; take workload=bench_log"
             )
         kept = served(every, self.columns)
         if not len(kept.rows):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from prebleexp.errors import InvalidInput
+from prebleexp.workloads.bench_log import BenchLog
 from prebleexp.workloads.request_log import RequestLog
 
 N = 20
@@ -115,6 +116,37 @@ def test_what_seems_to_be_something_else_is_said(
 ) -> None:
     doubts = read(tmp_path / "log", lines(**more)).understood.doubts
     assert any(one.startswith(says) for one in doubts), doubts
+
+
+RESULT: dict[str, Any] = {
+    **{"input_lens": PROMPT, "output_lens": ANSWER, "start_times": [1000 + at for at in AT], "duration": 12.0},
+    **{"total_input_tokens": sum(PROMPT), "total_output_tokens": sum(ANSWER)},
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, ""),
+        (
+            {"total_input_tokens": 9 * sum(PROMPT)},
+            "total_input_tokens is 243,270, and the lists of lengths add up to 27,030",
+        ),
+        (
+            {"start_times": [1e6 + 1000 * at for at in AT]},
+            "the benchmark took 12 s (duration), and its starts are 9,500 s",
+        ),
+    ],
+)
+def test_a_result_that_contradicts_itself_is_said(tmp_path: Path, more: dict[str, Any], says: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(RESULT | more))
+    doubts = BenchLog(str(path), load="recorded").understood.doubts
+    assert any(one.startswith(says) for one in doubts) if says else not doubts, doubts
+    with pytest.raises(
+        InvalidInput, match="it is a benchmark's result, with lists of lengths; take workload=bench_log"
+    ):
+        _ = RequestLog(str(path), load="recorded").whole
 
 
 @pytest.mark.parametrize("more", [{"model": lambda i: "a"}, {"cached": lambda i: False}, {"cached": lambda i: 7}])

@@ -142,8 +142,8 @@ def arrival_rate(mine: Book) -> float:
 
 @compiled
 def found(mine: Book) -> float:
-    """Tokens of prompts of late that some GPU had, for each that none had: so many times is used what is computed."""
-    return float(mine.lately[FOUND] / max(1.0, mine.lately[TOKENS] - mine.lately[FOUND]))
+    """Share of prompts' tokens of late that some GPU had."""
+    return float(mine.lately[FOUND] / mine.lately[TOKENS])
 
 
 @compiled

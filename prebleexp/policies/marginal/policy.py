@@ -68,10 +68,10 @@ class MarginalDelay(Policy):
     copy_weight: float = 3.0
     """what a second costs in which is computed what another GPU has, besides the delay: a copy takes the place of
     others' prefixes, and a session that moves for little moves again"""
-    settle_weight: float = 30.0
+    settle_weight: float = 300.0
     """what a second costs in which is computed what no GPU has more than half of, times the share of the GPU's KV that
-    such prompts took in the last minute, and the tokens that are found for each that is computed. Many follow a prefix
-    to where it settled, for as long as it stays: where prefixes hardly fit, those settled evenly all stay"""
+    such prompts took in the last minute, and the share of prompts that is found. High, since many follow a prefix to
+    where it settled, for as long as it stays: where prefixes hardly fit, those settled evenly all stay"""
     rent_weight: float = 0.4
     """how much of a price above the mean of all GPUs is rent, paid for a copy of the prefix. Below 1, since prices
     weigh others' seconds by more than 1; 0: none is bought. Nothing is paid for what is above the mean by no more than

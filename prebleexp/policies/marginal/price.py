@@ -29,8 +29,8 @@ class Asked(NamedTuple):
     most: int
     """tokens of it that the GPU has which has most"""
     settles: float
-    """0: some GPU has more than half of it; else the tokens that GPUs had of late for each that none had, which is how
-    often what is computed is used again"""
+    """0: some GPU has more than half of it; else the share of prompts that GPUs had of late, which is how much is lost
+    with a prefix"""
     coming: float
     """requests a second that each GPU gets of late"""
     ttft_weight: float

@@ -47,7 +47,7 @@ class Weights:
     others_weight: float = 3.0
     others_decode_weight: float = 4.0
     copy_weight: float = 3.0
-    settle_weight: float = 30.0
+    settle_weight: float = 300.0
     rent_weight: float = 0.4
 
 
@@ -71,10 +71,9 @@ class Model:
         return faded / (MEMORY_S * (1 - math.exp(-now / MEMORY_S)) + MEMORY_S / 20) / candidates
 
     def found(self, now: float) -> float:
-        """Tokens of prompts of late that some GPU had, for each that none had."""
+        """Share of prompts' tokens of late that some GPU had."""
         faded = [(math.exp((at - now) / MEMORY_S), tokens, held) for at, tokens, held in self.prompts]
-        held, of = math.fsum(f * held for f, _, held in faded), math.fsum(f * tokens for f, tokens, _ in faded)
-        return held / max(1.0, of - held)
+        return math.fsum(f * held for f, _, held in faded) / math.fsum(f * tokens for f, tokens, _ in faded)
 
     def late(self, now: float) -> float:
         """Two standard deviations above the mean of the seconds that first tokens were to take of late."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NOTHING = "–"
+TINY = 1e-9
+"""half-widths below which are written with an exponent"""
 IF_ANY = ("n_", "host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "moves", "stopped_mean_s")
 """how the names of those begin that are shown where they are not 0"""
 SHOWN = 20
@@ -292,7 +295,11 @@ def _interval(value: tuple[float, float | None] | None) -> str:
     if value is None:
         return NOTHING
     mean, half_width = value
-    return number(mean) if half_width is None else f"{number(mean)} ± {number(half_width, 2)}"
+    if half_width is None:
+        return number(mean)
+    small = TINY <= half_width < 1e-4  # of which `number` has an exponent, beside a mean that has none
+    half = f"{half_width:.{1 - math.floor(math.log10(half_width))}f}" if small else number(half_width, 2)
+    return f"{number(mean)} ± {half}"
 
 
 def number(value: object, digits: int = 4) -> str:

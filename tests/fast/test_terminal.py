@@ -107,6 +107,13 @@ def test_no_number_and_no_word_is_broken(width: int, count: int, monkeypatch: py
     assert any({"policy", "GPUs", "verdict"} <= set(line.split()) for line in shown) == (width == 200)
 
 
+def test_a_narrow_interval_is_written_as_its_mean_is() -> None:
+    """A table had 0.009549 ± 9e-05."""
+    pairs = [(0.009549, 9.04e-5), (0.912425, 0.000034), (0.5, 0.0), (1.25, None), (2e-12, 1e-12)]
+    shown = [tables._interval(pair) for pair in pairs]
+    assert shown == ["0.009549 ± 0.000090", "0.9124 ± 0.000034", "0.5 ± 0", "1.25", "2e-12 ± 1e-12"]
+
+
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_sentence_is_broken_between_words_and_in_no_number(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 80 columns broke "4.49 requests/s" wherever the line ended."""

@@ -71,7 +71,8 @@ class Offloading(Scheduler):
         return int(max(-(-group.window // self.block), -(-(group.window - 1 + padding) // self.block)))
 
     def _lookup(self, request: Request, here: int) -> int | None:
-        """Until which block it may be loaded; None: some of that is on its way."""
+        """Until which token it may be loaded, where all but the last have KV in the host: of layers that look back to a
+        window that one is computed anew, of others only if it is among them; None: some of that is on its way."""
         slides = sorted((g for g in self.groups if g.kind != "full"), key=self._window, reverse=True)
         full = [g for g in self.groups if g.kind == "full"]
         tokens, block = request.tokens - bool(slides), self.block
@@ -82,7 +83,7 @@ class Offloading(Scheduler):
             for group in groups:
                 tokens = min(tokens, request.tokens // block * block)
                 if tokens - here * block < block:
-                    return here
+                    return here * block
                 high = min(-(-tokens // block), request.tokens // block)
                 copies = [self.host.find(self._key(group.number, request, n)) for n in range(here, high)]
                 if group.kind == "full":
@@ -95,11 +96,11 @@ class Offloading(Scheduler):
                 if waits:
                     defer = True
                 elif got == 0:
-                    return here
+                    return here * block
                 else:
                     tokens = min(tokens, block * (here + got))
                 if tokens - here * block < block:
-                    return here
+                    return here * block
                 if tokens - here * block < found:
                     if defer:
                         defer, again = False, [*full, *slides]
@@ -115,7 +116,7 @@ class Offloading(Scheduler):
             low = here if group.kind == "full" else max(here, high - self._window(group, here * block + found))
             if any(self._key(group.number, request, n) in self.loading for n in range(low, high)):
                 return None
-        return here + found // block
+        return here * block + found
 
     def _slide(self, copies: list[Copy | None], first: int, window: int) -> tuple[int, bool]:
         run, waits, needed = 0, False, first
@@ -135,10 +136,11 @@ class Offloading(Scheduler):
         first = len(self.groups) * -(-(1 + self.k + self.spare) // self.block) if self.k else 0  # of who loads
         return first + sum(self._need(r, r.tokens, r.computed, nothing, True) for r in self.filling)
 
-    def _load(self, request: Request, hits: list[list[int]], here: int, until: int) -> bool:
+    def _load(self, request: Request, hits: list[list[int]], here: int, computed: int) -> bool:
         """Take blocks for what is loaded, beside what those need to whom they are promised."""
+        until = -(-computed // self.block)
         headroom, free = self.kept_free if self.running else 0, len(self.pool.free)
-        computed, length = until * self.block, request.tokens
+        length = request.tokens
         if self.config["reserve_full_isl"] and self._need(request, length, computed, hits, True) + headroom > free:
             return False
         if self._need(request, computed, computed, hits, False) + headroom + self._promised() > free:
@@ -191,7 +193,7 @@ class Offloading(Scheduler):
                 if until is None:
                     passed.append(queue.popleft())
                     continue
-                if until > here:
+                if until > here * self.block:
                     if not self._load(request, hits, here, until):
                         break
                     passed.append(queue.popleft())
@@ -229,6 +231,11 @@ class Offloading(Scheduler):
     def _preempt(self, request: Request) -> None:
         self.filling.discard(request)
         super()._preempt(request)
+
+    def _release(self, request: Request) -> None:
+        if request.done:  # what is behind its windows goes first, before the connector is told of its end
+            self._give_up(request, request.computed - request.under_way)
+        super()._release(request)
 
     # ------------------------------------------------------------ stores
     def schedule(self) -> dict[str, Any]:

@@ -147,25 +147,24 @@ def test_prompts_in_every_few_steps_are_computed_when_the_plain_model_computes_t
 
 
 # ---------------------------------------------------------------- hosts
-DIFFERENT_HOSTS = {124, 133}
-"""settings that are served otherwise than by the plain model: a step is scheduled while the one before it waits for
-stores, and what is sent and over in the meantime is heard of a step sooner here; no recording says which is right"""
+STUCK = {19}
+"""of those with groups: where a request never fits, in vLLM's own scheduler as well, so that a run has no end of it"""
 
 
 def _hosts(seeds: Iterable[int], grouped: bool = False) -> None:
-    for seed in sorted(set(seeds) - DIFFERENT_HOSTS):
+    for seed in sorted(set(seeds) - (STUCK if grouped else set())):
         config, stream = random_offloads(seed, grouped)
         equal(vllm_offload.replay(config, stream), reference_offloading.replay(config, stream), f"seed {seed}: ")
 
 
 @pytest.mark.slow
 def test_random_hosts_are_served_as_the_plain_model_serves_them() -> None:
-    _hosts(range(14, 30))
+    _hosts((*range(14, 30), 133))
 
 
 @pytest.mark.slow
 def test_random_hosts_with_groups_are_served_as_the_plain_model_serves_them() -> None:
-    _hosts((2, 3, 5, 6, 7, 8, 10, 13), grouped=True)
+    _hosts((2, 3, 5, 6, 7, 8, 10, 13, 17, 27), grouped=True)
 
 
 DRAFTED = """

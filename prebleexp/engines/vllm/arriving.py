@@ -6,7 +6,7 @@ from typing import Any
 
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.copies import copy_at, needed_from
+from prebleexp.engines.vllm.copies import copy_at, needed_from, reached
 from prebleexp.engines.vllm.hearing import add_news, tell
 from prebleexp.engines.vllm.loading import part_of
 from prebleexp.engines.vllm.peers import give_back
@@ -38,7 +38,7 @@ def has_come(mine: Engines, world: World, tier: int, request: int) -> None:
 
 @compiled
 def _is_loaded(mine: Engines, world: World, g: int, request: int) -> None:
-    slot = waiting_step(mine, g)
+    slot = waiting_step(mine, g, int(world.tiers.fetches[request].step))
     if slot == NONE:
         tell(mine, world, g, request)
     else:
@@ -46,11 +46,11 @@ def _is_loaded(mine: Engines, world: World, g: int, request: int) -> None:
 
 
 @compiled
-def waiting_step(mine: Engines, g: int) -> int:
+def waiting_step(mine: Engines, g: int, since: int) -> int:
     """The slot of the first step that waits for blocks that are being stored: it hears of what is over before it
-    begins. -1: there is none."""
+    begins, but for what was asked for by steps behind it, which are launched later. -1: there is none."""
     gpu = mine.gpus[g]
-    for number in range(gpu.begun, gpu.scheduled):
+    for number in range(max(since, int(gpu.begun)), gpu.scheduled):
         if mine.steps[g, number % STEPS].waits > 0:
             return int(number % STEPS)
     return NONE
@@ -68,7 +68,7 @@ def hear_of_load(mine: Engines, world: World, g: int, request: int) -> None:
         return
     gpu.reserved -= 1
     gpu.queued += 1
-    job.computed = int(tiers.ends[TIERS - 1, request]) * mine.settings.block_size
+    job.computed = reached(mine, request, int(tiers.ends[TIERS - 1, request]))
     queue.push(mine, g, request)
     world.jobs[request].state = QUEUED
 
@@ -80,7 +80,7 @@ def _need_not_keep(mine: Engines, world: World, request: int) -> None:
     for tier in range(PEERS):
         low, high = part_of(world.tiers, tier, request)
         for table in range(mine.settings.tables):
-            for block in range(max(low, needed_from(mine, table, end)), high):
+            for block in range(max(low, needed_from(mine, table, reached(mine, request, end))), high):
                 unpin(world.tiers, copy_at(mine, world, tier, request, table, block))
 
 

@@ -10,8 +10,9 @@ Each block that is being stored knows the last offer of it, so that whoever take
 
 from __future__ import annotations
 
-from prebleexp.engines.vllm.blocks import key_of
+from prebleexp.engines.vllm.blocks import found_run, key_of, segment_at
 from prebleexp.engines.vllm.group_lookup import FULL, SLIDING, behind
+from prebleexp.engines.vllm.group_tables import kept
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.runs import cut
 from prebleexp.sim.compiled import chosen_by, compiled
@@ -39,6 +40,23 @@ def number_of(mine: Engines, table: int, block: int) -> int:
 
 
 @compiled
+def _every(mine: Engines, request: int, end: int) -> int:
+    return end * mine.settings.block_size
+
+
+@compiled
+def _but_the_last(mine: Engines, request: int, end: int) -> int:
+    tokens = end * mine.settings.block_size
+    if mine.groups.full == len(mine.groups.order):
+        return tokens
+    return min(tokens, int(mine.jobs[request].known) - 1)
+
+
+reached = chosen_by("groups", _every, _but_the_last)
+"""the tokens of which a request has KV that loads its blocks before `end`: with windows, not of the last one known"""
+
+
+@compiled
 def _all(mine: Engines, table: int, computed: int) -> int:
     return 0
 
@@ -46,19 +64,19 @@ def _all(mine: Engines, table: int, computed: int) -> int:
 @compiled
 def _in_window(mine: Engines, table: int, computed: int) -> int:
     group = mine.groups.all[table]
-    return behind(mine, int(group.kind), int(group.window), computed * mine.settings.block_size)
+    return behind(mine, int(group.kind), int(group.window), computed)
 
 
 needed_from = chosen_by("groups", _all, _in_window)
-"""the first block of a table that whoever has so many blocks computed needs"""
+"""the first block of a table that whoever has so many tokens computed needs"""
 
 
 @compiled
-def needed_between(mine: Engines, low: int, high: int, end: int) -> int:
-    """How many of the blocks low … high − 1 of all tables whoever loads up to `end` needs."""
+def needed_between(mine: Engines, low: int, high: int, computed: int) -> int:
+    """How many of the blocks low … high − 1 of all tables whoever has so many tokens computed needs."""
     blocks = 0
     for table in range(mine.settings.tables):
-        blocks += max(0, high - max(low, needed_from(mine, table, end)))
+        blocks += max(0, high - max(low, needed_from(mine, table, computed)))
     return blocks
 
 
@@ -138,7 +156,7 @@ def _find_groups(mine: Engines, world: World, tier: int, request: int, low: int)
             slid |= groups.all[table].kind != FULL
             found = tokens - low * size
         begin = again
-    return low + found // size, waits
+    return low + -(-found // size), waits
 
 
 @compiled
@@ -157,14 +175,39 @@ find = chosen_by("groups", _find, _find_groups)
 
 # ---------------------------------------------------------------- what others load
 @compiled
-def _windows(mine: Engines, table: int, end: int) -> int:
+def _windows(mine: Engines, table: int, tokens: int) -> int:
     if mine.groups.all[table].kind == FULL:
         return 0
-    return end - window_of(mine, table, end * mine.settings.block_size)
+    return -(-tokens // mine.settings.block_size) - window_of(mine, table, tokens)
 
 
 looked_at_from = chosen_by("groups", _all, _windows)
-"""the first block of a table that was looked at, to load up to `end`"""
+"""the first block of a table that was looked at, to load so many tokens"""
+
+
+# ---------------------------------------------------------------- what is offered
+@compiled
+def _each(mine: Engines, world: World, request: int, table: int, block: int) -> bool:
+    return True
+
+
+@compiled
+def _is_listed(mine: Engines, world: World, request: int, number: int, block: int) -> bool:
+    table, group = mine.groups.tables[request, number], mine.groups.all[number]
+    if group.kind == FULL:
+        return True
+    low, high = kept(mine, world, request, group, block)
+    if block < table.first or not low <= block < high or table.gone_from <= block < table.gone_to:
+        return False
+    if mine.jobs[request].finished == 0 and block >= table.low:
+        return True
+    g, segment = int(world.seen.requests[request].gpu), segment_at(mine, world, request, 0, block)
+    run, _ = found_run(mine, world, g, request, segment, block, block + 1, int(group.key))
+    return run != NONE
+
+
+is_offered = chosen_by("groups", _each, _is_listed)
+"""whether a full block of a table is offered to tiers"""
 
 
 # ---------------------------------------------------------------- which blocks are on their way there
@@ -238,6 +281,23 @@ def _write_ticket(
 
 
 @compiled
+def _to_be_offered(mine: Engines, world: World, request: int, table: int, block: int, ticket: int) -> int:
+    return ticket + 1
+
+
+@compiled
+def _of_groups_to_be_offered(mine: Engines, world: World, request: int, table: int, block: int, ticket: int) -> int:
+    if mine.groups.all[table].kind == FULL:
+        return ticket + 1
+    return ticket if is_offered(mine, world, request, table, block) else 0
+
+
+to_be_offered = chosen_by("groups", _to_be_offered, _of_groups_to_be_offered)
+"""the ticket of a block that is offered when the next step is scheduled: should that step take it, it waits for the
+store, but if the block is of a table with a window it is not stored"""
+
+
+@compiled
 def _ticket_of(
     mine: Engines, world: World, g: int, request: int, table: int, block: int, full: int, ticket: int
 ) -> int:
@@ -245,7 +305,7 @@ def _ticket_of(
     for tier in range(PEERS):
         if tiers.tiers[tier].blocks > 0:
             if tiers.tried[tier, request] <= block < full:
-                return ticket
+                return to_be_offered(mine, world, request, table, block, ticket)
             copy = copy_of_gpu(mine, world, tier, g, request, table, block)
             if copy != NONE and tiers.copies[copy].store != NONE:
                 store = tiers.stores[tiers.copies[copy].store]

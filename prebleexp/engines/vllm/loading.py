@@ -19,6 +19,7 @@ from prebleexp.engines.vllm.copies import (
     needed_between,
     needed_from,
     number_of,
+    reached,
     want_held,
 )
 from prebleexp.engines.vllm.pulling import promised, reserve
@@ -73,12 +74,12 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
         return GO_ON
     if waits or _is_loaded_for_another(mine, world, g, request):
         return DEFERRED
-    reached = at * mine.settings.block_size
+    computed = reached(mine, request, at)
     kept = mine.settings.blocks_kept_free if gpu.running > 0 else 0
-    _, need, idle = room(mine, world, g, request, reached)
-    if mine.settings.reserve_full_isl and whole(mine, int(job.known), hits, reached) + idle + kept > gpu.free:
+    _, need, idle = room(mine, world, g, request, computed)
+    if mine.settings.reserve_full_isl and whole(mine, int(job.known), hits, computed) + idle + kept > gpu.free:
         return NO_ROOM
-    evicted = reserve(mine, world, g, request, need, idle + promised(mine, world, g), LOADED, reached)
+    evicted = reserve(mine, world, g, request, need, idle + promised(mine, world, g), LOADED, computed)
     if evicted == NONE:
         return NO_ROOM
     step = mine.steps[g, gpu.scheduled % STEPS]
@@ -138,7 +139,8 @@ def _is_worth(mine: Engines, world: World, tier: int, request: int, low: int, hi
         return bool(tokens >= one.least_tokens)
     g, known, link = int(world.seen.requests[request].gpu), int(mine.jobs[request].known), world.links.calls
     source, target = _ways(world, tier, request)
-    blocks = needed_between(mine, low, high, high) + _before_it(mine, world, tier, g) * one.in_line
+    blocks = needed_between(mine, low, high, reached(mine, request, high))
+    blocks += _before_it(mine, world, tier, g) * one.in_line
     load_s = call_float(link.takes, link.own, source, target, blocks * world.tiers.control[0].kv_bytes, now)
     new = known - low * mine.settings.block_size
     return bool(load_s + _prefill_s(world, g, new - tokens, known) < _prefill_s(world, g, new, known))
@@ -174,11 +176,12 @@ def _ways(world: World, tier: int, request: int) -> tuple[int, int]:
 def _is_loaded_for_another(mine: Engines, world: World, g: int, request: int) -> bool:
     """Whether some of it is on its way from tiers to this GPU for another request."""
     tiers, one, end = world.tiers, world.tiers.fetches[request], int(world.tiers.ends[TIERS - 1, request])
-    other = int(tiers.loading[g])
+    other, tokens = int(tiers.loading[g]), reached(mine, request, end)
     while other != NONE:
         low, their_end = max(int(one.low), int(tiers.fetches[other].low)), int(tiers.ends[TIERS - 1, other])
+        theirs = reached(mine, other, their_end)
         for table in range(mine.settings.tables):
-            block = max(low, looked_at_from(mine, table, end), needed_from(mine, table, their_end))
+            block = max(low, looked_at_from(mine, table, tokens), needed_from(mine, table, theirs))
             both = block < min(end, their_end)
             if both and key_of(mine, world, request, block) == key_of(mine, world, other, block):
                 return True  # wherever two contexts agree, they have agreed before
@@ -192,11 +195,12 @@ def _note(mine: Engines, world: World, g: int, request: int, step: Any) -> None:
     gpu, one, made, size = mine.gpus[g], world.tiers.fetches[request], world.jobs[request], mine.settings.block_size
     prompt, ends = int(world.seen.requests[request].prompt_tokens), world.tiers.ends
     here = min(prompt, one.low * size)
-    gpu.waiting_tokens -= min(int(ends[TIERS - 1, request]) * size, int(mine.jobs[request].known) - 1)
+    end = reached(mine, request, int(ends[TIERS - 1, request]))
+    gpu.waiting_tokens -= min(end, int(mine.jobs[request].known) - 1)
     step.hits += here
     found = here
     for tier in range(TIERS):
-        until = min(prompt, ends[tier, request] * size)
+        until = min(prompt, end, ends[tier, request] * size)
         world.tiers.totals[tier, g] += until - found
         if mine.preemptions[request] == 0:
             world.tiers.tokens[tier, request] = until - found
@@ -218,7 +222,7 @@ def part_of(tiers: Tiers, tier: int, request: int) -> tuple[int, int]:
 def _size(mine: Engines, world: World, tier: int, request: int) -> int:
     """Blocks of a part, of all tables."""
     low, high = part_of(world.tiers, tier, request)
-    return needed_between(mine, low, high, int(world.tiers.ends[TIERS - 1, request]))
+    return needed_between(mine, low, high, reached(mine, request, int(world.tiers.ends[TIERS - 1, request])))
 
 
 @compiled
@@ -236,7 +240,7 @@ def _hold(mine: Engines, world: World, tier: int, request: int) -> None:
     if low == one.low and high == end:
         tiers.tried[tier, request] = high
     for table in range(mine.settings.tables):
-        for block in range(max(low, needed_from(mine, table, end)), high):
+        for block in range(max(low, needed_from(mine, table, reached(mine, request, end))), high):
             number = number_of(mine, table, block)
             pin(tiers, copy_at(mine, world, tier, request, table, block))
             keeping.use(tiers, tier, request, place, key_of(mine, world, request, block), number)

@@ -8,10 +8,8 @@ what it has, and has then used all of that again.
 from __future__ import annotations
 
 from prebleexp.engines.segments import segment_of
-from prebleexp.engines.vllm.blocks import found_run, key_of, segment_at
-from prebleexp.engines.vllm.copies import number_of, write_at_once
-from prebleexp.engines.vllm.group_lookup import FULL
-from prebleexp.engines.vllm.group_tables import kept
+from prebleexp.engines.vllm.blocks import key_of, segment_at
+from prebleexp.engines.vllm.copies import is_offered, number_of, write_at_once
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import chosen_by, compiled
@@ -25,30 +23,6 @@ from prebleexp.sim.tiers import (
     place_of,
     unpin,
 )
-
-
-@compiled
-def _always(mine: Engines, world: World, request: int, table: int, block: int) -> bool:
-    return True
-
-
-@compiled
-def _is_listed(mine: Engines, world: World, request: int, number: int, block: int) -> bool:
-    table, group = mine.groups.tables[request, number], mine.groups.all[number]
-    if group.kind == FULL:
-        return True
-    low, high = kept(mine, world, request, group, block)
-    if block < table.first or not low <= block < high or table.gone_from <= block < table.gone_to:
-        return False
-    if mine.jobs[request].finished == 0 and block >= table.low:
-        return True
-    g, segment = int(world.seen.requests[request].gpu), segment_at(mine, world, request, 0, block)
-    run, _ = found_run(mine, world, g, request, segment, block, block + 1, int(group.key))
-    return run != NONE
-
-
-is_offered = chosen_by("groups", _always, _is_listed)
-"""whether a full block of a table is offered to tiers"""
 
 
 # ---------------------------------------------------------------- what others get

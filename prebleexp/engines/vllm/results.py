@@ -59,8 +59,9 @@ def finish(mine: Engines, world: World, g: int, request: int, now: float) -> Non
     if job.running != 0:
         if mine.settings.tiered:  # whose stores others wait for, even if its blocks are held
             call_none(world.engines[g].part, world.engines[g].own, world, request, now)
-        if prefills(world, g):
+        if prefills(world, g) or mine.settings.tiered:
             move_on(mine, world, g, request)
+        if prefills(world, g):
             mine.gpus[g].held += 1
         else:
             release(mine, g, request)

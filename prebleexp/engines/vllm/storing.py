@@ -67,7 +67,8 @@ def _wait_for_wanted(mine: Engines, world: World, g: int, last: int) -> None:
     tiers, slot = world.tiers, (mine.gpus[g].scheduled - 1) % STEPS
     for store in range(tiers.control[0].stores):
         one = tiers.stores[store]
-        if one.gpu == g and one.stage != OVER and one.ticket <= tiers.wanted[g, one.request]:
+        late = int(one.step == mine.gpus[g].scheduled - 1)
+        if one.gpu == g and one.stage != OVER and one.ticket + late <= tiers.wanted[g, one.request]:
             one.waited_for |= 1 << slot
             if one.stage == UNSENT and one.step == mine.gpus[g].scheduled - 1:
                 one.stage = URGENT  # those of the step under way wait for that
@@ -121,10 +122,11 @@ def part(self: Any, mine: Engines, world: World, request: int, now: float) -> No
     stored, or will be offered at once, it stays known by which offer."""
     g, tiers, job = int(world.seen.requests[request].gpu), world.tiers, mine.jobs[request]
     if tiers.jobs[request] > 0 or job.finished != 0:
-        tiers.control[0].tickets += 1
+        ticket = int(tiers.control[0].tickets) + 1
+        tiers.control[0].tickets += 2
         full = at_its_end(mine, world, request) if job.finished != 0 else 0
-        write_tickets(mine, world, g, request, full, int(tiers.control[0].tickets))
-        tiers.tickets[request] = tiers.control[0].tickets
+        write_tickets(mine, world, g, request, full, ticket)
+        tiers.tickets[request] = ticket
     if job.finished == 0:
         finish_uses(mine, world, g, request)
         for store in range(tiers.control[0].stores):

@@ -41,7 +41,7 @@ def landed(self: Any, mine: Engines, world: World, subject: int, now: float) -> 
 def _is_stored(mine: Engines, world: World, store: int, now: float) -> None:
     one = world.tiers.stores[store]
     g = int(one.gpu)
-    slot = waiting_step(mine, g)
+    slot = waiting_step(mine, g, int(one.step))
     one.stage, one.next = OVER, NONE
     if slot != NONE:
         _add_stored(world, mine.steps[g, slot], store)

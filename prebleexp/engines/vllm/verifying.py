@@ -36,6 +36,7 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
         lacks = int(job.known) - int(job.computed) + int(job.expected)
         left_out = last_is_due(job) or (gpu.held_back != 0 and job.filling != 0)
         new = 0 if left_out else min(lacks + drafts, budget, cap if cap > 0 else budget)
+        new = min(new, settings.context_length - int(job.computed) - 1)
         if new == 0:
             at += 1
             continue

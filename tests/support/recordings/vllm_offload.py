@@ -65,7 +65,10 @@ class WatchedHost(Watched):
         for row in coming:
             if row not in self.loading:
                 low = int(tiers.fetches[row].low)
-                self.loads.append([row, low * size, (int(tiers.ends[0, row]) - low) * size, now])
+                groups, end = self.mine.groups, int(tiers.ends[0, row]) * size
+                if groups is not None and groups.full < len(groups.order):  # the last token is not of it
+                    end = min(end, int(self.mine.jobs[row].known) - 1)
+                self.loads.append([row, low * size, end - low * size, now])
                 self.loading[row] = self.loads[-1]
         stores = tiers.stores[: int(tiers.control[0].stores)]
         sent = {int(one.ticket): one for one in stores if one.gpu == 0 and one.stage == SENT}

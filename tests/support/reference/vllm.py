@@ -327,6 +327,7 @@ class Scheduler:
             settled = request.computed - request.expected
             last_is_due = request.expected and settled + 2 >= request.prompt + request.target
             new = min(request.tokens + request.drafts - settled, cap or budget, budget)
+            new = min(new, self.config.get("max_model_len", new + request.computed + 1) - request.computed - 1)
             if last_is_due or new == 0 or (self.held_back and request.partial):
                 at += 1
                 continue

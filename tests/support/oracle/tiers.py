@@ -351,6 +351,7 @@ class TieredGpu(FaultyGpu):
         self.landed: list[Any] = []  # requests, and numbers of stores, that no step has asked for
         self.line: list[int] = []  # stores that are to be sent
         self.unasked: dict[Request, Any] = {}  # loads, and the step that found each
+        self.since: dict[Request, int] = {}  # of loads, the number of that step
         self.under_way: set[int] = set()  # loads, asked for or not
         self.scheduled = self.over = 0
 
@@ -470,8 +471,9 @@ class TieredGpu(FaultyGpu):
         counts["prefilled"] -= self.of.cut
         step |= {"number": self.scheduled, "waits": set(), "landed": landed}
         self.scheduled += 1
-        for request in self.unasked:
-            self.unasked[request] = self.unasked[request] or step
+        for request, found_in in self.unasked.items():
+            if not found_in:
+                self.unasked[request], self.since[request] = step, step["number"]
         self._offer_all(step)
         self._send(now)
         self._ask_for_loads(now)
@@ -571,8 +573,9 @@ class TieredGpu(FaultyGpu):
 
     # ------------------------------------------------------------ what is over
     def lands(self, what: Any, now: float) -> None:
-        """A step hears of it that waits for stores, else the next one that is scheduled."""
-        waiting = next((step for step, *_ in self.flight if step["waits"]), None)
+        """A step hears of it that waits for stores, if none behind it asked for that, else the next one scheduled."""
+        since = self.since[what] if isinstance(what, Request) else self.world.stores[what].step
+        waiting = next((step for step, *_ in self.flight if step["waits"] and step["number"] >= since), None)
         (self.landed if waiting is None else waiting["landed"]).append(what)
         if waiting is None and not self.stepping:
             looks_s = self.idle_s + math.ceil((now - self.idle_s) / self.poll_s) * self.poll_s if self.poll_s else now

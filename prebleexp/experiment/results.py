@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from prebleexp.errors import InvalidInput
@@ -14,7 +15,6 @@ from prebleexp.experiment.backends import Backend, Threads
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.claims import Claims
-from prebleexp.experiment.itself import Itself
 from prebleexp.experiment.key import contents, digest
 from prebleexp.experiment.pool import compute
 from prebleexp.experiment.remeasured import remeasured
@@ -22,7 +22,8 @@ from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep
 
 RETRIES = ("failed", "none", "all")
 POLL_S = 0.1
-CONFIGURED = tuple(one.name for one in fields(Cell) if one.compare and one.name != "seed")
+CONFIGURATION = attrgetter(*(one.name for one in fields(Cell) if one.compare and one.name != "seed"))
+"""all but the seed"""
 LEASE_S = 300.0
 """for so long another process may have a run claimed while none of those we wait for is finished"""
 
@@ -229,18 +230,14 @@ def _result(attempt: Attempt, task: Task) -> Result:
 def _kept(cells: Sequence[Cell], keys: Sequence[str], keep_requests: str) -> set[str]:
     if keep_requests != "first":
         return set(keys) if keep_requests == "all" else set()
-    least: dict[tuple[object, ...], tuple[int, str]] = {}
-    known: dict[Itself[object], object] = {}
-    equal: dict[object, object] = {}
-
-    def first_equal(spec: object) -> object:
-        """Cells share most of their specs: each is compared with others once."""
-        at = Itself(spec)
-        if at not in known:
-            known[at] = Itself(equal.setdefault(spec, spec))
-        return known[at]
-
+    numbers: dict[tuple[object, ...], int] = {}
+    known: dict[tuple[int, ...], int] = {}
+    """of objects: cells share most of theirs, and to hash what they are made of takes long"""
+    least: dict[int, tuple[int, str]] = {}
     for cell, name in zip(cells, keys, strict=True):
-        configuration = tuple(first_equal(getattr(cell, field)) for field in CONFIGURED)
-        least[configuration] = min(least.get(configuration, (cell.seed, name)), (cell.seed, name))
+        configuration = CONFIGURATION(cell)
+        at = tuple(map(id, configuration))
+        if at not in known:
+            known[at] = numbers.setdefault(configuration, len(numbers))
+        least[known[at]] = min(least.get(known[at], (cell.seed, name)), (cell.seed, name))
     return {name for _, name in least.values()}

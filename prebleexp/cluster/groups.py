@@ -156,22 +156,26 @@ class Cluster(Part):
     def columns(self) -> dict[str, Any]:
         """What tables show, such as "8 x gpt-oss-120b in bf16 on h200, vllm"."""
         texts = [f"{group.replicas} x {group.hardware.title or type(group.hardware).__name__}" for group in self.groups]
-        link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us")}
-        if self.migrates:
-            moves = {f"migration.{one.name}": getattr(self.migration, one.name) for one in fields(self.migration)}
-            return {"groups": " + ".join(texts) or None, **link, **moves}
-        if not self.has_roles:
-            return {"groups": " + ".join(texts) or None, **self._of_tiers()}
-        texts = [f"{text} ({group.said})" for text, group in zip(texts, self.groups, strict=True)]
-        second = None if self.decode_policy is None else type(self.decode_policy).__name__
-        link["link.send"] = self.link.send
+        if self.has_roles:
+            texts = [f"{text} ({group.said})" for text, group in zip(texts, self.groups, strict=True)]
+        link: dict[str, Any] = {}
+        if self.has_roles or self.migrates:
+            link = {f"link.{name}": getattr(self.link, name) for name in ("sharing", "gb_s", "latency_us")}
         return {
-            "groups": " + ".join(texts),
-            "protocol": self.protocol,
+            "groups": " + ".join(texts) or None,
+            **({"protocol": self.protocol} if self.has_roles else {}),
             **link,
-            **self._of_decider(),
-            "decode_policy": second,
+            **(self._of_roles() if self.has_roles else {}),
+            **(self._of_migration() if self.migrates else {}),
+            **self._of_tiers(),
         }
+
+    def _of_roles(self) -> dict[str, Any]:
+        second = None if self.decode_policy is None else type(self.decode_policy).__name__
+        return {"link.send": self.link.send, **self._of_decider(), "decode_policy": second}
+
+    def _of_migration(self) -> dict[str, Any]:
+        return {f"migration.{one.name}": getattr(self.migration, one.name) for one in fields(self.migration)}
 
     def _of_decider(self) -> dict[str, Any]:
         tokens = self.decider_tokens if self.decider == "uncached_tokens" else None

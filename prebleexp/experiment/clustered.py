@@ -18,18 +18,16 @@ def identity(cluster: Cluster, of: Callable[[Any], dict[str, object]]) -> object
         | counting.apart(one.gpus, one.replicas)
         for one in cluster.groups
     ]
+    found: dict[str, object] = {}
     if cluster.has_tiers:
         tiers = {name: getattr(cluster, name) for name in TIERS}
-        stored = {"offload_prompt_only": cluster.offload_prompt_only} if cluster.stores else {}
-        return {"groups": groups, **{name: of(one) for name, one in tiers.items() if one.there}, **stored}
+        found |= {name: of(one) for name, one in tiers.items() if one.there}
+        found |= {"offload_prompt_only": cluster.offload_prompt_only} if cluster.stores else {}
+    if cluster.has_roles:
+        found |= {"link": of(cluster.link), "protocol": cluster.protocol, "decider": cluster.decider}
+        found |= {} if cluster.decode_policy is None else {"decode_policy": of(cluster.decode_policy)}
+        found |= {"decider_tokens": cluster.decider_tokens} if cluster.decider == "uncached_tokens" else {}
     if cluster.migrates:
         link = {name: one for name, one in of(cluster.link).items() if name != "send"}  # of prompts
-        return {"groups": groups, "link": link, "migration": of(cluster.migration)}
-    if not cluster.has_roles:
-        return groups
-    second = cluster.decode_policy
-    policy: dict[str, object] = {} if second is None else {"decode_policy": of(second)}
-    link = {"link": of(cluster.link), "protocol": cluster.protocol, "decider": cluster.decider}
-    asks = cluster.decider == "uncached_tokens"
-    policy |= {"decider_tokens": cluster.decider_tokens} if asks else {}
-    return {"groups": groups, **link, **policy}
+        found |= {"link": found.get("link", link), "migration": of(cluster.migration)}
+    return {"groups": groups, **found} if found else groups

@@ -17,6 +17,8 @@ from prebleexp.launch import specs
 if TYPE_CHECKING:
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
+PARTS, WORDS = ("link", "migration", *TIERS), ("protocol", "decider", "decider_tokens", "offload_prompt_only")
+"""of a cluster: what has fields of its own, and what has none"""
 HASH = "sha256"
 """what stands for a file in the identity of a spec"""
 
@@ -47,15 +49,17 @@ def overrides_of(key: str, content: Mapping[str, Any], loader: ConfigLoaderImpl)
         tiers = {"host.gb": 0}  # there are no others unless one says so
         option, none = (_option(cluster), {} if "link" in cluster else tiers)
         fields = {name: one for name, one in none.items() if name.partition(".")[0] not in cluster} | dict(cluster)
-        return [*made, f"cluster={option}", *(f"cluster.{name}={_flow(one)}" for name, one in fields.items())]
+        way = "++" if "link" in cluster and any(name in cluster for name in TIERS) else ""  # else the option has all
+        way = "++" if {"protocol", "migration"} <= cluster.keys() else way
+        return [*made, f"cluster={option}", *(f"{way}cluster.{name}={_flow(one)}" for name, one in fields.items())]
     return [*made, f"cluster.groups={_flow(cluster)}"] if cluster else made
 
 
 def _option(cluster: Mapping[str, Any]) -> str:
-    """The option that a cluster with more than groups is of."""
-    if "migration" in cluster:
-        return "migrating"
-    return "disaggregated" if "link" in cluster else "tiered"
+    """The option that a cluster with more than groups is of, if it has but one such thing; else one of them."""
+    if "protocol" in cluster:
+        return "disaggregated"
+    return "migrating" if "migration" in cluster else "tiered"
 
 
 def _groups(cluster: Any) -> Sequence[Mapping[str, Any]]:
@@ -147,20 +151,13 @@ class Options:
         )
         if not isinstance(cluster, Mapping):
             return "groups" if found else "one_kind", Cluster(found).columns()
-        if "link" not in cluster:
-            tiers = {name: specs.build(name, "", cluster[name]) for name in TIERS if name in cluster}
-            only = {name: cluster[name] for name in ("offload_prompt_only",) if name in cluster}
-            return "tiered", Cluster(found, **tiers, **only).columns()
-        if "migration" in cluster:
-            parts = {name: specs.build(name, "", cluster[name]) for name in ("link", "migration")}
-            return "migrating", Cluster(found, **parts).columns()
         policy = cluster.get("decode_policy")
         if policy is not None and self.nearest("policy", policy) is None:
             return "groups", {"groups": None}
-        second = None if policy is None else specs.build("policy", "", policy)
-        link = specs.build("link", "", cluster["link"])
-        how = {name: cluster[name] for name in ("protocol", "decider", "decider_tokens") if name in cluster}
-        return "groups", Cluster(found, link, decode_policy=second, **how).columns()
+        parts = {name: specs.build(name, "", cluster[name]) for name in PARTS if name in cluster}
+        parts |= {name: cluster[name] for name in WORDS if name in cluster}
+        parts["decode_policy"] = None if policy is None else specs.build("policy", "", policy)
+        return "groups" if "protocol" in cluster else _option(cluster), Cluster(found, **parts).columns()
 
     def _of_spec(self, spec: str, content: Mapping[str, Any]) -> dict[str, Any]:
         fields = {name: value for name, value in content.items() if name != "_target_"}

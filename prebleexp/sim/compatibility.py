@@ -116,7 +116,7 @@ _RESERVED = "room is reserved before prompts are computed"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
     Refusal((RESERVE_FIRST,), ("tiers", "peers"), "transfers", "there are tiers", _RESERVED),
-    Refusal(("migration",), ROLES, "transfers", _SPLIT, "requests are moved"),
+    Refusal((RESERVE_FIRST,), ("migration",), "transfers", "requests are moved", _RESERVED),
     Refusal(("stages",), ROLES, "pipeline", _SPLIT, "steps go through stages"),
     Refusal(("stages",), ("tiers", "peers"), "pipeline", "there are tiers", "steps go through stages"),
     Refusal(("stages",), ("migration",), "pipeline", "requests are moved", "steps go through stages"),

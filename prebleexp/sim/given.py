@@ -200,7 +200,8 @@ def check_together(given: Given) -> None:
     if given.migration is not None:
         if not engine.moves:
             raise InvalidInput(f"engine {name} has no move, copied, stop and abandon, and requests are moved")
-        engine.check_moves()
+        for one in given.engines or (engine,):
+            one.check_moves()
         lengths = sorted({hardware.context_length for _, hardware in given.kinds}, reverse=True)
         if len(lengths) > 1:
             sizes = " and ".join(f"{length:,}" for length in lengths)

@@ -48,6 +48,7 @@ def is_lost(world: World, row: int) -> None:
         world.seen.requests[row].gpu = NONE
         return
     job.reached = 0
+    routed_anew(world, row)
     if first != row and job.state == KEPT:  # it was given back; its prompt's KV is there still
         world.seen.requests[row].gpu = NONE
         world.arrivals[row] = control.now
@@ -55,7 +56,7 @@ def is_lost(world: World, row: int) -> None:
         return
     if world.rules.gated and world.seen.requests[row].gpu == NONE:  # it waited for a router, who has told nobody
         call_none(world.gateway.hear, world.gateway.own, world, LOST, request)
-    routed_anew(world, row)
+    routed_anew(world, first)
     asked = first if world.pools.decider == ALWAYS else request
     if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, asked):
         _begin_anew(world, row)

@@ -99,7 +99,9 @@ class Host:
             owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))
         self.pairs: Pairs | None = None
         if given.migration is not None:
-            self.pairs = Pairs(given.migration, given.gpus, len(given.workload), engine.blocks(given.setup(0))[0])
+            self.pairs = Pairs(
+                given.migration, given.gpus, len(given.workload), len(given.rows), engine.blocks(given.setup(0))[0]
+            )
             moves = self.pairs.moves
             owners[links.MIGRATION] = given.migration.links(given.gpus)
         if owners:

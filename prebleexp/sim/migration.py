@@ -60,9 +60,11 @@ class Migration:
 class Pairs:
     """What pairs GPUs in a run, and the moves that come of it."""
 
-    def __init__(self, given: Migration, gpus: int, requests: int, block_tokens: int) -> None:
+    def __init__(self, given: Migration, gpus: int, requests: int, rows: int, block_tokens: int) -> None:
+        """`rows`: of requests and, with roles, of what computes their prompts."""
+        self._requests = requests
         self._plug = Plug(None, pairing, None, addresses.PAIRING, PAIRING)
-        self.moves = given.moves(gpus, requests, block_tokens, self._plug.record)
+        self.moves = given.moves(gpus, rows, block_tokens, self._plug.record)
         self.over: list[Move] = []
         self._block_tokens = block_tokens
 
@@ -75,5 +77,5 @@ class Pairs:
             )
             copied = self._block_tokens * int(one.copied)
             way = (bool(one.ran), stages, copied, bool(one.made), float(one.ended_s), float(one.stopped_s))
-            self.over.append(Move(float(one.began_s), request, source, target, tokens, *way))
+            self.over.append(Move(float(one.began_s), request % self._requests, source, target, tokens, *way))
         noting[0] = 0

@@ -53,9 +53,10 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     """`known`: columns that something else than the world knows."""
     linked = len(world.sessions.behind) + len(world.sessions.left) > 0
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
+    known = {**known, **_from_tiers(world), **_of_moves(world)}
     if len(world.pools.roles):
-        return Ended(*_joined(world), *rest, {**known, **_from_tiers(world), **_of_legs(world)})
-    return Ended(world.seen.requests, world.jobs, *rest, {**known, **_from_tiers(world), **_of_moves(world)})
+        return Ended(*_joined(world), *rest, {**known, **_of_legs(world)})
+    return Ended(world.seen.requests, world.jobs, *rest, known)
 
 
 def _from_tiers(world: World) -> dict[str, Any]:
@@ -81,7 +82,8 @@ def _of_moves(world: World) -> dict[str, Any]:
     moved = world.moves.requests
     if not len(moved):
         return {}
-    return {"moves": moved.moves, "moves_aborted": moved.aborted, "stopped_s": moved.stopped_s}
+    made = {"moves": moved.moves, "moves_aborted": moved.aborted, "stopped_s": moved.stopped_s}
+    return {name: np.sum(column.reshape(-1, world.pools.requests), axis=0) for name, column in made.items()}
 
 
 def outcome(left: Ended, history: History = NO_HISTORY) -> Outcome:

@@ -3,7 +3,7 @@
 By Llumnix's freeness: free tokens of KV memory, less what waiting requests have still to compute, for each request
 that runs or waits; without bounds where there is none. Of the GPUs below a threshold the one that has least is paired
 with the one that has most of those above it, the next with the next, and so on. One that is in a move already is in no
-other.
+other. Where GPUs have roles, both of a pair have the same.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
+from prebleexp.sim.pools import NAMES
 from prebleexp.sim.records import DOWN, NONE, World
 
 
 @compiled
 def pair(self: Any, mine: Any, world: World, now: float) -> None:
     """Pair GPUs of few free tokens a request with those of many, and begin a move in each pair."""
-    moves = world.moves
     _look(world)
-    while True:
-        source, target = _least_and_most(world)
-        if source == NONE or target == NONE:
-            return
-        one, engine = moves.gpus[source], world.engines[source]
-        one.paired = moves.gpus[target].paired = 1
-        one.target, one.stages, one.copied, one.taken = target, 0, 0, 0
-        one.began_s, one.stopped_s = now, np.nan
-        call_none(engine.move, engine.own, world, source, now)
+    for role in range(len(NAMES) if len(world.pools.roles) > 0 else 1):
+        source, target = _least_and_most(world, role)
+        while source != NONE and target != NONE:
+            one, engine = world.moves.gpus[source], world.engines[source]
+            one.paired = world.moves.gpus[target].paired = 1
+            one.target, one.stages, one.copied, one.taken = target, 0, 0, 0
+            one.began_s, one.stopped_s = now, np.nan
+            call_none(engine.move, engine.own, world, source, now)
+            source, target = _least_and_most(world, role)
 
 
 @compiled
@@ -46,12 +46,12 @@ def _look(world: World) -> None:
 
 
 @compiled
-def _least_and_most(world: World) -> tuple[int, int]:
-    """Whoever has least, and most, of those in no move; of equals the first."""
-    moves, source, target = world.moves, NONE, NONE
+def _least_and_most(world: World, role: int) -> tuple[int, int]:
+    """Whoever has least, and most, of those in no move, and of one role if GPUs have any; of equals the first."""
+    moves, roles, source, target = world.moves, world.pools.roles, NONE, NONE
     least = most = moves.rules[0].below
     for g in range(len(moves.gpus)):
-        if moves.gpus[g].paired != 0:
+        if moves.gpus[g].paired != 0 or (len(roles) > 0 and roles[g] != role):
             continue
         free = freeness(world, g)
         if free < least and world.servers[g].stage != DOWN:

@@ -175,8 +175,8 @@ def test_slowdowns_are_against_the_first_kind() -> None:
     [
         (
             ["cluster=twokinds"],
-            "unknown cluster 'twokinds'; valid: disaggregated, disaggregated_tiered, migrating, one_kind, tiered, "
-            "two_kinds",
+            "unknown cluster 'twokinds'; valid: disaggregated, disaggregated_migrating, disaggregated_tiered, "
+            "migrating, one_kind, tiered, two_kinds",
         ),
         (["cluster.groups=5"], "cluster.groups=5 is not valid; it must be a list of groups"),
         (["cluster.groups=[5]"], "cluster.groups[0]=5 is not valid; it must be a group such as {gpus: 8, hardware/gpu"),

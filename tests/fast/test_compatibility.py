@@ -18,7 +18,7 @@ from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, REFUSED, WORDS
 from prebleexp.sim.given import Given, check_together
 from prebleexp.sim.pools import ALWAYS, UNCACHED
 
-MOST = 6
+MOST = 3
 """refused pairs: this number may only fall"""
 MOST_PARALLEL = 11
 """likewise, of ranks and stages"""

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prebleexp.sim.migration import Migration
+from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
+from prebleexp.sim.pools import DECODE, PREFILL
 from prebleexp.sim.tiers import ALWAYS
 from prebleexp.sim.types import Workload
 from tests.support.accounted import accounted
@@ -73,17 +76,17 @@ def test_gpus_with_tiers_may_be_as_many_as_an_autoscaler_wants(workload: Workloa
     agree(workload, cluster)
 
 
+def often() -> st.SearchStrategy[Migration]:
+    below = st.sampled_from([20.0, 60.0, 200.0])
+    return st.builds(replace, MIGRATIONS, interval_s=st.sampled_from([0.005, 0.02]), below_freeness=below)
+
+
 @st.composite
 def moving(draw: st.DrawFn) -> dict[str, Any]:
     """Requests move, and often, with tiers or an autoscaler or both."""
-    gpus, migration = draw(st.integers(2, 4)), draw(MIGRATIONS)
-    often = replace(
-        migration,
-        interval_s=draw(st.sampled_from([0.005, 0.02])),
-        below_freeness=draw(st.sampled_from([20.0, 60.0, 200.0])),
-    )
+    gpus = draw(st.integers(2, 4))
     faults = draw(st.none() | timelines(gpus, resumes=True))
-    cluster = draw(CLUSTERS) | {"gpus": gpus, "migration": often, "faults": faults}
+    cluster = draw(CLUSTERS) | {"gpus": gpus, "migration": draw(often()), "faults": faults}
     lends = st.builds(replace, PEERS, choose=st.just(ALWAYS))
     cluster |= {"peers": draw(st.none() | lends), "policy": draw(st.just(cluster["policy"]) | st.just(Lopsided()))}
     cluster |= {"kv": draw(st.sampled_from([300, 600, 1200]))}
@@ -115,6 +118,35 @@ def test_gpus_of_each_role_may_be_as_many_as_an_autoscaler_wants(workload: Workl
     workload, given = split(workload, cluster)
     given |= {"autoscaler": rule, "faults": faults}
     accounted(workload, same(workload, given, composed.simulate), requeues=True)
+
+
+@st.composite
+def moving_pools(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """GPUs with roles between which requests move, and often; some may be lost, or scaled, have tiers, or a gateway."""
+    cluster, rule = draw(scaled_pools(OF_VLLM))
+    roles = st.sampled_from([(PREFILL, DECODE, DECODE), (PREFILL, PREFILL, DECODE)])
+    cluster["roles"] = draw(roles | st.just(cluster["roles"])) if cluster.get("decider") is None else cluster["roles"]
+    cluster["counts"] = draw(st.sampled_from([(2, 2, 1), (2, 1, 2), (1, 2, 2)]))
+    more = draw(st.sampled_from([(), (), (), ("faults",), ("faults", "autoscaler"), ("tiers",), ("tiers", "faults")]))
+    given = {"migration": draw(often()), "faults": draw(losses(cluster)) if "faults" in more else None}
+    cluster["kv"] = draw(st.sampled_from([240, 300, 600, 1200]))
+    for name in ("policy", "second"):
+        cluster[name] = draw(st.just(cluster[name]) | st.just(Lopsided()))
+    chooses = draw(st.sampled_from([RUNNING, WAITING, WAITING_FIRST, WAITING_FIRST]))
+    below = draw(st.sampled_from([1.0, 3.0, 20.0, 200.0]))
+    given["migration"] = replace(given["migration"], chooses=chooses, below_freeness=below)
+    if "tiers" in more:
+        cluster["engine"] = replace(cluster["engine"], enable_prefix_caching=True)
+        given["tiers"] = tiering(draw(CLUSTERS))
+    return cluster, given | {"autoscaler": rule if "autoscaler" in more else None}
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(200, found=True), deadline=None)
+@given(long_ones((0, 0, 1)) | long_ones((0, 0, 0, 20)) | streams_with_patience(), moving_pools())
+def test_requests_move_between_gpus_of_one_role(workload: Workload, of: Any) -> None:
+    workload, given = split(workload, of[0])
+    accounted(workload, same(workload, given | of[1], composed.simulate), requeues=True)
 
 
 @st.composite

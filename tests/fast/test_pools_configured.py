@@ -40,17 +40,25 @@ def test_pools_may_have_tiers() -> None:
     assert both.cluster.has_roles
     assert (both.cluster.host.gb, both.cluster.link) == (200, pools.cluster.link)
     assert key(both) != key(pools) == key(cell("cluster=disaggregated_tiered", "cluster.host.gb=0"))
-    tiers = ("host.gb=7", "shared.gb=3", "offload_prompt_only=false")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "settings"),
+    [
+        ("disaggregated_tiered", ("host.gb=7", "shared.gb=3", "offload_prompt_only=false")),
+        ("disaggregated_migrating", ("migration.interval_ms=7", "migration.chooses=first_waiting")),
+    ],
+)
+def test_a_key_and_columns_know_of_roles_and_of_what_else_there_is(cluster: str, settings: tuple[str, ...]) -> None:
     roles = ("protocol=push_at_end", "link.gb_s=3", "decider=never", "decode_policy=random")
-    settings = [[], *([f"cluster.{one}"] for one in (*tiers, *roles))]
-    cells = [cell("cluster=disaggregated_tiered", *one) for one in settings]
+    cells = [cell(f"cluster={cluster}", *[f"cluster.{one}"][: one != ""]) for one in ("", *settings, *roles)]
     assert len({key(one) for one in cells}) == len(cells)
     for made in cells:
         known = content(made)["cell"]
         assert isinstance(known, dict)
         overrides = from_cache.overrides_of(key(made), known, configs.loader())
         assert key(cell(*overrides)) == key(made), overrides
-        assert {"cluster.protocol", "cluster.host.gb"} <= made.columns().keys()
+        assert {"cluster.protocol", f"cluster.{settings[0].partition('=')[0]}"} <= made.columns().keys()
         columns = from_cache.Options(configs.loader()).columns(known)
         assert all(columns[name] == one for name, one in made.columns().items() if name.startswith("cluster."))
 

@@ -1,9 +1,10 @@
 """Requests are moved from one GPU to another, as Llumnix does it on vLLM (spec: clusters.md, section 6).
 
-One that waits changes queues. One that runs decodes on while full blocks of its KV are copied; in the last stage it is
-in no step that is scheduled from then on, and when those under way are over the rest is copied, with the block that is
-part full. The other GPU takes blocks for each stage before that begins. When all is there the request comes before all
-that wait there, and needs no blocks, like one whose prompt was computed elsewhere (`engines.vllm.pulling`).
+One that waits changes queues; if its prompt was computed elsewhere, it is read from there all the same. One that runs
+decodes on while full blocks of its KV are copied; in the last stage it is in no step that is scheduled from then on,
+and when those under way are over the rest is copied, with the block that is part full. The other GPU takes blocks for
+each stage before that begins. When all is there the request comes before all that wait there, and needs no blocks, like
+one whose prompt was computed elsewhere (`engines.vllm.pulling`).
 
 The two may be of different kinds, each with an engine of its own: what one wants of the other it asks of that one's
 engine.
@@ -19,14 +20,18 @@ from prebleexp.engines.vllm.blocks import release, remember, take
 from prebleexp.engines.vllm.preemption import leave_running
 from prebleexp.engines.vllm.publishing import publish
 from prebleexp.engines.vllm.pulling import FIRST
-from prebleexp.engines.vllm.records import ANONYMOUS, PULLED, STOPPED, Engines
+from prebleexp.engines.vllm.records import ANONYMOUS, PULLED, PULLS, STOPPED, Engines
 from prebleexp.engines.vllm.running import unsettle
 from prebleexp.engines.vllm.steady import blocks_of, known_of, last_is_due
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.moves import RUNNING, WAITING, ask_for, hand_over, note
 from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.pools import prefills
 from prebleexp.sim.records import DOWN, NONE, World
+from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
+
+HELD = int(State.HELD)
 
 
 @compiled
@@ -36,7 +41,7 @@ def move(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
     waiting = NONE if chooses == RUNNING else _first_waiting(mine, g)
     if waiting != NONE:
         _move_waiting(mine, world, waiting, g, int(one.target))
-    elif chooses != WAITING:
+    elif chooses != WAITING and not prefills(world, g):
         request = _shortest(mine, world, g)
         if request != NONE:
             one.request, one.mark = request, mine.preemptions[request]
@@ -66,7 +71,7 @@ def _move_waiting(mine: Engines, world: World, request: int, source: int, target
         return
     queue.pop(mine, source)
     mine.gpus[source].queued -= 1
-    mine.gpus[source].waiting_tokens -= known
+    mine.gpus[source].waiting_tokens -= known if mine.jobs[request].filling != PULLS else 0
     _hand_over(mine, world, request, source, target, 0)
     note(world, source, request, False, True)
     publish(mine, world, source)
@@ -293,8 +298,13 @@ def take_in(
     """A request has come that knows so many tokens, with the blocks that were set aside for it; 0: it waits."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     job.known, job.answer, job.blocks, mine.preemptions[request] = known, answer, blocks, preempted
+    if world.rules.resume and prefills(world, g):  # what was shown, and a token
+        job.limit = known + 1
     if blocks == 0:
-        gpu.waiting_tokens += known
+        if world.jobs[request].state == HELD:  # where its prompt was computed
+            job.filling = PULLS
+        else:
+            gpu.waiting_tokens += known
         queue.join(mine, world, g, request)
         publish(mine, world, g)
         wake(world, g)

@@ -651,6 +651,10 @@ class Oracle:
         """Whose GPU, or tier, it happens at."""
         return [self._told(g)]
 
+    def _is_silent(self, kind: str, i: int, policy: Any) -> bool:
+        """Whether a policy believes that a request is over, and is told no more of it."""
+        return False
+
     def _write(self, job: Job, g: int, sign: int, now: float) -> None:
         """Into the router's book: sent (1), or outstanding no more (-1)."""
         sent = self.view.sent[g]
@@ -925,7 +929,7 @@ class Oracle:
             of_caches = dict.fromkeys(("stored", "evicted", "copied", "dropped"), (i, g, tokens))
             about = (of_caches | {"changed": (g,)}).get(kind, (i,))
             for policy, mine, view in self._hearers(kind, i, g, now):
-                if hasattr(policy, heard):
+                if hasattr(policy, heard) and not self._is_silent(kind, i, policy):
                     getattr(policy, heard)(mine, view, *about, now)
             if kind == "lost":
                 self._go_on(self.jobs[i], now)

@@ -17,7 +17,7 @@ from prebleexp.sim.changes import UP
 from prebleexp.sim.history import Move
 from prebleexp.sim.migration import Migration
 from prebleexp.sim.moves import RUNNING, WAITING
-from prebleexp.sim.pools import BOTH
+from prebleexp.sim.pools import BOTH, PREFILL
 from prebleexp.sim.types import Outcome, State, Workload
 from tests.support.oracle.core import ARRIVED, PAIR, Job
 from tests.support.oracle.faults import FaultyGpu
@@ -29,56 +29,69 @@ NOT_RUN = (False, 0, 0)
 
 
 class Mover(Puller):
-    """Those in `skipped` have been moved, and have blocks."""
+    """With requests that have been moved, or were to be, and have blocks."""
 
-    def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
-        admitted: dict[Request, int] = {}
-        for request in list(self.skipped):
-            kept = self.kept_free if self.running else 0
-            more = -(-request.tokens // self.block) - len(request.blocks[0])
-            if not budget or len(self.running) == self.config["max_num_seqs"] or more + kept > len(self.pool.free):
-                return admitted
-            self.skipped.remove(request)
-            self.running.append(request)
-            request.running = True
-            request.blocks[0] += self.pool.take(more)
-            admitted[request], chosen[request] = -1, 1
-            self._remember(request, request.tokens)
-            budget -= 1
-        return admitted | super(Puller, self)._admit(chosen, budget, cap)
+    def __init__(self, config: dict[str, Any], role: int, hears_later: bool) -> None:
+        super().__init__(config, role, hears_later)
+        self.moved = set[Request]()
+
+    def _lacks(self, request: Request) -> int:
+        if request not in self.moved:
+            return super()._lacks(request)
+        self.moved.remove(request)
+        return max(0, -(-request.tokens // self.block) - len(request.blocks[0]))
 
     def busy(self) -> bool:
-        return bool(self.skipped) or super().busy()
+        return bool(self.moved) or super().busy()
+
+    def leave(self, request: Request) -> None:
+        self.moved.discard(request)
+        super().leave(request)
 
 
 class MovesGpu(FaultyGpu):
-    def __init__(self, number: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
+    def __init__(self, number: int, role: int, engine: Any, hardware: Any, rows: Workload, world: Any) -> None:
         self.leaves: Request | None = None  # is to stop
         self.stopped: Request | None = None
         self.outside = 0  # moves that have blocks of it, of no request that is here or has stopped
-        super().__init__(number, BOTH, engine, hardware, rows, world)
+        super().__init__(number, role, engine, hardware, rows, world)
 
     def _scheduler(self, config: dict[str, Any]) -> Puller:
-        return Mover(config, BOTH)
+        return Mover(config, self.role, getattr(self.world, "pulls", False))
 
     def lose(self) -> list[Job]:
         stopped = [self.world.jobs[self.stopped.index]] if self.stopped else []
         self.leaves, self.stopped, self.outside = None, None, 0
         return [*super().lose(), *stopped]
 
+    def moved_in(self) -> set[Request]:
+        """Those that have been moved, or were to be, and wait."""
+        return set(self.of.moved)  # type: ignore[attr-defined]
+
     def with_blocks(self) -> set[Request]:
-        """Those that have been moved, and wait."""
-        return set(self.of.skipped)
+        """Those whose tokens nobody counts."""
+        return self.moved_in()
+
+    def goes_on(self, request: Request) -> None:
+        """One that has been moved, or was to be, waits with its blocks."""
+        request.running = False
+        self.of.skipped.append(request)
+        self.of.moved.add(request)  # type: ignore[attr-defined]
+
+    def ready(self) -> bool:
+        """Whether any wait that have blocks, and come before all others."""
+        return any(request in self.of.arrived or request in self.moved_in() for request in self.of.skipped)
 
     def _may_wait(self) -> bool:
-        return self.outside > 0 or self.stopped is not None
+        reserved = set(self.of.skipped) - self.moved_in()
+        return bool(self.outside > 0 or self.stopped or reserved or self.of.held or self.of.told)
 
     def _schedule(self, now: float) -> tuple[Any, float]:
         self.world.stop(self, now)
-        moved = self.with_blocks()
-        self.of.arrived = moved  # they have been admitted before
+        moved = self.moved_in()
+        self.of.arrived |= moved  # they have been admitted before
         made = super()._schedule(now)
-        self.of.arrived = set()
+        self.of.arrived -= moved
         for request in moved & set(self.of.running):
             self.world.jobs[request.index].state = State.RUNNING
         return made
@@ -101,22 +114,22 @@ class MovesGpu(FaultyGpu):
 
 class MovesOracle(Linked):
     def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
-        self.rows, self.migration = workload, of.migration
+        self.rows, self.migration, self.count = workload, of.migration, len(workload)
         super().__init__(workload, of, *given)
         given: Migration = of.migration
         self.link(given)
+        rows = len(self.jobs)
         heapq.heappush(self.heap, (given.interval_s, PAIR, 0))
         self.moves: dict[int, Any] = {}  # by the GPU that a request leaves
         self.busy: set[int] = set()  # GPUs from which something is under way
         self.later: set[int] = set()  # … or of which a request that was given up is still in a step
         self.now = 0.0  # of a change
-        self.closed = [False] * len(workload)  # whether policies without `routed` believe that it is over
-        n = len(workload)
-        self.moved, self.aborted, self.stopped_s = [0] * n, [0] * n, [0.0] * n
+        self.closed = [False] * rows  # whether policies without `routed` believe that it is over
+        self.moved, self.aborted, self.stopped_s = [0] * rows, [0] * rows, [0.0] * rows
         self.made_moves: list[Move] = []
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
-        return MovesGpu(g, engine, hardware, self.rows, self)
+        return MovesGpu(g, BOTH, engine, hardware, self.rows, self)
 
     # ------------------------------------------------------------ pairs
     def _freeness(self, gpu: Any) -> float:
@@ -129,17 +142,23 @@ class MovesOracle(Linked):
         out = {*self.moves, *self.busy, *self.later, *(one.target for one in self.moves.values())}
         free = {g: self._freeness(gpu) for g, gpu in enumerate(self.gpus) if g not in out}
         sources = sorted((g for g in free if free[g] < below and self.gpus[g].up), key=lambda g: free[g])
-        up = self._candidates()
+        up = self._up()
         targets = sorted((g for g in free if free[g] > below and g in up), key=lambda g: -free[g])
-        for source, target in zip(sources, targets, strict=False):
-            self._move(self.gpus[source], self.gpus[target], now)
+        for role in sorted({gpu.role for gpu in self.gpus}):
+            of_role = [[g for g in some if self.gpus[g].role == role] for some in (sources, targets)]
+            for source, target in zip(*of_role, strict=False):
+                self._move(self.gpus[source], self.gpus[target], now)
+
+    def _up(self) -> set[int]:
+        """Who may get requests, whatever limits them."""
+        return self._candidates()
 
     def _move(self, source: Any, target: Any, now: float) -> None:
         chooses, waiting = self.migration.chooses, source.of.waiting
-        first = waiting[0] if waiting and not waiting[0].stale and not self._ready(source) else None
+        first = waiting[0] if waiting and not waiting[0].stale and not source.ready() else None
         if chooses != RUNNING and first is not None:
             self._move_waiting(first, source, target, now)
-        elif chooses != WAITING:
+        elif chooses != WAITING and source.role != PREFILL:
             able = [r for r in source.of.running if r.tokens > r.prompt and r.computed - r.under_way == r.tokens - 1]
             if able:
                 request = min(able, key=lambda r: r.tokens)
@@ -157,24 +176,37 @@ class MovesOracle(Linked):
                 )
                 self._next_stage(source, now)
 
-    def _ready(self, gpu: Any) -> bool:
-        """Whether any wait with blocks."""
-        return bool(gpu.of.skipped)
-
     def _move_waiting(self, request: Request, source: Any, target: Any, now: float) -> None:
         kept = target.of.kept_free if target.of.running else 0
         if not target.up or -(-request.tokens // target.block) + kept > len(target.of.pool.free):
             self.aborted[request.index] += 1
             self.made_moves.append(
-                Move(now, request.index, source.number, target.number, request.tokens, *NOT_RUN, False, now, 0.0)
+                Move(
+                    now,
+                    self._number_of(request),
+                    source.number,
+                    target.number,
+                    request.tokens,
+                    *NOT_RUN,
+                    False,
+                    now,
+                    0.0,
+                )
             )
             return
         self.made_moves.append(
-            Move(now, request.index, source.number, target.number, request.tokens, *NOT_RUN, True, now, 0.0)
+            Move(now, self._number_of(request), source.number, target.number, request.tokens, *NOT_RUN, True, now, 0.0)
         )
         source.of.waiting.popleft()
         target.of.waiting.append(request)
+        if request in source.of.pulls:
+            source.of.pulls.remove(request)
+            target.of.pulls.add(request)
         self._hand_to(request, source, target, now)
+
+    def _number_of(self, request: Request) -> int:
+        """Among requests, of which it may compute the prompt."""
+        return int(request.index) % self.count
 
     def _hand_to(self, request: Request, source: Any, target: Any, now: float) -> None:
         target.requests[request.index] = source.requests.pop(request.index)
@@ -215,7 +247,10 @@ class MovesOracle(Linked):
         one.stages, one.copied = one.stages + 1, one.copied + blocks
         self.busy.add(source.number)
         size = blocks * (self.migration.kv_bytes * source.block)
-        self.send(source.number, source.number, one.target, size, now)
+        self._send_part(source.number, one.target, size, now)
+
+    def _send_part(self, source: int, target: int, size: float, now: float) -> None:
+        self.send(source, source, target, size, now)
 
     def stop(self, gpu: Any, now: float) -> None:
         """What is to stop does so; what has stopped is copied when no step under way has it."""
@@ -270,8 +305,7 @@ class MovesOracle(Linked):
         self._hand_to(request, source, target, now)
 
     def _waits_with_blocks(self, request: Request, gpu: Any) -> None:
-        request.running = False
-        gpu.of.skipped.append(request)
+        gpu.goes_on(request)
         self.jobs[request.index].state = State.QUEUED
 
     def _resume(self, gpu: Any, now: float) -> None:
@@ -292,13 +326,15 @@ class MovesOracle(Linked):
             target.outside -= 1
             target.publish()
             self._see(target)
-            if target.of.waiting or self._ready(target):
+            if target.of.waiting or target.ready():
                 self._wake(target, now)
 
     def _write_down(self, source: Any, one: Any, made: bool, now: float) -> None:
         stopped_s = 0.0 if math.isnan(one.since_s) else now - one.since_s
         way = (True, one.stages, one.copied * source.block, made, now, stopped_s)
-        self.made_moves.append(Move(one.at_s, one.request.index, source.number, one.target, one.tokens, *way))
+        self.made_moves.append(
+            Move(one.at_s, self._number_of(one.request), source.number, one.target, one.tokens, *way)
+        )
 
     def _abandon(self, g: int, now: float) -> None:
         for s in sorted(self.moves):
@@ -323,15 +359,23 @@ class MovesOracle(Linked):
             self._again(now + self.migration.interval_s, PAIR)
         elif kind == ARRIVED and self._is_move(subject):
             subject = self._is_of(subject)
-            if self._arrives(subject, now):
+            if self._has_come(subject, now):
                 self._copied(self.gpus[subject], now)
                 self._tell(subject, now)
         else:
-            super()._happens(kind, subject, now)
+            super()._happens(kind, self._handed_over(kind, subject), now)
 
     def _finds_nothing(self, g: int, now: float) -> None:
         if self.gpus[g]._may_wait():
             self._tell(g, now)
+
+    def _has_come(self, source: int, now: float) -> bool:
+        """Whether all of what left that GPU is there."""
+        return self._arrives(source, now)
+
+    def _handed_over(self, kind: int, subject: int) -> int:
+        """Whose KV has come that is none of a move."""
+        return subject
 
     def _is_move(self, subject: int) -> bool:
         """Whether what has come is of a move."""
@@ -367,27 +411,23 @@ class MovesOracle(Linked):
         for one in news:
             kind, i, source, _ = one
             job = self.jobs[i]
-            hears = hasattr(self.policy, "routed") or not self.closed[i]
-            if kind == "left":
-                self._write_move(job, source, -1, now)
-                self.closed[i] = True
-            elif kind == "routed":
-                self.view.requests[i].gpu = source
-                self._write_move(job, source, 1, now)
-            told = {"left": "finished" if hears else "", "routed": "routed"}.get(kind, "")
-            if kind in ("left", "routed"):
-                for policy, mine, view in self._hearers(kind, i, source, now):
-                    if hasattr(policy, told):
-                        getattr(policy, told)(mine, view, i, now)
-            else:
+            if kind not in ("left", "routed"):
                 self.news.append(one)
-                policy = self.policy
-                self.policy = (
-                    policy if hears or kind not in ("first_token", "finished", "cancelled", "lost") else object()
-                )
                 super()._tell(g, now)
-                self.policy = policy
+                continue
+            if kind == "routed":
+                self.view.requests[i].gpu = source
+            self._write_move(job, source, 1 if kind == "routed" else -1, now)
+            told = {"left": "finished"}.get(kind, kind)
+            for policy, mine, view in self._hearers(kind, i, source, now):
+                if hasattr(policy, told) and not self._is_silent(kind, i, policy):
+                    getattr(policy, told)(mine, view, i, now)
+            self.closed[i] = True
         super()._tell(g, now)
+
+    def _is_silent(self, kind: str, i: int, policy: Any) -> bool:
+        ends = kind in ("first_token", "finished", "cancelled", "lost", "left")
+        return ends and self.closed[i] and not hasattr(policy, "routed")
 
     def _write_move(self, job: Job, g: int, sign: int, now: float) -> None:
         """Into the book: it was moved there (1), or from there (-1), and nobody has sent it."""
@@ -401,9 +441,14 @@ class MovesOracle(Linked):
     def _outcome(self, end_s: float) -> Outcome:
         made = super()._outcome(end_s)
         counts = {"moves": self.moved, "moves_aborted": self.aborted}
-        columns = {name: np.array(column, np.int32) for name, column in counts.items()}
+
+        def joined(column: list[Any], dtype: Any) -> Any:
+            """With what the legs of prompts have of it."""
+            return np.array(column, dtype).reshape(-1, len(self.jobs)).sum(axis=0, dtype=dtype)
+
+        columns = {name: joined(column, np.int32) for name, column in counts.items()}
         history = replace(made.history, moves=tuple(self.made_moves))
-        return replace(made, **columns, stopped_s=np.array(self.stopped_s), history=history)
+        return replace(made, **columns, stopped_s=joined(self.stopped_s, np.float64), history=history)
 
 
 def simulate(workload: Workload, **given: Any) -> Outcome:

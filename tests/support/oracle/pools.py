@@ -107,13 +107,14 @@ class Puller(Scheduler):
         for request in [r for r in self.skipped if r in self.arrived]:
             if not budget or len(self.running) == self.config["max_num_seqs"]:
                 return admitted
-            self._remember(request, request.tokens)
-            if self.running and self.kept_free > len(self.pool.free):
+            lacks, kept = self._lacks(request), self.kept_free if self.running else 0
+            if lacks + kept > len(self.pool.free):
                 return admitted
             self.skipped.remove(request)
             self.arrived.remove(request)
             self.running.append(request)
             request.running = True
+            request.blocks[0] += self.pool.take(lacks)
             admitted[request], chosen[request] = -1, 1
             self._remember(request, request.tokens)
             budget -= 1
@@ -128,6 +129,11 @@ class Puller(Scheduler):
             full = not budget or len(self.running) == self.config["max_num_seqs"]
             if not behind or stuck or full or not self._reserve(behind[-1]):
                 return admitted
+
+    def _lacks(self, request: Request) -> int:
+        """Blocks for its next token: none, for those of all that has come are there."""
+        self._remember(request, request.tokens)
+        return 0
 
     def _reserve(self, request: Request) -> bool:
         (hits,) = self._hits(request)
@@ -346,16 +352,16 @@ class Linked(oracle.Oracle):
     """With links between GPUs."""
 
     def link(self, of: Any) -> None:
-        """`of`: its sharing, rate and latency."""
-        self.of_links = of
-        self.free_s: dict[tuple[str, int], float] = {}
+        """`of`: its sharing, rate and latency. Another time: of links beside those."""
+        self.links = [*getattr(self, "links", []), of]
+        self.free_s: dict[tuple[str, int, int], float] = {}
         self.asked: dict[int, Any] = {}  # (begins, ends, ports) of each transfer, but with FAIR
         self.coming: dict[int, Any] = {}  # transfers whose bytes do not move yet
         self.moving: dict[int, Any] = {}  # … and those that do, in the order in which they began
         self.changed_s = 0.0
 
-    def send(self, subject: int, source: int, target: int, size: float, now: float) -> None:
-        of, ports = self.of_links, [("out", source), ("in", target)]
+    def send(self, subject: int, source: int, target: int, size: float, now: float, link: int = 0) -> None:
+        of, ports = self.links[link], [("out", link, source), ("in", link, target)]
         begins_s = now + of.latency_s
         if of.sharing == FAIR:
             self.coming[subject] = SimpleNamespace(left=size, rate=0.0, ends_s=math.inf, ports=ports)
@@ -372,15 +378,16 @@ class Linked(oracle.Oracle):
         heapq.heappush(self.heap, (ends_s, ARRIVED, subject))
 
     def _takes_s(self, source: int, target: int, size: float, now: float) -> float:
-        of, begins_s = self.of_links, now + self.of_links.latency_s
+        of, ports = self.links[0], (("out", 0, source), ("in", 0, target))
+        begins_s = now + of.latency_s
         if of.sharing == FIFO:
-            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in (("out", source), ("in", target)))])
+            begins_s = max([begins_s, *(self.free_s.get(port, 0.0) for port in ports)])
         return float(begins_s - now + size / of.rate)
 
     def drop(self, subject: int, now: float) -> None:
         """It ends here. Not said: what was asked for last at a port gives that back."""
         if subject in self.moving:
-            self._arrives(subject, now)
+            self._end(subject, now)
         elif subject not in self.coming:
             begins_s, ends_s, ports = self.asked[subject]
             self.free_s |= {port: begins_s for port in ports if self.free_s[port] == ends_s}
@@ -401,8 +408,9 @@ class Linked(oracle.Oracle):
     def _share(self, now: float) -> None:
         """Max-min."""
         without = list(self.moving.values())
-        ports = [(way, g) for way in ("out", "in") for g in range(len(self.gpus))]
-        room = dict.fromkeys(ports, self.of_links.rate)
+        numbers, gpus = range(len(self.links)), range(len(self.gpus))
+        ports = [(way, number, g) for way in ("out", "in") for number in numbers for g in gpus]
+        room = {port: self.links[port[1]].rate for port in ports}
         while without:
             users = {port: [flow for flow in without if port in flow.ports] for port in ports}
             narrow = min((port for port in ports if users[port]), key=lambda port: room[port] / len(users[port]))
@@ -417,8 +425,8 @@ class Linked(oracle.Oracle):
         heapq.heapify(self.heap)
 
     def _is_timer(self, subject: int) -> bool:
-        """Whether an event of a transfer is not that its bytes have moved."""
-        return subject in self.coming
+        """Whether an event of a transfer is not that its bytes, which others slow down, have moved."""
+        return subject not in self.moving
 
     def _arrives(self, index: int, now: float) -> bool:
         """Whether all of it is there: else it begins to move."""
@@ -426,10 +434,13 @@ class Linked(oracle.Oracle):
             self._begin(index, now)
             return False
         if index in self.moving:
-            self._advance(now)
-            del self.moving[index]
-            self._share(now)
+            self._end(index, now)
         return True
+
+    def _end(self, index: int, now: float) -> None:
+        self._advance(now)
+        del self.moving[index]
+        self._share(now)
 
     def _wake(self, gpu: Any, now: float) -> None:
         if not gpu.awake:

@@ -164,7 +164,7 @@ class ReservingOracle(SplitOracle):
 
     def reserve(self, request: Job, now: float) -> None:
         leg, request.state = self._leg(request), State.RESERVED
-        ports = [("out", leg.gpu), ("in", request.gpu)]
+        ports = [("out", 0, leg.gpu), ("in", 0, request.gpu)]
         self.transferred[request.index] = 0
         self.flows[request.index] = SimpleNamespace(
             begins_s=now, ends_s=now, ports=ports, moves=False, over=False, rate=0.0

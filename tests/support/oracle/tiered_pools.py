@@ -13,7 +13,7 @@ from tests.support.oracle.split_faults import SplitOracle
 from tests.support.oracle.tiers import Fetcher, TieredGpu, TiersOracle
 from tests.support.reference.vllm import Request
 
-HANDOFFS = 1 << 30
+HANDOFFS = 1 << 31
 """what is under way of prompts comes after all that is of tiers"""
 
 

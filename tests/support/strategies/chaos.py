@@ -79,7 +79,7 @@ def _of_all(rng: np.random.Generator) -> tuple[Workload, dict[str, Any]]:
 def _more_of_pools(
     rng: np.random.Generator, workload: Workload, cluster: dict[str, Any]
 ) -> tuple[Workload, dict[str, Any]]:
-    """Tiers and peers, a gateway, faults with drains, an autoscaler of each role: any of them."""
+    """Tiers and peers, a gateway, faults with drains, an autoscaler of each role, moves: any of them."""
     if rng.random() < 0.4:
         cluster["tiers"] = replace(parts.tiers(rng), peers=parts.peers(rng) if rng.random() < 0.5 else None)
     if rng.random() < 0.4 and "gateway" not in cluster:
@@ -89,6 +89,8 @@ def _more_of_pools(
         cluster["faults"] = parts.faults(rng, cluster["gpus"], ("retry", "fail"), DRAINS)
     if rng.random() < 0.3:
         cluster["autoscaler"] = parts.autoscaler(rng, 1)
+    if rng.random() < 0.4:
+        cluster["migration"] = parts.migration(rng)
     return workload, cluster
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -30,9 +31,9 @@ MIGRATIONS = st.builds(
 )
 
 
-def long_ones() -> st.SearchStrategy[Workload]:
+def long_ones(gaps_ms: Sequence[int] = (0, 0, 1, 60)) -> st.SearchStrategy[Workload]:
     """A few prompts of which some make long outputs, so that batches shrink unevenly."""
-    one = st.tuples(st.integers(1, 100), st.sampled_from([1, 20, 120]), st.sampled_from([0, 0, 1, 60]))
+    one = st.tuples(st.integers(1, 100), st.sampled_from([1, 20, 120]), st.sampled_from(gaps_ms))
     rows = st.lists(one, min_size=6, max_size=30)
     return rows.map(
         lambda rows: stream(

@@ -16,6 +16,7 @@ from prebleexp.experiment import durable
 from prebleexp.hardware import parameters
 from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.composed import ENGINES, Composed
+from prebleexp.hardware.equations import all_reduces_s
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import Model
 from prebleexp.hardware.transfers import paths
@@ -142,6 +143,8 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     alike = ", where each rank has as much" if hardware.ranks > 1 else ""
     _show(f"a step that decodes{alike}", [row for row in steps if row["step"] == "decode"])
     _show(f"a step that prefills one prompt{alike}", [row for row in steps if row["step"] == "prefill"])
+    if isinstance(hardware, Composed) and hardware.tensor_parallel > 1:
+        print(f"{_all_reduces(hardware)}\n")
     if hardware.layer_kinds and engine == VLLM:
         _show("requests that decode at once, in vLLM's groups of layers (docs/core.md)", [*_at_once(hardware)])
     if isinstance(hardware, Composed):
@@ -161,6 +164,18 @@ def _prefills(hardware: Hardware) -> Iterator[dict[str, Any]]:
     for tokens in PROMPTS:
         if tokens <= min(hardware.kv_tokens, hardware.context_length):
             yield _row("prefill", 1, tokens, tokens, _prefill_s(hardware, tokens))
+
+
+def _all_reduces(hardware: Composed) -> str:
+    """How much of a long prompt they take: where GPUs have no fast link, more of them may be slower."""
+    gpus, gpu, tokens = hardware.tensor_parallel, hardware.gpu, PROMPTS[2]
+    _, rate = gpu.link(gpus)
+    each_ms = all_reduces_s(hardware.model, gpus, rate) * 1e3
+    of_ms = _prefill_s(hardware, tokens) * 1e3 / tokens
+    return (
+        f"all-reduces among {gpus} {gpu.name}, at the {significant(rate / 1e9)} GB/s that were measured, take "
+        f"{significant(each_ms)} of the {significant(of_ms)} ms of a token in a prompt of {tokens:,}"
+    )
 
 
 def _at_once(hardware: Hardware) -> Iterator[dict[str, Any]]:

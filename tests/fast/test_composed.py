@@ -504,6 +504,7 @@ def test_the_command_explains_one(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert f"{one.kv_tokens:,} tokens of KV" in said
     assert one.support in said
+    assert "all-reduces among 4 h100" in said
     assert "at peak FLOP/s" in (tmp_path / "roof.svg").read_text(encoding="utf-8")
 
 

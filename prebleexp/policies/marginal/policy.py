@@ -57,8 +57,8 @@ class MarginalDelay(Policy):
     latency_weight: float = 0.1
     """what a second of latency costs, however long the answer: long ones can wait a little"""
     tail_weight: float = 5.0
-    """what a second before the first token costs besides, behind the mean of late and two standard deviations. Few wait
-    so long, and they are the tail that users complain of; where all wait long, it is no tail"""
+    """what a second before the first token costs in addition, from two standard deviations above recent waits on.
+    Few wait so long, and they are the tail that users complain of; where all wait long, it is no tail"""
     others_weight: float = 3.0
     """what a second costs by which others wait longer for their first tokens, against one's own. Above 1, since those
     who come next wait for them too. One by which a prompt holds up those who decode costs as one's own"""

@@ -26,7 +26,8 @@ class GatewayOracle(Oracle):
         self.workload = workload
         self.passed, self.in_flight = set[Job](), list[Job]()
         self.joins, self.joined = itertools.count(), dict[Job, int]()
-        self.until_s, self.refused_by = dict[Job, float](), np.zeros(len(workload), np.int32)
+        self.until_s, self.rings_s = dict[Job, float](), dict[Job, float]()
+        self.refused_by = np.zeros(len(workload), np.int32)
         self.client = getattr(workload, self.gateway.client).tolist()
         self.priority, self.slo_s = workload.priority.tolist(), workload.slo_ttft_s.tolist()
         self.clients = sorted(set(self.client))
@@ -160,7 +161,12 @@ class GatewayOracle(Oracle):
         self.queue.append(job)
         if self.gateway.ttl_queue_s is not None:
             self.until_s[job] = now + self.gateway.ttl_queue_s
-            heapq.heappush(self.heap, (self.until_s[job], EXPIRE, job.index))
+            if job not in self.rings_s:
+                self._ring(job)
+
+    def _ring(self, job: Job) -> None:
+        self.rings_s[job] = self.until_s[job]
+        heapq.heappush(self.heap, (self.until_s[job], EXPIRE, job.index))
 
     def _waiting(self, client: int) -> bool:
         return any(self.client[job.index] == client for job in self.queue)
@@ -203,10 +209,14 @@ class GatewayOracle(Oracle):
             del self.away[job]
             if not self._attempt(job, now):
                 self._failed(job, State.REFUSED, now)
-        elif job in self.queue and self.until_s.get(job, math.inf) <= now:
-            self._leave(job)
-            if not self._fails(job, now):
-                self._failed(job, State.EXPIRED, now)
+        elif self.rings_s.get(job) == now:
+            del self.rings_s[job]
+            if job in self.queue and self.until_s[job] > now:
+                self._ring(job)
+            elif job in self.queue:
+                self._leave(job)
+                if not self._fails(job, now):
+                    self._failed(job, State.EXPIRED, now)
         elif job.due_s + job.patience_s <= now:
             if math.isnan(job.ttft_s):
                 self._leave(job) if job in self.queue else None

@@ -21,7 +21,7 @@ from tests.support.oracle import composed
 from tests.support.oracle.compared import same
 from tests.support.strategies import feature_sets
 
-TRIES = 24
+TRIES = 40
 """streams and clusters of a set until in one of them all of its features do something"""
 ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.LOST, State.NOT_DUE]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
-from prebleexp.faults.timeline import Timeline
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
 from prebleexp.planning.load import Search
+from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft, replicas
 from prebleexp.planning.planned import Planned
-from prebleexp.planning.trials import Question, Sample, Trial
+from prebleexp.planning.trials import Question, Trial
 from prebleexp.workloads.replayed import Replayed
 
 TIMES = ("ttft", "tpot", "itl", "latency")
@@ -24,16 +24,12 @@ KEPT = "slo_attainment"
 SEEN = (*(f"{of}_{at}_s" for of in TIMES for at in ("mean", "p50", "p95", "p99")), KEPT)
 MORE = 1.2
 """times the load, of which it is said what is kept"""
-LONG_S = 180.0
-"""of a run in which a GPU is lost, at least, so that it has a minute after that"""
-DETECT_MS = 1_000.0
-"""from then until routers know"""
-AFTER_LOSS = "after_loss_attainment"
 
 Mean = tuple[float, float | None]
 Metrics = Sequence[Mapping[str, Any]]
 Answers = Callable[[Mapping[str, tuple[Contender, Search]]], Mapping[str, Answer]]
 Runs = Callable[[str, Sequence[Cell]], Metrics]
+Kind = TypeVar("Kind", bound=Contender)
 
 
 @dataclass(frozen=True)
@@ -53,22 +49,14 @@ class Beside:
     """the greatest load for the GPUs of the answer"""
     grown: Mean | None
     """what is kept of `MORE` times the load"""
-    lost: Mean | None
+    lost: Lost | None
     """which share of the requests due in the minute after a replica is lost is good"""
-    spare: Mean | None
+    spare: Lost | None
     """likewise, with one replica more than the answer has"""
     enough: Answer | None
     """the fewest GPUs that keep the promise in that minute too; None where none can be lost, or a load was searched"""
     unknown: tuple[str, ...]
     """what could not be said, and why"""
-
-
-@dataclass(frozen=True)
-class Bereft(Contender):
-    """A contender that loses a replica half way: what it keeps is the promise of the minute after."""
-
-    def sample(self, metrics: Mapping[str, Any]) -> Sample:
-        return Sample(metrics[AFTER_LOSS] or 0.0, metrics["due_requests"], None)
 
 
 def beside(of: Planned, question: Question, at_answer: Metrics, size: float, answers: Answers, runs: Runs) -> Beside:
@@ -78,18 +66,26 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
     off, slower, faster, most = _searched(of, asked, answers)
     unknown: list[str] = []
 
-    def mean(metric: str, name: str, make: Callable[[], tuple[Contender, Trial]]) -> Mean | None:
+    def known(name: str, make: Callable[[], tuple[Kind, Trial]]) -> tuple[Kind, list[Trial], Metrics] | None:
         try:
             contender, first = make()
-            cells = [contender.cell_of(first._replace(seed=seed)) for seed in range(asked.seeds)]
+            trials = [first._replace(seed=seed) for seed in range(asked.seeds)]
+            cells = [contender.cell_of(trial) for trial in trials]
         except InvalidInput as error:
             unknown.append(f"{name} is not known: {error}")
             return None
-        found = runs(f"{of.name}, {name}", cells)
-        kept = [contender.to_keep.kept(one) if metric == "kept" else one[metric] for one in found]
-        return None if not kept or None in kept else mean_interval(kept)
+        return contender, trials, runs(f"{of.name}, {name}", cells)
 
-    requests = of.answer.requests
+    def grown() -> Mean | None:
+        found = known(f"what is kept of {MORE:g} times the load", lambda: _grown(of, of.answer.requests))
+        return None if found is None else mean_interval([found[0].to_keep.kept(one) for one in found[2]])
+
+    def lost(name: str, spare: int) -> Lost | None:
+        found = known(name, lambda: bereft(of, spare))
+        if found is None or any(one[AFTER_LOSS] is None for one in found[2]):
+            return None
+        return found[0].lost(found[1], found[2])
+
     return Beside(
         of=of,
         size=size,
@@ -98,9 +94,9 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
         slower=slower,
         faster=faster,
         most=most,
-        grown=mean("kept", f"what is kept of {MORE:g} times the load", lambda: _grown(of, requests)),
-        lost=None if of.is_alone else mean(AFTER_LOSS, "the loss of a replica", lambda: _without_one(of, 0)),
-        spare=mean(AFTER_LOSS, "the loss of one of N + 1", lambda: _without_one(of, 1)),
+        grown=grown(),
+        lost=None if of.is_alone else lost("the loss of a replica", 0),
+        spare=lost("the loss of one of N + 1", 1),
         enough=_enough(of, asked, answers),
         unknown=tuple(unknown),
     )
@@ -142,14 +138,14 @@ def _enough(of: Planned, question: Question, answers: Answers) -> Answer | None:
     if of.contender.searched != GPUS or of.contender.is_recorded:
         return None
     try:
-        contender, first = _without_one(of, 1)
+        contender, first = bereft(of, 1)
     except InvalidInput:
         return None  # which is said of the loss itself
-    bereft = Bereft(**{one.name: getattr(contender, one.name) for one in fields(contender)})
     # runs are not made longer: the minute after a loss is no longer in them
-    asked = replace(question, target=bereft.to_keep.strictest, requests=first.requests, most_requests=first.requests)
+    strictest = contender.to_keep.strictest
+    asked = replace(question, target=strictest, requests=first.requests, most_requests=first.requests)
     name = f"{of.name}, N + 1"
-    return answers({name: (bereft, bereft.search_from(asked, first.size))})[name]
+    return answers({name: (contender, contender.search_from(asked, first.size))})[name]
 
 
 def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:
@@ -159,33 +155,7 @@ def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:
         if not isinstance(cell.workload, Replayed):
             raise InvalidInput("the recording has no rate that could be another")
         quicker = replace(cell.workload, compress=cell.workload.compress * MORE)
-        return replace(one, cell=replace(cell, workload=quicker)), Trial(_replicas(of), 0, requests)
+        return replace(one, cell=replace(cell, workload=quicker)), Trial(replicas(of), 0, requests)
     load = of.load or math.nan
     larger = Contender(cell, RPS if one.load_key == RPS else USERS)
     return larger, Trial(float(f"{load * MORE:.4g}") if one.load_key == RPS else math.ceil(load * MORE), 0, requests)
-
-
-def _without_one(of: Planned, spare: int) -> tuple[Contender, Trial]:
-    """The load of the answer on its GPUs, and so many replicas more, of which one is lost half way."""
-    one, cell, load = of.contender, of.cell, of.load
-    if cell.cluster.groups:
-        raise InvalidInput("groups of GPUs have none to spare")
-    if not cell.faults.changes_nothing or not cell.autoscaler.changes_nothing:
-        raise InvalidInput("GPUs come and go already")
-    requests = of.answer.requests
-    if not one.is_nested:
-        requests = max(requests, math.ceil((load or 0) * LONG_S))
-    duration_s = one.duration_s(requests, load or math.nan)
-    happen = ({"at_s": float(f"{duration_s / 2:.6g}"), "gpu": 0, "event": "down"},)
-    faults = Timeline(detect_ms=DETECT_MS, happen=happen)
-    gpus = (_replicas(of) + spare) * one.each
-    changed: dict[str, Any] = {"gpus": gpus, "faults": faults}
-    if one.load_key == USERS:
-        changed["workload"] = cell.workload.with_users(int(load or 0))
-    elif not one.is_recorded:
-        changed["rps"] = load
-    return Contender(replace(cell, **changed), GPUS), Trial(_replicas(of) + spare, 0, requests)
-
-
-def _replicas(of: Planned) -> int:
-    return of.cell.gpus // of.contender.each

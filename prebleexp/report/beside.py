@@ -8,8 +8,10 @@ from prebleexp.experiment import counting
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import KEPT, MORE, Beside, Mean
 from prebleexp.planning.contender import GPUS, USERS
+from prebleexp.planning.loss import Lost
 from prebleexp.planning.planned import Planned
 from prebleexp.report.wording import NOTHING, number, percent, seconds, share
+from prebleexp.service.batches import FEWEST, LEAST
 
 HEADS = ("", "mean", "p50", "p95", "p99")
 ROWS = {
@@ -18,6 +20,8 @@ ROWS = {
     "itl": "inter-token latency",
     "latency": "latency",
 }
+FEWEST_DUE = FEWEST * LEAST
+"""requests of a minute: of fewer no share is said, as of fewer there is no interval"""
 MORE_PERCENT = f"+{MORE - 1:.0%}".replace("%", " %")
 
 
@@ -95,25 +99,39 @@ def _kept(of: Beside, mean: Mean) -> str:
 
 
 def loss(of: Beside) -> list[str]:
-    """What the loss of a replica does."""
-    if of.lost is None and of.spare is None:
+    """What the loss of a replica does, and of how many requests that is known."""
+    known = of.spare if of.lost is None else of.lost
+    if known is None:
         return []
     one = of.of
     each, name = one.contender.each, next(iter(counting.kinds(one.cell)))[1]
     what = f"{each} {name.upper() or 'GPUs'}" if each > 1 else f"1 {name.upper() or 'GPU'}"
+    what = f"a replica of {what}" if each > 1 else what
+    alone = ["There is one replica, and nothing is left without it."] if one.is_alone else []
+    minute = "busiest minute" if known.busiest else "minute after"
+    if known.requests < FEWEST_DUE:
+        count = f"{known.requests:,} request{'' if known.requests == 1 else 's'}"
+        too_few = f"the {minute} has {count}, and {FEWEST_DUE} is the least that says something"
+        return [*alone, f"What the loss of {what} does is not known: {too_few}."]
     more = counting.named(one.at_size(one.cell.gpus + each))
-    good = "of the requests of the minute after are good"
+    good = f"of the {known.requests:,} requests of {'that minute' if known.busiest else 'the minute after'} are good"
     said = []
     if of.lost is not None:
-        said.append(f"{percent(of.lost[0])} {good}")
+        said.append(f"{_surely(of.lost)} {good}")
     if of.spare is not None:
-        kept = percent(of.spare[0])
+        kept = _surely(of.spare)
         said.append(f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}")
     enough = of.enough
     if enough is not None and enough.size is not None and enough.verdict is Verdict.FOUND:
         said.append(f"the promise is kept in that minute too with {counting.named(one.at_size(enough.size))} (N + 1)")
-    alone = ["There is one replica, and nothing is left without it."] if one.is_alone else []
-    return [*alone, f"If {'a replica of ' if each > 1 else ''}{what} is lost, {'; '.join(said)}."]
+    when = " as the busiest minute begins" if known.busiest else ""
+    return [*alone, f"If {what} is lost{when}, {'; '.join(said)}."]
+
+
+def _surely(of: Lost) -> str:
+    """The share with its half-width, where that is not nothing."""
+    half = f"{(of.half_width or 0) * 100:.1f}"
+    return percent(of.kept) if float(half) == 0 else percent(of.kept).replace(" %", f" ± {half} %")
 
 
 def sections(of: Beside) -> Sequence[tuple[str, list[str]]]:

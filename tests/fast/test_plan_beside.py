@@ -17,6 +17,7 @@ from prebleexp.faults.timeline import Timeline
 from prebleexp.launch import configure, contender_names
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import Contender
+from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Bracket
 from prebleexp.report import beside, contenders, planned
@@ -279,8 +280,31 @@ def test_weights_that_fill_a_gpu_call_for_larger_replicas() -> None:
 
 def test_a_single_replica_has_none_to_lose() -> None:
     one = found({"lor": answer(2)})[0]
-    of = beside.Beside(one, 2, {}, *[None] * 6, (0.98, None), None, ())
+    of = beside.Beside(one, 2, {}, *[None] * 6, Lost(0.98, 0.004, 336, busiest=False), None, ())
     (said,) = beside.loss(replace(of, lost=None))
-    assert said == "If 1 H100 is lost, 98.0 % of the requests of the minute after are good where there were 3 H100."
+    good = "of the 336 requests of the minute after are good"
+    assert said == f"If 1 H100 is lost, 98.0 ± 0.4 % {good} where there were 3 H100."
     of = replace(of, of=found({"lor": answer(1)})[0])
     assert beside.loss(of)[0] == "There is one replica, and nothing is left without it."
+
+
+def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Path) -> None:
+    """Two come half way; of the two minutes in which 60 come the one nearer to half way is judged."""
+    arrivals = [*[i / 2 for i in range(60)], 500.0, 501.0, *[700 + i / 2 for i in range(60)], 1000.0]
+    rows = [{"timestamp": round(at * 1000), "input_length": 2000, "output_length": 2} for at in arrivals]
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = ["workload=mooncake", f"workload.path={path}", *MADE[:3], "gpus=2", "slo.ttft_s=1", "slo.target=0.9"]
+    cell = configure.cells([*lines, "workload.load=recorded"])[0]
+    one = Planned("lor", {}, Contender(cell, "gpus"), answer(2))
+    contender, first = bereft(one, 0)
+    lossy = contender.cell_of(first)
+    assert isinstance(lossy.faults, Timeline)
+    assert 700 in lossy.faults.happen[0]
+    lost = contender.lost([first], [{AFTER_LOSS: 0.75}])
+    assert lost == Lost(0.75, None, 60, busiest=True)
+    of = beside.Beside(one, 2, {}, *[None] * 5, lost, None, None, ())
+    (said,) = beside.loss(of)
+    assert said == "If 1 H100 is lost as the busiest minute begins, 75.0 % of the 60 requests of that minute are good."
+    (said,) = beside.loss(replace(of, lost=lost._replace(requests=2)))
+    assert said.endswith("is not known: the busiest minute has 2 requests, and 50 is the least that says something.")

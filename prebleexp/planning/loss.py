@@ -1,0 +1,146 @@
+"""The loss of a replica: when it is, and what is kept in the minute after.
+
+A load that is steady loses it half way. One that comes and goes, as a recording or a profile does, loses it where its
+busiest minute begins: in a quiet one hardly anybody would notice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
+from prebleexp.experiment.cell import Cell
+from prebleexp.faults.timeline import Timeline
+from prebleexp.intervals import mean_interval
+from prebleexp.planning.contender import GPUS, USERS, Contender
+from prebleexp.planning.planned import Planned
+from prebleexp.planning.trials import Sample, Trial
+from prebleexp.recovery import MINUTE_S
+from prebleexp.sim.types import Floats, Workload
+
+LONG_S = 180.0
+"""of a run in which a GPU is lost, at least, so that it has a minute after that"""
+DETECT_MS = 1_000.0
+"""from then until routers know"""
+AFTER_LOSS = "after_loss_attainment"
+
+
+class Lost(NamedTuple):
+    """What is kept in the minute after the loss of a replica."""
+
+    kept: float
+    """the share of the requests due in it, mean over the streams"""
+    half_width: float | None
+    """of the interval of that mean; None of a single stream"""
+    requests: int
+    """due in it, of all streams"""
+    busiest: bool
+    """whether it is the busiest minute of a stream, and not one half way"""
+
+
+class Moment(NamedTuple):
+    """When a replica is lost, and how many requests are due in the minute after; None where only a run says that."""
+
+    at_s: float
+    requests: int | None
+
+
+@dataclass(frozen=True)
+class Bereft(Contender):
+    """A contender that loses a replica: what it keeps is the promise of the minute after."""
+
+    def cell_of(self, trial: Trial) -> Cell:
+        """Raises InvalidInput for a stream that is none."""
+        cell = super().cell_of(trial)
+        happen = ({"at_s": self._moment(trial, cell).at_s, "gpu": 0, "event": "down"},)
+        return replace(cell, faults=Timeline(detect_ms=DETECT_MS, happen=happen))
+
+    def sample(self, metrics: Mapping[str, Any]) -> Sample:
+        return Sample(metrics[AFTER_LOSS] or 0.0, metrics["due_requests"], None)
+
+    def lost(self, trials: Sequence[Trial], metrics: Sequence[Mapping[str, Any]]) -> Lost:
+        """What runs say of it: the metrics of each trial."""
+        known = [self._moment(trial, super(Bereft, self).cell_of(trial)).requests for trial in trials]
+        due = [
+            round(one["offered_per_s"] * MINUTE_S) if count is None else count
+            for count, one in zip(known, metrics, strict=True)
+        ]
+        return Lost(*mean_interval([one[AFTER_LOSS] for one in metrics]), sum(due), not self._is_steady)
+
+    @property
+    def _is_steady(self) -> bool:
+        return self.load_key == USERS or not (self.is_nested or not self.cell.profile.changes_nothing)
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], Moment]:
+        """By seed and requests: the stream is the same on any number of GPUs."""
+        return {}
+
+    def _moment(self, trial: Trial, cell: Cell) -> Moment:
+        if self._is_steady:
+            return Moment(float(f"{cell.duration_s / 2:.6g}"), None)
+        key = trial.seed, trial.requests
+        if key not in self._known:
+            self._known[key] = _busiest(cell)
+        return self._known[key]
+
+
+def bereft(of: Planned, spare: int) -> tuple[Bereft, Trial]:
+    """The load of the answer on its GPUs, and so many replicas more, of which one is lost. Raises InvalidInput where
+    none can be."""
+    one, cell, load = of.contender, of.cell, of.load
+    if cell.cluster.groups:
+        raise InvalidInput("groups of GPUs have none to spare")
+    if not cell.faults.changes_nothing or not cell.autoscaler.changes_nothing:
+        raise InvalidInput("GPUs come and go already")
+    requests = of.answer.requests
+    if not one.is_nested:
+        requests = max(requests, math.ceil((load or 0) * LONG_S))
+    count = replicas(of) + spare
+    changed: dict[str, Any] = {"gpus": count * one.each}
+    if one.load_key == USERS:
+        changed["workload"] = cell.workload.with_users(int(load or 0))
+    elif not one.is_recorded:
+        changed["rps"] = load
+    return Bereft(replace(cell, **changed), GPUS), Trial(count, 0, requests)
+
+
+def replicas(of: Planned) -> int:
+    """Of the answer."""
+    return of.cell.gpus // of.contender.each
+
+
+def _busiest(cell: Cell) -> Moment:
+    """Where the minute begins in which most requests are due, of several the one nearest to half way. Of a run that is
+    stopped it ends a minute before, so that its requests can end."""
+    due_s = np.sort(_due_s(runs.draw(cell)))
+    if not len(due_s):
+        raise InvalidInput("no request comes")
+    last = cell.duration_s - 2 * MINUTE_S if cell.horizon == "stop" else math.inf
+    begins = due_s[(due_s >= cell.slo.warmup_s) & (due_s <= last)]
+    begins = begins if len(begins) else due_s
+    counts = _count(due_s, begins)
+    most = begins[counts == counts.max()]
+    at_s = float(f"{most[np.argmin(np.abs(most - due_s[-1] / 2))]:.6g}")
+    return Moment(at_s, int(_count(due_s, np.array([at_s]))[0]))
+
+
+def _count(due_s: Floats, begins: Floats) -> Any:
+    """Requests due in the minute from each of `begins` on."""
+    return np.searchsorted(due_s, begins + MINUTE_S) - np.searchsorted(due_s, begins)
+
+
+def _due_s(workload: Workload) -> Floats:
+    """When each request is due at the earliest: those that come after others, as if these took no time."""
+    due_s = workload.arrival_s.copy()
+    for i in np.flatnonzero(np.diff(workload.after_offsets)):
+        first, end = workload.after_offsets[i : i + 2]
+        due_s[i] = due_s[workload.after_ids[first:end]].max() + workload.delay_s[i]
+    return due_s

@@ -10,7 +10,6 @@ import numpy as np
 from prebleexp.workloads.blocks import private
 from prebleexp.workloads.clock import clock, in_order, moments
 from prebleexp.workloads.columns import own
-from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.tabular import Tabular
 from prebleexp.workloads.trace import Reading, Trace, alone
 
@@ -30,7 +29,7 @@ class Azure(Tabular):
     where: ClassVar[str] = "a trace from https://github.com/Azure/AzurePublicDataset"
 
     def read(self) -> Trace:
-        rows = rows_of(self.path)
+        rows = self.rows()
         arrival = own(rows, self.columns, "arrival", "TIMESTAMP")
         length, answer = (
             own(rows, self.columns, "input", "ContextTokens"),

@@ -12,7 +12,6 @@ from prebleexp.workloads import inferred
 from prebleexp.workloads.blocks import hashed, joined
 from prebleexp.workloads.clock import clock, in_order
 from prebleexp.workloads.columns import own
-from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.rows import Rows
 from prebleexp.workloads.tabular import Tabular
 from prebleexp.workloads.trace import Reading, Trace
@@ -46,7 +45,7 @@ class Bailian(Tabular):
         return BLOCK
 
     def read(self) -> Trace:
-        rows = rows_of(self.path)
+        rows = self.rows()
         arrival, length = (
             own(rows, self.columns, "arrival", "timestamp"),
             own(rows, self.columns, "input", "input_length"),
@@ -58,7 +57,7 @@ class Bailian(Tabular):
         when = clock(rows, arrival, self.time_unit, "s", known=True, least=0)
         order, times = in_order(when.seconds)
         rows = rows.taken(order)
-        made = hashed(rows, length, hashes, BLOCK)
+        made = hashed(rows, length, rows.integers(length, 1), hashes, BLOCK)
         prompts = joined(made.prompts)[0]
         session, turn = inferred.chains(_parents(rows))
         outputs = np.maximum(rows.integers(answer), 1)

@@ -50,7 +50,7 @@ def fits(tokens: Longs, counts: Longs, block: int) -> str:
     return "complete" if (counts[has] == tokens[has] // block).all() else ""
 
 
-def hashed(rows: Rows, length: str, hashes: str, block: int, *, partly: bool = False) -> Hashed:
+def hashed(rows: Rows, length: str, tokens: Longs, hashes: str, block: int, *, partly: bool = False) -> Hashed:
     """Of a trace's columns: a hash stands for `block` tokens and all before them; the last one for what remains, or
     nothing does, if that may be (`partly`).
 
@@ -58,7 +58,6 @@ def hashed(rows: Rows, length: str, hashes: str, block: int, *, partly: bool = F
     shares nothing. Raises InvalidInput, naming the row, where there are more or fewer hashes than the prompt's length
     needs.
     """
-    tokens = rows.integers(length, 1)
     offsets, flat = rows.lists(hashes, LISTED)
     counts = np.diff(offsets)
     kind = fits(tokens, counts, block)

@@ -9,7 +9,6 @@ from prebleexp.errors import InvalidInput
 from prebleexp.workloads.blocks import private
 from prebleexp.workloads.clock import clock, in_order
 from prebleexp.workloads.columns import own, set_column
-from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.tabular import Tabular
 from prebleexp.workloads.trace import Reading, Trace, alone, told
 
@@ -31,7 +30,7 @@ class BurstGPT(Tabular):
     where: ClassVar[str] = "a trace from https://github.com/HPMLL/BurstGPT"
 
     def read(self) -> Trace:
-        rows = rows_of(self.path)
+        rows = self.rows()
         arrival = own(rows, self.columns, "arrival", "Timestamp")
         length, answer = (
             own(rows, self.columns, "input", "Request tokens"),

@@ -96,7 +96,8 @@ def own(rows: Rows, columns: Columns, role: str, name: str) -> str:
     if chosen not in rows:
         raise InvalidInput(
             f"{rows.path}: there is no column {chosen}; it has {_shown(rows)}: say which stands for it, with "
-            f"workload.columns={{{role}: …}}, or take workload=request_log, which knows other names"
+            f"workload.columns={{{role}: …}}, or take workload=request_log, which knows other names and reads hashes, "
+            "too"
         )
     return chosen
 

@@ -13,7 +13,6 @@ from prebleexp.sim.types import Floats
 from prebleexp.workloads import delays, inferred
 from prebleexp.workloads.blocks import LISTED, blocks_that_fit, hashed, private
 from prebleexp.workloads.columns import own, set_column
-from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.few_shot import random
 from prebleexp.workloads.replayed import TICKS
@@ -64,15 +63,11 @@ class Mooncake(Tabular):
         require(valid, "workload.block_tokens", self.block_tokens, f"null or an integer from 1 to {MOST}")
 
     @property
-    def blocks_of(self) -> int:
-        return self.block_tokens or BLOCK
-
-    @property
     def obeys(self) -> tuple[str, ...]:
         return super().obeys or (("seed",) if self.spread_ticks else ())
 
     def read(self) -> Trace:
-        every = rows_of(self.path)
+        every = self.rows()
         length, answer = own(every, self.columns, "input", INPUT), own(every, self.columns, "output", OUTPUT)
         kept = served(every, self.columns)
         if not len(kept.rows):
@@ -86,7 +81,7 @@ class Mooncake(Tabular):
         prompts = private(inputs)
         if hashes is not None:
             block = self.block_tokens or self._block(rows, length, hashes)
-            made = hashed(rows, length, hashes, block, partly=self.block_tokens is not None)
+            made = hashed(rows, length, inputs, hashes, block, partly=self.block_tokens is not None)
             prompts, says = made.prompts, f"{hashes}, of {block} tokens{made.says}"
         if when.sessions is not None:
             session, turn = when.sessions
@@ -96,7 +91,14 @@ class Mooncake(Tabular):
             session, turn = inferred.chains(inferred.parents(prompts, block, inputs, outputs))
         told_by = when.by or ("every request is one of its own" if hashes is None else "read off the hashes")
         reading = Reading(
-            when.says, length, answer, prefix=says, sessions=told_by, left_out=kept.left_out, doubts=doubts
+            when.says,
+            length,
+            answer,
+            prefix=says,
+            sessions=told_by,
+            left_out=kept.left_out,
+            doubts=doubts,
+            block_tokens=block,
         )
         public = None if hashes is None else inferred.public(prompts)
         return Trace(

@@ -8,8 +8,8 @@ import numpy as np
 
 from prebleexp.checks import is_number
 from prebleexp.sim.types import Floats
-from prebleexp.workloads import inferred, usage
-from prebleexp.workloads.blocks import begun, private
+from prebleexp.workloads import hashes, inferred, usage
+from prebleexp.workloads.blocks import begun, joined, private
 from prebleexp.workloads.clock import UNITS, clock, in_order, unit_of
 from prebleexp.workloads.columns import Columns, found, matching, plain
 from prebleexp.workloads.records import flattened
@@ -26,7 +26,7 @@ def is_nested(rows: Rows) -> bool:
     return isinstance(rows, Records) and any(matching(rows, one) for one in TURNS)
 
 
-def read(rows: Rows, time_unit: str | None, columns: Columns) -> Trace:
+def read(rows: Rows, time_unit: str | None, columns: Columns, block_tokens: int | None) -> Trace:
     """Each session starts when its row says; a request comes so long after the answer before it as the tool took that
     this called. Raises InvalidInput, naming the row, for what is not valid."""
     field = next(name for one in TURNS for name in matching(rows, one))
@@ -53,8 +53,15 @@ def read(rows: Rows, time_unit: str | None, columns: Columns) -> Trace:
     if tool is not None:
         took = _seconds(requests, tool)
         waits[1:] = np.where(np.array(turn[1:]) > 0, took[:-1], 0.0)
-    ids = found(requests, TOKENS)
-    prompts = private(inputs) if ids is None else begun(requests, ids, inputs)[0]
+    ids = None if hashes.are_asked_for(columns, block_tokens) else found(requests, TOKENS)
+    prompts, prefix, doubts = private(inputs), ids or "prompts share nothing", [*when.doubts, *counts.doubts]
+    if ids is not None:
+        prompts = begun(requests, ids, inputs)[0]
+    else:
+        blocks = hashes.read(requests, columns, block_tokens, inputs, counts.input_says)
+        doubts += [blocks.doubt] if blocks.doubt else []
+        if blocks.prompts is not None:
+            prompts, prefix = joined(blocks.prompts)[0], blocks.says
     later = np.flatnonzero(np.array(turn) > 0)
     reading = Reading(
         time=f"{when.says}; later turns after the answer before and {tool or 'no pause'}",
@@ -62,9 +69,9 @@ def read(rows: Rows, time_unit: str | None, columns: Columns) -> Trace:
         output=counts.output_says,
         cached=counts.cached_says,
         found_share=counts.found_share,
-        prefix=ids or "prompts share nothing",
+        prefix=prefix,
         sessions=f"a row each, of {field}",
-        doubts=(*when.doubts, *counts.doubts),
+        doubts=tuple(doubts),
     )
     return Trace(
         starts[session],
@@ -72,7 +79,7 @@ def read(rows: Rows, time_unit: str | None, columns: Columns) -> Trace:
         prompts,
         np.array(session, np.int32),
         np.array(turn, np.int32),
-        None if ids is None else inferred.public(prompts),
+        inferred.public(prompts),
         Links(later, later - 1, waits),
         reading=reading,
         closed=True,

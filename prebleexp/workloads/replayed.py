@@ -162,6 +162,10 @@ class Replayed(WorkloadSource):
         return _first(found, self.limit) if self.limit is not None and self.limit < len(found) else found
 
     @property
+    def blocks_of(self) -> int:
+        return self.whole.reading.block_tokens
+
+    @property
     def understood(self) -> Understood:
         return understood(str(self.path), self.whole)
 

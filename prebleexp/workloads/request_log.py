@@ -12,7 +12,7 @@ import numpy.typing as npt
 from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads import asked_adapters, inferred, nested, said, usage
+from prebleexp.workloads import asked_adapters, hashes, inferred, nested, said, usage
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
 from prebleexp.workloads.clock import SUFFIXES, Clock, clock, in_order, moments, unit_of
 from prebleexp.workloads.columns import Columns, found, named, plain, set_column
@@ -20,7 +20,7 @@ from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.records import flattened
 from prebleexp.workloads.repeated import own_requests
-from prebleexp.workloads.rows import Rows
+from prebleexp.workloads.rows import MOST, Rows
 from prebleexp.workloads.tabular import Tabular
 from prebleexp.workloads.trace import Reading, Trace, alone, told
 
@@ -40,7 +40,6 @@ SESSIONS = (
 )
 TURNS = ("turn_index", "turn", "round_index", "turn_id")
 TOKENS = ("input_tok_ids", "prompt_token_ids", "input_token_ids", "input_ids", "token_ids")
-HASHES = ("hash_ids", "block_hashes", "prefix_hashes")
 CHOICES = "choices"
 RAW = "start_perf_ns"
 """which only records of aiperf have that are what went over the wire"""
@@ -63,6 +62,7 @@ class _Asked(NamedTuple):
     sessions: str
     public: npt.NDArray[np.bool_] | None = None
     characters_per_token: float = USUAL
+    block_tokens: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class RequestLog(Tabular):
     with which the next one begins; so do texts that are no messages. A request has as many
     tokens as its own count says; without one, its characters / c, where c is `characters_per_token`, or what the log's
     counts say over all of it, or 4. Without messages, prompts share what they begin with of their tokens' ids, if these
-    are there, or nothing. Sessions are those of session_id or conversation_id; without them, a request is the next turn
+    are there, or of hashes of their blocks, or nothing; hashes that `columns` names, or whose `block_tokens` are said,
+    come before both. Sessions are those of session_id or conversation_id; without them, a request is the next turn
     of the latest one whose messages it begins with. Messages of more than 60 requests are everybody's. An answer of 0
     tokens counts as 1.
     """
@@ -85,6 +86,8 @@ class RequestLog(Tabular):
     """of messages; null: as the log says, else 4"""
     benchmark: int | None = None
     """which, from 1 on, of a file of several benchmarks, as guidellm's; null: the last"""
+    block_tokens: int | None = None
+    """that a hash stands for; null: as the numbers of hashes tell, if one power of two alone fits"""
 
     name: ClassVar[str] = "request_log"
     where: ClassVar[str] = "a log with a row a request, of JSON lines, CSV or Parquet"
@@ -95,13 +98,15 @@ class RequestLog(Tabular):
             is_number(self.characters_per_token) and self.characters_per_token > 0
         )
         require(valid, "workload.characters_per_token", self.characters_per_token, "null or a number > 0")
+        valid = self.block_tokens is None or is_integer(self.block_tokens, 1, MOST)
+        require(valid, "workload.block_tokens", self.block_tokens, f"null or an integer from 1 to {MOST}")
         valid = self.benchmark is None or is_integer(self.benchmark, 1)
         require(valid, "workload.benchmark", self.benchmark, "null or an integer > 0")
 
     def read(self) -> Trace:
         every = flattened(rows_of(self.path), self.benchmark)
         if nested.is_nested(every):
-            return nested.read(every, self.time_unit, self.columns)
+            return nested.read(every, self.time_unit, self.columns, self.block_tokens)
         if RAW in every and found(every, usage.OUTPUTS) is None:
             raise InvalidInput(
                 f"{self.path}: these are aiperf's raw records, which have no lengths; take profile_export.jsonl, which "
@@ -143,6 +148,7 @@ class RequestLog(Tabular):
             adapters=adapters,
             left_out=tuple(left_out),
             doubts=tuple(doubts),
+            block_tokens=asked.block_tokens,
         )
         of = (times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public)
         return Trace(*of, adapter=adapter, reading=reading)
@@ -152,11 +158,12 @@ class RequestLog(Tabular):
         return moments(rows, name) or clock(rows, name, self.time_unit, "s", told=unit_of(plain(name)))
 
     def _asked(self, rows: Rows, counts: usage.Counts, doubts: list[str]) -> _Asked:
-        field = None if set_column(rows, self.columns, "input") else said.field_of(rows)
+        by_hashes = hashes.are_asked_for(self.columns, self.block_tokens)
+        field = None if by_hashes or set_column(rows, self.columns, "input") else said.field_of(rows)
         name, own = _sessions(rows, self.columns)
         if field is None:
             session, turn = own or alone(len(rows))
-            ids = found(rows, TOKENS) or said.ids_of(rows)
+            ids = None if by_hashes else found(rows, TOKENS) or said.ids_of(rows)
             given = counts.inputs
             if ids is not None and (given < 0).all():
                 given = np.diff(rows.lists(ids, "a list of integers")[0])
@@ -164,8 +171,15 @@ class RequestLog(Tabular):
             inputs = usage.demand(rows, given, "input", usage.INPUTS, 1)
             of = name or "every request is one of its own"
             if ids is None:
-                if (hashes := found(rows, HASHES)) is not None:
-                    doubts.append(f"{hashes} says what prompts share, and is not used; workload=mooncake reads it")
+                blocks = hashes.read(rows, self.columns, self.block_tokens, inputs, counts.input_says)
+                doubts += [blocks.doubt] if blocks.doubt else []
+                if blocks.prompts is not None:
+                    if own is None:
+                        parents = inferred.parents(blocks.prompts, blocks.block, inputs, np.maximum(counts.outputs, 0))
+                        (session, turn), of = inferred.chains(parents), "read off the hashes"
+                    prompts, _ = joined(blocks.prompts)
+                    of_them = (prompts, counts.input_says, blocks.says, session, turn, of)
+                    return _Asked(*of_them, inferred.public(prompts), block_tokens=blocks.block)
                 return _Asked(private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
             prompts, short = begun(rows, ids, inputs)
             if short:

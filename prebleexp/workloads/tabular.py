@@ -8,7 +8,10 @@ from typing import Any
 from prebleexp.checks import one_of
 from prebleexp.workloads.clock import UNITS
 from prebleexp.workloads.columns import Columns
+from prebleexp.workloads.documents import rows_of
+from prebleexp.workloads.records import flattened
 from prebleexp.workloads.replayed import Replayed
+from prebleexp.workloads.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -25,3 +28,9 @@ class Tabular(Replayed):
         object.__setattr__(self, "columns", Columns.of(self.columns))
         if self.time_unit is not None:
             one_of("workload.time_unit", self.time_unit, tuple(UNITS))
+
+    def rows(self) -> Rows:
+        """Those of the file; where `columns` names a field that is within objects, as `usage.prompt_tokens`, each field
+        has those that it is in before its name. Raises InvalidInput, naming the file, for what is not valid."""
+        found = rows_of(self.path)
+        return found if all(name in found for name in self.columns.values()) else flattened(found)

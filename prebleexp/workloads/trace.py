@@ -42,6 +42,8 @@ class Reading:
     """what of it was assumed, or is improbable"""
     adapters: str = ""
     """nothing: none is asked for"""
+    block_tokens: int = 1
+    """of the blocks of which prompts are made"""
 
 
 @dataclass(frozen=True)

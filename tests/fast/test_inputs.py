@@ -448,6 +448,7 @@ def test_blocks_of_another_size_are_told_by_the_numbers_of_hashes_or_set(size: i
     workload = drawn(source)
     assert workload.segment_tokens.tolist() == [64] * 9
     assert said(source)["prefix"] == "hash_ids, of 64 tokens"
+    assert source.blocks_of == 64
 
 
 def test_hashes_of_complete_blocks_alone_leave_the_rest_to_a_prompt_of_its_own(tmp_path: Path) -> None:
@@ -456,6 +457,72 @@ def test_hashes_of_complete_blocks_alone_leave_the_rest_to_a_prompt_of_its_own(t
     assert workload.prompt_tokens.tolist() == [150, 140]
     assert workload.segment_tokens.tolist() == [64, 64, 22, 64, 64, 12]
     assert len(set(workload.segment_ids.tolist())) == 4
+
+
+def hashed_log(path: Path, *rows: tuple[int, Sequence[Any]], **settings: Any) -> RequestLog:
+    usual = [
+        {"timestamp": EPOCH + i, "usage": {"prompt_tokens": tokens, "completion_tokens": 9}, "hash_ids": ids}
+        for i, (tokens, ids) in enumerate(rows)
+    ]
+    return log(path, *usual, **settings)
+
+
+def shared(source: Replayed) -> int:
+    """Tokens of prompts that stand in an earlier one, too."""
+    workload = drawn(source)
+    _, first = np.unique(workload.segment_ids, return_index=True)
+    return int(workload.segment_tokens.sum() - workload.segment_tokens[first].sum())
+
+
+def test_a_log_may_have_hashes_of_whole_or_of_complete_blocks(tmp_path: Path) -> None:
+    whole = hashed_log(tmp_path, (100, [*range(7)]), (130, [*range(6), 7, 8, 9]), (40, [50, 51, 52]))
+    assert said(whole)["prefix"] == "hash_ids, of 16 tokens"
+    assert said(whole)["sessions"] == "read off the hashes"
+    assert drawn(whole).prompt_tokens.tolist() == [100, 130, 40]
+    assert shared(whole) == 96
+    complete = hashed_log(tmp_path, (100, [*range(6)]), (130, [*range(8)]), (40, [50, 51]))
+    assert said(complete)["prefix"].startswith("hash_ids, of 16 tokens (what follows the last complete block")
+    assert shared(complete) == 96
+    assert drawn(complete).session.tolist() == [0, 0, 1]
+
+
+def test_hashes_that_are_asked_for_come_before_messages(tmp_path: Path) -> None:
+    rows = [
+        {"created": EPOCH + i, "messages": [{"role": "user", "content": f"{i}"}], "prompt_tokens": 96,
+         "completion_tokens": 9, "mine": [*range(6)]}
+        for i in range(2)
+    ]  # fmt: skip
+    assert shared(log(tmp_path, *rows)) == 0
+    assert shared(log(tmp_path, *rows, columns={"hashes": "mine"})) == 96
+    assert "there is no field hash_ids" in refusal(log(tmp_path, *rows, block_tokens=16))
+    assert "workload.columns.hashes=other is not valid" in refusal(log(tmp_path, *rows, columns={"hashes": "other"}))
+
+
+def test_a_log_whose_hashes_have_unknown_sizes_says_so(tmp_path: Path) -> None:
+    rows = ((90, [0, 1, 2]), (91, [0, 1, 2]))
+    (doubt,) = hashed_log(tmp_path, (90, [0]), (91, [0])).understood.doubts
+    assert doubt == (
+        "hash_ids does not say how many tokens a hash stands for (128, 256, 512, 1024, 2048, 4096, 8192, 16384 would "
+        "all fit), and is not used; workload.block_tokens= says it"
+    )
+    odd = hashed_log(tmp_path, (90, [0, 1, 2]), (91, [0, 1, 2, 3]), columns={"hashes": "hash_ids"})
+    assert "no power of two fits all rows); say workload.block_tokens=" in refusal(odd)
+    assert shared(hashed_log(tmp_path, *rows, block_tokens=30)) == 90
+    assert "usage.prompt_tokens=90 needs 6, one to 16 tokens" in refusal(hashed_log(tmp_path, *rows, block_tokens=16))
+
+
+def test_columns_are_named_within_objects_for_any_trace(tmp_path: Path) -> None:
+    rows = [{"timestamp": i, "usage": {"in": 1024, "out": 5}, "hash_ids": [1, 2]} for i in range(2)]
+    source = mooncake(tmp_path, *rows, columns={"input": "usage.in", "output": "usage.out"})
+    assert drawn(source).prompt_tokens.tolist() == [1024, 1024]
+    wrong = mooncake(tmp_path, *rows, columns={"input": "usage.on", "output": "usage.out"})
+    assert "workload.columns.input=usage.on is not valid; there are timestamp, usage.in" in refusal(wrong)
+    azure = Azure(
+        lines(tmp_path / "azure.jsonl", *({"at": 1.5 * i, "n": {"in": 3, "out": 4}} for i in range(2))),
+        load="recorded",
+        columns={"arrival": "at", "input": "n.in", "output": "n.out"},
+    )
+    assert drawn(azure).prompt_tokens.tolist() == [3, 3]
 
 
 def test_a_trace_without_hashes_has_lengths(tmp_path: Path) -> None:
@@ -534,7 +601,8 @@ def test_ids_of_tokens_are_prompts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "word"), [({"prefix_length": 900}, "prefix_length is not used"), ({"hash_ids": [1]}, "workload=mooncake")]
+    ("row", "word"),
+    [({"prefix_length": 900}, "prefix_length is not used"), ({"hash_ids": [1]}, "workload.block_tokens= ")],
 )
 def test_what_says_more_of_prompts_and_is_not_used_is_said(row: dict[str, Any], word: str, tmp_path: Path) -> None:
     source = log(tmp_path, {"created": EPOCH, "prompt_tokens": 100, "completion_tokens": 1} | row)

@@ -209,7 +209,9 @@ class ScaledOracle(Oracle):
         if roles is None:
             return present - sum(out), 0
         outputs_first = self.pools.decider != ALWAYS
-        asked = [*self.queue, *self.held, *(self.jobs[i] for i, one in self.deciding.items() if one != WITHDRAWN)]
+        gated = isinstance(self, GatewayOracle)  # whose queue has requests, whatever of them is asked about first
+        queue = [self._first_of(job) for job in self.queue] if gated else self.queue
+        asked = [*queue, *self.held, *(self.jobs[i] for i, one in self.deciding.items() if one != WITHDRAWN)]
         asked += [*getattr(self, "second", []), *getattr(self, "second_held", [])]
         over = (State.CANCELLED, State.EXPIRED, State.REFUSED)
         second = sum((job.index >= self.n) == outputs_first for job in asked if job.state not in over)

@@ -9,6 +9,9 @@ from typing import Any
 from prebleexp.errors import InvalidInput
 from prebleexp.service.level import LIMITED, ServiceLevel
 
+ALL = "all limits"
+"""the name of the share of requests that keep each limit that there is"""
+
 
 @dataclass(frozen=True)
 class ToKeep:
@@ -76,11 +79,27 @@ class ToKeep:
         return len(self.level.promises) + self._of_each
 
     @property
+    def measure(self) -> str:
+        """What `kept` is: "all limits" (of requests within all of them at once), "worst limit" (within the one that is
+        nearest to being broken), or "margin" (of that one, to its own share)."""
+        if len(self._shares) > 1:
+            return "margin"
+        return "worst limit" if self.count > 1 else ALL
+
+    @property
     def label(self) -> str:
         """The label of an axis that shows how the promise is kept."""
         if len(self._shares) > 1:
             return "Margin to the promised shares, of the nearest to being broken"
-        return "Least share of requests within a limit" if self.count > 1 else "Share of requests within their limits"
+        return f"Share of requests within {f'the {self.measure}' if self.count > 1 else ALL}"
+
+    def verdict(self, kept: float) -> str:
+        """ "keeps the promise: 97.0 % of requests are within all limits" """
+        verb = "keeps" if kept >= self.target else "breaks"
+        if len(self._shares) > 1:
+            return f"{verb} the promise by {abs(kept) * 100:.1f} points"
+        within = f"the {self.measure}" if self.count > 1 else ALL
+        return f"{verb} the promise: {kept * 100:.1f} % of requests are within {within}"
 
     @property
     def words(self) -> str:

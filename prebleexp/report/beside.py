@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.planning.answer import Answer, Verdict
-from prebleexp.planning.beside import KEPT, MORE, Beside, Mean
+from prebleexp.planning.beside import KEPT, MORE, Beside
 from prebleexp.planning.contender import GPUS, USERS
 from prebleexp.planning.loss import Lost
 from prebleexp.planning.planned import Planned
+from prebleexp.planning.promise import ALL
 from prebleexp.report.wording import NOTHING, number, percent, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST
 
@@ -33,14 +34,14 @@ def title(of: Beside) -> str:
 
 
 def seen(of: Beside) -> list[tuple[str, ...]]:
-    """Lines of `HEADS`: means over request streams. Of requests within their limits there is their share alone."""
+    """Lines of `HEADS`: means over request streams. Of requests within all limits there is their share alone."""
     times = [
         (words, *(seconds(of.seen.get(f"{name}_{at}_s")) for at in HEADS[1:]))
         for name, words in ROWS.items()
         if f"{name}_p50_s" in of.seen
     ]
     kept = of.seen.get(KEPT)
-    return [*times, *([] if kept is None else [("requests within their limits", share(kept, 4), *[NOTHING] * 3)])]
+    return [*times, *([] if kept is None else [(f"requests within {ALL}", share(kept, 4), *[NOTHING] * 3)])]
 
 
 def believe(of: Beside) -> list[str]:
@@ -87,15 +88,9 @@ def headroom(of: Beside) -> list[str]:
         said.append(f"holds to {_size(of.most)}{ends} {_unit(of.of)}")
     if of.grown is not None:
         load = None if of.of.load is None else f"{number(of.of.load * MORE)} {_unit(of.of)}"
-        said.append(f"at {MORE_PERCENT}{'' if load is None else f' ({load})'}: {_kept(of, of.grown)}")
+        verdict = of.of.contender.to_keep.verdict(of.grown[0])
+        said.append(f"at {MORE_PERCENT}{'' if load is None else f' ({load})'} it {verdict}")
     return [f"{line[0].upper()}{line[1:]}." for line in ["; ".join(said)] if line]
-
-
-def _kept(of: Beside, mean: Mean) -> str:
-    """The share, or where several shares were promised the margin, in points."""
-    if of.of.answer.target:
-        return f"{percent(mean[0])} of requests are within their limits"
-    return f"{mean[0] * 100:+.1f} points to the nearest promise".replace("-", "−")
 
 
 def loss(of: Beside) -> list[str]:
@@ -114,7 +109,8 @@ def loss(of: Beside) -> list[str]:
         too_few = f"the {minute} has {count}, and {FEWEST_DUE} is the least that says something"
         return [*alone, f"What the loss of {what} does is not known: {too_few}."]
     more = counting.named(one.at_size(one.cell.gpus + each))
-    good = f"of the {known.requests:,} requests of {'that minute' if known.busiest else 'the minute after'} are good"
+    which = "that minute" if known.busiest else "the minute after"
+    good = f"of the {known.requests:,} requests of {which} are within {ALL}"
     said = []
     if of.lost is not None:
         said.append(f"{_surely(of.lost)} {good}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prebleexp.planning.planned import Planned
+from prebleexp.planning.promise import ALL
 from prebleexp.report import planned
 from prebleexp.report.figures import Column, Table
-from prebleexp.report.recorded_plan import HEADS
+from prebleexp.report.recorded_plan import OF_SIMILAR, SIMILAR
 
 MEANINGS = {
     "requests/s": "The greatest load that keeps the promise on average over request streams.",
@@ -19,7 +20,11 @@ MEANINGS = {
     "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
     "for similar streams": "The fewest of which the interval of the share reaches the target, to the fewest "
     "of which all of it does: for other streams like the recording.",
-    "kept": "The share that was kept of the recording with so many GPUs.",
+    ALL: "The share of requests within all limits at once, of the recording with so many GPUs.",
+    "worst limit": "The share of requests within a limit, of the limit that is nearest to being broken; within all "
+    "limits at once are fewer.",
+    "margin": "By how much the share of requests within a limit exceeds the share that was promised it, of the one "
+    "nearest to being broken.",
     "of similar streams": "The 95 % interval of that share, by contiguous batches of the recording's requests: of "
     "other streams like it, if it is stationary.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
@@ -30,11 +35,17 @@ MEANINGS = {
     "of requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
     "recording, the same window with more or fewer sessions.",
 }
+OF_RECORDING = {
+    "GPUs": "The fewest that keep the promise to this very recording: one replica less does not.",
+    "of requests": "That count, of the recording.",
+}
+"""in place of these"""
 
 
 def table(found: Sequence[Planned]) -> Table:
     """A row for each contender, the best first."""
     heads = planned.heads(found)
-    text = {*(name for one in found for name in one.at), "verdict", "95 % interval", *HEADS}
-    columns = tuple(Column(head, head not in text, MEANINGS.get(head, "")) for head in heads)
+    text = {*(name for one in found for name in one.at), "verdict", "95 % interval", SIMILAR, OF_SIMILAR}
+    meanings = MEANINGS | OF_RECORDING if found[0].contender.is_recorded else MEANINGS
+    columns = tuple(Column(head, head not in text, meanings.get(head, "")) for head in heads)
     return Table(columns, tuple(map(tuple, planned.lines(found))))

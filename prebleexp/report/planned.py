@@ -195,7 +195,7 @@ def heads(found: Sequence[Planned]) -> list[str]:
     axes = list(dict.fromkeys(name for one in found for name in one.at))
     first = found[0].contender
     if first.is_recorded:
-        return [*axes, *_counts(found), *recorded.HEADS, *costs(found), "runs", "of requests", "verdict"]
+        return [*axes, *_counts(found), *recorded.heads(found), *costs(found), "runs", "of requests", "verdict"]
     sizes = ["GPUs", "on average"] if first.searched == GPUS else [unit(first), "95 % interval"]
     sizes = [*_counts(found), *sizes[first.searched == GPUS :]]
     return [*axes, *sizes, "of the first", *costs(found), "seeds", "runs", "of requests", "verdict"]

@@ -11,8 +11,7 @@ from prebleexp.report.contenders import named
 from prebleexp.report.wording import NOTHING, number, percent
 from prebleexp.service.batches import FEWEST, LEAST, count
 
-HEADS = ("for similar streams", "kept", "of similar streams")
-"""columns of a recording in place of those of several seeds"""
+SIMILAR, OF_SIMILAR = "for similar streams", "of similar streams"
 FEW = 5
 """batches with a miss: with fewer, an interval is too narrow"""
 
@@ -46,6 +45,12 @@ def of_groups(one: Planned) -> str:
     return f"{enough}{counting.named(one.cell)}"
 
 
+def heads(found: Sequence[Planned]) -> tuple[str, ...]:
+    """The columns of a recording in place of those of several seeds."""
+    measures = dict.fromkeys(one.contender.to_keep.measure for one in found)
+    return SIMILAR, measures.popitem()[0] if len(measures) == 1 else "kept", OF_SIMILAR
+
+
 def verdict(one: Planned) -> str:
     """The verdict as a table has it."""
     if one.answer.verdict is Verdict.AT_LEAST:
@@ -54,10 +59,10 @@ def verdict(one: Planned) -> str:
 
 
 def cells(one: Planned) -> list[str]:
-    """The cells of the columns `HEADS`."""
+    """The cells of the columns `heads`."""
     alone = one.answer.alone
     if alone is None:
-        return [NOTHING] * len(HEADS)
+        return [NOTHING] * 3
     return [_ends(one.answer), _share(alone.kept), _interval(alone)]
 
 

@@ -292,7 +292,7 @@ def test_a_plan_of_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None
         "time per output token",
         "inter-token latency",
         "latency",
-        "requests within their limits",
+        "requests within all limits",
     ]
     assert lines[0].split()[:2] == ["policy", "requests/s"]
     assert {lines[1].split()[0], lines[2].split()[0]} == {"lor", "round_robin"}

@@ -77,7 +77,7 @@ def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pyte
     assert [row[0] for row in beside.seen(of)][2:] == [
         "inter-token latency",
         "latency",
-        "requests within their limits",
+        "requests within all limits",
     ]
     assert of.off is not None
     assert of.slower is not None and of.faster is not None  # noqa: PT018
@@ -282,7 +282,7 @@ def test_a_single_replica_has_none_to_lose() -> None:
     one = found({"lor": answer(2)})[0]
     of = beside.Beside(one, 2, {}, *[None] * 6, Lost(0.98, 0.004, 336, busiest=False), None, ())
     (said,) = beside.loss(replace(of, lost=None))
-    good = "of the 336 requests of the minute after are good"
+    good = "of the 336 requests of the minute after are within all limits"
     assert said == f"If 1 H100 is lost, 98.0 ± 0.4 % {good} where there were 3 H100."
     of = replace(of, of=found({"lor": answer(1)})[0])
     assert beside.loss(of)[0] == "There is one replica, and nothing is left without it."
@@ -305,6 +305,7 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     assert lost == Lost(0.75, None, 60, busiest=True)
     of = beside.Beside(one, 2, {}, *[None] * 5, lost, None, None, ())
     (said,) = beside.loss(of)
-    assert said == "If 1 H100 is lost as the busiest minute begins, 75.0 % of the 60 requests of that minute are good."
+    good = "75.0 % of the 60 requests of that minute are within all limits"
+    assert said == f"If 1 H100 is lost as the busiest minute begins, {good}."
     (said,) = beside.loss(replace(of, lost=lost._replace(requests=2)))
     assert said.endswith("is not known: the busiest minute has 2 requests, and 50 is the least that says something.")

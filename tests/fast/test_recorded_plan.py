@@ -102,9 +102,14 @@ def test_of_several_promises_an_end_is_the_least() -> None:
     both = ToKeep.of(ServiceLevel(ttft_s=p90, tpot_s=p99))  # type: ignore[arg-type]
     ends = {"slo_margin_low": -0.02, "slo_margin_high": 0.01, "slo_attainment_low": 0.9, "slo_attainment_high": 0.95}
     assert both.alone(ends) == (-0.02, 0.01)
+    assert (both.measure, both.verdict(-0.013)) == ("margin", "breaks the promise by 1.3 points")
     of_each = ToKeep.of(ServiceLevel(ttft_s=p90, tpot_s=0.1, target=0.97))  # type: ignore[arg-type]
     assert of_each.alone(ends) == (pytest.approx(-0.07), pytest.approx(-0.02))
     assert of_each.alone(ends | {"slo_margin_low": None}) is None
+    alike = ToKeep.of(ServiceLevel(ttft_s=p90, tpot_s=p90))  # type: ignore[arg-type]
+    assert alike.verdict(0.89) == "breaks the promise: 89.0 % of requests are within the worst limit"
+    one = ToKeep.of(ServiceLevel(ttft_s=1.0, tpot_s=0.1, target=0.9))
+    assert one.verdict(0.9) == "keeps the promise: 90.0 % of requests are within all limits"
 
 
 # ---------------------------------------------------------------- the search
@@ -242,11 +247,12 @@ def test_the_page_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     path = trace(tmp_path / "t.jsonl", [0.5 * i for i in range(20) for _ in range(3)])
     assert main(["plan", "workload=mooncake", path, *HERE, "slo.ttft_s=1.5", "slo.target=0.9", "policy=lor"]) == 0
     out, _ = capsys.readouterr()
-    assert out.split()[:6] == ["policy", "GPUs", "for", "similar", "streams", "kept"]
+    assert out.split()[:6] == ["policy", "GPUs", "for", "similar", "streams", "all"]
     page = next((tmp_path / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert "How many GPUs does this recording take?" in page
     assert "how other days would be is not known" in page
     assert "Points are the recording itself" in page
+    assert "The fewest that keep the promise to this very recording" in page
 
 
 @pytest.mark.parametrize(

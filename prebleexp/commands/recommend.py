@@ -32,7 +32,10 @@ def _recommend(given: Given) -> int:
     made = recommender.recommend(lines, wanted)
     shown = words.shown(made)
     if given["output"] == "table":
-        tables.show(words.heads(shown), words.lines(shown, alike(made.candidates)))
+        best = alike(made.candidates)
+        tables.show(words.heads(shown), words.lines(shown, best))
+        if len(best) > 1:
+            print(words.STAR)
     else:
         best = alike(made.candidates)
         tables.write_rows([{"alike": one in best, **one.row()} for one in made.candidates], given["output"])

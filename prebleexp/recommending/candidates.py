@@ -12,6 +12,7 @@ from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.recommending import evidence, stored
 from prebleexp.recommending.designs import Design
 
 Mean = tuple[float, float | None]
@@ -94,6 +95,7 @@ class Candidate:
         low, high = self.ends
         cell = self.cell
         found = {**self.design.at, "gpus": cell.gpus, "replicas": cell.replicas}
+        found |= {"evidence": evidence.word(cell.hardware), "formats": stored.formats(cell.hardware)}
         if cell.cluster.has_roles:
             found |= {f"{group.role}_replicas": group.replicas for group in cell.cluster.groups}
         found |= {

@@ -15,6 +15,8 @@ from prebleexp.planning.trials import Trial
 from prebleexp.workloads.replayed import Replayed
 
 WHOLE = "whole"
+MODEL = "hardware/model"
+"""in `Design.at` where several models may be served: the answer is one for each, as none stands in for another"""
 SHORTEST_S = 30.0
 """of a window"""
 
@@ -53,6 +55,11 @@ class Design:
     def name(self) -> str:
         """ "4 x h100 whole lor", with what else was chosen of several."""
         return " ".join(_said(key, value) for key, value in self.at.items() if value is not None)
+
+    @property
+    def model(self) -> str | None:
+        """Of several that may be served."""
+        return self.at.get(MODEL)
 
     @property
     def each(self) -> int:
@@ -112,6 +119,8 @@ def shorter(of: Contender, share: float) -> dict[str, Any]:
 
 def _said(key: str, value: Any) -> str:
     if key in ("gpu", "roles", "policy"):
+        return str(value)
+    if key == MODEL:
         return str(value)
     if key == "tensor_parallel":
         return f"TP {value}"

@@ -55,10 +55,7 @@ def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Pat
         tuple(Column(head, head in NUMERIC) for head in heads),
         tuple(map(tuple, words.lines(shown, alike(made.candidates)))),
     )
-    said = [
-        "Those with a star cannot be told apart from the first: by what request streams leave open, their prices may "
-        "be as low."
-    ]
+    said = [words.STAR] if len(alike(made.candidates)) > 1 else []
     found = [Aside("What to deploy", said, table)]
     if deployed:
         files = [f"{one.name}: {', '.join(sorted(file.name for file in one.iterdir()))}." for one in deployed]

@@ -87,7 +87,8 @@ class Recommender(Session):
             stream = shorter(designs[0].contender, share)
             judged = self._round(at, {i: designs[i].with_stream(stream) for i in known}, known, share, seeds)
             self.rounds.append(len(known))
-            going_on = halving.going_on(judged, count)
+            each = math.ceil(count / len(judged))
+            going_on = [one for of in judged for one in halving.going_on(of, each)]
             known = {one.name: halving.guessed(known[one.name], one) for one in going_on}
         self.rounds.append(len(known))
         self._last({i: designs[i] for i in known}, known)
@@ -107,23 +108,33 @@ class Recommender(Session):
 
     def _round(
         self, at: int, designs: Mapping[int, Design], known: Mapping[int, Priced], share: float, seeds: int
-    ) -> list[Judged[int]]:
+    ) -> list[list[Judged[int]]]:
+        """Of each model those that serve it, the best first."""
         of = len(halving.ROUNDS) + 1
         self.in_round.append(0)
         self.say(
             f"round {at} of {of}: {len(designs):,} designs, {share:.0%} of a stream, {seeds} of them".replace("%", " %")
         )
+        models: dict[str | None, dict[int, Priced]] = {}
+        for i, one in known.items():
+            models.setdefault(designs[i].model, {})[i] = one
         with Progress(len(designs), "designs") as progress:
 
             def find(tried: Mapping[int, Trying]) -> Mapping[int, Found]:
                 return together(tried, partial(self._samples, designs))  # type: ignore[arg-type,return-value]
 
-            return halving.round_of(
-                known,
-                lambda i: question_of(designs[i], self.asked, share, seeds),
-                find,
-                lambda done: progress.advance(done - progress.done),
-            )
+            judged: list[list[Judged[int]]] = []
+            for own in models.values():
+                before = sum(map(len, judged))
+                judged.append(
+                    halving.round_of(
+                        own,
+                        lambda i: question_of(designs[i], self.asked, share, seeds),
+                        find,
+                        lambda done, before=before: progress.advance(before + done - progress.done),  # type: ignore[misc]
+                    )
+                )
+        return judged
 
     def _last(self, designs: Mapping[int, Design], known: Mapping[int, Priced]) -> None:
         self.say(f"round {len(halving.ROUNDS) + 1}: {len(designs)} designs, whole streams, with intervals")

@@ -16,7 +16,8 @@ from prebleexp.planning.trials import Question
 from prebleexp.recommending import bounds
 from prebleexp.recommending.asked import Asked
 from prebleexp.recommending.bounds import Demand, Work
-from prebleexp.recommending.designs import WHOLE, Design, Split
+from prebleexp.recommending.designs import MODEL, WHOLE, Design, Split
+from prebleexp.recommending.not_run import LeftOut
 
 ROUTERS = (
     *("kubernetes_service", "sglang_cache_aware", "sglang_power_of_two", "sglang_prefix_hash", "vllm_cache_aware"),
@@ -38,20 +39,13 @@ MORE = (0, 1)
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Of which nothing was run, and why."""
-
-    what: str
-    why: str
-    designs: int
-
-
-@dataclass(frozen=True)
 class Space:
     designs: Sequence[Design]
     left_out: Sequence[LeftOut]
     axes: Sequence[str]
     """keys of which there are several values"""
+    models: Sequence[str] = ()
+    """of which there are several"""
 
 
 def space(lines: Sequence[str], asked: Asked) -> Space:
@@ -87,14 +81,15 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
         try:
             work = bounds.work(cell.hardware, demand, bounds.tpot_of(cell))
         except InvalidInput as error:
-            left_out.append(LeftOut(_words(chosen), str(error), len(policies)))
+            left_out.append(LeftOut(_words(chosen), str(error), len(policies), _title(cell)))
             continue
         least = -(-bounds.replicas(work, demand, target) // cell.hardware.ranks)
         kind = cell.hardware.gpu_name
         each = cell.hardware.gpus_per_replica * cell.hardware.ranks
         most, price = asked.most_of(kind) // each, asked.prices.an_hour(replace(cell, gpus=each))
         if least > most:
-            left_out.append(LeftOut(_words(chosen), _short(least * each, most * each, kind), len(policies)))
+            why = _short(least * each, most * each, kind)
+            left_out.append(LeftOut(_words(chosen), why, len(policies), _title(cell)))
             continue
         for line, router in routed:
             whole = replace(
@@ -107,7 +102,8 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
             designs += _shapes(whole, [*chosen, *line], axes, price, most, least, apart, work)
     if not designs:
         raise InvalidInput(f"nothing that can be had keeps the promise: {left_out[0].what}: {left_out[0].why}")
-    return Space(designs, left_out, axes)
+    models = [_value(line) for line in given.get(MODEL, ())] if MODEL in axes else []
+    return Space(designs, left_out, axes, models)
 
 
 def _with_usual(given: dict[str, list[str]], asked: Asked) -> dict[str, list[str]]:
@@ -193,6 +189,11 @@ def _value(line: str) -> str:
 
 def _words(lines: Sequence[str]) -> str:
     return " ".join(line for line in lines if _value(line) != "null")
+
+
+def _title(cell: Cell) -> str:
+    """The model on its GPUs; the engine's name is the same for all."""
+    return cell.hardware.title.partition(",")[0]
 
 
 def _short(needed: int, most: int, kind: str) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.planning.contender import Contender
+from prebleexp.recommending import evidence, not_run, stored
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
-from prebleexp.recommending.designs import WHOLE
+from prebleexp.recommending.designs import MODEL, WHOLE
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import planned
 from prebleexp.report.wording import NOTHING, condition, number, seconds, share
 
+STAR = "* cannot be told apart from the first: by what request streams leave open, it may cost no more than that."
 OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
 """of a design, what its name says"""
 
@@ -24,7 +26,7 @@ def sentence(made: Recommender) -> str:
     several = f"; {len(others)} more cannot be told apart from it" if others else ""
     return (
         f"To keep {planned.promised(contender)}, {subject(contender)} {what(first)} with {first.design.at['policy']}"
-        f"{_budget(first)} for {number(first.price)} an hour{_ends(first)}{several}."
+        f"{_budget(first)} for {number(first.price)} an hour{_ends(first)}{several}.{_only_theory(made.candidates)}"
     )
 
 
@@ -40,9 +42,21 @@ def what(of: Candidate) -> str:
     return counting.named(of.cell)
 
 
+def _only_theory(order: Sequence[Candidate]) -> str:
+    """That nothing like the first was measured, and what is the cheapest of which step times were."""
+    if evidence.word(order[0].cell.hardware) != evidence.THEORY:
+        return ""
+    known = [one for one in order if evidence.word(one.cell.hardware) == evidence.MEASURED]
+    said = " Its step times are theory only: nothing like it was measured"
+    if not known:
+        return f"{said}."
+    return f"{said}; the cheapest that was is {what(known[0])} for {number(known[0].price)}."
+
+
 def _budget(of: Candidate) -> str:
-    own = [f"{key}={value}" for key, value in of.design.at.items() if key not in OTHERS and value is not None]
-    return f" ({', '.join(own)})" if own else ""
+    own = [f"{key}={value}" for key, value in of.design.at.items() if key not in (*OTHERS, MODEL) and value is not None]
+    served = [of.design.model] if of.design.model else []
+    return f" ({', '.join([*served, *own])})" if served or own else ""
 
 
 def _ends(of: Candidate) -> str:
@@ -59,18 +73,19 @@ def shown(made: Recommender) -> list[Candidate]:
 
 
 def heads(candidates: Sequence[Candidate]) -> list[str]:
-    own = [key for key in _axes(candidates) if key not in OTHERS]
-    return ["", "GPUs", "router", *own, "price/h", "may be", "kept", "TTFT p95", "TPOT p95", "also"]
+    own = [key.rpartition("/")[2] for key in _axes(candidates)]
+    return ["", "GPUs", "router", *own, "price/h", "may be", "kept", "TTFT p95", "TPOT p95", "step times", "also"]
 
 
 def _axes(candidates: Sequence[Candidate]) -> list[str]:
-    keys = dict.fromkeys(key for one in candidates for key in one.design.at)
-    return [key for key in keys if len({str(one.design.at.get(key)) for one in candidates}) > 1 or key in OTHERS]
+    """What has a column of its own: the model where several were asked for, and what differs."""
+    keys = dict.fromkeys(key for one in candidates for key in one.design.at if key not in OTHERS)
+    return [key for key in keys if key == MODEL or len({str(one.design.at.get(key)) for one in candidates}) > 1]
 
 
 def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[list[str]]:
-    """Of text, a line for each; those of `best` are marked."""
-    own = [key for key in _axes(candidates) if key not in OTHERS]
+    """Of text, a line for each; those of `best` but the first are marked."""
+    own = _axes(candidates)
     made = []
     for i, one in enumerate(candidates, 1):
         low, high = one.ends
@@ -79,7 +94,7 @@ def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[li
         seen = one.point.seen
         made.append(
             [
-                f"{i}{'*' if one in best else ''}",
+                f"{i}{'*' if one in best[1:] else ''}",
                 what(one),
                 str(one.design.at["policy"]),
                 *at,
@@ -88,10 +103,28 @@ def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[li
                 share(seen["slo_attainment"], 3),
                 seconds(seen.get("ttft_p95_s")),
                 seconds(seen.get("tpot_p95_s")),
+                evidence.word(one.cell.hardware),
                 twins(one),
             ]
         )
     return made
+
+
+def other_models(made: Recommender) -> list[str]:
+    """The cheapest of each model of which none is shown, or that none keeps the promise."""
+    there = {one.design.model for one in shown(made)}
+    found = []
+    for model in made.space.models:
+        if model in there:
+            continue
+        best = next((one for one in made.candidates if one.design.model == model), None)
+        if best is None:
+            found.append(f"Nothing that can be had keeps the promise with {model}.")
+        else:
+            cost = f"{number(best.price)} an hour{_ends(best)}"
+            router = best.design.at["policy"]
+            found.append(f"The cheapest with {model}: {what(best)} with {router} at {cost}.")
+    return found
 
 
 def twins(of: Candidate) -> str:
@@ -105,13 +138,9 @@ def twins(of: Candidate) -> str:
 
 
 def left_out(made: Recommender) -> list[str]:
-    """What was never run, and why: each reason once."""
-    reasons: dict[str, list[int]] = {}
-    for one in made.space.left_out:
-        reasons.setdefault(one.why, []).append(one.designs)
-    said = [f"{sum(count):,} designs were not run: {why}" for why, count in reasons.items()]
-    said += [f"a run of {name} failed, so that it keeps nothing: {why}" for name, why in made.failures.items()]
-    return said
+    """What was never run, and why, in few lines; and what failed."""
+    failed = [f"a run of {name} failed, so that it keeps nothing: {why}" for name, why in made.failures.items()]
+    return [*failed, *not_run.lines(made.space.left_out)]
 
 
 def searched(made: Recommender) -> str:
@@ -124,7 +153,12 @@ def caveats(made: Recommender) -> list[str]:
     """Caveats of a recommendation, one sentence each: how well step times are known, what was not run, and why."""
     best = made.candidates[0]
     cell = best.cell
+    found = other_models(made)
+    kept = stored.formats(cell.hardware)
     said = [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
+    said += [f"The first keeps {kept}."] if kept else []
+    refused = {one.design.at["gpu"]: stored.refused(one.cell.hardware) for one in reversed(shown(made))}
+    said += [f"{one}." for one in reversed(refused.values()) if one]
     if best.cell.replicas == 1:
         said.append(
             "The first has one replica: nothing is left when it is lost. `prebleexp plan` says what one more would do."
@@ -132,4 +166,4 @@ def caveats(made: Recommender) -> list[str]:
     if best.cell.cluster.has_roles or any(one.at["roles"] != WHOLE for one in best.twins):
         link = cell.cluster.link
         said.append(f"KV of split replicas moves over {link.gb_s:g} GB/s a GPU ({link.sharing}): say your own links.")
-    return [*said, *(f"{one[0].upper()}{one[1:]}." for one in left_out(made))]
+    return [*found, *said, *(f"{one[0].upper()}{one[1:]}." for one in left_out(made))]

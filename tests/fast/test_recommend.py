@@ -21,7 +21,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.planning.trials import Question, Sample, Trial
-from prebleexp.recommending import asked, bounds, candidates, halving, recommender, space
+from prebleexp.recommending import asked, bounds, candidates, evidence, halving, not_run, recommender, space, stored
 from prebleexp.recommending.candidates import Point
 from prebleexp.recommending.deployment import files, kubernetes, routers, serving
 from prebleexp.recommending.designs import Design, shorter
@@ -314,6 +314,51 @@ def test_engines_are_started_as_they_were_simulated() -> None:
         serving.server(configure.cells(["hardware=a6000_mistral_7b"])[0])
 
 
+def test_a_gpu_that_cannot_keep_kv_in_fp8_is_not_asked_to_and_that_is_said() -> None:
+    """vLLM's Triton kernels refuse FP8 below compute capability 8.9."""
+    model = ["hardware/model=gpt_oss_120b", "gpus=1"]
+    a100, h100 = (configure.cells([*model, f"hardware/gpu={gpu}"])[0] for gpu in ("a100", "h100"))
+    assert "--kv-cache-dtype" in serving.server(h100).command
+    assert "--kv-cache-dtype" not in serving.server(a100).command
+    assert stored.formats(h100.hardware) == "weights in BF16, their experts in FP4; KV cache in FP8"
+    assert "KV cache in FP8." in files.of(h100, "")["README.md"]
+    assert stored.refused(h100.hardware) == ""
+    said = files.of(a100, "")["README.md"]
+    assert "- KV cache in FP8 was simulated on A100 (174,930 tokens)" in said
+    assert "87,465 tokens fit in BF16" in said
+    assert [evidence.word(one.hardware) for one in (a100, h100)] == ["theory", "measured"]
+
+
+def test_what_was_not_run_for_one_reason_shares_a_line() -> None:
+    lines = [LOAD[0], "slo.tpot_s=50ms", "slo.target=0.9", "hardware/model=gpt_oss_120b,llama_3_1_70b", "policy=lor"]
+    found = space.space(lines, wanted(lines, price_per_gpu_hour={"a100": 1.6, "l40s": 0.9}))
+    fit, few, slow = not_run.lines(found.left_out)
+    assert fit == (
+        "16 designs were not run, as the weights do not fit: gpt-oss-120b in bf16 on 1 L40S; llama-3.1-70b in bf16 on "
+        "1 A100, 1 L40S and 2 L40S; on some of them hardware.precision=fp8 or int4 fits, which is tried if you name it"
+    )
+    assert few.startswith("28 designs were not run, as they take more GPUs than can be had: gpt-oss-120b in bf16 on 2")
+    assert slow == (
+        "4 designs were not run, as one request alone takes more than the promised 50 ms for a token: llama-3.1-70b in "
+        "bf16 on 4 L40S (58.6 ms)"
+    )
+    assert found.models == ["gpt_oss_120b", "llama_3_1_70b"]
+
+
+def test_each_model_has_an_answer_and_one_that_is_dear_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None stands in for another: a model is not left out since another is cheaper."""
+    lines = [LOAD[0], "slo.tpot_s=50ms", "slo.target=0.9", "hardware/model=llama_3_1_8b,llama_3_1_70b", "policy=lor"]
+    of = wanted(lines, whole=True)
+    made = recommender.Recommender(recommender.settings_of(lines), space.space(lines, of), of)
+    designs = dict(enumerate(made.space.designs))
+    monkeypatch.setattr(recommender, "together", lambda tried, _: {i: Found(1, 1.0, 0.95) for i in tried})
+    known = {i: Priced(one.price, 1, one.most, 1) for i, one in designs.items()}
+    small, large = made._round(1, designs, known, 0.125, 1)
+    assert {designs[one.name].model for one in small} == {"llama_3_1_8b"}
+    assert {designs[one.name].model for one in large} == {"llama_3_1_70b"}
+    assert large[0].found.size == 1, "though one of the other model costs less"
+
+
 def test_all_models_and_gpus_have_names_in_the_world() -> None:
     models = [
         yaml.load(one.read_text(), yaml.CSafeLoader)["name"] for one in (ROOT / "conf/hardware/model").glob("*.yaml")
@@ -370,7 +415,9 @@ def test_the_command_writes_what_to_deploy(
     assert "how long that takes is not known before the first run" in capsys.readouterr().err
     assert main(COMMAND) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines()[1].startswith("1*")
+    assert "step times" in out.splitlines()[0]
+    assert out.splitlines()[1].split()[0] == "1", "the first needs no star"
+    assert "prebleexp: The first keeps weights in BF16; KV cache in BF16." in err
     assert "prebleexp: round 1 of 4: " in err
     assert err.splitlines()[-1].startswith(
         "To keep 90 % of requests within ttft 0.3 s and tpot 0.03 s, 60 requests/s take"

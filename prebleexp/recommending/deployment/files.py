@@ -9,6 +9,7 @@ from pathlib import Path
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable
 from prebleexp.experiment.cell import Cell
+from prebleexp.recommending import stored
 from prebleexp.recommending.candidates import Candidate
 from prebleexp.recommending.deployment import kubernetes, routers, serving
 from prebleexp.recommending.designs import WHOLE
@@ -36,10 +37,14 @@ def of(cell: Cell, about: str) -> dict[str, str]:
 
 def _readme(cell: Cell, about: str, router: routers.Router, notes: Sequence[str], names: Sequence[str]) -> str:
     parts = [_servers(role, count) for role, count in kubernetes.pools(cell).items()]
+    said = stored.formats(cell.hardware)
+    kept = f": {said}" if said else ""
+    refused = stored.refused(cell.hardware)
+    notes = [*([refused] if refused else []), *notes]
     lines = [
         f"# {about}",
         "",
-        f"{' and '.join(parts)} of {cell.hardware.title}.",
+        f"{' and '.join(parts)} of {cell.hardware.title}{kept}.",
         "",
         f"Router: policy={cell.called('policy')}. {router.sentence}",
         "",

@@ -10,6 +10,7 @@ from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.hardware.composed import Composed
+from prebleexp.recommending.stored import serves_kv
 
 PORT = 8000
 HUB = {
@@ -88,7 +89,7 @@ def _vllm(engine: VLLM, hardware: Composed, role: str | None) -> Server:
         *("--gpu-memory-utilization", f"{hardware.utilisation:g}"),
         *("--block-size", str(engine.block_size)),
         *_quantised(hardware, "--quantization"),
-        *(("--kv-cache-dtype", "fp8") if hardware.kv_precision == "fp8" else ()),
+        *(("--kv-cache-dtype", "fp8") if hardware.kv_precision == "fp8" and serves_kv(hardware) else ()),
     ]
     for flag, value in (
         ("--max-num-batched-tokens", engine.max_num_batched_tokens),
@@ -120,7 +121,7 @@ def _sglang(engine: SGLang, hardware: Composed, role: str | None) -> Server:
         *("--schedule-policy", engine.schedule_policy),
         *("--schedule-conservativeness", f"{engine.schedule_conservativeness:g}"),
         *_quantised(hardware, "--quantization"),
-        *(("--kv-cache-dtype", "fp8_e4m3") if hardware.kv_precision == "fp8" else ()),
+        *(("--kv-cache-dtype", "fp8_e4m3") if hardware.kv_precision == "fp8" and serves_kv(hardware) else ()),
     ]
     for flag, value in (
         ("--chunked-prefill-size", engine.chunked_prefill_size),

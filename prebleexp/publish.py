@@ -111,7 +111,7 @@ def plan(made: Planner, name: str, command: str) -> Path:
     about = Sweep(name, title, command, made.configuration, tuple(made.axes), "plan")
     with frame.into(folder), unchanged.after():
         figure, *others = plan_bars.figure(made.found), plan_figure.figure(made.found)
-        asides = plan_page.asides(made.found, made.beside)
+        asides = plan_page.asides(made.found, made.beside, made.left_out)
         report = Report(
             about,
             made.tried,

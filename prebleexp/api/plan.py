@@ -39,7 +39,7 @@ class Plan:
     @property
     def caveats(self) -> Sequence[str]:
         """What a reader must know of the answers, each once."""
-        return tuple(planned.warnings(self._made.found))
+        return tuple(planned.warnings(self._made.found, self._made.left_out))
 
     @property
     def beside(self) -> Beside | None:

@@ -50,7 +50,7 @@ def _besides(plan: Planner) -> list[str]:
     from prebleexp.report import beside, planned
 
     said = [] if plan.beside is None else [line for _, lines in beside.sections(plan.beside) for line in lines]
-    return [*said, *(f"{one[0].upper()}{one[1:]}." for one in planned.warnings(plan.found))]
+    return [*said, *(f"{one[0].upper()}{one[1:]}." for one in planned.warnings(plan.found, plan.left_out))]
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
@@ -93,7 +93,8 @@ def _show(outlook: Outlook) -> int:
     from prebleexp.launch import tables
 
     tables.show(["contender", "runs in the cache", "to come"], outlook.lines())
-    print(outlook.says(), file=sys.stderr)
+    for line in (*outlook.left_out, outlook.says()):
+        print(line, file=sys.stderr)
     return 0
 
 

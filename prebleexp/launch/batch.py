@@ -13,7 +13,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.errors import DoesNotFit, InvalidInput, PrebleexpError
 from prebleexp.experiment.results import Result
 from prebleexp.launch import globs, idle, job_dirs, parts
 from prebleexp.launch.compose import Composer, plain
@@ -46,19 +46,21 @@ class Batches:
         self._values: dict[str, set[str]] = {}
 
     def run(self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any] | None = None) -> list[list[Result]]:
-        """Run jobs, which are numbered from `first`, and return of each the results of its replications.
+        """Run jobs, which are numbered from `first`, and return of each the results of its replications; where the
+        session leaves out what does not fit, of each that does.
 
         `common` are top-level values of all jobs in place of those composed. Raises InvalidInput before anything is run
         if any of the jobs is not valid.
         """
         common = common or {}
-        composed = self.compose(jobs, first, common)
+        fitting = self.compose(jobs, first, common)
+        composed = [job for _, job in fitting]
         folders: list[Path] = []
         if self.session.job_dirs:
             configurations = (self.composer.configuration(lines, first + i) for i, lines in enumerate(jobs))
             folders = [job_dirs.record(one, self.config, common) for one in configurations]
         if not self.session.settings.parts and all(job.settings == composed[0].settings for job in composed):
-            idle.refuse(jobs, [job.cells[0] for job in composed])
+            idle.refuse([lines for lines, _ in fitting], [job.cells[0] for job in composed])
         results = self.session.run(composed, self._swept(jobs))
         for folder, of_job in zip(folders, results, strict=False):
             job_dirs.conclude(folder, of_job)
@@ -69,16 +71,30 @@ class Batches:
         replications, or why it failed."""
         results = self.run(jobs, first)
         objective = self.session.settings.objective
-        return [_returned(list(lines), of_job, objective) for lines, of_job in zip(jobs, results, strict=True)]
+        misfits = [lines for lines, _ in self.session.misfits]
+        ran = [lines for lines in jobs if lines not in misfits]
+        return [_returned(list(lines), of_job, objective) for lines, of_job in zip(ran, results, strict=True)]
 
-    def compose(self, jobs: Sequence[Lines], first: int = 0, common: Mapping[str, Any] | None = None) -> list[Job]:
-        """What jobs say. Raises InvalidInput if any of them is not valid."""
-        composed = []
+    def compose(
+        self, jobs: Sequence[Lines], first: int = 0, common: Mapping[str, Any] | None = None
+    ) -> list[tuple[Lines, Job]]:
+        """Jobs, and what they say. Raises InvalidInput if any of them is not valid; of what does not fit only where the
+        session does not leave it out, or nothing does fit."""
+        composed: list[tuple[Lines, Job]] = []
+        misfits: list[tuple[Lines, DoesNotFit]] = []
         for i, lines in enumerate(jobs):
             with understood(self.loader, lines):
                 composition = self.composer.compose(lines, first + i)
             composition.values.update(common or {})
-            composed.append(job_of(composition))
+            try:
+                composed.append((lines, job_of(composition)))
+            except DoesNotFit as error:
+                if not self.session.leaves_out:
+                    raise
+                misfits.append((lines, error))
+        if misfits and not composed:
+            raise misfits[0][1]
+        self.session.misfits += misfits
         return composed
 
     def _swept(self, jobs: Sequence[Lines]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -91,6 +92,16 @@ class Planner(Session):
         """keys of first looks, but for those at a size that was asked for, too"""
         self._doing = ""
         self.beside: Beside | None = None
+
+    @property
+    def leaves_out(self) -> bool:
+        return not self.settings.parts
+
+    @property
+    def left_out(self) -> list[str]:
+        """What does not fit, and so is no contender: each reason once."""
+        counts = Counter(str(error) for _, error in self.misfits)
+        return [f"left out{f', {count} contenders' if count > 1 else ''}: {why}" for why, count in counts.items()]
 
     @property
     def job_dirs(self) -> bool:

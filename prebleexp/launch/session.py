@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prebleexp import losses, overload
-from prebleexp.errors import InvalidInput, significant
+from prebleexp.errors import DoesNotFit, InvalidInput, significant
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
@@ -55,6 +55,13 @@ class Session:
         """whether several seeds were asked for where nothing is drawn"""
         self.imprecise = 0
         """jobs whose means are not known as well as was asked for"""
+        self.misfits: list[tuple[Sequence[str], DoesNotFit]] = []
+        """jobs that were left out, by their overrides, and why they cannot serve"""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether jobs whose hardware cannot serve the model are left out, as long as there are others."""
+        return False
 
     @property
     def job_dirs(self) -> bool:

@@ -11,8 +11,8 @@ from prebleexp.report.figures import Column, Table
 from prebleexp.report.page import Aside
 
 
-def asides(found: Sequence[Planned], of: Beside | None) -> list[Aside]:
-    """Of the best contender, and what a reader must know of all."""
+def asides(found: Sequence[Planned], of: Beside | None, left_out: Sequence[str] = ()) -> list[Aside]:
+    """Of the best contender, and what a reader must know of all; of what was `left_out`, too."""
     made = []
     if of is not None:
         columns = tuple(Column(head, bool(head)) for head in beside.HEADS)
@@ -21,5 +21,5 @@ def asides(found: Sequence[Planned], of: Beside | None) -> list[Aside]:
             note = ["Of the requests of the recording."]
         made.append(Aside(beside.title(of), note, Table(columns, tuple(beside.seen(of)))))
         made += [Aside(title, said) for title, said in beside.sections(of)]
-    warned = [f"{one[0].upper()}{one[1:]}." for one in planned.warnings(found)]
+    warned = [f"{one[0].upper()}{one[1:]}." for one in planned.warnings(found, left_out)]
     return [*made, *([Aside("To know before this is used", warned, is_caveat=True)] if warned else [])]

@@ -30,6 +30,7 @@ MEANINGS = {
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
     "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
+    "price/h": "Of all these GPUs, by price_per_gpu_hour.",
     "cost of 1M": "For a million requests, by price_per_gpu_hour: the price of one GPU.",
     "seeds": "Request streams at the ends of the bracket.",
     "of requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "

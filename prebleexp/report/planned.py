@@ -105,7 +105,8 @@ def _clause(one: Planned) -> str:
             return recorded.of_groups(one)
         if answer.verdict is Verdict.AT_LEAST:
             return f"more than {counting.named(one.at_size(answer.likely))}"
-        return counting.named(one.cell)
+        money = "" if one.price is None else f" at {number(one.price)} an hour"
+        return f"{counting.named(one.cell)}{money}"
     if answer.verdict is Verdict.FOUND:
         return f"{level(answer)} {of}"
     how = "at least" if answer.verdict is Verdict.AT_LEAST else "at most"
@@ -140,10 +141,10 @@ def times(one: Ratio) -> str:
     return f"{number(one.times)} ({number(one.low)} to {number(one.high)})"
 
 
-def warnings(found: Sequence[Planned]) -> list[str]:
-    """What a reader must know of these answers: each once, with those that it is of."""
+def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str]:
+    """What a reader must know of these answers: each once, with those that it is of; first what was `left_out`."""
     first = found[0].contender
-    said = recorded.warnings(found) if first.is_recorded else []
+    said = [*left_out, *(recorded.warnings(found) if first.is_recorded else [])]
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
     said += crowded(found)
     said += _hopeless(found)
@@ -220,7 +221,8 @@ def costs(found: Sequence[Planned]) -> list[str]:
     """What is said of costs: of users, who have no rate, nothing."""
     if found[0].contender.load_key == USERS:
         return []
-    return ["GPU-hours of 1M", *(["cost of 1M"] if any(one.price is not None for one in found) else [])]
+    priced = any(one.price is not None for one in found)
+    return ["GPU-hours of 1M", *(["price/h", "cost of 1M"] if priced else [])]
 
 
 def lines(found: Sequence[Planned]) -> list[list[str]]:
@@ -232,7 +234,9 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
     for one in best_first(found):
         answer, row = one.answer, one.row()
         at = [str(one.at.get(axis, "")) for axis in axes]
-        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_million")][: len(said)]
+        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_hour", "cost_per_million")][
+            : len(said)
+        ]
         if one.contender.is_recorded:
             numbers = [f"{answer.runs:,}", f"{answer.counted:,}"]
             made.append([*at, *_counted(one, counts), *recorded.cells(one), *cost, *numbers, recorded.verdict(one)])

@@ -41,8 +41,9 @@ def _ends(answer: Answer) -> str:
 
 def of_groups(one: Planned) -> str:
     """Whether what there is of them does."""
-    enough = "" if one.answer.verdict is Verdict.FOUND else "more than "
-    return f"{enough}{counting.named(one.cell)}"
+    enough = one.answer.verdict is Verdict.FOUND
+    money = "" if one.price is None or not enough else f" at {number(one.price)} an hour"
+    return f"{'' if enough else 'more than '}{counting.named(one.cell)}{money}"
 
 
 def heads(found: Sequence[Planned]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
 from prebleexp.planning.planned import Planned
+from prebleexp.planning.prices import Prices
 from prebleexp.planning.trials import Bracket
 from prebleexp.report import beside, contenders, planned
 from prebleexp.report.crowded import crowded
@@ -150,6 +151,27 @@ def test_who_needs_as_many_is_said_once() -> None:
     them cannot be told apart."""
     said = planned.sentence(found(dict.fromkeys(("lor", "e2", "llmd", "vllm_cache_aware"), answer(2))))
     assert said == "To keep 90 % of requests within ttft 0.5 s, 12 requests/s need 2 H100 with all 4 routers."
+
+
+def test_what_does_not_fit_is_left_out_as_long_as_there_is_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of = ["plan", "rps=7", *MADE[:2], "hardware/model=llama_3_1_70b", "slo.ttft_s=1", "slo.target=0.9", "--dry"]
+    assert main([*of, "hardware.tensor_parallel=1,2", "policy=lor,e2"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["lor", "e2"]
+    assert err.startswith("left out, 2 contenders: llama-3.1-70b in bf16 does not fit on 1 h100")
+    assert main([*of, "hardware.tensor_parallel=1", "policy=lor,e2"]) == 2
+    assert "llama-3.1-70b in bf16 does not fit on 1 h100" in capsys.readouterr().err
+
+
+def test_money_is_in_the_sentence_where_there_are_prices() -> None:
+    (one,) = found({"lor": answer(2)})
+    priced = replace(one, prices=Prices({"h100": 2.5}))
+    assert planned.sentence([priced]).endswith("12 requests/s need 2 H100 at 5.00 an hour with lor.")
+    (line,) = planned.lines([priced])
+    assert line[planned.heads([priced]).index("price/h")] == "5.00"
 
 
 def test_contenders_of_several_loads_are_not_compared() -> None:

@@ -17,11 +17,13 @@ from prebleexp.commands.arguments import Command, Commands, Given, choice
 from prebleexp.commands.benchmarked import Benchmarked
 from prebleexp.hardware.composed import Composed
 from prebleexp.launch import tables
+from prebleexp.launch.parts import key_of
 from prebleexp.sglang_bench import compared as sglang
 from prebleexp.sglang_bench.result import numbers
 from prebleexp.vllm_bench import causes, compared
 from prebleexp.vllm_bench.causes import Part
 from prebleexp.vllm_bench.compared import Measured
+from prebleexp.vllm_bench.known import Known
 from prebleexp.vllm_bench.result import result
 from prebleexp.workloads.vllm_bench import VllmBench
 
@@ -31,7 +33,13 @@ def _compare_bench(given: Given) -> int:
     found = benchmarked.of_settings(given.others, measured.workload, measured.settings)
     rows = compared.rows(measured.fields, _simulated(found, measured))
     parts, cause, why = _causes(found, measured)
-    said = [*measured.says, *found.says, *another_model(measured.fields, found.model), *why]
+    said = [
+        *measured.says,
+        *found.says,
+        *_defaults(found, given.others),
+        *another_model(measured.fields, found.model),
+        *why,
+    ]
     if given["output"] == "json":
         fields = {one.field: {"measured": one.measured, "simulated": one.simulated, "ratio": one.ratio} for one in rows}
         of = {one.name: {"measured_ms": one.measured, "simulated_ms": one.simulated} for one in parts}
@@ -50,6 +58,23 @@ def _compare_bench(given: Given) -> int:
     return 0
 
 
+def _defaults(found: Benchmarked, lines: Sequence[str]) -> list[str]:
+    """What nobody said of what serves, and what was taken for it."""
+    cell, given = found.cell, {key_of(line) for line in lines}
+    taken: dict[str, Any] = {}
+    if not given & {"gpus", "replicas"} and not any(one.startswith("cluster") for one in given):
+        taken["gpus"] = cell.gpus
+    taken |= {one: cell.called(one) for one in ("policy", "engine") if one not in given}
+    if isinstance(cell.hardware, Composed) and given & {"hardware", "hardware/gpu", "hardware/model"}:
+        own = {"hardware/gpu": cell.hardware.gpu.name, "hardware/model": cell.hardware.model.name}
+        taken |= {key: name for key, name in own.items() if key not in given}
+    elif not any(one.startswith("hardware") for one in given):
+        taken["hardware"] = cell.hardware.title or cell.called("hardware")
+    if not taken:
+        return []
+    return [f"not said, and taken by default: {', '.join(f'{key}={value}' for key, value in taken.items())}"]
+
+
 def _simulated(found: Benchmarked, measured: Measured) -> Mapping[str, Any]:
     """What the same tool would have counted and timed."""
     if sglang.is_meant(measured.fields):
@@ -65,7 +90,8 @@ def _causes(found: Benchmarked, measured: Measured) -> tuple[list[Part], str | N
     if one is None or not found.seen.ok.any():
         return [], None, ["the file does not say of what a request's time was made"]
     parts = causes.parts(one, causes.of_served(found.seen, with_each=one.of_each is not None))
-    cause, sentence = causes.verdict(parts)
+    evidence = found.cell.hardware.evidence if isinstance(found.cell.hardware, Composed) else None
+    cause, sentence = causes.verdict(parts, Known.of(evidence))
     said = [sentence]
     if one.of_each is None:
         said.append(

@@ -15,6 +15,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.sglang_bench import compared as sglang
 from prebleexp.vllm_bench import causes
 from prebleexp.vllm_bench.causes import Side
+from prebleexp.vllm_bench.known import Known
 from tests.support.places import ROOT
 
 TOOLS = ROOT / "tests" / "data" / "tools"
@@ -60,6 +61,7 @@ def test_the_cause_is_what_was_made_another(
     made = json.loads(Path("it.json").read_text())
     latency_s = np.mean([ttft + sum(itl) for ttft, itl in zip(made["ttfts"], made["itls"], strict=True)])
     assert total == pytest.approx(1000 * latency_s, rel=1e-9), "parts add up to the mean latency"
+    assert "not said, and taken by default: policy=lor, engine=vllm" in err or other.startswith("engine")
     if cause is None:
         assert "they agree: a request takes" in err
         assert "calibrate" not in err
@@ -103,6 +105,26 @@ def test_files_without_details_tell_the_first_token_alone() -> None:
         "a request takes 200 ms measured, and 140 ms simulated; the likely cause is the first token, of which the "
         "simulation has 60 ms less: the mean time to it is 80 ms measured, and 20 ms simulated"
     )
+
+
+def test_both_agree_where_they_are_as_near_as_the_cost_model_is_known_to_be() -> None:
+    """TTFT 0.88, TPOT 0.97: within the error that was measured, and of which no cause is named."""
+    parts = causes.parts(Side(0.1, 10.0, 0.01, 0.01), Side(0.088, 10.0, 0.0097, 0.0097))
+    cause, sentence = causes.verdict(parts, Known(ttft=0.159, tpot=0.077))
+    assert cause is None
+    assert sentence == (
+        "they agree: a request takes 200 ms measured, and 185 ms simulated; TTFT is 0.88 of what was measured, within "
+        "the known error (p90 15.9 %) and TPOT is 0.97 of what was measured, within the known error (p90 7.7 %)"
+    )
+    cause, sentence = causes.verdict(parts, Known(ttft=0.05, tpot=0.077))
+    assert cause == "first token", "TPOT is as near as it can be"
+    assert "TTFT is 0.88 of what was measured, beyond the known error (p90 5.0 %)" in sentence
+    cause, sentence = causes.verdict(parts, Known())
+    assert cause == "first token"
+    assert "beyond 5 % and TPOT is 0.97 of what was measured, within 5 %; nothing says how well" in sentence
+    cause, sentence = causes.verdict(parts, Known(0.5, 0.2, is_own=False))
+    assert cause == "first token", "wide errors of other models excuse nothing"
+    assert "beyond 5 % (p90 of other models 50.0 %)" in sentence
 
 
 # ---------------------------------------------------------------- SGLang's files

@@ -36,13 +36,17 @@ def _describe(given: Given) -> int:
     taken, first = cell.workload.understood, before(cell, workload)
     warm = None if first is None else first.workload
     if given["output"] == "json":
-        said: dict[str, Any] = {} if taken is None else {"file": dict(taken.facts) | {"doubts": list(taken.doubts)}}
+        said: dict[str, Any] = (
+            {}
+            if taken is None
+            else {"file": dict(taken.facts) | {"doubts": list(taken.doubts), "found_share": taken.found_share}}
+        )
         said |= {} if warm is None else {"warm": {"requests": len(warm), "prompt_tokens": _tokens(warm)}}
         print(json.dumps(_plain(asdict(found) | said)))
     else:
         if taken is not None:
             _show_file(taken)
-        _show(found, warm)
+        _show(found, warm, 0.0 if taken is None else taken.found_share)
     if given["out"] is not None:
         from prebleexp.report import stream
 
@@ -72,7 +76,7 @@ def _tokens(warm: Workload) -> int:
     return int(warm.prompt_tokens.sum())
 
 
-def _show(found: Description, warm: Workload | None) -> None:
+def _show(found: Description, warm: Workload | None, recorder: float) -> None:
     number = tables.number
     rows = [
         ("requests", f"{found.requests:,}"),
@@ -92,6 +96,7 @@ def _show(found: Description, warm: Workload | None) -> None:
     tables.show(heads, [[label, *_quantiles(getattr(found, name))] for name, label in UNITS.items()])
     print()
     sizes = {f"{size / 1e6:g} M tokens": share for size, share in found.reuse.items()} | {"unlimited": found.unlimited}
+    sizes |= {"the recorder's own": recorder} if recorder else {}
     tables.show(["cache", "prompt tokens found"], [[name, f"{share:.1%}"] for name, share in sizes.items()])
 
 

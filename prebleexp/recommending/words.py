@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from prebleexp.experiment import counting
+from prebleexp.experiment.sharing import unshared
 from prebleexp.planning.contender import Contender
 from prebleexp.recommending import evidence, not_run, stored
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
@@ -155,7 +156,8 @@ def caveats(made: Recommender) -> list[str]:
     cell = best.cell
     found = other_models(made)
     kept = stored.formats(cell.hardware)
-    said = [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
+    said = [f"{one[0].upper()}{one[1:]}." for one in unshared([cell])]
+    said += [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
     said += [f"The first keeps {kept}."] if kept else []
     refused = {one.design.at["gpu"]: stored.refused(one.cell.hardware) for one in reversed(shown(made))}
     said += [f"{one}." for one in reversed(refused.values()) if one]

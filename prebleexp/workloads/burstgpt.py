@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from prebleexp.errors import InvalidInput
+from prebleexp.workloads.accumulated import ELSEWHERE
 from prebleexp.workloads.blocks import private
 from prebleexp.workloads.clock import clock, in_order
 from prebleexp.workloads.columns import own, set_column
@@ -50,5 +51,7 @@ class BurstGPT(Tabular):
         start_s = times[answered]
         left_out = rows.left_out(~answered, "which have no response")
         sessions = of or "every request is one of its own"
-        reading = Reading(when.says, length, answer, sessions=sessions, left_out=left_out, doubts=when.doubts)
+        reading = Reading(
+            when.says, length, answer, sessions=sessions, left_out=left_out, doubts=when.doubts, cure=ELSEWHERE
+        )
         return Trace(start_s - start_s[0], outputs[answered], private(inputs[answered]), session, turn, reading=reading)

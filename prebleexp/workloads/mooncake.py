@@ -11,6 +11,7 @@ from prebleexp.checks import flag, is_integer, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats
 from prebleexp.workloads import delays, inferred
+from prebleexp.workloads.accumulated import ELSEWHERE
 from prebleexp.workloads.blocks import LISTED, blocks_that_fit, hashed, private
 from prebleexp.workloads.columns import own, set_column
 from prebleexp.workloads.failed import served
@@ -99,6 +100,7 @@ class Mooncake(Tabular):
             left_out=kept.left_out,
             doubts=doubts,
             block_tokens=block,
+            cure=ELSEWHERE,
         )
         public = None if hashes is None else inferred.public(prompts)
         return Trace(

@@ -36,6 +36,10 @@ class Understood:
     """all that matters, in one"""
     doubts: tuple[str, ...]
     """sentences"""
+    unshared: str = ""
+    """the one of these that says that prompts share nothing, though they once did or are turns of sessions"""
+    found_share: float = 0.0
+    """of the prompts' tokens, found in the recorder's cache; 0: nothing, or it does not say"""
 
 
 def understood(path: str, trace: Trace) -> Understood:
@@ -68,7 +72,14 @@ def understood(path: str, trace: Trace) -> Understood:
     said += [f"prefixes: {read.prefix}", f"answers: {read.output}"]
     said += [f"adapters: {read.adapters}"] if read.adapters else []
     said += [f"left out: {left_out}"] if read.left_out else []
-    return Understood(tuple(facts.items()), f"{path}: {many}{over}; {'; '.join(said)}", (*read.doubts, *doubts(trace)))
+    improbable = doubts(trace)
+    return Understood(
+        tuple(facts.items()),
+        f"{path}: {many}{over}; {'; '.join(said)}",
+        (*read.doubts, *improbable),
+        _not_shared(trace),
+        read.found_share,
+    )
 
 
 def doubts(trace: Trace) -> list[str]:
@@ -106,13 +117,22 @@ WAY_OUT = "say workload.time_unit=s, ms, us or ns"
 
 
 def _not_shared(trace: Trace) -> str:
-    """Where the recorder's cache found much, and prompts here share nothing."""
+    """Where prompts here share nothing, and the recorder's cache found something, or sessions have several turns."""
     shared = int(trace.prompts.ids.max()) + 1 < len(trace.prompts.ids)
-    if shared or not trace.reading.found_share > 0:
+    several = len(np.unique(trace.session[trace.turn > 0]))
+    found_share = trace.reading.found_share
+    if shared or not (found_share > 0 or several):
         return ""
+    said = [f"the recorder's cache found {found_share:.1%} of their tokens"] if found_share > 0 else []
+    said += (
+        [f"{several:,} session{'' if several == 1 else 's'} of several turns {'is' if several == 1 else 'are'} there"]
+        if several
+        else []
+    )
+    cure = f"; {trace.reading.cure}" if trace.reading.cure else ""
     return (
-        f"the recorder's cache found {trace.reading.found_share:.1%} of the prompts' tokens; here prompts share "
-        "nothing, as neither messages, token ids nor hashes are there"
+        f"here prompts share nothing, though {' and '.join(said)}: caches, and routers that follow prefixes, have "
+        f"nothing to find{cure}"
     )
 
 

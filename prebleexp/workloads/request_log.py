@@ -9,10 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.checks import is_integer, is_number, require
+from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
 from prebleexp.workloads import asked_adapters, hashes, inferred, nested, said, usage
+from prebleexp.workloads.accumulated import CURE, GROWTH, Accumulated, accumulated
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
 from prebleexp.workloads.clock import SUFFIXES, Clock, clock, in_order, moments, unit_of
 from prebleexp.workloads.columns import Columns, found, named, plain, set_column
@@ -45,6 +46,8 @@ RAW = "start_perf_ns"
 """which only records of aiperf have that are what went over the wire"""
 LENGTHS = ("input_lens", "output_lens")
 """of all requests of a benchmark, in its result"""
+LOG = "a log with session ids, messages or hash_ids says what they share"
+"""what cures one that says nothing"""
 USUAL = 4.0
 """characters a token, if the log says nothing of tokens"""
 
@@ -63,6 +66,8 @@ class _Asked(NamedTuple):
     public: npt.NDArray[np.bool_] | None = None
     characters_per_token: float = USUAL
     block_tokens: int = 1
+    answer: Ints | None = None
+    cure: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,9 @@ class RequestLog(Tabular):
     """which, from 1 on, of a file of several benchmarks, as guidellm's; null: the last"""
     block_tokens: int | None = None
     """that a hash stands for; null: as the numbers of hashes tell, if one power of two alone fits"""
+    growth: str = "none"
+    """of prompts of which only lengths are known: none: they share nothing; accumulate: a turn begins with the prompt
+    and the answer before it, if it is as long as both, else with that prompt, if it is as long as that"""
 
     name: ClassVar[str] = "request_log"
     where: ClassVar[str] = "a log with a row a request, of JSON lines, CSV or Parquet"
@@ -98,6 +106,7 @@ class RequestLog(Tabular):
             is_number(self.characters_per_token) and self.characters_per_token > 0
         )
         require(valid, "workload.characters_per_token", self.characters_per_token, "null or a number > 0")
+        one_of("workload.growth", self.growth, GROWTH)
         valid = self.block_tokens is None or is_integer(self.block_tokens, 1, MOST)
         require(valid, "workload.block_tokens", self.block_tokens, f"null or an integer from 1 to {MOST}")
         valid = self.benchmark is None or is_integer(self.benchmark, 1)
@@ -106,7 +115,7 @@ class RequestLog(Tabular):
     def read(self) -> Trace:
         every = flattened(rows_of(self.path), self.benchmark)
         if nested.is_nested(every):
-            return nested.read(every, self.time_unit, self.columns, self.block_tokens)
+            return nested.read(every, self)
         if RAW in every and found(every, usage.OUTPUTS) is None:
             raise InvalidInput(
                 f"{self.path}: these are aiperf's raw records, which have no lengths; take profile_export.jsonl, which "
@@ -149,9 +158,10 @@ class RequestLog(Tabular):
             left_out=tuple(left_out),
             doubts=tuple(doubts),
             block_tokens=asked.block_tokens,
+            cure=asked.cure,
         )
         of = (times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public)
-        return Trace(*of, adapter=adapter, reading=reading)
+        return Trace(*of, answer=asked.answer, adapter=adapter, reading=reading)
 
     def _clock(self, rows: Rows) -> Clock:
         name = named(rows, self.columns, "arrival", TIMES)
@@ -174,17 +184,30 @@ class RequestLog(Tabular):
                 blocks = hashes.read(rows, self.columns, self.block_tokens, inputs, counts.input_says)
                 doubts += [blocks.doubt] if blocks.doubt else []
                 if blocks.prompts is not None:
+                    self.refuse_growth(blocks.says)
                     if own is None:
                         parents = inferred.parents(blocks.prompts, blocks.block, inputs, np.maximum(counts.outputs, 0))
                         (session, turn), of = inferred.chains(parents), "read off the hashes"
                     prompts, _ = joined(blocks.prompts)
                     of_them = (prompts, counts.input_says, blocks.says, session, turn, of)
                     return _Asked(*of_them, inferred.public(prompts), block_tokens=blocks.block)
-                return _Asked(private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
+                if self.growth == "accumulate":
+                    if own is None:
+                        raise InvalidInput(
+                            f"{rows.path}: workload.growth=accumulate is not valid; there are no sessions: say which "
+                            "field names them, with workload.columns={session: …}"
+                        )
+                    prompts, answer, says = self.accumulated(inputs, counts.outputs, session, turn)
+                    return _Asked(prompts, counts.input_says, says, session, turn, of, answer=answer)
+                cure = LOG if own is None else CURE
+                of_them = (private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
+                return _Asked(*of_them, cure=cure)
+            self.refuse_growth(ids)
             prompts, short = begun(rows, ids, inputs)
             if short:
                 doubts.append(f"{ids} is shorter than the prompt in {short:,} rows: it is taken for its beginning")
             return _Asked(prompts, counts.input_says, ids, session, turn, of, inferred.public(prompts))
+        self.refuse_growth(field)
         every = said.all_said(rows, field)
         c = self._characters_per_token(counts.inputs, said.lengths(every))
         given = counts.inputs if self.characters_per_token is None else np.full(len(rows), -1)
@@ -205,6 +228,18 @@ class RequestLog(Tabular):
         prompts, _ = joined(prompts)
         of = name or f"read off {field}"
         return _Asked(prompts, says, field, session, turn, of, inferred.public(prompts), c)
+
+    def accumulated(self, inputs: Longs, outputs: Longs, session: Ints, turn: Ints) -> Accumulated:
+        """Prompts of these lengths that grow, behind answers of (n,) `outputs` tokens, none counted as 1."""
+        most = MOST if self.max_new_tokens is None else self.max_new_tokens
+        return accumulated(inputs, np.clip(outputs, 1, most), session, turn)
+
+    def refuse_growth(self, told: str) -> None:
+        """Raises InvalidInput if prompts are to grow, though the file says what they share."""
+        if self.growth != "none":
+            raise InvalidInput(
+                f"{self.path}: workload.growth={self.growth} is not valid; {told} says what prompts share: leave it out"
+            )
 
     def _characters_per_token(self, inputs: Longs, letters: Longs) -> float:
         if self.characters_per_token is not None:

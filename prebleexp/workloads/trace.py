@@ -44,6 +44,8 @@ class Reading:
     """nothing: none is asked for"""
     block_tokens: int = 1
     """of the blocks of which prompts are made"""
+    cure: str = ""
+    """what would let prompts share something, where they share nothing; nothing: nobody knows"""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from prebleexp import indexing, store
+from prebleexp import indexing, store, unfound
 from prebleexp.commands.arguments import CACHE_DIR, REPORTS_DIR, SETTING, Command, Commands, Given, choice, text
 from prebleexp.comparison import Comparison, Limit, Measured, cells_of, compare, flattened, limit_of, metric_of
 from prebleexp.errors import InvalidInput, unknown
@@ -225,9 +225,10 @@ def _broken(found: Comparison, limit: Limit | None) -> list[str]:
 
 
 def _losses(found: Comparison) -> list[str]:
-    """Sentences: which requests each side did not serve."""
+    """Sentences: which requests each side did not serve, and whether routers had nothing to find."""
     of_sides = ([(_where(cell.place), cell.runs[side]) for cell in found.cells] for side in (0, 1))
-    return [f"{name}: {one}" for name, cells in zip("AB", of_sides, strict=True) for one in sentences(cells)]
+    said = [f"{name}: {one}" for name, cells in zip("AB", of_sides, strict=True) for one in sentences(cells)]
+    return said + unfound.sentences(row for cell in found.cells for side in cell.runs for row in side)
 
 
 def _unsure(found: Comparison, limit: Limit) -> str:

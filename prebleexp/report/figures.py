@@ -9,7 +9,7 @@ from functools import partial
 
 from markupsafe import Markup
 
-from prebleexp import losses
+from prebleexp import losses, unfound
 from prebleexp.report import dots, draw, many
 from prebleexp.report.answer import Answer
 from prebleexp.report.canvas import POINTS
@@ -154,7 +154,9 @@ def figure(
         x=drawn.label if how.dots else axis_label(where.x),
         y="" if how.dots else measure.label,
         answer=answer,
-        losses=losses.as_text(losses.sentences([(conditions(point.at, named), point.rows) for point in found])),
+        losses=losses.as_text(
+            losses.sentences([(conditions(point.at, named), point.rows) for point in found]) + unfound.sentences(rows)
+        ),
         panels=tuple(panels),
         paired="variant" in where.panels,
         left_out=0 if how.main else len(by_panel) - len(shown),

@@ -157,6 +157,7 @@ def _reading(clocks: Mapping[str, int], growth: str) -> Reading:
         prefix=f"hash_ids, or keep (growth={growth})",
         sessions="a row each, sub-agents their own",
         doubts=doubts if len(clocks) > 1 else (),
+        cure="workload.growth=recorded has what they kept of earlier prompts",
     )
 
 

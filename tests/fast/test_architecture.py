@@ -19,6 +19,7 @@ LEVELS = {
     "sources": 0,
     "intervals": 0,
     "overload": 0,
+    "unfound": 0,
     "losses": 1,
     "warmed": 0,
     "waiting": 0,

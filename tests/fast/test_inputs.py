@@ -190,6 +190,8 @@ def test_what_was_cached_is_said_and_that_prompts_share_nothing_here(tmp_path: P
     assert said(source)["cached"] == "usage.cache_read_input_tokens: 96.5% of the prompts' tokens"
     assert "usage.input_tokens + usage.cache_read_input_tokens" in said(source)["prompt"]
     assert any("here prompts share nothing" in one for one in source.understood.doubts)
+    assert "the recorder's cache found 96.5% of their tokens" in source.understood.unshared
+    assert source.understood.unshared.endswith("; a log with session ids, messages or hash_ids says what they share")
 
 
 def test_a_count_of_cached_tokens_under_an_unknown_name_is_said(tmp_path: Path) -> None:
@@ -523,6 +525,65 @@ def test_columns_are_named_within_objects_for_any_trace(tmp_path: Path) -> None:
         columns={"arrival": "at", "input": "n.in", "output": "n.out"},
     )
     assert drawn(azure).prompt_tokens.tolist() == [3, 3]
+
+
+TURNS = ((100, 20), (150, 30), (170, 10), (130, 40))
+"""tokens of prompts and answers of a session: as long as both before, as the prompt before alone, and shorter"""
+
+
+def turns(path: Path, *lengths: tuple[int, int], **settings: Any) -> RequestLog:
+    rows = [
+        {"created": EPOCH + i, "prompt_tokens": prompt, "completion_tokens": answer, "session_id": "a"}
+        for i, (prompt, answer) in enumerate(lengths)
+    ]
+    return log(path, *rows, **settings)
+
+
+def test_turns_of_which_lengths_are_known_may_begin_with_what_was_said_before(tmp_path: Path) -> None:
+    apart = turns(tmp_path, *TURNS)
+    assert shared(apart) == 0
+    assert "1 session of several turns is there: caches, and routers that follow prefixes, have nothing" in (
+        apart.understood.unshared
+    )
+    assert "; workload.growth=accumulate has a turn begin with" in apart.understood.unshared
+    assert any("workload.growth=accumulate" in one for one in apart.understood.doubts)
+    grows = turns(tmp_path, *TURNS, (170, 1), growth="accumulate")
+    assert drawn(grows).prompt_tokens.tolist() == [prompt for prompt, _ in TURNS] + [170]
+    workload = drawn(grows)
+    second = workload.segment_ids[slice(*workload.segment_offsets[1:3])].tolist()
+    assert workload.answer_segment[0] == second[1], "it stands behind the first prompt"
+    assert (workload.answer_segment >= 0).tolist() == [True, False, False, True, False]
+    assert said(grows)["prefix"] == (
+        "assumed: 2 of 4 later turns begin with the prompt and the answer before them, 1, too short for that, with the "
+        "prompt, 1, shorter still, share nothing"
+    )
+    assert shared(grows) == 100 + 150 + 130, "prompts; an answer is no earlier prompt's"
+    assert not grows.understood.unshared
+    cut = turns(tmp_path, *TURNS[:3], growth="accumulate", max_new_tokens=20)
+    assert said(cut)["prefix"].startswith("assumed: 2 of 2 later turns begin")
+
+
+def test_only_turns_of_which_nothing_else_is_known_can_grow(tmp_path: Path) -> None:
+    rows = [{"created": EPOCH + i, "prompt_tokens": 9, "completion_tokens": 1} for i in range(2)]
+    assert "there are no sessions: say which field" in refusal(log(tmp_path, *rows, growth="accumulate"))
+    hashed = hashed_log(tmp_path, (32, [0, 1]), (48, [0, 1, 2]), growth="accumulate")
+    assert "growth=accumulate is not valid; hash_ids, of 16 tokens says what prompts share" in refusal(hashed)
+    with pytest.raises(InvalidInput, match=r"workload\.growth=recorded is not valid"):
+        log(tmp_path, *rows, growth="recorded")
+
+
+def test_requests_of_a_row_a_session_grow_or_have_hashes(tmp_path: Path) -> None:
+    def row(**more: Sequence[Any]) -> dict[str, Any]:
+        inner = [{"input_toks": tokens, "output_toks": 10, "tool_duration_ns": 0} for tokens in (64, 96)]
+        for name, values in more.items():
+            inner = [one | {name: value} for one, value in zip(inner, values, strict=True)]
+        return {"arrival_time_ns": 0, "session_id": "a", "sub_requests": inner}
+
+    assert "workload.growth=accumulate" in log(tmp_path, row()).understood.unshared
+    assert shared(log(tmp_path, row(), growth="accumulate")) == 64
+    assert shared(log(tmp_path, row(block_hashes=["abcd", "abcxyz"]))) == 0
+    ids = ([*range(4)], [*range(4), 9, 10])
+    assert shared(log(tmp_path, row(block_hashes=ids), row(block_hashes=ids))) == 64 * 3 + 32
 
 
 def test_a_trace_without_hashes_has_lengths(tmp_path: Path) -> None:

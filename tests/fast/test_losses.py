@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import prebleexp
-from prebleexp import losses, overload
+from prebleexp import losses, overload, unfound
 from prebleexp.__main__ import main
-from prebleexp.commands.compare import _broken
+from prebleexp.commands.compare import _broken, _losses
 from prebleexp.comparison import Measured, Verdict, compare, limit_of
 from prebleexp.errors import InvalidInput
 from prebleexp.losses import as_text, lost, sentences, unserved
@@ -364,3 +364,16 @@ def test_an_overloaded_run_says_so_on_terminal_and_page(
     assert main([*line, "rps=4"]) == 0
     assert main([*line[:1], "rps=200", "duration_s=0.5"]) == 0, "a short burst"
     assert "overloaded" not in capsys.readouterr().err
+
+
+def test_routers_that_had_nothing_to_find_are_spoken_of_on_pages_and_by_compare() -> None:
+    every = rows((2,), (8.0, 16.0), seeds=1)
+    assert len({row["policy"] for row in every}) > 1
+    assert not unfound.sentences(every)
+    none = [row | {"hit_ratio": 0.0} for row in every]
+    (said,) = unfound.sentences(none)
+    assert said.startswith("no run found a prompt's token in a prefix cache")
+    assert said[1:] in figure(FIGURE, none, SWEEP.axes).losses
+    assert not unfound.sentences([row for row in none if row["policy"] == none[0]["policy"]])
+    a, b = ([Measured({"policy": name}, 0, {"hit_ratio": 0.0, "ttft_mean_s": 1.0}, "") for _ in "1"] for name in "ab")
+    assert said in _losses(compare(a, b, "ttft_mean_s"))

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.prices import Prices
 from prebleexp.planning.trials import Bracket
+from prebleexp.recommending import words
 from prebleexp.report import beside, contenders, planned
 from prebleexp.report.crowded import crowded
 from prebleexp.report.plan_figure import _apart
@@ -194,6 +196,27 @@ def test_limits_in_the_wrong_unit_are_among_the_caveats() -> None:
     cell = configure.cells(["rps=12", *MADE[:3], "slo.ttft_s=500", "slo.target=0.9"])[0]
     (said,) = planned.warnings([Planned("lor", {"policy": "lor"}, Contender(cell, "gpus"), answer(2))])
     assert "if milliseconds are meant, say slo.ttft_s=500ms" in said
+
+
+def test_a_log_whose_prompts_share_nothing_is_a_caveat_of_plans_and_recommendations(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    row = {"session_id": "a", "prompt_tokens": 100, "cached_tokens": 50, "completion_tokens": 9}
+    log.write_text("".join(json.dumps({"timestamp": at} | row) + "\n" for at in range(3)))
+    asked = ["workload=request_log", f"workload.path={log}", *MADE[:3], "slo.ttft_s=500ms", "slo.target=0.9"]
+
+    def said(*more: str) -> list[str]:
+        cell = configure.cells([*asked, *more])[0]
+        of = [Planned(name, {"policy": name}, Contender(cell, "gpus"), answer(2)) for name in ("lor", "e2")]
+        return [one for one in planned.warnings(of) if "share nothing" in one]
+
+    (one,) = said()
+    assert one.startswith("here prompts share nothing, though the recorder's cache found 50.0% of their tokens and 1 ")
+    assert "routers that follow prefixes, have nothing to find; workload.growth=accumulate" in one
+    assert not said("workload.growth=accumulate")
+    cell = configure.cells(asked)[0]
+    best = SimpleNamespace(cell=cell, twins=(), design=None)
+    made = SimpleNamespace(candidates=[best], space=SimpleNamespace(left_out=()), failures={})
+    assert words.caveats(made)[0] == f"{one[0].upper()}{one[1:]}."  # type: ignore[arg-type]
 
 
 def test_ticks_are_numbers_that_were_tried_with_room_between_them() -> None:

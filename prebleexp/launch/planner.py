@@ -23,8 +23,9 @@ from prebleexp.launch.asked_plan import MANY, NOT_ONE, Asked, asked_by
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.multirun import Multirun
 from prebleexp.launch.parts import key_of
+from prebleexp.launch.plan_progress import Stage, line
 from prebleexp.launch.rows import Row
-from prebleexp.launch.session import Session, runs_of
+from prebleexp.launch.session import Session
 from prebleexp.launch.survey import duration, expected_s, known_of
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import Beside, beside
@@ -35,8 +36,6 @@ from prebleexp.planning.together import together
 from prebleexp.planning.trials import Question, Sample, Trial
 
 Kind = TypeVar("Kind", bound="Planner")
-MOST_NAMED = 8
-"""contenders of a line of progress"""
 USUAL_RUNS = 60
 """of a search, as coverage was measured (docs/validation.md)"""
 
@@ -90,7 +89,7 @@ class Planner(Session):
         """by contender, its runs"""
         self._looked: set[str] = set()
         """keys of first looks, but for those at a size that was asked for, too"""
-        self._doing = ""
+        self._stage = Stage(())
         self.beside: Beside | None = None
 
     @property
@@ -187,11 +186,15 @@ class Planner(Session):
         return together({name: search for name, (_, search) in asked.items()}, partial(self._samples, contenders))
 
     def _metrics(self, name: str, cells: Sequence[Cell]) -> list[Mapping[str, Any]]:
-        self._of[name], self._doing = [], name
+        self._of[name], self._stage = [], Stage([self._briefly(name)], len(self.found))
         return [result.metrics or {} for result in self._computed([(name, cell) for cell in cells])]
 
+    def _briefly(self, name: str) -> str:
+        """A contender, or what of the best is asked besides, without saying which that is."""
+        return name.rpartition(", ")[2] if self.found else name
+
     def _looks(self, contenders: Mapping[str, Contender]) -> list[tuple[tuple[str, Contender], Mapping[str, object]]]:
-        self._doing = "a first look"
+        self._stage = Stage(["a first look"])
         found = self._computed([(name, one.first_look()) for name, one in contenders.items()])
         self._looked |= {result.key for result in found}
         return [(of, result.metrics or {}) for of, result in zip(contenders.items(), found, strict=True)]
@@ -210,14 +213,16 @@ class Planner(Session):
     def _samples(self, contenders: Mapping[str, Contender], batch: Sequence[tuple[str, Trial]]) -> list[Sample]:
         searched = {one.searched for one in contenders.values()}
         sizes = dict.fromkeys((name, f"{contenders[name].shown(trial.size):g}") for name, trial in batch)
-        named = [f"{f'{contenders[name].searched}=' * (len(searched) > 1)}{size} ({name})" for name, size in sizes]
-        rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        one = f"{searched.pop()}=" if len(searched) == 1 else ""
-        self._doing = f"{one}{', '.join(named[:MOST_NAMED])}{rest}"
+        named = [
+            f"{f'{contenders[name].searched}=' if len(searched) > 1 or i == 0 else ''}{size} ({self._briefly(name)})"
+            for i, (name, size) in enumerate(sizes)
+        ]
+        found = len(self.found) or len(contenders) - len({name for name, _ in batch})
+        self._stage = Stage(named, found, 1 + max(trial.seed for _, trial in batch))
         cells = [(name, contenders[name].cell_of(trial)) for name, trial in batch]
-        found = self._computed(cells)
-        self._looked -= {result.key for result in found}
-        return [contenders[name].sample(result.metrics or {}) for (name, _), result in zip(batch, found, strict=True)]
+        results = self._computed(cells)
+        self._looked -= {result.key for result in results}
+        return [contenders[name].sample(one.metrics or {}) for (name, _), one in zip(batch, results, strict=True)]
 
     def _computed(self, cells: Sequence[tuple[str, Cell]]) -> list[Result]:
         found = self._results([cell for _, cell in cells], self.settings.keep_requests)
@@ -229,7 +234,8 @@ class Planner(Session):
 
     def _say_plan(self, runs: int, missing: int) -> None:
         if missing:
-            print(f"prebleexp: {self._doing}: {missing:,} of {runs_of(runs)} to compute", file=sys.stderr, flush=True)
+            done, seeds = sum(map(len, self._of.values())), (self.asked.seeds, self.asked.most_seeds)
+            print(line(self._stage, len(self._at), done, runs, missing, seeds), file=sys.stderr, flush=True)
 
     def _named(self, contenders: Sequence[Contender]) -> dict[str, Contender]:
         """By what tells them apart; without repetitions. Raises InvalidInput where a sweep's lines are the same."""

@@ -15,7 +15,7 @@ import prebleexp
 from prebleexp.__main__ import main
 from prebleexp.experiment import runs
 from prebleexp.faults.timeline import Timeline
-from prebleexp.launch import configure, contender_names
+from prebleexp.launch import configure, contender_names, plan_progress
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
@@ -166,6 +166,19 @@ def test_what_does_not_fit_is_left_out_as_long_as_there_is_more(
     assert err.startswith("left out, 2 contenders: llama-3.1-70b in bf16 does not fit on 1 h100")
     assert main([*of, "hardware.tensor_parallel=1", "policy=lor,e2"]) == 2
     assert "llama-3.1-70b in bf16 does not fit on 1 h100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_progress_says_how_far_it_is_in_a_line_that_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    what = [f"rps={38 + i} (lor hardware.tensor_parallel={i})" for i in range(6)]
+    said = plan_progress.line(plan_progress.Stage(what, 1, 64), 7, 480, 96, 12, (8, 64))
+    assert said.startswith(
+        "prebleexp: 1 of 7 found, 480 runs done; 12 of 96 to compute, 64 of 64 seeds: rps=38"[:width]
+    )
+    assert len(said) <= width
+    said = plan_progress.line(plan_progress.Stage(["rps=38 (lor)", "40 (e2)"], 0, 8), 2, 2, 16, 16, (8, 64))
+    assert said == "prebleexp: 0 of 2 found, 2 runs done; 16 to compute: rps=38 (lor), 40 (e2)"
 
 
 def test_money_is_in_the_sentence_where_there_are_prices() -> None:

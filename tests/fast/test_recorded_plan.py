@@ -237,7 +237,7 @@ def test_the_cheapest_cluster_is_first(
     rows = json.loads(out)
     assert [row["gpus"] for row in rows] == [needs, needs + 2, needs - 1]
     assert [row["verdict"] for row in rows] == ["found", "found", "at least"]
-    assert f"needs {needs} H100 at {3 * needs:.3g} an hour with {needs} whole; {needs + 2} H100" in err
+    assert f"needs {needs} H100 at {3 * needs:.2f} an hour with {needs} whole; {needs + 2} H100" in err
     assert f"more than {needs - 1} H100" in err
 
 

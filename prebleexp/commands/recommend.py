@@ -21,7 +21,7 @@ def _recommend(given: Given) -> int:
     from prebleexp import publish
     from prebleexp.commands import recommended
     from prebleexp.launch import naming, tables
-    from prebleexp.recommending import asked, outlook, recommender, words
+    from prebleexp.recommending import asked, outlook, recommender, table, words
     from prebleexp.recommending.candidates import alike
     from prebleexp.waiting import waiting
 
@@ -33,9 +33,9 @@ def _recommend(given: Given) -> int:
     shown = words.shown(made)
     if given["output"] == "table":
         best = alike(made.candidates)
-        tables.show(words.heads(shown), words.lines(shown, best))
-        if len(best) > 1:
-            print(words.STAR)
+        tables.show(table.heads(shown), table.lines(shown, best))
+        for line in [*([words.STAR] if len(best) > 1 else []), *table.routers(made, shown)]:
+            print(line)
     else:
         best = alike(made.candidates)
         tables.write_rows([{"alike": one in best, **one.row()} for one in made.candidates], given["output"])

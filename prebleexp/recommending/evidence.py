@@ -12,7 +12,7 @@ WORDS = {
     "measured": MEASURED,
     "ladder measured": MEASURED,
     "steps measured": "steps",
-    "unseen model": "other models",
+    "unseen model": "similar",
     "kernels only": "kernels",
     "theory": THEORY,
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prebleexp.recommending import candidates as points_of
-from prebleexp.recommending import words
+from prebleexp.recommending import table, words
 from prebleexp.recommending.candidates import Candidate, Point, alike
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import pareto
@@ -50,13 +50,13 @@ def _priced(one: Point, metric: str) -> Priced:
 
 def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Path]) -> list[Aside]:
     """The candidates, where their files are, and what a reader must know."""
-    heads = words.heads(shown)
-    table = Table(
+    heads = table.heads(shown)
+    shown_as = Table(
         tuple(Column(head, head in NUMERIC) for head in heads),
-        tuple(map(tuple, words.lines(shown, alike(made.candidates)))),
+        tuple(map(tuple, table.lines(shown, alike(made.candidates)))),
     )
-    said = [words.STAR] if len(alike(made.candidates)) > 1 else []
-    found = [Aside("What to deploy", said, table)]
+    said = [*([words.STAR] if len(alike(made.candidates)) > 1 else []), *table.routers(made, shown)]
+    found = [Aside("What to deploy", said, shown_as)]
     if deployed:
         files = [f"{one.name}: {', '.join(sorted(file.name for file in one.iterdir()))}." for one in deployed]
         found.append(Aside("Files, in deployments/ beside this page", files))

@@ -66,6 +66,8 @@ class Recommender(Session):
         """designs of each"""
         self.in_round: list[int] = []
         """runs that each asked for, by now"""
+        self.equal: dict[str, set[str]] = {}
+        """by a design's name the routers that did as well as its own in the first round, itself among them"""
         self._runs: dict[str, Result] = {}
         self._failed: dict[str, str] = {}
         self._of_last: set[str] = set()
@@ -87,6 +89,8 @@ class Recommender(Session):
             stream = shorter(designs[0].contender, share)
             judged = self._round(at, {i: designs[i].with_stream(stream) for i in known}, known, share, seeds)
             self.rounds.append(len(known))
+            if at == 1:
+                self.equal = _equal(designs, [one for of in judged for one in of])
             each = math.ceil(count / len(judged))
             going_on = [one for of in judged for one in halving.going_on(of, each)]
             known = {one.name: halving.guessed(known[one.name], one) for one in going_on}
@@ -250,6 +254,17 @@ class Recommender(Session):
     def failures(self) -> Mapping[str, str]:
         """By design, why a run of it failed."""
         return self._failed
+
+
+def _equal(designs: Mapping[int, Design], judged: Sequence[Judged[int]]) -> dict[str, set[str]]:
+    def but_router(one: Judged[int]) -> str:
+        at = {key: value for key, value in designs[one.name].at.items() if key != "policy"}
+        return repr((at, one.found))
+
+    found: dict[str, set[str]] = {}
+    for one in judged:
+        found.setdefault(but_router(one), set()).add(designs[one.name].at["policy"])
+    return {designs[one.name].name: found[but_router(one)] for one in judged}
 
 
 def _longest(runs: Sequence[Result]) -> list[Result]:

@@ -13,9 +13,9 @@ from prebleexp.recommending.candidates import ALIKE, Candidate, alike
 from prebleexp.recommending.designs import MODEL, WHOLE
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import planned
-from prebleexp.report.wording import NOTHING, condition, number, seconds, share
+from prebleexp.report.wording import condition, number
 
-STAR = "* cannot be told apart from the first: by what request streams leave open, it may cost no more than that."
+STAR = "* request streams leave open whether it costs more than the first"
 OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
 """of a design, what its name says"""
 
@@ -73,44 +73,6 @@ def shown(made: Recommender) -> list[Candidate]:
     return [*same, *(one for one in made.candidates if one not in same)][: max(ALIKE, len(same))]
 
 
-def heads(candidates: Sequence[Candidate]) -> list[str]:
-    own = [key.rpartition("/")[2] for key in _axes(candidates)]
-    return ["", "GPUs", "router", *own, "price/h", "may be", "kept", "TTFT p95", "TPOT p95", "step times", "also"]
-
-
-def _axes(candidates: Sequence[Candidate]) -> list[str]:
-    """What has a column of its own: the model where several were asked for, and what differs."""
-    keys = dict.fromkeys(key for one in candidates for key in one.design.at if key not in OTHERS)
-    return [key for key in keys if key == MODEL or len({str(one.design.at.get(key)) for one in candidates}) > 1]
-
-
-def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[list[str]]:
-    """Of text, a line for each; those of `best` but the first are marked."""
-    own = _axes(candidates)
-    made = []
-    for i, one in enumerate(candidates, 1):
-        low, high = one.ends
-        may = f"{number(low)} to {'…' if math.isinf(high) else number(high)}" if high > low else NOTHING
-        at = [NOTHING if one.design.at.get(key) is None else str(one.design.at[key]) for key in own]
-        seen = one.point.seen
-        made.append(
-            [
-                f"{i}{'*' if one in best[1:] else ''}",
-                what(one),
-                str(one.design.at["policy"]),
-                *at,
-                number(one.price),
-                may,
-                share(seen["slo_attainment"], 3),
-                seconds(seen.get("ttft_p95_s")),
-                seconds(seen.get("tpot_p95_s")),
-                evidence.word(one.cell.hardware),
-                twins(one),
-            ]
-        )
-    return made
-
-
 def other_models(made: Recommender) -> list[str]:
     """The cheapest of each model of which none is shown, or that none keeps the promise."""
     there = {one.design.model for one in shown(made)}
@@ -126,16 +88,6 @@ def other_models(made: Recommender) -> list[str]:
             router = best.design.at["policy"]
             found.append(f"The cheapest with {model}: {what(best)} with {router} at {cost}.")
     return found
-
-
-def twins(of: Candidate) -> str:
-    """What served all streams in the very same way."""
-    if not of.twins:
-        return NOTHING
-    routers = list(dict.fromkeys(str(one.at["policy"]) for one in of.twins))
-    others = [one for one in routers if one != of.design.at["policy"]]
-    said = [*others, *(["other budgets"] if len(others) < len(of.twins) else [])]
-    return ", ".join(said)
 
 
 def left_out(made: Recommender) -> list[str]:

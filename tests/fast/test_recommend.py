@@ -415,7 +415,9 @@ def test_the_command_writes_what_to_deploy(
     assert "how long that takes is not known before the first run" in capsys.readouterr().err
     assert main(COMMAND) == 0
     out, err = capsys.readouterr()
-    assert "step times" in out.splitlines()[0]
+    assert "evidence" in out.splitlines()[0]
+    assert max(map(len, out.splitlines()[:4])) <= 80
+    assert "router of 1" in out
     assert out.splitlines()[1].split()[0] == "1", "the first needs no star"
     assert "prebleexp: The first keeps weights in BF16; KV cache in BF16." in err
     assert "prebleexp: round 1 of 4: " in err

@@ -1,0 +1,91 @@
+"""The candidates as a table of 80 columns, and their routers, whose names are long, below it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from prebleexp.recommending import evidence
+from prebleexp.recommending.candidates import Candidate
+from prebleexp.recommending.designs import MODEL
+from prebleexp.recommending.recommender import Recommender
+from prebleexp.report.wording import number, seconds, share
+
+NAMED = ("gpu", "tensor_parallel", "roles", "policy", MODEL)
+"""of a design, what the table says"""
+
+
+def heads(candidates: Sequence[Candidate]) -> list[str]:
+    model = ["model"] if _has_models(candidates) else []
+    return ["", "GPUs", *model, "price/h", "kept", "TTFT p95", "TPOT p95", "evidence"]
+
+
+def _has_models(candidates: Sequence[Candidate]) -> bool:
+    return any(one.design.model for one in candidates)
+
+
+def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[list[str]]:
+    """Of text, a line for each; those of `best` but the first are marked."""
+    made = []
+    for i, one in enumerate(candidates, 1):
+        model = [str(one.design.model)] if _has_models(candidates) else []
+        seen = one.point.seen
+        made.append(
+            [
+                f"{i}{'*' if one in best[1:] else ''}",
+                gpus(one),
+                *model,
+                _price(one),
+                share(seen["slo_attainment"], 3),
+                seconds(seen.get("ttft_p95_s")),
+                seconds(seen.get("tpot_p95_s")),
+                evidence.word(one.cell.hardware),
+            ]
+        )
+    return made
+
+
+def gpus(of: Candidate) -> str:
+    """ "2 A100", "4 L40S 2×TP2", "4 H100 1P+3D": replicas, and those of each role."""
+    cell, hardware = of.cell, of.cell.hardware
+    each = hardware.gpus_per_replica // hardware.stages
+    spread = (f"TP{each}" if each > 1 else "") + (f"PP{hardware.stages}" if hardware.stages > 1 else "")
+    said = [str(cell.gpus), hardware.gpu_name.upper()]
+    if cell.cluster.has_roles:
+        said.append("+".join(f"{one.replicas}{str(one.role)[0].upper()}" for one in cell.cluster.groups))
+        said += [spread] if spread else []
+    elif spread:
+        said.append(spread if of.replicas == 1 else f"{of.replicas}×{spread}")
+    return " ".join(said)
+
+
+def _price(of: Candidate) -> str:
+    """At the answer; in brackets what it may be besides, by what request streams leave open."""
+    low, high = of.ends
+    below = f"≥{number(low)}" if low < of.price else ""
+    above = "" if high <= of.price else "or more" if math.isinf(high) else f"≤{number(high)}"
+    said = " ".join(one for one in (below, above) if one)
+    return f"{number(of.price)} ({said})" if said else number(of.price)
+
+
+def routers(made: Recommender, candidates: Sequence[Candidate]) -> list[str]:
+    """The router of each, with what else was chosen of several, and which others do the same; a line for all that say
+    the same."""
+    said: dict[str, list[str]] = {}
+    for i, one in enumerate(candidates, 1):
+        said.setdefault(_router(made, one), []).append(str(i))
+    return [f"router of {', '.join(of)}: {text}" for text, of in said.items()]
+
+
+def _router(made: Recommender, of: Candidate) -> str:
+    policy = str(of.design.at["policy"])
+    chosen = [f"{key}={value}" for key, value in of.design.at.items() if key not in NAMED and value is not None]
+    own = ", ".join([policy, *chosen])
+    routers = dict.fromkeys(str(one.at["policy"]) for one in of.twins)
+    others = [one for one in routers if one != policy]
+    count = len({one.at["policy"] for one in made.space.designs})
+    if count > 1 and of.replicas == 1 and len(made.equal.get(of.design.name, ())) == count:
+        return f"{own}; all {count} do the same, as there is one replica"
+    budgets = ["other budgets of the engine"] if len(others) < len(of.twins) else []
+    same = [*others, *budgets]
+    return f"{own}; {', '.join(same)} did the same" if same else own

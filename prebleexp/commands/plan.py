@@ -100,11 +100,15 @@ def _show(outlook: Outlook) -> int:
 
 def _print(plan: Planner) -> None:
     from prebleexp.launch import tables
+    from prebleexp.launch.narrow import narrowed
     from prebleexp.planning import planned as best
     from prebleexp.report import beside, planned
 
     if plan.settings.output == "table":
-        tables.show(planned.heads(plan.found), planned.lines(plan.found))
+        heads, lines, gone = narrowed(planned.heads(plan.found), planned.lines(plan.found), planned.spare(plan.found))
+        tables.show(heads, lines)
+        if gone:
+            print(f"… also {', '.join(gone)}: on the page, and output=csv prints all", file=sys.stderr)
         if plan.beside is not None:
             tables.show(beside.HEADS, beside.seen(plan.beside), title=beside.title(plan.beside))
     else:

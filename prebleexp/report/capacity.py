@@ -148,7 +148,7 @@ def _datum(workload: str, one: Planned, of: Mapping[str, Ratio]) -> tuple[str | 
 
 
 # ---------------------------------------------------------------- as tables
-HEADS = ("router", "requests/s", "95 % interval", "of {}'s", "seeds", "runs", "of requests", "verdict")
+HEADS = ("router", "requests/s", "95 % interval", "of {}'s", "seeds", "runs", "requests", "verdict")
 
 
 def heads(base: str) -> list[str]:

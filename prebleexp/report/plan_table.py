@@ -18,27 +18,27 @@ MEANINGS = {
     "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
     "on average": "The fewest of which the mean share over seeds meets it.",
     "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
-    "for similar streams": "The fewest of which the interval of the share reaches the target, to the fewest "
+    SIMILAR: "The fewest of which the interval of the share reaches the target, to the fewest "
     "of which all of it does: for other streams like the recording.",
     ALL: "The share of requests within all limits at once, of the recording with so many GPUs.",
     "worst limit": "The share of requests within a limit, of the limit that is nearest to being broken; within all "
     "limits at once are fewer.",
     "margin": "By how much the share of requests within a limit exceeds the share that was promised it, of the one "
     "nearest to being broken.",
-    "of similar streams": "The 95 % interval of that share, by contiguous batches of the recording's requests: of "
+    OF_SIMILAR: "The 95 % interval of that share, by contiguous batches of the recording's requests: of "
     "other streams like it, if it is stationary.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
-    "GPU-hours of 1M": "For a million requests at that load, on as many GPUs.",
+    planned.HOURS: "For a million requests at that load, on as many GPUs.",
     "price/h": "Of all these GPUs, by price_per_gpu_hour.",
-    "cost of 1M": "For a million requests, by price_per_gpu_hour: the price of one GPU.",
+    "cost/1M": "For a million requests, by price_per_gpu_hour: the price of one GPU.",
     "seeds": "Request streams at the ends of the bracket.",
-    "of requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
+    "requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
     "recording, the same window with more or fewer sessions.",
 }
 OF_RECORDING = {
     "GPUs": "The fewest that keep the promise to this very recording: one replica less does not.",
-    "of requests": "That count, of the recording.",
+    "requests": "That count, of the recording.",
 }
 """in place of these"""
 
@@ -46,7 +46,7 @@ OF_RECORDING = {
 def table(found: Sequence[Planned]) -> Table:
     """A row for each contender, the best first."""
     heads = planned.heads(found)
-    text = {*(name for one in found for name in one.at), "verdict", "95 % interval", SIMILAR, OF_SIMILAR}
+    text = {*planned.axis_heads(found), "verdict", "95 % interval", SIMILAR, OF_SIMILAR}
     meanings = MEANINGS | OF_RECORDING if found[0].contender.is_recorded else MEANINGS
     columns = tuple(Column(head, head not in text, meanings.get(head, "")) for head in heads)
     return Table(columns, tuple(map(tuple, planned.lines(found))))

@@ -16,6 +16,7 @@ from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
 from prebleexp.service.doubtful import doubts
 
+HOURS = "GPU-hours/1M"
 NONE_BORNE = "nothing, since the limits are too tight even for idle GPUs,"
 
 
@@ -195,13 +196,28 @@ def _range(values: Sequence[float], said: Callable[[float], str]) -> str:
 
 def heads(found: Sequence[Planned]) -> list[str]:
     """The heads of the columns of `lines`."""
-    axes = list(dict.fromkeys(name for one in found for name in one.at))
+    axes = axis_heads(found)
     first = found[0].contender
     if first.is_recorded:
-        return [*axes, *_counts(found), *recorded.heads(found), *costs(found), "runs", "of requests", "verdict"]
+        return [*axes, *_counts(found), *recorded.heads(found), *costs(found), "runs", "requests", "verdict"]
     sizes = ["GPUs", "on average"] if first.searched == GPUS else [unit(first), "95 % interval"]
     sizes = [*_counts(found), *sizes[first.searched == GPUS :]]
-    return [*axes, *sizes, "of the first", *costs(found), "seeds", "runs", "of requests", "verdict"]
+    return [*axes, *sizes, "of the first", *costs(found), "seeds", "runs", "requests", "verdict"]
+
+
+def axis_heads(found: Sequence[Planned]) -> list[str]:
+    """Keys without the group that they are of, where that tells them apart."""
+    axes = list(dict.fromkeys(name for one in found for name in one.at))
+    short = [axis.rpartition(".")[2] for axis in axes]
+    return short if len({*short}) == len(short) else axes
+
+
+def spare(found: Sequence[Planned]) -> list[str]:
+    """Heads of columns that a narrow table can do without, the first first."""
+    told = all(one.answer.verdict is Verdict.FOUND for one in found)
+    priced = any(one.price is not None for one in found)
+    least = ["requests", "runs", "seeds", *([HOURS] if priced else []), *(["verdict"] if told else [])]
+    return [*least, HOURS, "replicas", "cost/1M", recorded.OF_SIMILAR]
 
 
 def _counts(found: Sequence[Planned]) -> list[str]:
@@ -224,7 +240,7 @@ def costs(found: Sequence[Planned]) -> list[str]:
     if found[0].contender.load_key == USERS:
         return []
     priced = any(one.price is not None for one in found)
-    return ["GPU-hours of 1M", *(["price/h", "cost of 1M"] if priced else [])]
+    return [HOURS, *(["price/h", "cost/1M"] if priced else [])]
 
 
 def lines(found: Sequence[Planned]) -> list[list[str]]:

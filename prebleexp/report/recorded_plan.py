@@ -11,7 +11,7 @@ from prebleexp.report.contenders import named
 from prebleexp.report.wording import NOTHING, number, percent
 from prebleexp.service.batches import FEWEST, LEAST, count
 
-SIMILAR, OF_SIMILAR = "for similar streams", "of similar streams"
+SIMILAR, OF_SIMILAR = "for similar", "of similar"
 FEW = 5
 """batches with a miss: with fewer, an interval is too narrow"""
 

@@ -16,6 +16,7 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.faults.rates import Rates
 from prebleexp.launch import configure
 from prebleexp.planning.prices import Prices
+from prebleexp.report.wording import number
 
 SMALL = ("hardware/model=llama_3_1_8b", "hardware/gpu=h100", "policy=lor", "engine=vllm", "rps=8", "duration_s=2")
 PRICES = Prices({"a100": 1.0, "h100": 2.0, "h200": 3.0})
@@ -244,10 +245,11 @@ def test_a_plan_counts_gpus_in_steps_of_a_replica(here: Path, capsys: pytest.Cap
         assert row["cost_per_million"] == pytest.approx(2.5 * row["gpu_hours_per_million"])
     assert main(command) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[0].split()[:4] == ["policy", "hardware.tensor_parallel", "GPUs", "replicas"]
+    assert said.out.splitlines()[0].split()[:4] == ["policy", "tensor_parallel", "GPUs", "on"]
     four = next(row for row in rows if row["hardware.tensor_parallel"] == 4)
     plural = "" if four["replicas"] == 1 else "s"
-    words = f"{four['gpus']} H100 ({four['replicas']} replica{plural} of 4) with hardware.tensor_parallel=4"
+    where = f"{four['gpus']} H100 ({four['replicas']} replica{plural} of 4) at {number(four['cost_per_hour'])} an hour"
+    words = f"{where} with hardware.tensor_parallel=4"
     assert words in said.err
     page = next((here / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert words in page

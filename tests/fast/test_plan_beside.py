@@ -16,6 +16,7 @@ from prebleexp.__main__ import main
 from prebleexp.experiment import runs
 from prebleexp.faults.timeline import Timeline
 from prebleexp.launch import configure, contender_names, plan_progress
+from prebleexp.launch.narrow import narrowed
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
@@ -177,6 +178,15 @@ def test_progress_says_how_far_it_is_in_a_line_that_fits(width: int, monkeypatch
     assert len(said) <= width
     said = plan_progress.line(plan_progress.Stage(["rps=38 (lor)", "40 (e2)"], 0, 8), 2, 2, 16, 16, (8, 64))
     assert said == "prebleexp: 0 of 2 found, 2 runs done; 16 to compute: rps=38 (lor), 40 (e2)"
+
+
+@pytest.mark.parametrize(("width", "gone"), [(80, []), (20, ["runs"]), (12, ["GPUs", "runs"])])
+def test_a_table_spares_what_there_is_no_room_for(width: int, gone: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    heads, lines, left_out = narrowed(["policy", "GPUs", "runs"], [["round_robin", "12", "120"]], ["runs", "GPUs"])
+    assert left_out == gone
+    assert heads == [one for one in ("policy", "GPUs", "runs") if one not in gone]
+    assert [len(line) for line in lines] == [len(heads)]
 
 
 def test_money_is_in_the_sentence_where_there_are_prices() -> None:

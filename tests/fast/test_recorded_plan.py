@@ -247,7 +247,7 @@ def test_the_page_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     path = trace(tmp_path / "t.jsonl", [0.5 * i for i in range(20) for _ in range(3)])
     assert main(["plan", "workload=mooncake", path, *HERE, "slo.ttft_s=1.5", "slo.target=0.9", "policy=lor"]) == 0
     out, _ = capsys.readouterr()
-    assert out.split()[:6] == ["policy", "GPUs", "for", "similar", "streams", "all"]
+    assert out.split()[:6] == ["policy", "GPUs", "for", "similar", "all", "limits"]
     page = next((tmp_path / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert "How many GPUs does this recording take?" in page
     assert "how other days would be is not known" in page

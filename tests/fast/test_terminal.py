@@ -77,7 +77,7 @@ def test_what_is_not_a_terminal_gets_plain_text(tmp_path: Path) -> None:
 
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
-WIDE = ["policy", "GPUs", "replicas", "on average", "of the first", "GPU-hours of 1M", "cost of 1M", "verdict"]
+WIDE = ["policy", "GPUs", "replicas", "on average", "of the first", "GPU-hours/1M", "cost/1M", "verdict"]
 
 
 class Terminal(io.StringIO):

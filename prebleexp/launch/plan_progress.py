@@ -17,13 +17,16 @@ class Stage:
     """contenders whose answers are known"""
     seeds: int = 0
     """request streams that it asks for"""
+    to_come: int = 0
+    """runs that contenders without an answer usually take from now on; 0 where nobody knows"""
 
 
 def line(stage: Stage, contenders: int, done: int, runs: int, missing: int, seeds: tuple[int, int]) -> str:
-    """ "prebleexp: 1 of 3 found, 480 runs done; 96 to compute: rps=38 (lor) and 1 more". `seeds`: how many there are at
+    """ "prebleexp: 1 of 3 found, 48 of about 120 runs done; 8 to compute: rps=38 (lor)". `seeds`: how many there are at
     first, and at most."""
     first, most = seeds
-    far = f"{stage.found:,} of {contenders:,} found, {done:,} runs done; " if done else ""
+    total = f" of about {done + stage.to_come:,}" if stage.to_come else ""
+    far = f"{stage.found:,} of {contenders:,} found, {done:,}{total} runs done; " if done else ""
     more = f", {stage.seeds:,} of {most:,} seeds" if stage.seeds > first else ""
     count = f"{missing:,}" if missing == runs else f"{missing:,} of {runs:,}"
     begin = f"prebleexp: {far}{count} to compute{more}: "

@@ -38,6 +38,8 @@ from prebleexp.planning.trials import Question, Sample, Trial
 Kind = TypeVar("Kind", bound="Planner")
 USUAL_RUNS = 60
 """of a search, as coverage was measured (docs/validation.md)"""
+USUAL_RECORDED = 5
+"""likewise of one for a recording, of which there is one stream"""
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str]) -> Planner:
@@ -90,6 +92,8 @@ class Planner(Session):
         self._looked: set[str] = set()
         """keys of first looks, but for those at a size that was asked for, too"""
         self._stage = Stage(())
+        self._recorded: set[str] = set()
+        """contenders whose load is a recording"""
         self.beside: Beside | None = None
 
     @property
@@ -120,6 +124,7 @@ class Planner(Session):
                 self.asked.prices.an_hour(one.cell)  # whether all its kinds have one
         contenders = self._named(given)
         self._of = {name: [] for name in contenders}
+        self._recorded = {name for name, one in contenders.items() if one.is_recorded}
         self._find(contenders)
         if not self.asked.answer_only:
             self._look_beside()
@@ -189,6 +194,10 @@ class Planner(Session):
         self._of[name], self._stage = [], Stage([self._briefly(name)], len(self.found))
         return [result.metrics or {} for result in self._computed([(name, cell) for cell in cells])]
 
+    def _usual(self, name: str) -> int:
+        """Runs that a search takes."""
+        return USUAL_RECORDED if name in self._recorded else max(USUAL_RUNS, 6 * self.asked.seeds)
+
     def _briefly(self, name: str) -> str:
         """A contender, or what of the best is asked besides, without saying which that is."""
         return name.rpartition(", ")[2] if self.found else name
@@ -218,7 +227,9 @@ class Planner(Session):
             for i, (name, size) in enumerate(sizes)
         ]
         found = len(self.found) or len(contenders) - len({name for name, _ in batch})
-        self._stage = Stage(named, found, 1 + max(trial.seed for _, trial in batch))
+        asked = Counter(name for name, _ in batch)
+        to_come = 0 if self.found else sum(max(self._usual(name) - len(self._of[name]), n) for name, n in asked.items())
+        self._stage = Stage(named, found, 1 + max(trial.seed for _, trial in batch), to_come)
         cells = [(name, contenders[name].cell_of(trial)) for name, trial in batch]
         results = self._computed(cells)
         self._looked -= {result.key for result in results}
@@ -300,8 +311,7 @@ class Outlook(Planner):
         ]
 
     def _to_come(self, name: str) -> int:
-        usual = max(USUAL_RUNS, 6 * self.asked.seeds)
-        return max(usual - len(self._of[name]), len(self.missing[name]))
+        return max(self._usual(name) - len(self._of[name]), len(self.missing[name]))
 
     def says(self) -> str:
         """How long the rest would take, in a line."""

@@ -228,8 +228,10 @@ def _by_place(side: Sequence[Measured], without: Mapping[str, object]) -> dict[P
 
 
 def _pairs(one: Mapping[Value, Measured], other: Mapping[Value, Measured]) -> list[tuple[Measured, Measured]]:
-    seeds = sorted((seed for seed in one if seed in other), key=_rank)
-    return [(one[seed], other[seed]) for seed in seeds]
+    """Runs with a common seed; one without a seed (a recording, a router that draws nothing) has every seed."""
+    either = (None in one) != (None in other)
+    seeds = sorted({*one, *other} - {None} if either else {*one} & {*other}, key=_rank)
+    return [(one.get(seed) or one[None], other.get(seed) or other[None]) for seed in seeds]
 
 
 def _values(runs: Sequence[tuple[Measured, Measured]], metric: str) -> list[tuple[float, float]]:

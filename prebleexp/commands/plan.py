@@ -56,6 +56,7 @@ def _besides(plan: Planner) -> list[str]:
 def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
     """A sweep of plans: print a line for each router on each workload, write the page; 0. Raises as a plan does."""
     from prebleexp import publish
+    from prebleexp.experiment.sharing import unshared
     from prebleexp.launch import planner, tables
     from prebleexp.report import capacity
     from prebleexp.waiting import waiting
@@ -76,6 +77,8 @@ def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
         with waiting(f"drawing the page {settings.sweep}"):
             page, _ = publish.capacity(plan, command)
         print(tables.address(page), file=sys.stderr)
+    for line in unshared(one.contender.cell for one in plan.found):
+        tables.say(f"prebleexp: {line}")
     for workload, each in found.items():
         tables.say(capacity.sentence(workload, each, base))
     return 0

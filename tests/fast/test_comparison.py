@@ -412,3 +412,14 @@ def test_a_damaged_database_is_one_line(
     error = capsys.readouterr().err
     assert "is not usable" in error
     assert len(error.splitlines()) == 1
+
+
+def test_a_side_that_draws_nothing_is_the_same_for_every_seed_of_the_other() -> None:
+    drawn = [Measured({"policy": "llmd"}, seed, {"ttft_mean_s": 1.0 + seed / 10}, "") for seed in range(3)]
+    still = [Measured({"policy": "lor"}, None, {"ttft_mean_s": 1.0}, "")]
+    (cell,) = compare(still, drawn, "ttft_mean_s").cells
+    assert (cell.seeds, cell.a) == (3, 1.0)
+    assert cell.b == pytest.approx(1.1)
+    (turned,) = compare(drawn, still, "ttft_mean_s").cells
+    assert turned.seeds == 3
+    assert turned.a == pytest.approx(1.1)

@@ -69,8 +69,8 @@ class Composed(Hardware):
     precision: str = "bf16"
     """of weights: bf16, fp8, fp4 or int4"""
     kv_precision: str | None = None
-    """of the KV cache: bf16 or fp8; null: as it was where this was measured, bf16 for a model that is all BF16, else
-    fp8"""
+    """of the KV cache: bf16 or fp8; null: as it was where this was measured, bf16 for a model that is all BF16 or a GPU
+    without FP8, else fp8"""
     utilisation: float = 0.9
     """share of the GPU's memory that the engine takes"""
     kv_tokens: int | None = None  # type: ignore[assignment]  # a number as soon as it is made
@@ -94,7 +94,7 @@ class Composed(Hardware):
             one_of("hardware.engine", self.engine, ENGINES)
         self._check_combination()
         if self.kv_precision is None:
-            mixed = self.precision != "bf16" or bool(self.model.expert_precision)
+            mixed = self.gpu.fp8_tflops > 0 and (self.precision != "bf16" or bool(self.model.expert_precision))
             object.__setattr__(self, "kv_precision", "fp8" if mixed else "bf16")
         one_of("hardware.kv_precision", self.kv_precision, KV_PRECISIONS)
         require(isinstance(self.uncertainty, bool), "hardware.uncertainty", self.uncertainty, "true or false")

@@ -317,7 +317,9 @@ def test_engines_are_started_as_they_were_simulated() -> None:
 def test_a_gpu_that_cannot_keep_kv_in_fp8_is_not_asked_to_and_that_is_said() -> None:
     """vLLM's Triton kernels refuse FP8 below compute capability 8.9."""
     model = ["hardware/model=gpt_oss_120b", "gpus=1"]
-    a100, h100 = (configure.cells([*model, f"hardware/gpu={gpu}"])[0] for gpu in ("a100", "h100"))
+    usual, h100 = (configure.cells([*model, f"hardware/gpu={gpu}"])[0] for gpu in ("a100", "h100"))
+    assert stored.formats(usual.hardware).endswith("KV cache in BF16"), "nor is it simulated so, unless one says"
+    a100 = configure.cells([*model, "hardware/gpu=a100", "hardware.kv_precision=fp8"])[0]
     assert "--kv-cache-dtype" in serving.server(h100).command
     assert "--kv-cache-dtype" not in serving.server(a100).command
     assert stored.formats(h100.hardware) == "weights in BF16, their experts in FP4; KV cache in FP8"

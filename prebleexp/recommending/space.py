@@ -86,9 +86,10 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
         least = -(-bounds.replicas(work, demand, target) // cell.hardware.ranks)
         kind = cell.hardware.gpu_name
         each = cell.hardware.gpus_per_replica * cell.hardware.ranks
-        most, price = asked.most_of(kind) // each, asked.prices.an_hour(replace(cell, gpus=each))
+        had = asked.most_of(kind)
+        most, price = had // each, asked.prices.an_hour(replace(cell, gpus=each))
         if least > most:
-            why = _short(least * each, most * each, kind)
+            why = _short(least * each, had, kind)
             left_out.append(LeftOut(_words(chosen), why, len(policies), _title(cell)))
             continue
         for line, router in routed:

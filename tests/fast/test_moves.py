@@ -21,13 +21,12 @@ from prebleexp.policies.base import Policy
 from prebleexp.sim.history import GpuState
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
 from prebleexp.sim.migration import Migration
-from prebleexp.sim.moves import RUNNING, WAITING, WAITING_FIRST
+from prebleexp.sim.moves import WAITING, WAITING_FIRST
 from prebleexp.sim.records import NONE, View
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.types import OF_REQUESTS, Outcome, Setup, State, Workload
 from tests.support.accounted import accounted
-from tests.support.by_hand.pools import split
 from tests.support.by_hand.streams import own, stream
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.outcomes import assert_alike, assert_same
@@ -435,8 +434,6 @@ def test_what_does_not_go_with_moves_is_one_line() -> None:
         serve(LONG, moving(), engine=Continuous())
     with pytest.raises(InvalidInput, match=r"contexts of .* and 8,192 tokens; where requests are moved"):
         serve(LONG, moving(), kinds=[(1, COST), (1, replace(COST, context_length=8192))])
-    with pytest.raises(InvalidInput, match="GPUs have roles, and requests are moved; only one of the two"):
-        serve(LONG, replace(moving(), chooses=RUNNING), kinds=[(2, COST)], pools=split((0,)))
     with pytest.raises(
         InvalidInput, match=r"engine\.scheduling_policy=priority is not valid; it must be fcfs where re"
     ):

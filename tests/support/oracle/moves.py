@@ -38,8 +38,12 @@ class Mover(Puller):
     def _lacks(self, request: Request) -> int:
         if request not in self.moved:
             return super()._lacks(request)
-        self.moved.remove(request)
         return max(0, -(-request.tokens // self.block) - len(request.blocks[0]))
+
+    def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
+        admitted = super()._admit(chosen, budget, cap)
+        self.moved -= set(admitted)
+        return admitted
 
     def busy(self) -> bool:
         return bool(self.moved) or super().busy()

@@ -18,24 +18,25 @@ from tests.support.places import ROOT
 
 SWEEP = ("-m", "gpus=1,2", "rps=2,4,6", "policy=lor,random", "duration_s=5", "replications=20")
 RUNS = 240
+HEED_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, "-m", "prebleexp", *sys.argv[1:]])
+"""
+"""A shell's background jobs, and what they start, ignore SIGINT. Not in a `preexec_fn`: a copy of this process restarts
+what other tests have of gRPC, whose files are then closed, and aborts."""
 pytestmark = pytest.mark.slow
 
 
 def start(folder: Path, command: Sequence[str] = SWEEP) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "prebleexp", *command],
+        [sys.executable, "-c", HEED_INTERRUPTS, *command],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE if command is not SWEEP else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_interrupts,
     )
-
-
-def heed_interrupts() -> None:
-    """A shell's background jobs, and what they start, ignore SIGINT."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finished(folder: Path) -> dict[str, tuple[int, int]]:

@@ -62,9 +62,13 @@ def gpus(of: Candidate) -> str:
 def _price(of: Candidate) -> str:
     """At the answer; in brackets what it may be besides, by what request streams leave open."""
     low, high = of.ends
-    below = f"≥{number(low)}" if low < of.price else ""
-    above = "" if high <= of.price else "or more" if math.isinf(high) else f"≤{number(high)}"
-    said = " ".join(one for one in (below, above) if one)
+    below, above = low < of.price, high > of.price
+    if math.isinf(high):
+        said = f"{number(low)} or more" if below else "or more"
+    elif below and above:
+        said = f"{number(low)} to {number(high)}"
+    else:
+        said = f"≥{number(low)}" if below else f"≤{number(high)}" if above else ""
     return f"{number(of.price)} ({said})" if said else number(of.price)
 
 

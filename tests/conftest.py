@@ -20,8 +20,6 @@ from hypothesis.internal.conjecture import providers
 from omegaconf import OmegaConf
 
 pytest.register_assert_rewrite("tests.support")  # what does not hold there is told as it is in tests
-THOROUGH = "PREBLEEXP_THOROUGH"
-"""that of tests/support/sampled.py, which is not yet rewritten here"""
 
 ANY_SPEED = {"suppress_health_check": [HealthCheck.too_slow]}
 """examples may take what they take: a machine has other work"""
@@ -94,12 +92,15 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whoever runs a whole folder waits for what is quick; a file that is named is run with all that it has."""
+    from tests.support.sampled import THOROUGH  # which is rewritten by now
+
     folders = any((config.invocation_params.dir / one.partition("::")[0]).is_dir() for one in config.args)
     if os.environ.get(THOROUGH) or not folders:
         return
     left_out = [one for one in items if one.get_closest_marker("thorough")]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [one for one in items if not one.get_closest_marker("thorough")]
+    out = set(left_out)
+    items[:] = [one for one in items if one not in out]
 
 
 def pytest_collection_finish() -> None:

@@ -170,7 +170,7 @@ def _all_reduces(hardware: Composed) -> str:
     """How much of a long prompt they take: where GPUs have no fast link, more of them may be slower."""
     gpus, gpu, tokens = hardware.tensor_parallel, hardware.gpu, PROMPTS[2]
     _, rate = gpu.link(gpus)
-    each_ms = all_reduces_s(hardware.model, gpus, rate) * 1e3
+    each_ms = all_reduces_s(hardware.model, 2 * hardware.model.layers, gpus, rate) * 1e3
     of_ms = _prefill_s(hardware, tokens) * 1e3 / tokens
     return (
         f"all-reduces among {gpus} {gpu.name}, at the {significant(rate / 1e9)} GB/s that were measured, take "

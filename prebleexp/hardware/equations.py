@@ -65,9 +65,10 @@ class Coefficients:
         return Coefficients(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
 
-def all_reduces_s(model: Model, gpus: int, rate: float) -> float:
-    """Seconds of a token: two all-reduces of its hidden state in BF16 a layer, at `rate` bytes a second."""
-    return 8 * model.layers * model.hidden * (gpus - 1) / (gpus * rate)
+def all_reduces_s(model: Model, count: int, gpus: int, rate: float) -> float:
+    """Seconds of a token in so many all-reduces of its hidden state in BF16, at `rate` bytes a second; a layer has
+    two."""
+    return 4 * count * model.hidden * (gpus - 1) / (gpus * rate)
 
 
 def coefficients(gpu: Gpu, model: Model, gpus: int, weights: str, experts: str, kv: str) -> Coefficients:
@@ -80,7 +81,7 @@ def coefficients(gpu: Gpu, model: Model, gpus: int, weights: str, experts: str, 
     latency, rate = gpu.link(gpus) if gpus > 1 else (0.0, math.inf)
     far = 1 - model.window_share
     token = ELEMENTWISE * model.layers * model.hidden / (gpu.hbm_gb_s * 1e9)
-    token += all_reduces_s(model, gpus, rate)
+    token += all_reduces_s(model, 2 * model.layers, gpus, rate)
     return Coefficients(
         linear_token=2 * model.linear / flops,
         linear=model.linear * BYTES[weights] / memory,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prebleexp.checks import flag, integer, not_valid, require
 from prebleexp.errors import DoesNotFit
+from prebleexp.hardware.equations import all_reduces_s
 from prebleexp.hardware.experts import Popularity, busiest
 from prebleexp.hardware.transfers import paths
 from prebleexp.sim.types import records
@@ -105,7 +106,7 @@ def _all_reduce(of: Composed, gpus: int) -> tuple[float, float]:
     if gpus == 1:
         return 0.0, 0.0
     latency, rate = of.gpu.link(gpus)
-    return latency, 4 * of.model.hidden * (gpus - 1) / (gpus * rate)
+    return latency, all_reduces_s(of.model, 1, gpus, rate)
 
 
 def handoff_s(of: Composed) -> tuple[float, float]:

@@ -26,9 +26,9 @@ def _has_models(candidates: Sequence[Candidate]) -> bool:
 
 def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[list[str]]:
     """Of text, a line for each; those of `best` but the first are marked."""
-    made = []
+    made, has_models = [], _has_models(candidates)
     for i, one in enumerate(candidates, 1):
-        model = [str(one.design.model)] if _has_models(candidates) else []
+        model = [str(one.design.model)] if has_models else []
         seen = one.point.seen
         made.append(
             [

@@ -25,8 +25,9 @@ class Loss:
     means: str
 
     def of(self, row: Row) -> int:
-        applies = row.get("horizon", "drain") in self.horizons and not (self.metrics == NOT_DUE and by_users(row))
-        return sum(int(row.get(name) or 0) for name in self.metrics) if applies else 0
+        if row.get("horizon", "drain") not in self.horizons or (self.metrics == NOT_DUE and by_users(row)):
+            return 0
+        return sum([int(row.get(name) or 0) for name in self.metrics])
 
 
 NOT_DUE = ("n_not_due",)
@@ -106,9 +107,8 @@ def as_text(said: Sequence[str]) -> str:
 
 
 def _sentence(loss: Loss, cells: Sequence[tuple[str, Sequence[Row]]]) -> str:
-    counts = [
-        (sum(map(loss.of, rows)), sum(map(requests, rows)), name) for name, rows in cells if any(map(loss.of, rows))
-    ]
+    lost_of = ((sum(map(loss.of, rows)), rows, name) for name, rows in cells)
+    counts = [(count, sum(map(requests, rows)), name) for count, rows, name in lost_of if count]
     if not counts:
         return ""
     count, of, name = max(counts, key=lambda one: one[0] / one[1])

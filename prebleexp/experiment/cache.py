@@ -64,6 +64,10 @@ class FailedRun:
     provenance: Mapping[str, Any]
 
 
+_FIELDS = {kind: {one.name for one in fields(kind)} for kind in (Entry, FailedRun)}
+_ALWAYS = {kind: {one.name for one in fields(kind) if one.default_factory is MISSING} for kind in (Entry, FailedRun)}
+
+
 class Cache:
     """The runs in a folder. Any number of threads and processes may read and write it at once."""
 
@@ -242,8 +246,7 @@ def _without_empty(entry: Entry) -> Mapping[str, Any]:
 def parse(data: bytes, key: str, kind: type[Kind]) -> Kind:
     """An entry or a failure from its file's bytes. Raises Damaged."""
     content = unseal(data)
-    names = {one.name: one.default_factory is MISSING for one in fields(kind)}
-    if content.keys() - names.keys() or {name for name, always in names.items() if always} - content.keys():
+    if not _ALWAYS[kind] <= content.keys() <= _FIELDS[kind]:
         raise Damaged("its fields are not those of an entry")
     found = kind(**content)
     if found.key != key:

@@ -15,6 +15,7 @@ from prebleexp.cluster.replicas import MOST_GPUS, Size
 from prebleexp.engines.base import Engine
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import clustered, counting, drawn, load, roles, together, warming
+from prebleexp.experiment.itself import once_of_itself
 from prebleexp.experiment.spec_columns import columns_as, fields_of
 from prebleexp.faults.base import NEVER, Faults
 from prebleexp.gateway.base import OPEN, Gateway
@@ -105,7 +106,7 @@ class Cell:
             object.__setattr__(self, "reports_ms", self.policy.reports_ms)
         valid = is_number(self.reports_ms) and self.reports_ms >= 0
         require(valid, "reports_ms", self.reports_ms, "a number of milliseconds >= 0, or null for the policy's own")
-        object.__setattr__(self, "hardware", self.hardware.served_by(self.engine.project))
+        object.__setattr__(self, "hardware", _served(self.hardware, self.engine.project))
         if self.cluster.groups:
             self._check_groups()
             groups = (replace(one, hardware=one.hardware.served_by(self.engine.project)) for one in self.cluster.groups)
@@ -217,7 +218,7 @@ class Cell:
             raise InvalidInput(f"slo.alone_on={found} is not valid; it must be hardware, as {{hardware/gpu: a100}}")
         return found
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[Group, ...]:
         """The GPUs in order, those of one kind together."""
         return self.cluster.groups or (Group(self.gpus, self.hardware),)
@@ -319,6 +320,12 @@ class Cell:
     def called(self, group: str) -> str:
         """What people read that an option is: the one that was chosen, or the engine's own."""
         return self.engine.own.get(group) or self.names[group]
+
+
+@once_of_itself
+def _served(hardware: Hardware, project: str) -> Hardware:
+    """What hardware is under the engine of a project."""
+    return hardware.served_by(project)
 
 
 def spec_identity(spec: Any) -> dict[str, object]:

@@ -1,22 +1,29 @@
-"""An object as the key of what is remembered of it, by which object it is and not by what it equals."""
+"""What is remembered of objects, by which objects they are and not by what they equal."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+KEPT = 4_096
+"""calls that are remembered: the cells of a sweep have few specs between them"""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Itself(Generic[T]):
-    """To compare objects, or to hash them, may take as long as what is remembered. Holds the object, so that no other
-    can take its id meanwhile."""
+def once_of_itself(function: F) -> F:
+    """Decorator: call it once with the same objects, which nobody changes. To compare two objects, or to hash them,
+    may take as long as the call. Holds them, so that no others can take their ids meanwhile."""
+    made: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}
 
-    one: T
+    @wraps(function)
+    def remembered(*given: Any) -> Any:
+        at = tuple(map(id, given))
+        found = made.get(at)
+        if found is None:
+            if len(made) >= KEPT:
+                made.clear()
+            found = made[at] = given, function(*given)
+        return found[1]
 
-    def __hash__(self) -> int:
-        return id(self.one)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and other.one is self.one
+    return cast("F", remembered)

@@ -7,13 +7,14 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any
 
 from prebleexp import sources
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell, spec_identity
+from prebleexp.experiment.itself import once_of_itself
 
 FORMAT = 2
 COMPUTES = (
@@ -46,7 +47,7 @@ COMPUTES = (
 
 def key(cell: Cell) -> str:
     """64 hexadecimal digits. Raises InvalidInput for values that have no canonical form."""
-    return digest(content(cell))
+    return digest(contents([cell])[0])
 
 
 def digest(content: Mapping[str, object]) -> str:
@@ -56,12 +57,16 @@ def digest(content: Mapping[str, object]) -> str:
 
 def contents(cells: Iterable[Cell]) -> list[dict[str, object]]:
     """The content of each cell. Files that specs stand for are read once, as they are now."""
-    of = cache(_spec_content)
+    of = once_of_itself(cache(_spec_content))
     return [content(cell, of) for cell in cells]
 
 
 class _Normal(dict[str, Any]):
-    """Is in normal form already: many cells share their specs."""
+    """Is in normal form already, and has its text: many cells share their specs."""
+
+    @cached_property
+    def text(self) -> str:
+        return _ENCODER.encode(self)
 
 
 def _spec_content(spec: Any) -> dict[str, object]:
@@ -91,9 +96,20 @@ def sources_digest() -> str:
     return sources.digest(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
 
 
-def canonical(value: Any) -> str:
-    """JSON in which equal values have equal text: sorted names, no spaces, 1.0 is 1."""
-    return json.dumps(_normal(value, ""), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def canonical(value: Any, path: str = "") -> str:
+    """JSON in which equal values have equal text: sorted names, no spaces, 1.0 is 1. Of what has its text already that
+    is taken. `path`: where the value stands, for errors."""
+    if isinstance(value, _Normal):
+        return value.text
+    if not isinstance(value, Mapping):
+        return _ENCODER.encode(_normal(value, path))
+    named = {str(name): one for name, one in value.items()}
+    at = f"{path}." if path else ""
+    texts = (f"{_ENCODER.encode(name)}:{canonical(named[name], at + name)}" for name in sorted(named))
+    return f"{{{','.join(texts)}}}"
 
 
 def differences(a: Any, b: Any, path: str = "") -> list[tuple[str, object, object]]:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment.itself import Itself
-
-KEPT = 4_096
-"""specs whose columns are remembered: the cells of a sweep have few between them"""
+from prebleexp.experiment.itself import once_of_itself
 
 
 def spec_columns(name: str, option: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,11 +30,7 @@ def fields_of(spec: Any) -> dict[str, Any]:
     return {one.name: getattr(spec, one.name) for one in dataclasses.fields(spec) if one.metadata.get("key", True)}
 
 
+@once_of_itself
 def columns_as(name: str, option: str, spec: Any) -> Mapping[str, Any]:
-    """`spec_columns` of a spec, made once of the same object: to compare two that are equal takes as long."""
-    return _made(name, option, Itself(spec))
-
-
-@lru_cache(KEPT)
-def _made(name: str, option: str, one: Itself[Any]) -> Mapping[str, Any]:
-    return spec_columns(name, option, columns_of(one.one))
+    """`spec_columns` of a spec."""
+    return spec_columns(name, option, columns_of(spec))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import counting
 from prebleexp.experiment.backends import Backend
 from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.itself import Itself
+from prebleexp.experiment.itself import once_of_itself
 from prebleexp.experiment.results import RETRIES
 from prebleexp.launch import at_once, specs
 from prebleexp.launch.loads import asked_of
@@ -70,6 +69,9 @@ KEYS = (
     "job_dirs",
     "sweep",
 )
+_KEYS = frozenset(KEYS)
+_OF_PRECISION = ("replications", "ci", "ci_metric", "max_replications")
+_OF_SETTINGS = (*(key for key in KEYS if key not in (*GROUPS, *NUMBERS)), *_OF_PRECISION)
 MOST_REPLICATIONS = 100_000
 
 
@@ -166,12 +168,12 @@ def job_of(composition: Composition) -> Job:
     values, choices = in_seconds(composition.values), composition.choices
     if "sweeps" in values:
         raise InvalidInput("a file of sweeps/ is not valid without its first line, which must be '# @package _global_'")
-    for key in values:
-        if key not in KEYS:
-            raise unknown("key", key, KEYS)
-    for key in KEYS:
-        if key not in values:
-            raise InvalidInput(f"{key} has no value; set {key}=...")
+    if values.keys() != _KEYS:
+        for key in values:
+            if key not in _KEYS:
+                raise unknown("key", key, KEYS)
+        missing = next(key for key in KEYS if key not in values)
+        raise InvalidInput(f"{missing} has no value; set {missing}=...")
     return Job(tuple(cells_of(values, choices)), settings_of(values), several=values["replications"] != 1)
 
 
@@ -226,7 +228,13 @@ def precision_of(values: Mapping[str, Any]) -> Precision | None:
 
 
 def settings_of(values: Mapping[str, Any]) -> Settings:
-    """The settings of a composed configuration."""
+    """The settings of a composed configuration: the same object of the same values, which most jobs share."""
+    return _settings(*map(values.get, _OF_SETTINGS))
+
+
+@once_of_itself
+def _settings(*given: Any) -> Settings:
+    values = dict(zip(_OF_SETTINGS, given, strict=True))
     for key, valid in CHOICES.items():
         one_of(key, values[key], valid)
     sweep = values["sweep"]
@@ -239,7 +247,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     workers = values["workers"]
     title = sweep.get("title")
     report, metrics = _report(values["report"])
-    parts, figures = _parts(Itself(sweep))
+    parts = parts_of(sweep)
     return Settings(
         workers=None if workers is None else integer("workers", workers, 1, 4096),
         backend=_backend(values["backend"]),
@@ -259,16 +267,10 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         sweep=_folder_name(sweep.get("name", "sweep")),
         title=None if title is None else str(title),
         parts=parts,
-        figures=figures,
+        figures=figures_of(sweep),
         findings=_findings(sweep.get("findings")),
         plans=plans_of(sweep, parts),
     )
-
-
-@lru_cache(16)
-def _parts(sweep: Itself[Mapping[str, Any]]) -> tuple[tuple[Part, ...], tuple[FigureSpec, ...]]:
-    """Once for all jobs of a sweep, which share what it says."""
-    return parts_of(sweep.one), figures_of(sweep.one)
 
 
 def _findings(value: object) -> str | None:

@@ -112,8 +112,7 @@ class Planner(Session):
 
     def run(self, jobs: Sequence[Job], axes: Sequence[str] = ()) -> list[list[Result]]:
         """Raises PrebleexpError if a run fails, InvalidInput for what cannot be planned."""
-        for job in jobs:
-            self._refuse_difference(job.settings)
+        self._refuse_differences(jobs)
         start = time.perf_counter()
         self.axes += [axis for axis in axes if axis not in self.axes]
         given = [Contender(job.cells[0], self.asked.searched) for job in jobs]

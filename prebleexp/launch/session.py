@@ -6,7 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,8 +76,7 @@ class Session:
 
         Raises InvalidInput if settings differ between jobs, or if bad input is why not a single run succeeded.
         """
-        for job in jobs:
-            self._refuse_difference(job.settings)
+        self._refuse_differences(jobs)
         self.axes += [axis for axis in axes_of(axes) if axis not in self.axes]
         self.one_run |= any(job.several and not job.cells[0].draws for job in jobs)
         start = time.perf_counter()
@@ -229,7 +228,7 @@ class Session:
         }
         named: dict[tuple[str, ...], Row] = {}
         for i, results in enumerate(self.results):
-            place = asdict(self.places[i]) if self.places else {}
+            place = vars(self.places[i]) if self.places else {}
             for result in results:
                 named[(result.key, *place.values())] = {"key": result.key} | place
         return columns, list(named.values())
@@ -248,7 +247,7 @@ class Session:
         anything was drawn."""
         cells = [results[0].cell for results in self.results]
         said = [line for cell in cells for line in files_of(cell)]
-        said += [line for cell in cells for line in doubts(cell.slo)]
+        said += [line for cell in _first_with_each(cells, "slo") for line in doubts(cell.slo)]
         if self.one_run:
             said.append("where nothing is drawn, as in a recording, all seeds are one run: there are no intervals")
         return list(dict.fromkeys(said))
@@ -267,7 +266,8 @@ class Session:
     def _kept_whole(self) -> list[str]:
         """What engines leave out of a model's layers, once for each engine."""
         found: dict[str, None] = {}
-        for cell in (results[0].cell for results in self.results):
+        cells = [results[0].cell for results in self.results]
+        for cell in _first_with_each(cells, "engine", "cluster", "hardware"):
             cluster = cell.cluster
             sent = cluster.has_roles and cluster.protocol != "pull"
             moves = sent or cluster.peers.there or cluster.migrates or cell.kinds[0].hardware.stages > 1
@@ -288,7 +288,7 @@ class Session:
         return list(found.values())
 
     def _place(self, i: int) -> str:
-        columns = self.results[i][0].cell.columns() | (asdict(self.places[i]) if self.places else {})
+        columns = self.results[i][0].cell.columns() | (vars(self.places[i]) if self.places else {})
         axes = [axis for axis in self.axes if axis in columns] or ["gpus", "rps", "policy"]
         return " ".join(f"{axis}={columns[axis]}" for axis in axes)
 
@@ -314,13 +314,15 @@ class Session:
             ]
         return [f"means of {precision.metric} are known to {precision.ci:.1%}"]
 
-    def _refuse_difference(self, settings: Settings) -> None:
-        for name in (field.name for field in fields(Settings)):
-            first, second = getattr(self.settings, name), getattr(settings, name)
-            if first != second:
-                raise InvalidInput(
-                    f"{name}={first} and {name}={second}: {name} must be the same for all cells of a sweep"
-                )
+    def _refuse_differences(self, jobs: Sequence[Job]) -> None:
+        """Settings are those of the command: most jobs share one object."""
+        for settings in {id(job.settings): job.settings for job in jobs}.values():
+            for name in (field.name for field in fields(Settings)):
+                first, second = getattr(self.settings, name), getattr(settings, name)
+                if first != second:
+                    raise InvalidInput(
+                        f"{name}={first} and {name}={second}: {name} must be the same for all cells of a sweep"
+                    )
 
 
 def _is_short(results: Sequence[Result], precision: Precision) -> bool:
@@ -328,6 +330,14 @@ def _is_short(results: Sequence[Result], precision: Precision) -> bool:
     values = [result.metrics[precision.metric] for result in results if result.metrics is not None]
     known = [float(value) for value in values if value is not None]
     return len(known) == len(results) and not precision.reached(known)
+
+
+def _first_with_each(cells: Sequence[Cell], *specs: str) -> list[Cell]:
+    """Of cells that have the same objects there, one: most share them."""
+    first: dict[tuple[int, ...], Cell] = {}
+    for cell in cells:
+        first.setdefault(tuple(id(getattr(cell, one)) for one in specs), cell)
+    return list(first.values())
 
 
 def runs_of(count: int) -> str:

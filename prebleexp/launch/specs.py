@@ -6,14 +6,11 @@ import dataclasses
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.experiment.itself import Itself
-
-KEPT = 4_096
-"""nodes of which it is remembered what they stand for"""
+from prebleexp.experiment.itself import once_of_itself
 
 
 def build(group: str, name: str, config: object) -> Any:
@@ -29,14 +26,8 @@ def build(group: str, name: str, config: object) -> Any:
     return _build(group, name, json.dumps(config, default=str))
 
 
-def built(group: str, name: str, config: object) -> Any:
-    """`build`, of a composition's node, which nobody changes: jobs share most of theirs."""
-    return _built(group, name, Itself(config))
-
-
-@lru_cache(KEPT)
-def _built(group: str, name: str, config: Itself[object]) -> Any:
-    return build(group, name, config.one)
+built = once_of_itself(build)
+"""`build`, of a composition's node, which nobody changes: jobs share most of theirs"""
 
 
 @cache

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -149,15 +149,16 @@ def summarised(
     """Heads, and a line per configuration with its place on the axes; in a sweep of several parts, with what each job
     is called there. What was promised, and the `metrics` that are asked for, come first. Who was refused,
     or not finished, has a column where there are any."""
-    named = [asdict(place) for place in places] or [{} for _ in jobs]
-    columns = {name for results in jobs for name in results[0].cell.columns()}
-    axes = [axis for axis in axes if axis in columns | {"part", "line"}]
+    named = [vars(place) for place in places] or [{} for _ in jobs]
+    labels = ("part", "line") if places else ()
+    axes = [axis for axis in axes if axis in labels or any(axis in one[0].cell.columns() for one in jobs)]
     if not places:
-        axes = [axis for axis in axes if axis in columns] or ["gpus", "rps", "policy"]
+        axes = axes or ["gpus", "rps", "policy"]
     axes = _with_gpus(axes, [results[0].cell for results in jobs])
     measured = [result.metrics for results in jobs for result in results if result.metrics is not None]
     promised = [ATTAINMENT] if any(one.get(ATTAINMENT) is not None for one in measured) else []
     asked = [name for name in dict.fromkeys((*metrics, *promised)) if name in DECLARED and name not in USUAL]
+    averaged = (*asked, *USUAL)
     heads = [*axes, *asked, *USUAL, *([COST] if prices is not None else []), "finished"]
     lines: list[list[str]] = []
     others = []
@@ -169,7 +170,7 @@ def summarised(
         users = {"users": results[0].cell.workload.users}
         rows = [result.metrics | users for result in results if result.metrics is not None]
         at = results[0].cell.columns() | name
-        of = means([{name: row[name] for name in DECLARED} for row in rows], of_one=results[0].cell.draws_costs)
+        of = means([{name: row[name] for name in averaged} for row in rows], of_one=results[0].cell.draws_costs)
         finished = sum(int(one["n_finished"] or 0) for one in rows)
         requests = sum(map(asked_for, rows))
         ratio = (of.get("hit_ratio") or (None,))[0]

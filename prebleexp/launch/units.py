@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment.itself import once_of_itself
 
 SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ]+)\s*")
@@ -26,10 +27,16 @@ def in_seconds(values: dict[str, Any], inside: str = "") -> dict[str, Any]:
         if kind is str and value[:1] in FIRST:
             made = _read(inside if _unit(inside) else f"{inside}.{key}" if inside else key, value)
         elif kind is dict:
-            made = in_seconds(value, f"{inside}.{key}" if inside else key)
+            made = in_seconds(value, f"{inside}.{key}") if inside else _of_node(value, key)
         if made is not value:
             found[key] = made
     return values | found if found else values
+
+
+@once_of_itself
+def _of_node(values: dict[str, Any], key: str) -> dict[str, Any]:
+    """`in_seconds` of a group's node: jobs share most of theirs."""
+    return in_seconds(values, key)
 
 
 def _unit(key: str) -> float | None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp import sources
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment import itself
 from prebleexp.experiment import key as keys
 from prebleexp.experiment.cell import SPECS, Cell
 from prebleexp.experiment.key import canonical, content, contents, differences, key
@@ -23,6 +24,7 @@ from prebleexp.launch import configure
 from prebleexp.overhead.model import Overhead
 from prebleexp.service.level import LIMITED, ServiceLevel
 from tests.support.counted import calls
+from tests.support.sampled import examples
 
 
 def cell(*overrides: str) -> Cell:
@@ -261,6 +263,43 @@ def test_canonical_text() -> None:
     for bad in (float("nan"), float("inf"), object()):
         with pytest.raises(InvalidInput, match=r"x\.y\[1\]="):
             canonical({"x": {"y": [0, bad]}})
+
+
+VALUE = st.recursive(
+    st.none() | st.booleans() | NUMBER | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(st.dictionaries(st.text(), VALUE))
+def test_canonical_text_is_json_whose_names_are_sorted(value: dict[str, Any]) -> None:
+    text = canonical(value)
+    assert json.loads(text) == value
+    assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text
+
+
+def test_what_cells_share_is_put_in_as_text() -> None:
+    cells = [cell("gpus=4"), cell("policy=e2", "rps=2.5"), cell("slo.ttft_s=0.5")]
+    for one in contents(cells):
+        assert canonical(one) == canonical(json.loads(json.dumps(one)))
+
+
+def test_what_is_made_of_the_same_objects_is_made_once_and_few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(itself, "KEPT", 3)
+    made = []
+
+    @itself.once_of_itself
+    def joined(ones: list[int], name: str) -> str:
+        made.append(name)
+        return f"{name}{ones}"
+
+    first, equal = [1], [1]
+    assert [joined(one, "x") for one in (first, first, equal, first)] == ["x[1]"] * 4
+    assert made == ["x", "x"]
+    assert [joined([number], "y") for number in range(9)] == [f"y[{number}]" for number in range(9)]
+    assert joined(first, "x") == "x[1]"
 
 
 def test_why_two_keys_differ() -> None:

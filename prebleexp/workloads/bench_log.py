@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from prebleexp.checks import is_integer, is_number, require
+from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput, significant
 from prebleexp.sim.types import Floats
-from prebleexp.workloads import files
 from prebleexp.workloads.blocks import private
 from prebleexp.workloads.bursty import ENDLESS, arrivals_s
-from prebleexp.workloads.clock import clock, unit_of
+from prebleexp.workloads.clock import UNITS, clock, unit_of
+from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.few_shot import ARRIVALS, random
+from prebleexp.workloads.reading import WAY_OUT
 from prebleexp.workloads.records import chosen
 from prebleexp.workloads.replayed import Replayed
 from prebleexp.workloads.rows import Records
@@ -46,18 +46,20 @@ class _Times(NamedTuple):
 @dataclass(frozen=True)
 class BenchLog(Replayed):
     """The result of `vllm bench serve --save-detailed` or of SGLang's `bench_serving --output-details`: input_lens,
-    output_lens, and starts and errors where they are there; of several runs in a file (a line each) the last, or that
-    of `benchmark`.
+    output_lens, and starts and errors where they are there; of several runs in a file (a line each, or an array) the
+    last, or that of `benchmark`.
 
     Requests with an error, or without output, are left out. Prompts share nothing, since nothing is known of them. If
     the starts were not written down: with max_concurrency, and a request_rate of inf or one that was not reached, so
     many clients send one request after the other; else they come at the run's request_rate with gaps of its burstiness
-    (gamma, as the generators draw them), always the same ones, or all at once if that was inf. Where starts are known,
-    `load=population` with so many `lanes` plays the clients.
+    (gamma, as the generators draw them), always the same ones, or along its ramp, or all at once if that was inf. Where
+    starts are known, `load=population` with so many `lanes` plays the clients.
     """
 
     benchmark: int | None = None
     """which, from 1 on, of a file of several runs; null: the last"""
+    time_unit: str | None = None
+    """of starts: s, ms, us or ns; null: as their size and their name say, else s, as the tools have them"""
 
     name: ClassVar[str] = "bench_log"
     where: ClassVar[str] = f"what was written by {DETAILS}"
@@ -66,6 +68,8 @@ class BenchLog(Replayed):
         super().__post_init__()
         valid = self.benchmark is None or is_integer(self.benchmark, 1)
         require(valid, "workload.benchmark", self.benchmark, "null or an integer > 0")
+        if self.time_unit is not None:
+            one_of("workload.time_unit", self.time_unit, tuple(UNITS))
 
     def read(self) -> Trace:
         log, others = self._log()
@@ -84,7 +88,7 @@ class BenchLog(Replayed):
         served = ~failed & (outputs > 0)
         if not served.any():
             raise InvalidInput(f"{self.path}: there are no requests that were served")
-        when = _recorded(rows, starts, log) if starts is not None else self._unrecorded(log, len(rows))
+        when = _recorded(rows, starts, log, self.time_unit) if starts is not None else self._unrecorded(log, len(rows))
         kept = np.flatnonzero(served)[np.argsort(when.starts[served], kind="stable")]
         inputs = rows.integers("input_lens", 0)
         rows.refuse("input_lens", served & (inputs < 1), "at least 1")
@@ -116,25 +120,11 @@ class BenchLog(Replayed):
 
     def _log(self) -> tuple[dict[str, Any], int]:
         """The run that is taken, and how many others there are."""
-        path, data = str(self.path), files.unpacked(self.path)
-        lines = [(row, line) for row, line in enumerate(data.splitlines(), start=1) if line.strip()]
-        if not lines:
-            raise InvalidInput(f"{path}: there are no requests")
-        try:
-            log, row, others = json.loads(data), 1, 0
-            chosen(path, self.benchmark, 1)
-        except (ValueError, RecursionError):  # one run a line
-            row, line = lines[chosen(path, self.benchmark, len(lines)) - 1]
-            others = len(lines) - 1
-            try:
-                log = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise InvalidInput(
-                    f"{path}: row {row}: not valid JSON: {error}; it must be a result: {DETAILS}"
-                ) from None
-        if not isinstance(log, dict):
-            raise InvalidInput(f"{path}: row {row}: not a JSON object")
-        return log, others
+        runs = rows_of(self.path)
+        if not isinstance(runs, Records):
+            raise InvalidInput(f"{self.path}: it is no JSON; it must be a result: {DETAILS}")
+        taken = chosen(str(self.path), self.benchmark, len(runs))
+        return dict(runs.records[taken - 1]), len(runs) - 1
 
     def _unrecorded(self, log: dict[str, Any], n: int) -> _Times:
         rate, shape, most = log.get("request_rate"), log.get("burstiness", 1.0), log.get("max_concurrency")
@@ -143,9 +133,14 @@ class BenchLog(Replayed):
             raise InvalidInput(
                 f"{self.path}: max_concurrency={most!r} is not valid; it must be an integer > 0, or null"
             )
+        ramp = self._ramp(log, n, shape) if endless and log.get("ramp_up_strategy") else None
+        if ramp is not None and not (most and _held_back(n / max(float(ramp.starts[-1]), 1e-9), log)):
+            return ramp
         if most is not None and most < n and (endless or _held_back(rate, log)):
             why = (
-                "request_rate=inf"
+                f"ramp_up_strategy={log['ramp_up_strategy']}, which was held back"
+                if ramp
+                else "request_rate=inf"
                 if endless
                 else f"request_rate={rate}, of which {significant(log['request_throughput'])} came"
             )
@@ -163,6 +158,22 @@ class BenchLog(Replayed):
         found = arrivals_s(random(0, ARRIVALS), n, rate, shape)
         return _Times(found, f"drawn at request_rate={rate}, burstiness={shape} (there are no starts)")
 
+    def _ramp(self, log: dict[str, Any], n: int, shape: Any) -> _Times:
+        """At a rate that grows from request to request, as the tool draws them."""
+        from prebleexp.workloads.vllm_bench import VllmBench  # few results have one
+
+        names = ("ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps")
+        strategy, *ends = (log.get(name) for name in names)
+        try:
+            given: dict[str, Any] = {name: log.get(name) for name in names}
+            ramp = VllmBench(num_prompts=n, burstiness=shape, **given)
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.path}: {error}") from None
+        found = ramp.due_s(n, 0)
+        first, last = (f"{one:g}" for one in ends if one is not None)
+        says = f"drawn along a {strategy} ramp from {first} to {last} requests/s (there are no starts)"
+        return _Times(found - found[0], says)
+
 
 def _contradictions(log: dict[str, Any], sums: dict[str, int], span_s: float) -> list[str]:
     """Doubts about what a result says twice. `sums`: by name, what the lists of those that were served add up to."""
@@ -175,7 +186,7 @@ def _contradictions(log: dict[str, Any], sums: dict[str, int], span_s: float) ->
     if is_number(took_s) and 0 < took_s < span_s / ALIKE:
         found.append(
             f"the benchmark took {significant(took_s)} s (duration), and its starts are {significant(span_s)} s apart; "
-            "these are to be in seconds"
+            f"if these are not in seconds, {WAY_OUT}"
         )
     return found
 
@@ -183,12 +194,12 @@ def _contradictions(log: dict[str, Any], sums: dict[str, int], span_s: float) ->
 def _runs(others: int) -> tuple[str, ...]:
     if not others:
         return ()
-    many = f"{others:,} other run{'s' * (others > 1)} of the file (it has a line each)"
+    many = f"{others:,} other run{'s' * (others > 1)} of the file"
     return (f"{many}; workload.benchmark=1, 2, … takes another than the last",)
 
 
-def _recorded(rows: Records, name: str, log: dict[str, Any]) -> _Times:
-    when = clock(rows, name, None, "s", told=unit_of(name), known=True)
+def _recorded(rows: Records, name: str, log: dict[str, Any], unit: str | None) -> _Times:
+    when = clock(rows, name, unit, "s", told=unit_of(name), known=True)
     most = log.get("max_concurrency")
     if not is_integer(most, 1) or most >= len(rows):
         return _Times(when.seconds, when.says, when.doubts)

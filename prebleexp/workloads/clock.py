@@ -20,6 +20,8 @@ UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 CALLED = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 EPOCH = (1.1e9, 2.6e9)
 """seconds since 1970 of 2004 to 2052: no clock that began with a recording, or a machine, is there"""
+LATEST_S = 1e11
+"""no clock shows it, and what counts otherwise does: of Windows and of .NET tenths of microseconds since 1601, or 1"""
 DAY_S = 86_400
 """a clock that does not begin in 1970 begins less than so long before a recording"""
 SLOW, FAST = 0.05, 100.0
@@ -50,6 +52,8 @@ OF_WRITTEN = {**{unit: 1 / size for unit, size in UNITS.items()}, "µs": 1e-6, "
 """seconds"""
 SUMMER_S = (-3600.0, -1800.0)
 """so far a clock without a zone goes back, with what passes meanwhile, where summer time ends"""
+ANEW, NEAR = 8, 0.1
+"""rows, and of these a share, from which on a clock that begins anew is told from rows that are out of order"""
 DATE = "a date and time, as 2024-05-10 00:00:01.25+00:00"
 
 
@@ -136,6 +140,8 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
                 was = f"{CALLED[one]} since 1970, as that of {'the first row' if where[0] else 'other rows'}"
                 rows.refuse(name, odd if where[0] else ~where, f"{was}; or {WAY_OUT}")
         unit = usual
+        late = column > LATEST_S * UNITS[unit]
+        rows.refuse(name, late, f"{CALLED[unit]}, and no clock shows so many; {WAY_OUT}, or convert it")
         says = f"{name}, {CALLED[unit]}" + (", as the format has them" if known else " (assumed: nothing says so)")
         span = float(column.max() - column.min()) / UNITS[unit]
         if span > 0 and not SLOW <= len(rows) / span <= FAST:
@@ -150,7 +156,8 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
         says += (
             f", since 1970 (UTC), from {_date(np.datetime64(round(float(column.min()) * 10**9 / UNITS[unit]), 'ns'))}"
         )
-    return Clock(((column - column[0]) / UNITS[unit]).astype(np.float64), says, doubts)
+    seconds = ((column - column[0]) / UNITS[unit]).astype(np.float64)
+    return Clock(seconds, says, (*doubts, *_begins_anew(rows, name, seconds, column)))
 
 
 def _with_points(rows: Rows, name: str) -> Rows:
@@ -217,6 +224,20 @@ def _goes_back(name: str, moments: npt.NDArray[Any]) -> tuple[str, ...]:
     return (
         f"{name} goes back once, by {minutes} minutes after row {back[0] + 1}, and has no time zone: if summer time "
         "ended there, give times with a zone, as rows are taken in order of time",
+    )
+
+
+def _begins_anew(rows: Rows, name: str, seconds: Floats, column: npt.NDArray[Any]) -> tuple[str, ...]:
+    """A doubt about numbers that rise to the end of one recording, and then from the beginning of another."""
+    back = np.flatnonzero(np.diff(seconds) < 0)
+    if len(rows) < ANEW or len(back) != 1:
+        return ()
+    at = int(back[0]) + 1
+    if not NEAR * len(rows) <= at <= (1 - NEAR) * len(rows) or seconds[at] > NEAR * seconds[at - 1]:
+        return ()
+    return (
+        f"{name} begins anew once, with {column[at]:g} in row {rows.number(at)}: rows are taken in order of time; if "
+        "two recordings stand one after the other, give each a file",
     )
 
 

@@ -24,6 +24,12 @@ OTHERS = "an array of objects, YAML, CSV with a header in UTF-8, or Parquet"
 YAML = re.compile(rb"(---|- )|[A-Za-z_][\w.-]*:\s*[\r\n]")
 """how a document begins that has its rows in a list"""
 
+SHIPPED = re.compile(
+    rb"^(?:\[pod/\S+\] |[\w.-]+ +\| )?(?:\d{4}-\d\d-\d\d[T ]\S+ (?:(?:stdout|stderr) [FP] )?)?(?=\{)", re.MULTILINE
+)
+"""what Kubernetes and Compose write before a line of JSON"""
+GROUPED = re.compile(rb"(?:^|[;\t])\"?\d{1,3}(?:\.\d{3})+\"?(?=[;\t\r\n]|\Z)", re.MULTILINE)
+"""a number in which points may stand between thousands"""
 NOTE = re.compile(rb"\s*(?:#|sep=.\s*$)")
 NOTES = 100
 """lines, at most, before a header"""
@@ -55,6 +61,8 @@ def rows_of(path: str | None) -> Rows:
     if b"\r" in data[:READ] and b"\n" not in data:  # as Macs once wrote
         data = data.replace(b"\r", b"\n")
     text = data.lstrip()
+    if (shipped := SHIPPED.match(text)) and shipped.end():
+        text = data = SHIPPED.sub(b"", data)
     if not text or text[:1] in b"{[" or not _is_text(text):
         return _records(name, data)
     return _yaml(name, data) if YAML.match(text) else Csv(name, _without_notes(data))
@@ -173,6 +181,7 @@ def _csv(path: str, data: bytes) -> Any:
 
     head = data.lstrip().split(b"\n", 1)[0].decode(errors="replace").strip()
     separator = max(SEPARATORS, key=head.count)
+    texts = {name.strip('"'): pa.string() for name in head.split(separator)}
 
     def read(**options: Any) -> Any:
         reading = csv.ReadOptions(use_threads=False)
@@ -181,11 +190,10 @@ def _csv(path: str, data: bytes) -> Any:
         return csv.read_csv(pa.BufferReader(data), reading, parsing, converting)
 
     try:
-        return read()
+        return read(column_types=texts) if separator in ";\t" and GROUPED.search(data) else read()
     except pa.ArrowException as error:
-        names = head.split(separator)
         try:
-            return read(column_types={name.strip('"'): pa.string() for name in names})
+            return read(column_types=texts)
         except pa.ArrowException:
             raise InvalidInput(
                 f"{path}: not a CSV file that can be read: {str(error).splitlines()[0]}; its first line must be a "
@@ -198,7 +206,18 @@ def _parquet(path: str, data: bytes) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(pa.BufferReader(data))
+        return _without_decimals(pq.read_table(pa.BufferReader(data)))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInput(f"{path}: not a Parquet file that can be read: {reason}") from None
+
+
+def _without_decimals(table: Any) -> Any:
+    """Numbers that databases write with all of their digits, as integers where they have no others behind a point."""
+    import pyarrow as pa
+
+    for at, kind in enumerate(table.schema.types):
+        if pa.types.is_decimal(kind):
+            plain = pa.int64() if kind.scale == 0 else pa.float64()
+            table = table.set_column(at, table.column_names[at], table.column(at).cast(plain))
+    return table

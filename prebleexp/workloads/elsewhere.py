@@ -1,4 +1,4 @@
-"""Doubts about rows of a log whose requests others answered: servers of other models, or a gateway's cache."""
+"""Doubts about rows of a log whose requests others answered: servers of other models or kinds, or a gateway's cache."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from prebleexp.workloads.rows import NOTHING, Rows
 MODELS = ("request_model", "model", "model_name", "model_id")
 CACHES = ("cache_hit", "cached", "from_cache", "cache_status")
 ANSWERED = ("true", "hit")
+CALLS = ("call_type", "operation", "operation.name", "operation_name", "endpoint", "path", "url", "request_type")
+OTHERS = ("embed", "rerank", "moderation", "transcription", "speech", "image")
+"""in the names of calls that generate no text"""
 SHOWN = 3
 
 
@@ -24,6 +27,13 @@ def answered_elsewhere(rows: Rows) -> Iterator[str]:
         yield (
             f"{name} has {len(of)} models ({shown}{more}), and all requests are taken for those of one; leave the "
             "others out of the file"
+        )
+    name, values = _first(rows, CALLS)
+    others = [one for one in values if any(kind in one.lower() for kind in OTHERS)]
+    if others:
+        yield (
+            f"{name} says of {len(others):,} of {len(rows):,} rows that they are {others[0]} and the like, which "
+            "generate no text; leave them out of the file"
         )
     name, values = _first(rows, CACHES)
     answered = sum(one.lower() in ANSWERED for one in values)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,17 +12,31 @@ from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import Columns, matching, plain, set_column
 from prebleexp.workloads.rows import Rows
 
-STATUS = ("status", "status_code", "http_status", "http_status_code", "response_status", "response_code", "status.code")
+STATUS = (
+    *("status", "status_code", "http_status", "http_status_code", "response_status", "response_code", "status.code"),
+    "level",
+)
+HTTP = ("http_status", "http_status_code", "response_code")
+"""of which 0 is that nothing came back; another status of 0 may be one of success"""
+FINISHES = ("finish_reason", "stop_reason")
 SUCCESS = ("success", "ok", "succeeded", "is_success", "valid")
 ERRORS = ("error", "errors", "error_message", "error_type", "error_code", "exception", "is_error", "failed")
+WITHIN = ("error", "exception", "error_information", "error_info", "error_details")
+"""objects of a request that failed"""
+SAYS_WHICH = (
+    *("message", "msg", "code", "type", "name", "reason", "error_type", "error_code", "error_class"),
+    *("error_msg", "error_message", "status"),
+)
+"""what such an object has, and is empty where nothing failed"""
 CANCELLED = ("was_cancelled", "cancelled", "canceled", "aborted")
 BAD = ("error", "fail", "cancel", "abort", "timeout", "timed out", "reject", "status_code_error")
 """with what a status in words begins, or what it has"""
-NONE = ("", "none", "null", "nil", "false", "0", "no", "ok", "{}", "[]")
+NONE = ("", "none", "null", "nil", "false", "0", "200", "no", "ok", "{}", "[]")
 """what stands where there is no error"""
 PHASE, WARMUP = "benchmark_phase", ("warmup", "warm_up")
 OTHER = "other"
 """the phase of those of a document's benchmarks that are not taken"""
+Test = Callable[[str, object], bool]
 
 
 class Kept(NamedTuple):
@@ -34,9 +49,8 @@ def served(rows: Rows, columns: Columns) -> Kept:
     n = len(rows)
     failed, warming, other = (np.zeros(n, np.bool_) for _ in range(3))
     status = set_column(rows, columns, "status")
-    tests: list[tuple[str, Any]] = [(status, _bad_status)] if status else []
-    for aliases, test in ((STATUS, _bad_status), (SUCCESS, _no_success), (ERRORS, _is_error), (CANCELLED, _is_error)):
-        tests += [(name, test) for alias in aliases for name in matching(rows, alias)[:1] if name != status]
+    tests: list[tuple[str, Test]] = [(status, _bad_status)] if status else []
+    tests += [(name, test) for name, test in _tests(rows) if name != status]
     for name, test in tests:
         failed |= np.array([test(name, value) for value in rows.optional(name)], np.bool_)
     for name in matching(rows, PHASE)[:1]:
@@ -50,6 +64,17 @@ def served(rows: Rows, columns: Columns) -> Kept:
     return Kept(np.flatnonzero(~(failed | warming | other)), said)
 
 
+def _tests(rows: Rows) -> Iterator[tuple[str, Test]]:
+    """Fields that say whether a request failed, and how."""
+    kinds = ((STATUS, _bad_status), (SUCCESS, _no_success), (ERRORS, _is_error), (CANCELLED, _is_error))
+    for aliases, test in (*kinds, (FINISHES, _bad_end)):
+        yield from ((name, test) for alias in aliases for name in matching(rows, alias)[:1])
+    for name in rows.names:
+        *within, tail = plain(name).split(".")
+        if tail in SAYS_WHICH and set(within) & set(WITHIN):
+            yield name, _is_error
+
+
 def _bad_status(name: str, value: object) -> bool:
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
@@ -57,7 +82,12 @@ def _bad_status(name: str, value: object) -> bool:
         return value.lower().startswith(BAD) or value.lower().endswith(("_error", "_failed"))
     if not is_number(value):
         return False
-    return value >= 400 or (plain(name).endswith("status.code") and value == 2)
+    kind = plain(name)
+    return value >= 400 or (kind.endswith("status.code") and value == 2) or (kind.endswith(HTTP) and value == 0)
+
+
+def _bad_end(name: str, value: object) -> bool:
+    return isinstance(value, str) and value.lower().startswith(BAD)
 
 
 def _no_success(name: str, value: object) -> bool:

@@ -20,6 +20,8 @@ DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.Ba
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 """with which a file of that encoding begins"""
+OF_A_MAC = ("/", ".DS_Store")
+"""how names in a zip end that are no files of its sender's"""
 SETTLED_NS = 2_000_000_000
 """after which a change of a file surely has another time than the one before"""
 
@@ -69,6 +71,8 @@ def unpacked(path: str | None) -> bytes:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                 raise InvalidInput(f"{path}: not a {called} file that can be read: {reason}") from None
             break
+    if data[257:262] == b"ustar":
+        raise InvalidInput(f"{path}: it is an archive of files (tar); unpack it, and give one of them")
     encoding = "UTF-32" if data.startswith(UTF_32) else "UTF-16" if data.startswith(UTF_16) or _is_wide(data) else ""
     if encoding:
         try:
@@ -94,7 +98,8 @@ def _zstandard(data: bytes) -> bytes:
 
 def _only_member(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = [one for one in archive.namelist() if not one.endswith("/")]
+        names = [one for one in archive.namelist() if not one.endswith(OF_A_MAC)]
+        names = [one for one in names if not one.startswith("__MACOSX/")]
         if "[Content_Types].xml" in names:
             raise ValueError("it is a workbook; save its sheet as CSV")
         if len(names) != 1:

@@ -24,6 +24,8 @@ from prebleexp.workloads.trace import Reading, Trace, alone
 INPUT, OUTPUT, HASHES = "input_length", "output_length", "hash_ids"
 BLOCK = 512
 """tokens a hash"""
+BAILIANS = ("chat_id", "parent_chat_id")
+OF_BAILIAN = "it looks like a trace of Bailian, whose times are in seconds: workload=bailian reads it so"
 TICK_S = 3.0
 """its clock goes in steps of this"""
 EARLY_S = 0.001
@@ -91,6 +93,7 @@ class Mooncake(Tabular):
         else:
             session, turn = inferred.chains(inferred.parents(prompts, block, inputs, outputs))
         told_by = when.by or ("every request is one of its own" if hashes is None else "read off the hashes")
+        doubts = doubts if self.time_unit or not {*BAILIANS} <= {*every.names} else (*doubts, OF_BAILIAN)
         reading = Reading(
             when.says,
             length,

@@ -10,6 +10,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.workloads.columns import plain
 from prebleexp.workloads.failed import OTHER, PHASE
 from prebleexp.workloads.rows import NOTHING, Records, Rows, Table, parsed
+from prebleexp.workloads.usage import INPUTS, OUTPUTS
 
 LISTS = (
     "requests",
@@ -29,10 +30,19 @@ LISTS = (
 """in which a document has its rows"""
 INNER = (
     *("request", "response", "body", "usage", "metadata", "usage_metadata", "usage_details", "meta", "attributes"),
-    *("metrics", "log", "message", "payload", "event", "result", "details"),
+    *("metrics", "log", "message", "payload", "event", "result", "details", "line"),
 )
 """objects that exports write as text"""
+INNER_WORDS = ("request", "response", "body", "payload", "usage", "metadata")
+"""with which names of such end, as `full_response`"""
 ATTRIBUTES = "attributes"
+TYPED = "$"
+"""with which MongoDB begins the name of a value's type, around the value"""
+OTLP = (
+    (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",)),
+    (("resourceLogs", "resource_logs"), ("scopeLogs", "scope_logs"), ("logRecords", "log_records")),
+)
+"""where OpenTelemetry's documents have spans, and events"""
 
 
 def flattened(rows: Rows, benchmark: int | None = None) -> Rows:
@@ -60,7 +70,8 @@ def _is_inner(rows: Table, name: str) -> bool:
 
 
 def _named_inner(name: str) -> bool:
-    return plain(name).rpartition(".")[2] in INNER
+    tail = plain(name).rpartition(".")[2]
+    return tail in INNER or tail.rpartition("_")[2] in INNER_WORDS
 
 
 def _unwrapped(rows: Records, benchmark: int | None) -> Records:
@@ -79,13 +90,9 @@ def _unwrapped(rows: Records, benchmark: int | None) -> Records:
 
 
 def _inner_of(path: str, record: Mapping[str, Any], benchmark: int | None) -> list[Any] | None:
-    if isinstance(spans := record.get("resourceSpans", record.get("resource_spans")), list):
-        return [
-            span
-            for one in spans
-            for scope in _lists(one, "scopeSpans", "scope_spans")
-            for span in _lists(scope, "spans")
-        ]
+    for resources, scopes, rows_within in OTLP:
+        if isinstance(within := next((record[one] for one in resources if one in record), None), list):
+            return [row for one in within for scope in _lists(one, *scopes) for row in _lists(scope, *rows_within)]
     if isinstance(runs := record.get("benchmarks"), list):  # guidellm
         taken = chosen(path, benchmark, len(runs))
         return [one for number, run in enumerate(runs, start=1) for one in _requests(path, run, number != taken)]
@@ -94,8 +101,14 @@ def _inner_of(path: str, record: Mapping[str, Any], benchmark: int | None) -> li
         if isinstance(rows, dict):  # as hits.hits of Elasticsearch, or data.result
             rows = next((rows[one] for one in LISTS if isinstance(rows.get(one), list)), None)
         if isinstance(rows, list) and rows and all(isinstance(one, dict) for one in rows):
-            return rows
+            return None if _counts(record) and not any(map(_counts, rows)) else rows
     return None
+
+
+def _counts(record: Mapping[str, Any]) -> bool:
+    """Whether it says how long a prompt or an answer was: then it is a request, whatever lists it has beside."""
+    names = [plain(name) for name in _flat(record)]
+    return any(name == alias or name.endswith(f".{alias}") for name in names for alias in (*INPUTS, *OUTPUTS))
 
 
 def chosen(path: str, benchmark: int | None, many: int) -> int:
@@ -119,7 +132,15 @@ def _requests(path: str, run: Any, other: bool) -> list[Any]:
         for name in ("successful", *lost)
         for one in _each(requests.get(name))
     ]
-    return [one | kind | phase for one, kind in found if isinstance(one, dict)]
+    return [_sent(one) | kind | phase for one, kind in found if isinstance(one, dict)]
+
+
+def _sent(request: dict[str, Any]) -> dict[str, Any]:
+    """Without the times at which guidellm 0.2 laid requests in store, long before it sent them."""
+    stored = request.get("scheduler_info")
+    if not isinstance(stored, dict):
+        return request
+    return request | {"scheduler_info": {name: one for name, one in stored.items() if not name.endswith("queued_time")}}
 
 
 def _each(rows: Any) -> Sequence[Any]:
@@ -138,6 +159,8 @@ def _flat(record: Mapping[str, Any], within: str = "") -> dict[str, Any]:
             value = {str(one.get("key")): _value(one.get("value")) for one in value if isinstance(one, dict)}
         elif isinstance(value, str) and value[:1] == "{" and _named_inner(name):
             value = parsed(value) or value
+        while isinstance(value, Mapping) and len(value) == 1 and next(iter(value)).startswith(TYPED):
+            (value,) = value.values()
         if isinstance(value, Mapping) and value:
             found |= _flat(value, f"{within}{name}.")
         else:

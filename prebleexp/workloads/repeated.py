@@ -1,4 +1,5 @@
-"""Rows of a log that are no requests of their own: events of other kinds, spans around others, parts of one answer."""
+"""Rows of a log that are no requests of their own: events of other kinds, spans around others, parts of one answer,
+sums."""
 
 from __future__ import annotations
 
@@ -14,15 +15,25 @@ from prebleexp.workloads.elsewhere import answered_elsewhere
 from prebleexp.workloads.rows import NOTHING, Rows
 
 KINDS = ("type", "event", "event_type", "kind", "role", "span_kind")
-SPANS, PARENTS = ("span_id",), ("parent_span_id", "parent_id")
-IDS = ("request_id", "message.id", "response.id", "generation_id", "completion_id", "call_id")
+SPANS = {
+    "parent_span_id": ("span_id",),
+    "parent_run_id": ("run_id", "id"),
+    "parent_observation_id": ("observation_id", "id"),
+    "parent_id": ("span_id",),
+}
+"""by the field that names who a span is within: those that name a span, as OpenTelemetry, LangSmith and Langfuse do"""
+TRACES = "trace_id"
+"""which rows have that are spans, though they are called `id`: Zipkin's"""
+IDS = ("request_id", "message.id", "response.id", "generation_id", "completion_id", "call_id", "rid")
 CHUNKS = ("id",)
 """also of parts of an answer, some of which have no counts"""
+CHUNK = ".chunk"
+"""with which the kind of OpenAI's objects ends that are parts of an answer"""
 NUMBERS = ("_id", "eventId")
 """by which who keeps logs tells rows apart, whatever they say"""
 STANDS_FOR = (
     *("requests", "num_requests", "n_requests", "request_count", "requests_count", "num_model_requests"),
-    *("total_requests", "call_count", "invocations"),
+    *("total_requests", "call_count", "invocations", "batch_size"),
 )
 """fields of a row that is a sum over several requests, as logs by the minute have"""
 ANSWERS = ("n", "num_choices", "num_return_sequences", "best_of")
@@ -34,13 +45,16 @@ MANY = 10
 
 class Own(NamedTuple):
     rows: Longs
+    """(m,) those that are requests of their own"""
+    came: Longs
+    """(m,) of each of them the first row with its id, as that of a request that came and was answered later"""
     left_out: tuple[str, ...]
     doubts: tuple[str, ...]
 
 
-def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> Own:
+def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs, outputs: Longs) -> Own:
     """The rows that are requests of their own. `counted`: (n,) whether a row says how long a prompt or an answer was;
-    `inputs`: (n,) how long the prompt was."""
+    `inputs`, `outputs`: (n,) how long these were, −1 where it does not."""
     said, doubts = list[str](), list[str]()
     kept = np.ones(len(rows), np.bool_)
 
@@ -49,18 +63,22 @@ def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> O
         said.extend(rows.left_out(where, why))
         kept[where] = False
 
-    if counted.any() and not counted.all() and (found(rows, SPANS) or _of_other_kinds(rows, counted)):
+    if counted.any() and not counted.all() and (spans(rows)[0] or _of_other_kinds(rows, counted)):
         leave(~counted, "of other kinds, without tokens")
     leave(_parts(rows, counted), "without tokens, of which another row with the same id has them")
+    leave((inputs == 0) & (outputs <= 0), "which say that neither prompt nor answer had tokens")
     leave(_around(rows, counted), "which are around others that have their tokens")
     repeats, several = _repeats(rows, kept, inputs, IDS)
     leave(repeats, "of which a later row has the same id and prompt")
     parts, _ = _repeats(rows, kept, inputs, CHUNKS)
-    if parts.any():
+    chunks = parts & _are_chunks(rows)
+    leave(chunks, "which are parts of an answer, of which a later row has all")
+    if (parts & ~chunks).any():
         doubts.append(
-            f"{int(parts.sum()):,} rows have the id and the prompt of a later one, and each is taken for a request; if "
-            "they are parts of one answer, call the field request_id"
+            f"{int((parts & ~chunks).sum()):,} rows have the id and the prompt of a later one, and each is taken for a "
+            "request; if they are parts of one answer, call the field request_id"
         )
+    leave(_sum_of_all(kept, inputs, outputs), "which is the sum of all others")
     if several:
         doubts.append(f"{several:,} rows have the id of another one, and another prompt: each is taken for a request")
     own = rows.taken(np.flatnonzero(kept))
@@ -70,7 +88,22 @@ def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs) -> O
             f"{alike:,} of {int(kept.sum()):,} rows say the same as one before, in all fields; if they were written "
             "twice, leave these out"
         )
-    return Own(np.flatnonzero(kept), tuple(said), tuple(doubts))
+    return Own(np.flatnonzero(kept), _came(rows, kept), tuple(said), tuple(doubts))
+
+
+def _came(rows: Rows, kept: npt.NDArray[np.bool_]) -> Longs:
+    own = np.flatnonzero(kept)
+    name = found(rows, (*IDS, *CHUNKS))
+    if name is None or kept.all():
+        return own
+    ids = rows.keys(name)
+    first = dict[object, int]()
+    many = dict[object, int]()
+    for row, value in enumerate(ids):
+        first.setdefault(value, row)
+        many[value] = many.get(value, 0) + int(kept[row])
+    alone = [value not in NOTHING and many[value] == 1 for value in (ids[row] for row in own.tolist())]
+    return np.array([first[ids[row]] if one else row for row, one in zip(own.tolist(), alone, strict=True)], np.int64)
 
 
 def _parts(rows: Rows, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -79,9 +112,24 @@ def _parts(rows: Rows, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     name = found(rows, (*IDS, *CHUNKS))
     if name is None or counted.all():
         return wrong
-    ids = list(rows.optional(name))
+    ids = rows.keys(name)
     whole = {value for value, one in zip(ids, counted, strict=True) if one and value not in NOTHING}
     return ~counted & np.array([value in whole for value in ids], np.bool_)
+
+
+def _are_chunks(rows: Rows) -> npt.NDArray[np.bool_]:
+    name = next(iter(matching(rows, "object")), None)
+    if name is None:
+        return np.zeros(len(rows), np.bool_)
+    return np.array([str(value).endswith(CHUNK) for value in rows.optional(name)], np.bool_)
+
+
+def _sum_of_all(kept: npt.NDArray[np.bool_], inputs: Longs, outputs: Longs) -> npt.NDArray[np.bool_]:
+    """(n,) the row whose prompt and answer are as long as those of all others together, if it is there."""
+    counts = [np.where(kept, np.maximum(one, 0), 0) for one in (inputs, outputs)]
+    twice = [(one > 0) & (2 * one == one.sum()) for one in counts]
+    found: npt.NDArray[np.bool_] = twice[0] & twice[1] & (int(kept.sum()) > 2)
+    return found
 
 
 def _alike(rows: Rows) -> int:
@@ -126,14 +174,24 @@ def _of_other_kinds(rows: Rows, counted: npt.NDArray[np.bool_]) -> bool:
     return False
 
 
+def spans(rows: Rows) -> tuple[str | None, str | None]:
+    """The fields that name a span, and the one that it is within; None: there is none."""
+    for parent, own in SPANS.items():
+        above = found(rows, (parent,))
+        if above is not None:
+            name = found(rows, own) or (found(rows, ("id",)) if found(rows, (TRACES,)) else None)
+            return name, above
+    return found(rows, ("span_id",)), None
+
+
 def _around(rows: Rows, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """(n,) spans with counts within which others have counts, whose sum theirs are."""
     wrong = np.zeros(len(rows), np.bool_)
-    span, parent = found(rows, SPANS), found(rows, PARENTS)
+    span, parent = spans(rows)
     if span is None or parent is None:
         return wrong
-    row_of = {value: row for row, value in enumerate(rows.optional(span)) if value not in NOTHING}
-    parents = list(rows.optional(parent))
+    row_of = {value: row for row, value in enumerate(rows.keys(span)) if value not in NOTHING}
+    parents = rows.keys(parent)
     for row in np.flatnonzero(counted).tolist():
         above, seen = row_of.get(parents[row]), {row}
         while above is not None and above not in seen:
@@ -153,7 +211,7 @@ def _repeats(
     if name is None:
         return wrong, several
     last: dict[object, int] = {}
-    for row, value in enumerate(rows.optional(name)):
+    for row, value in enumerate(rows.keys(name)):
         if not kept[row] or value in NOTHING:
             continue
         before = last.get(value)

@@ -12,18 +12,18 @@ import numpy.typing as npt
 from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads import asked_adapters, hashes, inferred, nested, said, usage
+from prebleexp.workloads import asked_adapters, hashes, inferred, nested, said, session_fields, usage
 from prebleexp.workloads.accumulated import CURE, GROWTH, Accumulated, accumulated
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
 from prebleexp.workloads.clock import SUFFIXES, Clock, clock, in_order, moments, unit_of
-from prebleexp.workloads.columns import Columns, found, named, plain, set_column
+from prebleexp.workloads.columns import found, named, plain, set_column
 from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.records import flattened
-from prebleexp.workloads.repeated import own_requests
-from prebleexp.workloads.rows import MOST, Rows
+from prebleexp.workloads.repeated import Own, own_requests
+from prebleexp.workloads.rows import MOST, NOTHING, Rows
 from prebleexp.workloads.tabular import Tabular
-from prebleexp.workloads.trace import Reading, Trace, alone, told
+from prebleexp.workloads.trace import Reading, Trace, alone
 
 STEMS = (
     *("arrival_time", "arrived_at", "arrival_timestamp", "arrival", "request_arrival_time", "queued_time", "queued_at"),
@@ -35,19 +35,18 @@ STEMS = (
 TIMES = tuple(
     f"{stem}{end}" for stem in STEMS for end in ("", *(f"_{one}" for ends in SUFFIXES.values() for one in ends))
 )
-SESSIONS = (
-    *("session_id", "conversation_id", "conversation.id", "session.id", "chat_id", "thread_id", "x_correlation_id"),
-    "session",
-)
-TURNS = ("turn_index", "turn", "round_index", "turn_id")
 TOKENS = ("input_tok_ids", "prompt_token_ids", "input_token_ids", "input_ids", "token_ids")
 CHOICES = "choices"
 RAW = "start_perf_ns"
 """which only records of aiperf have that are what went over the wire"""
+MOONCAKES = ("timestamp", "input_length", "output_length", "hash_ids")
+"""fields of a row"""
 LENGTHS = ("input_lens", "output_lens")
 """of all requests of a benchmark, in its result"""
 LOG = "a log with session ids, messages or hash_ids says what they share"
 """what cures one that says nothing"""
+RESULT = ("completed", "duration", "request_throughput", "total_input_tokens")
+"""fields of one"""
 USUAL = 4.0
 """characters a token, if the log says nothing of tokens"""
 
@@ -125,21 +124,27 @@ class RequestLog(Tabular):
             raise InvalidInput(
                 f"{self.path}: it is a benchmark's result, with lists of lengths; take workload=bench_log"
             )
+        if {*RESULT} <= {*every.names}:
+            raise InvalidInput(
+                f"{self.path}: it is a benchmark's result without its requests; write it with --save-detailed (vLLM) "
+                "or --output-details (SGLang), and take workload=bench_log"
+            )
         kept = served(every, self.columns)
         if not len(kept.rows):
             raise InvalidInput(f"{self.path}: there are no requests that were served: {'; '.join(kept.left_out)}")
         rows, left_out = every.taken(kept.rows), list(kept.left_out)
         counts = usage.counts(rows, self.columns)
-        own = own_requests(rows, (counts.inputs >= 0) | (counts.outputs >= 0), counts.inputs)
+        own = own_requests(rows, (counts.inputs >= 0) | (counts.outputs >= 0), counts.inputs, counts.outputs)
+        came = rows
         if own.left_out:
             left_out += own.left_out
-            rows = rows.taken(own.rows)
+            came, rows = rows, rows.taken(own.rows)
             counts = usage.counts(rows, self.columns)
-        when = self._clock(rows)
+        when = self._clock(rows, came, own)
         order, times = in_order(when.seconds)
         rows = rows.taken(order)
         counts = counts._replace(inputs=counts.inputs[order], outputs=counts.outputs[order])
-        doubts = [*when.doubts, *counts.doubts, *own.doubts]
+        doubts = [*when.doubts, *counts.doubts, *own.doubts, *_of_other_forms(rows, when)]
         asked = self._asked(rows, counts, doubts)
         adapter, adapters = asked_adapters.asked(rows, self.columns)
         doubts += asked_adapters.unread(rows, self.columns)
@@ -163,15 +168,27 @@ class RequestLog(Tabular):
         of = (times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public)
         return Trace(*of, answer=asked.answer, adapter=adapter, reading=reading)
 
-    def _clock(self, rows: Rows) -> Clock:
+    def _clock(self, rows: Rows, every: Rows, own: Own) -> Clock:
+        """Of rows that are requests of their own; those that came with an earlier row of `every`, at its time."""
         name = named(rows, self.columns, "arrival", TIMES)
-        return moments(rows, name) or clock(rows, name, self.time_unit, "s", told=unit_of(plain(name)))
+        first, earlier = own.came, own.came < own.rows
+        if earlier.any():
+            times = every.optional(name)
+            earlier &= np.array([times[row] not in NOTHING for row in first.tolist()], np.bool_)
+            rows = every.taken(np.where(earlier, first, own.rows))
+        found = moments(rows, name) or clock(rows, name, self.time_unit, "s", told=unit_of(plain(name)))
+        if not earlier.any():
+            return found
+        many = f"{int(earlier.sum()):,} of {len(rows):,} requests, of the first row with their id"
+        return found._replace(says=f"{found.says}; for {many}")
 
     def _asked(self, rows: Rows, counts: usage.Counts, doubts: list[str]) -> _Asked:
         by_hashes = hashes.are_asked_for(self.columns, self.block_tokens)
-        field = None if by_hashes or set_column(rows, self.columns, "input") else said.field_of(rows)
-        name, own = _sessions(rows, self.columns)
-        if field is None:
+        by_lengths = by_hashes or set_column(rows, self.columns, "input")
+        field = None if by_lengths else said.field_of(rows, bool((counts.inputs >= 0).any()))
+        name, own = session_fields.read(rows, self.columns)
+        told = None if field is None else self._said(rows, field, counts, doubts)
+        if field is None or told is None:
             session, turn = own or alone(len(rows))
             ids = None if by_hashes else found(rows, TOKENS) or said.ids_of(rows)
             given = counts.inputs
@@ -208,12 +225,7 @@ class RequestLog(Tabular):
                 doubts.append(f"{ids} is shorter than the prompt in {short:,} rows: it is taken for its beginning")
             return _Asked(prompts, counts.input_says, ids, session, turn, of, inferred.public(prompts))
         self.refuse_growth(field)
-        every = said.all_said(rows, field)
-        c = self._characters_per_token(counts.inputs, said.lengths(every))
-        given = counts.inputs if self.characters_per_token is None else np.full(len(rows), -1)
-        if (given == 0).any():
-            raise rows.wrong(int(np.argmax(given == 0)), f"{counts.input_says}=0 is not valid; it must be at least 1")
-        prompts = said.segments(every, given, c)
+        prompts, given, c = told
         session, turn = own or inferred.chains(inferred.continuing(prompts))
         has = int((given >= 0).sum())
         says = f"{counts.input_says}, of {field}" if has == len(rows) else f"{field}, {c:.3g} characters a token"
@@ -221,13 +233,36 @@ class RequestLog(Tabular):
             says = f"{counts.input_says} in {has:,} of {len(rows):,} rows, else {field} with {c:.3g} characters a token"
         elif not has and self.characters_per_token is None:
             doubts.append(f"nothing says how many tokens {field} has: {c:g} characters are taken for one")
-        if off := _off(prompts, given):
-            doubts.append(
-                f"the counts of {off:,} rows cannot be, since shorter prompts, with which they begin, have more"
-            )
         prompts, _ = joined(prompts)
         of = name or f"read off {field}"
         return _Asked(prompts, says, field, session, turn, of, inferred.public(prompts), c)
+
+    def _said(
+        self, rows: Rows, field: str, counts: usage.Counts, doubts: list[str]
+    ) -> tuple[Prompts, Longs, float] | None:
+        """Prompts of what was said, their own counts, and characters a token; None where most counts are of something
+        else, as of texts that were blotted out."""
+        counted = counts.inputs >= 0
+        every = said.all_said(rows, field, counted)
+        c = self._characters_per_token(counts.inputs, said.lengths(every))
+        given = counts.inputs if self.characters_per_token is None else np.full(len(rows), -1)
+        if (given == 0).any():
+            raise rows.wrong(int(np.argmax(given == 0)), f"{counts.input_says}=0 is not valid; it must be at least 1")
+        if without := sum(role == said.UNKEPT for ((role, _), *_) in every):
+            doubts.append(f"{field} has nothing in {without:,} of {len(rows):,} rows, and these share nothing")
+        prompts = said.segments(every, given, c)
+        off = _off(prompts, given)
+        if 2 * off > len(rows):
+            doubts.append(
+                f"{field} is not what was counted in {off:,} of {len(rows):,} rows, as if its texts were blotted out, "
+                "and is not used"
+            )
+            return None
+        if off:
+            doubts.append(
+                f"the counts of {off:,} rows cannot be, since shorter prompts, with which they begin, have more"
+            )
+        return prompts, given, c
 
     def accumulated(self, inputs: Longs, outputs: Longs, session: Ints, turn: Ints) -> Accumulated:
         """Prompts of these lengths that grow, behind answers of (n,) `outputs` tokens, none counted as 1."""
@@ -261,6 +296,13 @@ def _outputs(rows: Rows, counts: usage.Counts, characters_per_token: float) -> t
     return outputs, f"{field}, {characters_per_token:.3g} characters a token"
 
 
+def _of_other_forms(rows: Rows, when: Clock) -> list[str]:
+    """A doubt about times of a trace in Mooncake's form, which has them in milliseconds."""
+    if not {*MOONCAKES} <= {*rows.names} or "chat_id" in rows.names or "assumed" not in when.says:
+        return []
+    return ["it looks like a trace of Mooncake, whose times are in milliseconds: workload=mooncake reads it so"]
+
+
 def _text(choice: Mapping[str, Any]) -> str:
     return choice["text"] if "text" in choice else choice["message"].get("content") or ""
 
@@ -269,24 +311,3 @@ def _off(prompts: Prompts, counts: Longs) -> int:
     """Of how many the tokens are not those of their own count, by more than a twentieth."""
     made = np.add.reduceat(prompts.tokens, prompts.offsets[:-1])
     return int(((counts >= 0) & (np.abs(made - counts) * 20 > counts)).sum())
-
-
-def _sessions(rows: Rows, columns: Columns) -> tuple[str | None, tuple[Ints, Ints] | None]:
-    """Those that are told, if they are: by which field, and sessions and turns. A turn that is not after the one before
-    it begins another session."""
-    name = set_column(rows, columns, "session") or found(rows, SESSIONS)
-    if name is None:
-        return None, None
-    codes = rows.codes(name)
-    turn = found(rows, TURNS)
-    if turn is not None:
-        last: dict[int, tuple[int, int]] = {}
-        codes = codes.copy()
-        fresh = int(codes.max(initial=-1)) + 1
-        for row, (code, number) in enumerate(zip(codes.tolist(), rows.counts(turn).tolist(), strict=True)):
-            now, before = last.get(code, (code, -1))
-            if number >= 0 and number <= before and code >= 0:
-                now, fresh = fresh, fresh + 1
-            last[code] = (now, number)
-            codes[row] = now if code >= 0 else code
-    return name, told(codes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -22,6 +23,10 @@ ZONE = r"(?:[Zz]|GMT|UTC|[+-]\d\d:?\d\d|(?<=:\d\d)[+-]\d\d)$"
 """how a time ends that has a time zone"""
 NOTHING = (None, "")
 """what stands where there is nothing"""
+UNCOUNTED = (*NOTHING, "-")
+"""… and where a proxy had no number to write"""
+GROUPED = re.compile(r"-?\d{1,3}(\.\d{3})+")
+"""a text that is twelve thousand in some countries, and twelve in others: 12.000"""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -64,6 +69,10 @@ class Rows(ABC):
         """The column, None also where a row lacks it."""
         return self.values(name)
 
+    def keys(self, name: str) -> list[Any]:
+        """The column, None where a row lacks it, as what can be looked up: lists as their texts."""
+        return [repr(one) if isinstance(one, list | dict) else one for one in self.optional(name)]
+
     def timestamps(self, name: str) -> tuple[str | None, npt.NDArray[Any]] | None:
         """Of a column whose type is a time: its zone, and (n,) times in whole nanoseconds; None of another one."""
         return None
@@ -73,9 +82,9 @@ class Rows(ABC):
         valid = f"an integer from 0 to {MOST}"
         found = np.full(len(self), -1, np.int64)
         for row, value in enumerate(self.optional(name)):
-            if value in NOTHING or (isinstance(value, float) and math.isnan(value)):
+            if value in UNCOUNTED or (isinstance(value, float) and math.isnan(value)):
                 continue
-            one = _number(value)
+            one = _count(value)
             if isinstance(one, float) and one.is_integer():
                 one = int(one)
             if not is_integer(one, 0, MOST):
@@ -136,7 +145,7 @@ class Rows(ABC):
         """(n,) integers from 0 on, equal where values are; −1 where there is none."""
         import pandas as pd
 
-        found = pd.factorize(pd.Series(self.values(name)).replace("", None))[0]
+        found = pd.factorize(pd.Series(self.keys(name), dtype=object).replace("", None))[0]
         return cast("Longs", found.astype(np.int64))
 
     def left_out(self, where: Mask, why: str) -> tuple[str, ...]:
@@ -284,7 +293,7 @@ class Table(Rows):
         exact = pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type)
         if not column.null_count and (exact or (kind is np.float64 and pa.types.is_floating(column.type))):
             return cast("npt.NDArray[Any]", column.to_numpy().astype(kind))
-        values = [_number(one) for one in column.to_pylist()]
+        values = [(_count if kind is np.int64 else _number)(one) for one in column.to_pylist()]
         wrong = next((row for row, value in enumerate(values) if not fits(value)), None)
         if wrong is not None:
             raise self.invalid(wrong, name, column[wrong].as_py(), valid)
@@ -297,6 +306,11 @@ def parsed(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _count(value: object) -> object:
+    """Of a text that may be one: none where it has a point that may stand between thousands."""
+    return None if isinstance(value, str) and GROUPED.fullmatch(value.strip()) else _number(value)
 
 
 def _number(value: object) -> object:

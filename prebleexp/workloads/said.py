@@ -7,25 +7,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from prebleexp.sim.types import Longs
 from prebleexp.workloads.beginnings import PLAIN, Said, cut
 from prebleexp.workloads.blocks import Prompts
 from prebleexp.workloads.columns import matching
-from prebleexp.workloads.rows import MOST, Rows, parsed
+from prebleexp.workloads.rows import MOST, NOTHING, Rows, parsed
 
 MESSAGES = ("messages", "contents", "input", "prompt")
 HEADS = ("tools", "functions", "tool_schemas", "system", "system_instruction", "instructions")
 """what stands before the messages, in this order"""
 PICTURE = "data:"
 """how what is no text begins, where it is written out"""
+EMPTY: tuple[Any, ...] = (None, "", "{}", "[]", {}, [])
+"""what stands where nothing was kept of what was said"""
+UNKEPT = "nothing kept"
+"""the role of that"""
 
 
-def field_of(rows: Rows) -> str | None:
-    """Where what was asked is: a list of messages, or a text."""
+def field_of(rows: Rows, counted: bool) -> str | None:
+    """Where what was asked is: a list of messages, or a text. If tokens were `counted`, a field may be empty."""
+    empty = EMPTY if counted else NOTHING
     for alias in MESSAGES:
         for name in matching(rows, alias):
-            first = next((one for one in rows.optional(name) if one not in (None, "")), None)
+            first = next((one for one in rows.optional(name) if one not in empty), None)
             if _are_ids(first):
                 continue
             if isinstance(first, list | dict) or (
@@ -39,7 +45,7 @@ def ids_of(rows: Rows) -> str | None:
     """Where the prompt is as ids of its tokens."""
     for alias in MESSAGES:
         for name in matching(rows, alias):
-            if _are_ids(next((one for one in rows.optional(name) if one not in (None, "")), None)):
+            if _are_ids(next((one for one in rows.optional(name) if one not in EMPTY), None)):
                 return name
     return None
 
@@ -48,14 +54,20 @@ def _are_ids(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], int)
 
 
-def all_said(rows: Rows, name: str) -> list[Said]:
-    """Of each row, tools and system first, in pieces where texts begin alike.
+def all_said(rows: Rows, name: str, counted: npt.NDArray[np.bool_]) -> list[Said]:
+    """Of each row, tools and system first, in pieces where texts begin alike. A row of which nothing was kept is like
+    no other, if its tokens were `counted`: (n,).
 
     Raises InvalidInput, naming the row, for what is not valid.
     """
     heads = [(alias, rows.optional(found[0])) for alias in HEADS if (found := matching(rows, alias))]
     made = []
-    for row, value in enumerate(rows.values(name)):
+    for row, value in enumerate(rows.optional(name)):
+        if value in EMPTY and counted[row]:
+            made.append([(UNKEPT, str(row))])
+            continue
+        if value is None:
+            raise rows.invalid(row, name, value, "in every row that is a request")
         said = [(alias, _head(column[row])) for alias, column in heads if column[row]]
         made.append(said + _messages(rows, row, name, value))
     return cut(made)

@@ -26,7 +26,8 @@ INPUTS = (
     *("token_count.prompt", "num_prefill_tokens", "prefill_tokens", "context_tokens", "request_tokens"),
     *("input_length", "input_len", "prompt_length", "prompt_len", "prompt_size", "input_toks", "prompt_toks"),
     *("input_sequence_length.value", "input_sequence_length", "isl", "tokens_in", "tokens_input"),
-    *("usage_details.input", "usage.input", "query_length"),
+    *("usage_details.input", "usage.input", "query_length", "input_num_tokens", "genai_tokens_input"),
+    *("llm_input_token", "llm_input_tokens", "uncached_input_tokens"),
 )
 OUTPUTS = (
     *("completion_tokens", "output_tokens", "candidates_token_count", "completion_token_count"),
@@ -36,7 +37,8 @@ OUTPUTS = (
     *("generated_tokens", "response_tokens", "num_decode_tokens", "decode_tokens", "output_length", "output_len"),
     *("completion_length", "completion_len", "response_length", "generation_length", "token_size", "output_size"),
     *("output_toks", "completion_toks", "output_sequence_length.value", "output_sequence_length", "osl"),
-    *("tokens_out", "tokens_output", "usage_details.output", "usage.output"),
+    *("tokens_out", "tokens_output", "usage_details.output", "usage.output", "output_num_tokens"),
+    *("genai_tokens_output", "llm_output_token", "llm_output_tokens", "num_generation_tokens"),
 )
 APART = (
     *("cache_read_input_tokens", "cache_write_input_tokens", "cache_creation_input_tokens"),
@@ -46,28 +48,46 @@ APART = (
 """Anthropic's, Bedrock's and Langfuse's: beside `input_tokens` they are not among these"""
 WITHOUT_CACHED = ("input_tokens", "input_token_count", "input")
 """their names for these"""
+DISJOINT = ("input", "uncached_input_tokens")
+"""names for what is left behind cached tokens, whatever these are called: Langfuse's parts are disjoint"""
 CACHED = (
     *("cache_read_input_tokens", "cached_tokens", "cached_content_token_count", "prompt_cache_hit_tokens"),
     *("cache_read_tokens", "cached_input_tokens", "cached_prompt_tokens", "num_cached_tokens", "input_cached_tokens"),
     *("cache_read.input_tokens", "native_tokens_cached", "prompt_details.cache_read", "tokens_cached"),
     *("cache_read_input_token_count", "cached_token_count", "input_cache_read", "cache_read_token_count"),
+    *("usage.cache_read", "llm_cached_input_token", "llm_cached_input_tokens"),
 )
 CREATED = (
     *("cache_creation_input_tokens", "cache_write_input_tokens", "cache_creation_tokens", "cache_write_tokens"),
     *("cache_creation.input_tokens", "cache_write.input_tokens", "prompt_details.cache_write"),
     *("cache_write_input_token_count", "cache_creation_input_token_count", "input_cache_creation"),
+    "usage.cache_write",
 )
+AMONG = (
+    *("details.cached_tokens", "cached_content_token_count", "cached_input_tokens", "input_cached_tokens"),
+    *("cache_read.input_tokens", "cache_creation.input_tokens", "cache_write.input_tokens", "cached_tokens"),
+)
+"""those of OpenAI, Gemini, Vercel and OpenTelemetry, who have them among the prompt's"""
 CREATED_PARTS = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 MISSED = "prompt_cache_miss_tokens"
 THOUGHTS, TOOL_USE = "thoughts_token_count", "tool_use_prompt_token_count"
 """Gemini's, beside what the prompt and the candidates have"""
-REASONING = ("reasoning_tokens", "native_tokens_reasoning", "reasoning.output_tokens")
+REASONING = (
+    *("reasoning_tokens", "native_tokens_reasoning", "reasoning.output_tokens", "reasoning_output_tokens"),
+    *("output_reasoning_tokens", "output_reasoning"),
+)
 PREFIXES = ("prefix_length", "prefix_len", "prefix_tokens", "shared_prefix_length", "shared_prefix_tokens")
 TOTALS = ("total_tokens", "total_token_count", "token_count.total")
 CACHE_COUNT = re.compile(r"cache.*(token|read|write|creat|hit|miss)|(token|read|written|hit).*cache")
 """in a field's name: it may count cached tokens"""
+SUMS = re.compile(r"(^|_)(total|cumulative|accumulated|running)(_|$)")
+"""in the name of an object: what it counts is of all requests so far"""
+OF_TEXTS = ("prompt_length", "query_length", "completion_length", "response_length", "generation_length")
+"""names of lengths, of tokens or of letters"""
 ALIKE = 1.1
 """counts that differ by no more say the same"""
+MUCH = 1 / 3
+"""of a prompt's tokens: whether so many more are of it matters"""
 
 
 class Counts(NamedTuple):
@@ -114,11 +134,12 @@ def counts(rows: Rows, columns: Columns) -> Counts:
         inputs = np.where(given.counts < 0, np.where(missed >= 0, missed + read, -1), inputs)
     tools = _coalesced(rows, matching(rows, TOOL_USE)[:1])
     inputs = np.where(inputs >= 0, inputs + np.maximum(tools.counts, 0), inputs)
-    thoughts = _thoughts(rows, given, answers, total)
+    thoughts = _thoughts(rows, inputs, answers, total)
     outputs = np.where(thoughts.counts > 0, np.maximum(answers.counts, 0) + thoughts.counts, answers.counts)
     _check(rows, given, inputs, found, total, outputs)
     doubts += _short_of(total, inputs, outputs)
-    doubts += _unread(rows, _all(rows, (*CACHED, *CREATED, *CREATED_PARTS, MISSED)))
+    doubts += _unread(rows, [*_all(rows, (*CACHED, *CREATED, *CREATED_PARTS, MISSED)), *given.names])
+    doubts += _letters((*given.names, *answers.names))
     for name in _all(rows, PREFIXES):
         if (rows.counts(name) > 0).any():
             doubts.append(f"{name} is not used: prompts are {_words(given.names)}, whether or not it is among these")
@@ -147,7 +168,9 @@ def _apart(
     for number, name in enumerate(given.names):
         mine = (given.which == number) & (beside > 0)
         says_apart, says_among = mine & (whole == given.counts + beside), mine & (whole == given.counts)
-        by_name = bool(named_apart) and tail(name) in WITHOUT_CACHED and "gen_ai" not in name
+        by_name = tail(name) in DISJOINT or (
+            bool(named_apart) and tail(name) in WITHOUT_CACHED and "gen_ai" not in name
+        )
         if says_apart.any() and says_among.any():
             raise rows.wrong(
                 int(np.argmax(says_among)),
@@ -158,30 +181,55 @@ def _apart(
             found |= given.which == number
             if says_among.any():
                 doubts.append(f"the total is {name} and the answer, without the cached tokens; they are counted beside")
+        elif (among := mine).any() and not says_among.any() and not _is_known(name, cached, created):
+            more = float(beside[among].sum()) / float(given.counts[among].sum())
+            if more > MUCH:
+                doubts.append(
+                    f"nothing says whether {name} has the cached tokens ({_words((*cached.names, *created.names))}) "
+                    "among its own, and they are taken for such: if they are beside, prompts are "
+                    f"{significant(1 + more)} times as long, and a field with the whole prompt is needed"
+                )
     return found, doubts
+
+
+def _is_known(name: str, cached: _Column, created: _Column) -> bool:
+    """Whether who calls a prompt's count and that of cached tokens so has these among that."""
+    if tail(name) not in WITHOUT_CACHED or "gen_ai" in name:
+        return True
+    return all(plain(one).endswith(AMONG) for one in (*cached.names, *created.names))
 
 
 def _unread(rows: Rows, known: Sequence[str]) -> list[str]:
     """What to say of fields that seem to count cached tokens, under names that nobody is known to use."""
     found = []
     for name in rows.names:
-        if name not in known and CACHE_COUNT.search(tail(name)):
+        if name not in known and not _is_sum(name) and CACHE_COUNT.search(tail(name)):
             tokens = sum(one for one in rows.optional(name) if is_integer(one, 1))
             if tokens:
                 found.append(f"{name} seems to count cached tokens ({tokens:,}), and is not used")
     return found
 
 
-def _thoughts(rows: Rows, given: _Column, answers: _Column, total: Longs) -> _Column:
-    """What was generated beside the answer: Gemini's thoughts; others' too, where there are more of them than of all,
-    or where the total has them once more."""
+def _letters(names: Sequence[str]) -> list[str]:
+    """A doubt about fields whose names do not say that they count tokens."""
+    found = [name for name in names if tail(name) in OF_TEXTS]
+    if not found:
+        return []
+    taken = f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} taken for tokens"
+    return [f"{taken}: letters would be about four times as many; workload.columns={{input: …, output: …}} says which"]
+
+
+def _thoughts(rows: Rows, inputs: Longs, answers: _Column, total: Longs) -> _Column:
+    """What was generated beside the answer: Gemini's thoughts, and Langfuse's; others' too, where there are more of
+    them than of all, or where the total has them once more."""
     found = _coalesced(rows, _all(rows, (THOUGHTS,)))
     if found.names:
         return found
     found = _coalesced(rows, _all(rows, REASONING))
     there = (found.counts > 0) & (answers.counts >= 0)
-    once_more = there & (total > 0) & (total == given.counts + answers.counts + found.counts)
-    if (there & (found.counts > answers.counts)).any() or once_more.any():
+    once_more = there & (total > 0) & (total == inputs + answers.counts + found.counts)
+    disjoint = any(tail(name) == "output" for name in answers.names)
+    if (there & (found.counts > answers.counts)).any() or once_more.any() or disjoint:
         return found
     return _coalesced(rows, ())
 
@@ -234,13 +282,19 @@ def _all(rows: Rows, aliases: Sequence[str]) -> list[str]:
 def _nearest(names: Sequence[str], alias: str) -> list[str]:
     """Of fields that are so called those in the fewest objects, and none that is a part of another count."""
     whole = [name for name in names if not (alias in (*INPUTS, *OUTPUTS) and _is_part(name, alias))]
+    whole = [name for name in whole if not _is_sum(name)] or whole
     return [name for name in whole if name.count(".") == whole[0].count(".")]
 
 
+def _is_sum(name: str) -> bool:
+    """Whether an object that it is in is of all requests so far, as `total_token_usage`."""
+    return any(SUMS.search(one) for one in plain(name).split(".")[:-1])
+
+
 def _is_part(name: str, alias: str) -> bool:
-    """Whether it counts a part of what the alias means, as `cache_read.input_tokens`."""
+    """Whether it counts a part of what the alias means, as `cache_read.input_tokens`, or what a tool used."""
     within = plain(name).removesuffix(alias).split(".")
-    return any(one.startswith(("cache", "reasoning")) or one.endswith("details") for one in within)
+    return any(one.startswith(("cache", "reasoning", "tool_")) or one.endswith("details") for one in within)
 
 
 def _coalesced(rows: Rows, names: Sequence[str]) -> _Column:

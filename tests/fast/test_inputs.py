@@ -638,7 +638,7 @@ def test_events_without_tokens_and_parts_of_one_answer_are_left_out(tmp_path: Pa
     ]
     source = log(tmp_path, *rows)
     assert drawn(source).prompt_tokens.tolist() == [1000, 1000]
-    assert drawn(source).arrival_s.tolist() == [0, 7]
+    assert drawn(source).arrival_s.tolist() == [0, 8], "that of the first part, which is nearest to when it came"
     assert said(source)["left out"] == (
         "1 of 4 rows, of other kinds, without tokens (the first is row 1); "
         "1 of 4 rows, of which a later row has the same id and prompt (the first is row 2)"

@@ -19,6 +19,7 @@ from prebleexp.vllm_bench.flags import (
     nothing_done,
     of_the_command,
     parsed,
+    renamed,
     those_of,
 )
 
@@ -70,6 +71,9 @@ BACKENDS = (
     *("sglang", "sglang-native", "sglang-oai", "sglang-oai-chat", "vllm", "vllm-chat", "lmdeploy", "lmdeploy-chat"),
     *("trt", "gserver", "truss"),
 )
+OF_GROUPS = ("num-groups", "prompts-per-group", "system-prompt-len", "question-len", "output-len")
+RENAMED = {f"gen-{name}": f"gsp-{name}" for name in OF_GROUPS}
+"""flags of older versions, and what they are called now"""
 INSTEAD = {
     "mooncake": "workload=mooncake plays such a trace",
     "agentic-trace": "workload=agents plays sessions of agents",
@@ -99,7 +103,8 @@ class Pasted:
 
 def is_meant(words: Sequence[str]) -> bool:
     """Whether a command line is of this tool."""
-    return any("sglang" in one for one in of_the_command(words)[0])
+    begin = of_the_command(words)[0]
+    return begin[-2:] != ["bench", "serve"] and any("sglang" in one for one in begin)
 
 
 def read(words: Sequence[str]) -> Pasted:
@@ -107,7 +112,7 @@ def read(words: Sequence[str]) -> Pasted:
     begin, flags = of_the_command(words)
     if begin[-1] not in MODULES and not begin[-1].endswith("bench_serving.py"):
         raise InvalidInput(f"bench-serve does not know {begin[-1]!r}; paste: -- python -m {MODULES[0]} --…")
-    given = parsed(TOOL, VERSION, FLAGS, flags)
+    given = parsed(TOOL, VERSION, FLAGS, renamed(flags, RENAMED))
     if given.get("gsp_num_turns", 1) != 1:
         raise InvalidInput("--gsp-num-turns is not valid here; workload=chats has requests of several turns")
     if "use_trace_timestamps" in given:

@@ -78,7 +78,17 @@ LENGTHS = {
     ),
 }
 """what stands for several, and goes before them"""
-BACKENDS = ("openai", "vllm", "openai-chat", "openai-responses", "openai-audio")
+BACKENDS = (
+    *("openai", "vllm", "openai-chat", "openai-responses", "openai-audio"),
+    *("tgi", "sglang", "lmdeploy", "tensorrt-llm", "scalellm", "deepspeed-mii", "llama.cpp"),
+)
+"""the last seven are of benchmark_serving.py, before it was a command"""
+RENAMED = {"endpoint-type": "backend", "custom-skip-chat-template": "skip-chat-template"}
+"""flags of older versions, and what they are called now"""
+SCRIPT = "benchmark_serving.py"
+OF_SONNET = "--dataset-name sonnet is no longer there; prefix_repetition has prompts with a common beginning, too"
+DASHES = "–—"
+"""what word processors and pages make of hyphens"""
 POOLING = ("embeddings", "pooling", "rerank")
 GOALS = ("ttft", "tpot", "e2el")
 
@@ -102,11 +112,19 @@ class Pasted:
     file: str | None
     no_effect: tuple[str, ...]
     not_simulated: tuple[str, ...]
+    is_script: bool = False
+    """whether it is of the script that was there before the command"""
 
     @property
     def says(self) -> tuple[str, ...]:
-        """What of it does nothing, in sentences."""
-        return nothing_done(self.no_effect, self.not_simulated)
+        """What of it does nothing, or is another thing now, in sentences."""
+        said = nothing_done(self.no_effect, self.not_simulated)
+        if self.is_script and "workload.random_range_ratio" in self.settings:
+            said += (
+                f"--random-range-ratio is read as {TOOL} {VERSION} has it, so much below and above the mean; "
+                "scripts before it, and copies of these, drew from that share of the length to the length",
+            )
+        return said
 
 
 def read(words: Sequence[str]) -> Pasted:
@@ -132,6 +150,7 @@ def read(words: Sequence[str]) -> Pasted:
         file=given.get("result_filename"),
         no_effect=those_of(NO_EFFECT, given),
         not_simulated=those_of(NOT_SIMULATED, given),
+        is_script=any(one.endswith(SCRIPT) for one in of_the_command(words)[0]),
     )
 
 
@@ -161,22 +180,45 @@ def parsed(tool: str, version: str, known: Mapping[str, Mapping[str, Any]], word
 
 
 def of_the_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first flag, and the flags with their values."""
-    words = [one for one in words if one.strip()]  # a backslash before the end of a line may leave one
-    first = next((at for at, one in enumerate(words) if one.startswith("--")), len(words))
+    """What stands before the tool's first flag, and its flags with their values. What runs the tool, as docker, may
+    have flags of its own before."""
+    words = [_dashed(one) for one in words if one.strip()]  # a backslash before the end of a line may leave one
+    start = next((at for at in range(1, len(words) + 1) if _ends_command(words[:at])), 0)
+    first = next((at for at, one in enumerate(words) if at >= start and one.startswith("--")), len(words))
     return words[:first], words[first:]
+
+
+def _ends_command(words: Sequence[str]) -> bool:
+    return list(words[-2:]) == ["bench", "serve"] or words[-1].endswith(("_serving.py", ".bench_serving"))
+
+
+def _dashed(word: str) -> str:
+    """With the two hyphens that a flag begins with, if it was made to begin with a dash."""
+    return f"--{word.lstrip(DASHES + '-')}" if word[0] in DASHES else word
+
+
+def renamed(flags: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """Flags of older versions under the names that they have now."""
+    made = []
+    for one in flags:
+        name, equals, value = one.partition("=")
+        new = names.get(name.removeprefix("--"))
+        made.append(one if new is None or not name.startswith("--") else f"--{new}{equals}{value}")
+    return made
 
 
 def _flags(words: Sequence[str]) -> list[str]:
     """Without what stands before them; underscores in their names are hyphens, as the tool has it."""
     begin, rest = of_the_command(words)
-    if begin and begin[-2:] != ["bench", "serve"] and not begin[-1].endswith("benchmark_serving.py"):
+    if begin and begin[-2:] != ["bench", "serve"] and not begin[-1].endswith(SCRIPT):
         raise InvalidInput(f"bench-serve does not know {begin[-1]!r}; paste a command line: -- vllm bench serve --…")
     flags = []
     for one in rest:
         name, equals, value = one.partition("=")
         flags.append(f"{name.replace('_', '-')}{equals}{value}" if one.startswith("--") else one)
-    return flags
+    if any(one.startswith("--sonnet-") for one in flags):
+        raise InvalidInput(OF_SONNET)
+    return renamed(flags, RENAMED)
 
 
 def those_of(flags: Mapping[str, object], given: Mapping[str, Any]) -> tuple[str, ...]:

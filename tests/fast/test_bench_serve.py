@@ -16,6 +16,7 @@ import pytest
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.runs import run
 from prebleexp.launch import configure
+from prebleexp.sglang_bench import flags as sglang
 from prebleexp.sim.steps import Steps
 from prebleexp.vllm_bench import compared, flags
 from prebleexp.vllm_bench.result import Wanted, result
@@ -93,8 +94,54 @@ def test_lengths_for_all_data_sets_go_before_those_of_one() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "VLLM_USE_V1=1 vllm bench serve --num-prompts 9",
+        "docker run --rm --network host vllm/vllm-openai:latest bench serve --num-prompts 9",
+        "kubectl exec deploy/vllm -- vllm bench serve --num-prompts 9",
+        "docker exec -it sglang vllm bench serve --num_prompts=9",
+        "python3 -m vllm.entrypoints.cli.main bench serve --num-prompts 9 --endpoint-type openai-chat",
+        "python3 benchmarks/benchmark_serving.py --backend sglang --num-prompts 9",
+        "vllm bench serve –num-prompts 9",
+        "vllm bench serve —num-prompts 9 --custom-skip-chat-template",
+        "vllm bench serve —-num-prompts=9 --header a=b c=-1",
+    ],
+)
+def test_a_line_is_read_as_it_was_pasted(line: str) -> None:
+    words = line.split()
+    assert not sglang.is_meant(words)
+    assert flags.read(words).settings == {"workload.num_prompts": 9}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker run --rm lmsysorg/sglang python3 -m sglang.bench_serving --num-prompt 9",
+        "python3 /sgl-workspace/sglang/python/sglang/bench_serving.py –num-prompts 9",
+        "python3 -m sglang.bench_serving --num-prompts 9 --gen-num-groups 64",
+    ],
+)
+def test_so_is_one_of_sglang(line: str) -> None:
+    words = line.split()
+    assert sglang.is_meant(words)
+    found = sglang.read(words).settings
+    assert found["workload.num_prompts"] == 9
+    assert found.get("workload.gsp_num_groups") == (64 if "gen" in line else None)
+
+
+def test_what_a_flag_meant_in_scripts_before_is_said() -> None:
+    line = ["python3", "benchmark_serving.py", "--random-range-ratio", "0.8"]
+    assert "drew from that share of the length to the length" in flags.read(line).says[0]
+    assert not flags.read(["vllm", "bench", "serve", *line[2:]]).says
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
+        (
+            "benchmark_serving.py --dataset-name sonnet --sonnet-input-len 5",
+            "prefix_repetition has prompts with",
+        ),
         ("vllm bench serve --max-concurency 4", "does not know '--max-concurency'; did you mean --max-concurrency?"),
         ("vllm bench serve --num-prompts many", "argument --num-prompts: invalid int value: 'many'"),
         ("vllm bench serve --goodput p50:3", "--goodput=p50 is not valid; it must be one of ttft, tpot, e2el"),

@@ -22,6 +22,17 @@ class DoesNotFit(InvalidInput):
     a precision that the GPU does not have."""
 
 
+class TooLittleMemory(DoesNotFit):
+    """The weights do not fit."""
+
+    def __init__(self, said: str, model: str, gpus: str, precisions: Iterable[str]) -> None:
+        super().__init__(said)
+        self.model, self.gpus = model, gpus
+        """the model in its precision, and how many GPUs of which kind"""
+        self.precisions = tuple(dict.fromkeys(precisions))
+        """in which it fits on GPUs of this kind"""
+
+
 def significant(value: float, digits: int = 3) -> str:
     """A number in a message: so many significant digits, and all of those before the point: 3,700, not 3.7e+03."""
     return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"

@@ -135,6 +135,7 @@ def _engines(venv: Path, folder: Path) -> Iterator[list[subprocess.Popen[bytes]]
         "--num-gpu-blocks-override",
         str(BLOCKS),
         "--enable-prompt-tokens-details",
+        "--enable-scale-out",  # /v1/completions/render, of which vllm-router asks what tokens a prompt has
         "--disable-uvicorn-access-log",
     ]
     python = str(venv.resolve() / "bin/python")

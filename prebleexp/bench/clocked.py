@@ -17,6 +17,7 @@ from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.policies.base import Policy
 from prebleexp.sim.compiled import compiled
+from prebleexp.sim.notices import EVICTED, FINISHED, FIRST_TOKEN, ROUTED, STORED
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import View
 from prebleexp.sim.routing import Routing
@@ -51,31 +52,31 @@ def lacks_room(self: Any, mine: Any, view: View, request: int) -> int:
 
 def first_token(self: Any, mine: Any, view: View, request: int, now: float) -> None:
     start = ticks()
-    call_none(mine.router.first_token, mine.router.own, view, request, now)
+    call_none(mine.router.hears[FIRST_TOKEN], mine.router.own, view, request, now)
     _add(mine, request, ticks() - start)
 
 
 def finished(self: Any, mine: Any, view: View, request: int, now: float) -> None:
     start = ticks()
-    call_none(mine.router.finished, mine.router.own, view, request, now)
+    call_none(mine.router.hears[FINISHED], mine.router.own, view, request, now)
     _add(mine, request, ticks() - start)
 
 
 def routed(self: Any, mine: Any, view: View, request: int, now: float) -> None:
     start = ticks()
-    call_none(mine.router.routed, mine.router.own, view, request, now)
+    call_none(mine.router.hears[ROUTED], mine.router.own, view, request, now)
     _add(mine, request, ticks() - start)
 
 
 def stored(self: Any, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
     start = ticks()
-    call_none(mine.router.stored, mine.router.own, view, request, gpu, tokens, now)
+    call_none(mine.router.hears[STORED], mine.router.own, view, request, gpu, tokens, now)
     _add(mine, request, ticks() - start)
 
 
 def evicted(self: Any, mine: Any, view: View, request: int, gpu: int, tokens: int, now: float) -> None:
     start = ticks()
-    call_none(mine.router.evicted, mine.router.own, view, request, gpu, tokens, now)
+    call_none(mine.router.hears[EVICTED], mine.router.own, view, request, gpu, tokens, now)
     _add(mine, request, ticks() - start)
 
 

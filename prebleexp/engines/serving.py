@@ -9,8 +9,9 @@ from prebleexp.sim.caches import evict, insert_first
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import token
 from prebleexp.sim.news import tell
+from prebleexp.sim.notices import EVICTED, FINISHED, FIRST_TOKEN, STORED
 from prebleexp.sim.pools import prefills
-from prebleexp.sim.records import EVICTED, FINISHED, FIRST_TOKEN, STORED, World
+from prebleexp.sim.records import World
 from prebleexp.sim.types import State
 
 QUEUED, RUNNING, DONE = int(State.QUEUED), int(State.RUNNING), int(State.FINISHED)
@@ -26,7 +27,7 @@ def first_token(world: World, g: int, request: int, now: float) -> None:
         job.ttft_s = job.latency_s
     if np.isnan(seen.ttft_s):  # else it was sent back to the queue
         seen.ttft_s, seen.output_seen = job.latency_s, 1
-        if world.told.first_token != 0:
+        if world.told.hears[FIRST_TOKEN] != 0:
             tell(world, FIRST_TOKEN, request, g, 0)
     if not prefills(world, g):  # else the token is shown by whoever makes the others
         token(world.gaps, request, now)
@@ -63,7 +64,7 @@ def keep_context(world: World, g: int, request: int, outputs: int) -> int:
 def keep_tokens(world: World, g: int, request: int, tokens: int) -> int:
     """The same of a context's first tokens."""
     known = insert_first(world.cache, g, request, tokens)
-    if world.told.stored != 0:
+    if world.told.hears[STORED] != 0:
         tell(world, STORED, request, g, tokens)
     return known
 
@@ -75,7 +76,7 @@ def evict_tokens(world: World, g: int, wanted: int) -> int:
     control.evicted = 0
     freed = evict(world.cache, g, wanted)
     world.totals[g].evicted_tokens += freed
-    if world.told.evicted != 0:
+    if world.told.hears[EVICTED] != 0:
         for row in range(control.evicted):
             tell(world, EVICTED, int(world.cache.evicted_owner[row]), g, int(world.cache.evicted_beyond[row]))
     return freed

@@ -27,8 +27,9 @@ from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import EXPIRE, key, push
+from prebleexp.sim.notices import FINISHED
 from prebleexp.sim.pools import leg_of
-from prebleexp.sim.records import FINISHED, NONE, World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.sessions import failed, look_ahead
 from prebleexp.sim.types import State
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from prebleexp.checks import flag, integer, not_valid, require
-from prebleexp.errors import DoesNotFit
+from prebleexp.errors import TooLittleMemory
 from prebleexp.hardware.equations import all_reduces_s
 from prebleexp.hardware.experts import Popularity, busiest
 from prebleexp.hardware.transfers import paths
@@ -59,20 +59,22 @@ def _or(numbers: tuple[int, ...]) -> str:
     return " or ".join(map(str, numbers))
 
 
-def does_not_fit(of: Composed, fits: Callable[[int, str], bool]) -> DoesNotFit:
+def does_not_fit(of: Composed, fits: Callable[[int, str], bool]) -> TooLittleMemory:
     """Too little is left beside the weights; `fits` says of other groups of GPUs and precisions whether enough is."""
     gpu, model = of.gpu, of.model
-    would = [
-        f"tensor_parallel={count} precision={precision}"
+    would = {
+        precision: f"tensor_parallel={count} precision={precision}"
         for precision in gpu.precisions
         if (count := next((gpus for gpus in of.groups if fits(gpus, precision)), 0))
-    ]
+    }
+    titled, gpus = f"{model.name} in {of.precision}", f"{of.gpus_per_replica} {gpu.name}"
     weights = of.gpu_weights(of.tensor_parallel, of.precision) / 1e9
-    return DoesNotFit(
-        f"{model.name} in {of.precision} does not fit on {of.gpus_per_replica} {gpu.name}: its weights take "
-        f"{weights:.0f} GB of {of.utilisation * gpu.memory_gb:.0f} a GPU; "
-        + (f"on {gpu.name} these fit: {'; '.join(would)}" if would else f"it fits on no number of {gpu.name}")
+    said = f"{titled} does not fit on {gpus}: its weights take {weights:.0f} GB of "
+    said += f"{of.utilisation * gpu.memory_gb:.0f} a GPU; "
+    fitting = (
+        f"on {gpu.name} these fit: {'; '.join(would.values())}" if would else f"it fits on no number of {gpu.name}"
     )
+    return TooLittleMemory(said + fitting, titled, gpus, would)
 
 
 # ---------------------------------------------------------------- what it costs

@@ -13,8 +13,9 @@ from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.entry import compiled_for
 from prebleexp.sim.handles import Block
 from prebleexp.sim.hearing import tell_policy
+from prebleexp.sim.notices import FINISHED, FIRST_TOKEN
 from prebleexp.sim.plug import call_int
-from prebleexp.sim.records import FINISHED, FIRST_TOKEN, NONE, World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.touching import touch, touch_all
 from prebleexp.sim.world import EXAMPLE as WORLD
 

@@ -19,7 +19,7 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.live import asked as of
 from prebleexp.live.asked import Asked
 from prebleexp.policies.base import Policy
-from prebleexp.sim import addresses, hearing, records, world
+from prebleexp.sim import addresses, hearing, notices, records, world
 from prebleexp.sim.answers import HOLD, REFUSE
 from prebleexp.sim.handles import Block
 from prebleexp.sim.later import INTERPRETED
@@ -232,7 +232,7 @@ class Host:
         """What has happened to a request (a kind of `sim.records.NEWS`). `ttft_s`, `latency_s`, `output`: of first and
         last tokens."""
         if request.lap != self.lap:
-            if kind in (records.FINISHED, records.CANCELLED, records.LOST):
+            if kind in (notices.FINISHED, notices.CANCELLED, notices.LOST):
                 book = self.view.sent[gpu]
                 book.outstanding -= 1
                 book.tokens -= request.tokens
@@ -245,7 +245,7 @@ class Host:
     def changed(self, gpu: int, candidates: Sequence[int], now: float) -> None:
         """These may get requests from now on; the GPU is one of them no longer, or again, with nothing in its cache."""
         self.candidates(candidates)
-        self._told(records.CHANGED, records.NONE, gpu, 0, now)
+        self._told(notices.CHANGED, records.NONE, gpu, 0, now)
 
     def candidates(self, gpus: Sequence[int]) -> None:
         """These may get requests from now on."""

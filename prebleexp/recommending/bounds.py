@@ -29,6 +29,14 @@ DRAWN = 2_000
 """requests, of a stream that is drawn"""
 
 
+class TooSlow(InvalidInput):
+    """Not even one request at a time is within the promised time per output token."""
+
+    def __init__(self, alone_s: float, promised_s: float) -> None:
+        self.alone_ms, self.promised_ms = significant(alone_s * 1e3), f"{promised_s * 1e3:g}"
+        super().__init__(f"a step takes {self.alone_ms} ms for one request, more than the promised {self.promised_ms}")
+
+
 @dataclass(frozen=True)
 class Demand:
     """Average demand of a request stream: rate, and tokens of a request."""
@@ -72,7 +80,7 @@ class Work:
 
 
 def work(hardware: Hardware, demand: Demand, tpot_s: float | None) -> Work:
-    """Raises InvalidInput if not even one request at a time is within the promised time per output token."""
+    """Raises TooSlow if not even one request at a time is within the promised time per output token."""
     cost, of, mine = hardware.kernels(), hardware.numbers(), hardware.start()
     prefill = float(cost.step_s(of, mine, 1, CHUNK, CHUNK, 0, 0, CHUNK, 0.0)) / CHUNK
     context = demand.prompt + demand.output / 2
@@ -83,9 +91,7 @@ def work(hardware: Hardware, demand: Demand, tpot_s: float | None) -> Work:
 
     alone = float(cost.decode_s(of, mine, 1, 1, 1, 1))
     if tpot_s is not None and alone > tpot_s:
-        raise InvalidInput(
-            f"a step takes {significant(alone * 1e3)} ms for one request, more than the promised {tpot_s * 1e3:g}"
-        )
+        raise TooSlow(alone, tpot_s)
     most, room = 1, hardware.kv_tokens / unique
     while 2 * most <= min(MOST_AT_ONCE, room) and (tpot_s is None or step_s(2 * most) <= tpot_s):
         most *= 2

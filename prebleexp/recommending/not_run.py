@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-FITS = re.compile(r"^(?P<model>.+) does not fit on (?P<gpus>[^:;]+): ")
-NEEDS = re.compile(r"^it takes (?P<least>[\d,]+) \S+ at least, and (?P<most>[\d,]+) can be had$")
-PRECISION = re.compile(r"\bprecision=(\w+)")
+from prebleexp.errors import DoesNotFit, TooLittleMemory
+from prebleexp.hardware.base import Hardware
+from prebleexp.recommending.bounds import TooSlow
+
 SHOWN = 4
 """places a line names"""
 
@@ -17,11 +17,45 @@ SHOWN = 4
 class LeftOut:
     """Of which nothing was run, and why."""
 
-    what: str
-    why: str
     designs: int
-    title: str = ""
-    """the model on its GPUs; empty: `why` names them, or `what`"""
+    said: str
+    """which, and why, with its numbers"""
+    reason: str
+    """that others are left out for as well"""
+    model: str
+    """in its precision"""
+    place: str = ""
+    """the GPUs, with what there is of numbers; empty: `model` names them"""
+    precisions: Sequence[str] = ()
+    """in which it would fit"""
+
+
+def unfit(lines: str, why: DoesNotFit, designs: int) -> LeftOut:
+    """What cannot be served at all, by its `lines`."""
+    if not isinstance(why, TooLittleMemory):
+        return LeftOut(designs, f"{lines}: {why}", str(why), lines)
+    return LeftOut(designs, str(why), "the weights do not fit", why.model, why.gpus.upper(), why.precisions)
+
+
+def slow(hardware: Hardware, why: TooSlow, designs: int) -> LeftOut:
+    """What is too slow for one request."""
+    model, gpus = _of(hardware)
+    reason = f"one request alone takes more than the promised {why.promised_ms} ms for a token"
+    return LeftOut(designs, f"{model} on {gpus}: {why}", reason, model, f"{gpus.upper()} ({why.alone_ms} ms)")
+
+
+def short(hardware: Hardware, least: int, most: int, designs: int) -> LeftOut:
+    """What takes more GPUs than can be had."""
+    model, gpus = _of(hardware)
+    said = f"{model} on {gpus}: it takes {least:,} {hardware.gpu_name.upper()} at least, and {most:,} can be had"
+    reason = "they take more GPUs than can be had"
+    return LeftOut(designs, said, reason, model, f"{gpus.upper()} ({least:,} of {most:,})")
+
+
+def _of(hardware: Hardware) -> tuple[str, str]:
+    """The model in its precision, and its GPUs; the engine's name is the same for all."""
+    model, _, gpus = hardware.title.partition(",")[0].partition(" on ")
+    return model, gpus
 
 
 @dataclass
@@ -37,30 +71,11 @@ def lines(left_out: Sequence[LeftOut]) -> list[str]:
     """One sentence, without its stop, for each kind of reason."""
     groups: dict[str, _Group] = {}
     for one in left_out:
-        reason, model, place = _parts(one)
-        group = groups.setdefault(reason, _Group())
+        group = groups.setdefault(one.reason, _Group())
         group.designs += one.designs
-        group.at.setdefault(model, {})[place] = None
-        group.cures |= dict.fromkeys(PRECISION.findall(one.why))
+        group.at.setdefault(one.model, {})[one.place] = None
+        group.cures |= dict.fromkeys(one.precisions)
     return [_line(reason, group) for reason, group in groups.items()]
-
-
-def _parts(one: LeftOut) -> tuple[str, str, str]:
-    """The reason, the model with its precision, and the GPUs with what there is of numbers."""
-    if found := FITS.match(one.why):
-        return "the weights do not fit", found["model"], found["gpus"].upper()
-    model, _, gpus = (one.title or one.what).partition(" on ")
-    own, _, shared = one.why.rpartition(", more than ")
-    if own:
-        return f"one request alone takes more than {shared} ms for a token", model, f"{gpus.upper()} ({_ms(own)})"
-    if found := NEEDS.match(one.why):
-        return "they take more GPUs than can be had", model, f"{gpus.upper()} ({found['least']} of {found['most']})"
-    return one.why, model, gpus.upper()
-
-
-def _ms(said: str) -> str:
-    found = re.search(r"[\d.,]+ ms", said)
-    return found[0] if found else said
 
 
 def _line(reason: str, group: _Group) -> str:

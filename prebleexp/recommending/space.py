@@ -13,9 +13,9 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure, several
 from prebleexp.planning.contender import GPUS, Contender
 from prebleexp.planning.trials import Question
-from prebleexp.recommending import bounds
+from prebleexp.recommending import bounds, not_run
 from prebleexp.recommending.asked import Asked
-from prebleexp.recommending.bounds import Demand, Work
+from prebleexp.recommending.bounds import Demand, TooSlow, Work
 from prebleexp.recommending.designs import MODEL, WHOLE, Design, Split
 from prebleexp.recommending.not_run import LeftOut
 
@@ -67,10 +67,11 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
     ]
     routed = [(one, configure.cells([*same, *one])[0]) for one in policies]
     made = list(_made(same, hardware, engines, policies[0]))
-    left_out = [LeftOut(what, why, len(policies)) for what, cell, why in made if cell is None]
-    served = [(chosen, cell) for chosen, (_, cell, _) in zip(_pairs(hardware, engines), made, strict=True) if cell]
+    unfit = [(chosen, why) for chosen, why in made if isinstance(why, DoesNotFit)]
+    left_out = [not_run.unfit(_words(chosen), why, len(policies)) for chosen, why in unfit]
+    served = [(chosen, one) for chosen, one in made if isinstance(one, Cell)]
     if not served:
-        raise InvalidInput(f"nothing that can be had serves this: {left_out[0].why}")
+        raise InvalidInput(f"nothing that can be had serves this: {left_out[0].said}")
     contender = Contender(served[0][1], GPUS)
     if contender.cell.cluster.groups:
         raise InvalidInput("cluster.groups: that is searched; most_gpus says how many GPUs can be had")
@@ -80,8 +81,8 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
     for chosen, cell in served:
         try:
             work = bounds.work(cell.hardware, demand, bounds.tpot_of(cell))
-        except InvalidInput as error:
-            left_out.append(LeftOut(_words(chosen), str(error), len(policies), _title(cell)))
+        except TooSlow as error:
+            left_out.append(not_run.slow(cell.hardware, error, len(policies)))
             continue
         least = -(-bounds.replicas(work, demand, target) // cell.hardware.ranks)
         kind = cell.hardware.gpu_name
@@ -89,8 +90,7 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
         had = asked.most_of(kind)
         most, price = had // each, asked.prices.an_hour(replace(cell, gpus=each))
         if least > most:
-            why = _short(least * each, had, kind)
-            left_out.append(LeftOut(_words(chosen), why, len(policies), _title(cell)))
+            left_out.append(not_run.short(cell.hardware, least * each, had, len(policies)))
             continue
         for line, router in routed:
             whole = replace(
@@ -102,7 +102,7 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
             )
             designs += _shapes(whole, [*chosen, *line], axes, price, most, least, apart, work)
     if not designs:
-        raise InvalidInput(f"nothing that can be had keeps the promise: {left_out[0].what}: {left_out[0].why}")
+        raise InvalidInput(f"nothing that can be had keeps the promise: {left_out[0].said}")
     models = [_value(line) for line in given.get(MODEL, ())] if MODEL in axes else []
     return Space(designs, left_out, axes, models)
 
@@ -128,16 +128,13 @@ def _engines(kind: str, given: Mapping[str, Sequence[str]]) -> Iterator[list[str
 
 def _made(
     same: Sequence[str], hardware: Sequence[list[str]], engines: Sequence[list[str]], policy: Sequence[str]
-) -> Iterator[tuple[str, Cell | None, str]]:
-    for chosen in _pairs(hardware, engines):
+) -> Iterator[tuple[list[str], Cell | DoesNotFit]]:
+    """The lines of each hardware with each engine, and the cell that they make, or why they make none."""
+    for chosen in ([*one, *other] for one in hardware for other in engines):
         try:
-            yield _words(chosen), configure.cells([*same, *chosen, *policy])[0], ""
+            yield chosen, configure.cells([*same, *chosen, *policy])[0]
         except DoesNotFit as error:
-            yield _words(chosen), None, str(error)
-
-
-def _pairs(hardware: Sequence[list[str]], engines: Sequence[list[str]]) -> Iterator[list[str]]:
-    yield from ([*one, *other] for one in hardware for other in engines)
+            yield chosen, error
 
 
 def _shapes(
@@ -190,15 +187,6 @@ def _value(line: str) -> str:
 
 def _words(lines: Sequence[str]) -> str:
     return " ".join(line for line in lines if _value(line) != "null")
-
-
-def _title(cell: Cell) -> str:
-    """The model on its GPUs; the engine's name is the same for all."""
-    return cell.hardware.title.partition(",")[0]
-
-
-def _short(needed: int, most: int, kind: str) -> str:
-    return f"it takes {needed:,} {kind.upper()} at least, and {most:,} can be had"
 
 
 def question_of(design: Design, asked: Asked, share: float, seeds: int) -> Question:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-_OF_ROUTERS = ("own", "route", "first_token", "stored", "evicted", "finished", "changed", "lacks_room", "compiled")
-_TOLD_OF_OTHERS = ("copied", "dropped", "routed")
-ROUTER = np.dtype([(name, np.int64) for name in (*_OF_ROUTERS, *_TOLD_OF_OTHERS, "seen")], align=True)
-"""`seen`: where what it sees is"""
+from prebleexp.sim.notices import NOTICES
+
+_OF_ROUTERS = ("own", "route", "lacks_room", "compiled", "seen")
+ROUTER = np.dtype([*((name, np.int64) for name in _OF_ROUTERS), ("hears", np.int64, (len(NOTICES),))], align=True)
+"""`seen`: where what it sees is; `hears`: by kind of notice, the function that is told of it"""
 
 BOOKS = np.dtype([(name, np.int64) for name in ("own", "whose", "write", "age", "lacks_room")], align=True)
 

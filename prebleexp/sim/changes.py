@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from prebleexp.sim import notices
 from prebleexp.sim import records as of
 from prebleexp.sim.breaking import break_off, given_back, lost_row, torn, unread
 from prebleexp.sim.emptied import Emptied
@@ -304,7 +305,7 @@ class Changes:
     def _change(self, world: of.World, g: int, candidate: bool) -> None:
         if self.candidate[g] != candidate:
             self.candidate[g] = candidate
-            _tell(world, of.CHANGED, of.NONE, g)
+            _tell(world, notices.CHANGED, of.NONE, g)
 
 
 def _is_empty(world: of.World, g: int) -> bool:
@@ -323,11 +324,11 @@ def _tell_of_loss(world: of.World, engines: Emptied, row: int) -> None:
     requests, row = world.seen.requests, lost_row(world, engines, row)
     at, other = int(requests[row].gpu), request_of(engines.handle, row)
     if row != other and world.jobs[other].state == State.UNROUTED and requests[other].gpu != of.NONE:
-        _tell(world, of.LOST, other, int(requests[other].gpu))  # its GPU is rid of it
+        _tell(world, notices.LOST, other, int(requests[other].gpu))  # its GPU is rid of it
     if at == of.NONE:  # no router has it in its book
         is_lost(engines.handle, row)
     else:
-        _tell(world, of.LOST, row, at)
+        _tell(world, notices.LOST, row, at)
 
 
 def _tell(world: Any, kind: int, request: int, g: int) -> None:

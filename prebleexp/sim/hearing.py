@@ -11,24 +11,23 @@ from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.moves import is_over, routed_anew
 from prebleexp.sim.moves import join as join_moved
 from prebleexp.sim.moves import leave as leave_moved
+from prebleexp.sim.notices import (
+    CANCELLED,
+    COPIED,
+    DROPPED,
+    FINISHED,
+    LEFT,
+    LOST,
+    OF_CONTEXT,
+    OF_GPU,
+    OF_REQUEST,
+    ROUTED,
+    SUBJECTS,
+)
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import ALWAYS, PULL, RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
 from prebleexp.sim.pulling import let_go
-from prebleexp.sim.records import (
-    CANCELLED,
-    CHANGED,
-    COPIED,
-    DROPPED,
-    EVICTED,
-    FINISHED,
-    FIRST_TOKEN,
-    LEFT,
-    LOST,
-    NONE,
-    ROUTED,
-    STORED,
-    World,
-)
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.router_queue import join, router_of
 from prebleexp.sim.router_records import COMMON
 from prebleexp.sim.running_mean import learn
@@ -151,7 +150,7 @@ def hearers(world: World, kind: int, request: int, g: int) -> tuple[int, int]:
             return 0, len(world.policies)
         g %= gpus
     first = routers if decodes(world, g) else 0
-    if routers == 1 or kind in (STORED, EVICTED, COPIED, DROPPED, CHANGED):
+    if routers == 1 or SUBJECTS[kind] != OF_REQUEST:
         return first, first + routers
     first += router_of(world, request)
     return first, first + 1
@@ -160,7 +159,7 @@ def hearers(world: World, kind: int, request: int, g: int) -> tuple[int, int]:
 @compiled
 def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
     """Whether a policy is not told of it: it believes that the request is over."""
-    return kind in (FINISHED, CANCELLED, LOST, LEFT, FIRST_TOKEN) and is_over(world, kind, request, routed)
+    return SUBJECTS[kind] == OF_REQUEST and is_over(world, kind, request, routed)
 
 
 @compiled
@@ -183,24 +182,13 @@ def tell_policy(world: World) -> None:
         first, behind = hearers(world, kind, request, int(news.gpu))
         for k in range(first, behind):
             policy = world.policies[k]
-            seen = policy.seen
-            if is_silent(world, kind, request, int(policy.routed != 0)):
-                pass
-            elif kind in (FINISHED, CANCELLED, LOST, LEFT) and policy.finished != 0:
-                call_none(policy.finished, policy.own, seen, request, control.now)
-            elif kind == FIRST_TOKEN and policy.first_token != 0:
-                call_none(policy.first_token, policy.own, seen, request, control.now)
-            elif kind == ROUTED and policy.routed != 0:
-                call_none(policy.routed, policy.own, seen, request, control.now)
-            elif kind == STORED and policy.stored != 0:
-                call_none(policy.stored, policy.own, seen, request, news.gpu, news.tokens, control.now)
-            elif kind == EVICTED and policy.evicted != 0:
-                call_none(policy.evicted, policy.own, seen, request, news.gpu, news.tokens, control.now)
-            elif kind == COPIED and policy.copied != 0:
-                call_none(policy.copied, policy.own, seen, request, news.gpu, news.tokens, control.now)
-            elif kind == DROPPED and policy.dropped != 0:
-                call_none(policy.dropped, policy.own, seen, request, news.gpu, news.tokens, control.now)
-            elif kind == CHANGED and policy.changed != 0:
-                call_none(policy.changed, policy.own, seen, news.gpu, control.now)
+            function = policy.hears[kind]
+            if function == 0 or is_silent(world, kind, request, int(policy.hears[ROUTED] != 0)):
+                continue
+            if SUBJECTS[kind] == OF_CONTEXT:
+                call_none(function, policy.own, policy.seen, request, news.gpu, news.tokens, control.now)
+            else:
+                of = news.gpu if SUBJECTS[kind] == OF_GPU else request
+                call_none(function, policy.own, policy.seen, of, control.now)
         go_on(world, kind, request)
     control.news = 0

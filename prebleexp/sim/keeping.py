@@ -13,7 +13,8 @@ from __future__ import annotations
 from prebleexp.sim.children import remove_child, set_child
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.records import DROPPED, NONE, World
+from prebleexp.sim.notices import DROPPED
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import (
     GONE,
     KEPT,
@@ -212,7 +213,7 @@ def make_room(world: World, tier: int, place: int, copies: int) -> bool:
         else:
             often = _idle(tiers, int(tiers.copies[copy].newer))
         one, control = tiers.copies[copy], tiers.control[0]
-        if world.told.dropped != 0 and one.number % control.tables == control.told:
+        if world.told.hears[DROPPED] != 0 and one.number % control.tables == control.told:
             tell(world, DROPPED, int(one.owner), place, int(one.number) // control.tables * control.block_tokens)
         _drop(tiers, tier, copy)
         excess -= 1

@@ -21,8 +21,9 @@ from prebleexp.sim.book import enter, strike
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.links import MIGRATION
 from prebleexp.sim.news import tell
+from prebleexp.sim.notices import LEFT, ROUTED
 from prebleexp.sim.plug import call_none
-from prebleexp.sim.records import LEFT, NONE, ROUTED, World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import records
 
 RUNNING, WAITING, WAITING_FIRST = range(3)

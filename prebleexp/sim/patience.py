@@ -12,10 +12,11 @@ import numpy as np
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.links import HANDOFF
 from prebleexp.sim.news import tell
+from prebleexp.sim.notices import CANCELLED
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, is_routed_again, leg_of, prefills
 from prebleexp.sim.pulling import leave_kv
-from prebleexp.sim.records import CANCELLED, NONE, World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.sessions import failed
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake

@@ -118,9 +118,12 @@ class Plug:
         return np.full(times, self.record).view(np.recarray)
 
     def _write(self) -> None:
-        for name, made in self.made.items():
-            setattr(self.record, name, made)
+        self._place(self.made)
         self.record.own = self.block.value if INTERPRETED else self.block.address
+
+    def _place(self, made: Mapping[str, Any]) -> None:
+        for name, one in made.items():
+            setattr(self.record, name, one)
 
     def _make(self, names: Sequence[str]) -> dict[str, Any]:
         """By name: the function itself, or where its machine code is."""

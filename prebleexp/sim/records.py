@@ -276,7 +276,7 @@ CONTROL = np.dtype(
 )
 
 NEWS = np.dtype([("kind", np.int64), ("request", np.int64), ("gpu", np.int64), ("tokens", np.int64)], align=True)
-FIRST_TOKEN, STORED, EVICTED, FINISHED, CANCELLED, LOST, CHANGED, COPIED, DROPPED, LEFT, ROUTED = range(11)
+"""`kind`: of `prebleexp.sim.notices`"""
 
 
 class Events(NamedTuple):
@@ -337,7 +337,7 @@ class World(NamedTuple):
     moves: Any
     """requests that are moved from one GPU to another: `prebleexp.sim.moves.Moves`"""
     told: Any
-    """`prebleexp.sim.addresses.ROUTER`: what any policy wants to be told is not 0, `compiled` is whether all are"""
+    """`prebleexp.sim.addresses.ROUTER`: what any policy `hears` is not 0, `compiled` is whether all are"""
     routers: Any
     """(routers,) `prebleexp.sim.router_records.ROUTER`"""
     lists: Any

@@ -10,6 +10,7 @@ from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
 from prebleexp.sim.news import tell
+from prebleexp.sim.notices import CANCELLED, LOST
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import (
     ALWAYS,
@@ -22,15 +23,7 @@ from prebleexp.sim.pools import (
     request_of,
 )
 from prebleexp.sim.pulling import leave_kv, let_go
-from prebleexp.sim.records import (
-    CANCELLED,
-    DOWN,
-    LOST,
-    NO_OVERHEAD,
-    NONE,
-    SERIAL,
-    World,
-)
+from prebleexp.sim.records import DOWN, NO_OVERHEAD, NONE, SERIAL, World
 from prebleexp.sim.router_queue import call_next, join, release, router_of
 from prebleexp.sim.router_records import COMMON, HELD, OWN
 from prebleexp.sim.running_mean import expect

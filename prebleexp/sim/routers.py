@@ -11,6 +11,7 @@ from prebleexp.sim import hearing
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import Given
 from prebleexp.sim.handles import Block
+from prebleexp.sim.notices import ROUTED
 from prebleexp.sim.plug import joined
 from prebleexp.sim.pools import is_routed_again
 from prebleexp.sim.records import NONE, World
@@ -90,7 +91,7 @@ class Routers:
             kind, request, g = int(news.kind), int(news.request), int(news.gpu)
             hearing.hear(handle, kind, request)
             for k in range(*hearing.hearers(handle, kind, request, g)):
-                if not hearing.is_silent(handle, kind, request, int(self.records[k].routed != 0)):
+                if not hearing.is_silent(handle, kind, request, int(self.records[k].hears[ROUTED] != 0)):
                     now = float(state.control.now)
                     self._policies[k].tell(self._seen[k], kind, request, g, int(news.tokens), now)
             hearing.go_on(handle, kind, request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +15,27 @@ from prebleexp.errors import PrebleexpError
 from prebleexp.sim import addresses, records, wrong_field
 from prebleexp.sim.handles import Block
 from prebleexp.sim.later import INTERPRETED, is_numbas
+from prebleexp.sim.notices import FUNCTIONS, NOTICES, OF_CONTEXT, OF_GPU, OF_REQUEST
 from prebleexp.sim.plug import FLOAT, INT, NOTHING, Plug, Signatures, plain
 from prebleexp.sim.types import Setup
 from prebleexp.sim.world import EXAMPLE
 
 VIEW: Any = EXAMPLE.layout if INTERPRETED else EXAMPLE.seen.layout
 _SUBJECT = (INT, FLOAT)
-FUNCTIONS: Signatures = {
-    "route": (INT, (VIEW, *_SUBJECT)),
-    "first_token": (NOTHING, (VIEW, *_SUBJECT)),
-    "finished": (NOTHING, (VIEW, *_SUBJECT)),
-    "routed": (NOTHING, (VIEW, *_SUBJECT)),
-    "stored": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
-    "evicted": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
-    "changed": (NOTHING, (VIEW, *_SUBJECT)),
-    "copied": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
-    "dropped": (NOTHING, (VIEW, INT, INT, INT, FLOAT)),
-    "lacks_room": (INT, (VIEW, INT)),
+ASKED: Signatures = {"route": (INT, (VIEW, *_SUBJECT)), "lacks_room": (INT, (VIEW, INT))}
+TOLD: Signatures = {
+    name: (NOTHING, (VIEW, INT, INT, INT, FLOAT) if of == OF_CONTEXT else (VIEW, *_SUBJECT))
+    for name, of in FUNCTIONS.items()
 }
-OPTIONAL = tuple(name for name in FUNCTIONS if name != "route")
-HEARD = {records.FIRST_TOKEN: "first_token", records.ROUTED: "routed"} | dict.fromkeys(
-    (records.FINISHED, records.CANCELLED, records.LOST, records.LEFT), "finished"
-)
-HEARD_WITH_TOKENS = {
-    records.STORED: "stored",
-    records.EVICTED: "evicted",
-    records.COPIED: "copied",
-    records.DROPPED: "dropped",
-}
+OPTIONAL = ("lacks_room", *TOLD)
+
+
+class _Plug(Plug):
+    """A policy: what it is told of has a place for each kind."""
+
+    def _place(self, made: Mapping[str, Any]) -> None:
+        super()._place({name: made[name] for name in ASKED if name in made})
+        self.record.hears = [made.get(one.function, 0) for one in NOTICES]
 
 
 class Routing:
@@ -54,15 +48,15 @@ class Routing:
         self._policy, self._kind = policy, type(policy)
         mine = self._try(policy.start, setup)
         if policy.compiled:
-            self._plug = self._try(Plug, policy, self._kind, mine, addresses.ROUTER, FUNCTIONS, OPTIONAL, check)
+            self._plug = self._try(
+                _Plug, policy, self._kind, mine, addresses.ROUTER, {**ASKED, **TOLD}, OPTIONAL, check
+            )
             self.record = self._plug.record
             self.record.compiled = 1
         else:
             self._plug, self._mine = None, mine
-            given = {name: int(hasattr(self._kind, name)) for name in OPTIONAL if name != "lacks_room"}
             self.record = Plug(None, None, None, addresses.ROUTER, {}).record
-            for name, there in given.items():
-                setattr(self.record, name, there)
+            self.record.hears = [int(hasattr(self._kind, one.function)) for one in NOTICES]
 
     def repeated(self) -> Any:
         """The record, as an array of one."""
@@ -90,13 +84,10 @@ class Routing:
         self, view: Any, kind: int, request: int, gpu: int, tokens: int, now: float, form: Any = lambda one: one
     ) -> None:
         """Let a policy hear of something from Python, if it listens."""
-        if hasattr(self._kind, HEARD.get(kind, "")):
-            self._try(form(getattr(self._kind, HEARD[kind])), self._policy, self.mine, view, request, now)
-        elif hasattr(self._kind, HEARD_WITH_TOKENS.get(kind, "")):
-            function = form(getattr(self._kind, HEARD_WITH_TOKENS[kind]))
-            self._try(function, self._policy, self.mine, view, request, gpu, tokens, now)
-        elif kind == records.CHANGED and hasattr(self._kind, "changed"):
-            self._try(form(self._kind.changed), self._policy, self.mine, view, gpu, now)
+        name, of = NOTICES[kind]
+        if hasattr(self._kind, name):
+            subject = {OF_REQUEST: (request,), OF_CONTEXT: (request, gpu, tokens), OF_GPU: (gpu,)}[of]
+            self._try(form(getattr(self._kind, name)), self._policy, self.mine, view, *subject, now)
 
     def _make_room(self, view: Block, request: int) -> None:
         lacks = getattr(self._kind, "lacks_room", None)

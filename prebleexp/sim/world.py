@@ -130,8 +130,7 @@ def _any(policies: Any) -> Any:
     """A policy's record of what at least one of them wants to be told; `compiled`: whether all are."""
     told = copy(policies[0])
     for one in policies:
-        for name in ("first_token", "stored", "evicted", "copied", "dropped"):
-            setattr(told, name, getattr(told, name) or getattr(one, name))
+        told.hears = [ours or theirs for ours, theirs in zip(told.hears, one.hears, strict=True)]
         told.compiled = min(told.compiled, one.compiled)
     return told
 

@@ -170,7 +170,7 @@ OF_THE_GENERAL_LOOP = {
 }
 LEAVES = {
     *(f"prebleexp.sim.{name}" for name in ("answers", "caches", "children", "compiled", "cost", "entry", "given")),
-    *("prebleexp.sim.handles", "prebleexp.sim.outcome", "prebleexp.sim.signatures"),
+    *(f"prebleexp.sim.{name}" for name in ("handles", "notices", "outcome", "signatures")),
     *(f"prebleexp.sim.{name}" for name in ("plug", "records", "routing", "running_mean", "types", "world")),
     *(f"prebleexp.engines.{name}" for name in ("base", "batch", "largest")),
     *("prebleexp.checks", "prebleexp.errors", "prebleexp.sim"),

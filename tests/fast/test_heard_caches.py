@@ -29,7 +29,7 @@ from prebleexp.live.mock.serving import Mock, Terms
 from prebleexp.live.router.hearing import Ear
 from prebleexp.live.router.held import Cleared, Event, Held, Notice, Removed, Stored, tokens_on
 from prebleexp.live.router.served import How, compile_for, made
-from prebleexp.sim.records import EVICTED, STORED
+from prebleexp.sim.notices import EVICTED, STORED
 from tests.support.http import run
 from tests.support.mocked import MODEL, cluster_of
 

@@ -10,7 +10,7 @@ from prebleexp.launch import configure
 from prebleexp.live.host import Host
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.replay import Replay
-from prebleexp.sim import records
+from prebleexp.sim import notices
 from prebleexp.sim.types import Room
 from tests.support.places import ROOT
 from tests.support.sampled import sampled
@@ -85,7 +85,7 @@ def test_laps_go_on_and_the_book_stays_right() -> None:
         flying.append((taken, gpu))
         if i % 3 or i % 50 == 0:
             taken, gpu = flying.pop(i % len(flying))
-            host.hear(records.FINISHED, taken, gpu, i / 10, ttft_s=0.1, latency_s=0.2, output=3)
+            host.hear(notices.FINISHED, taken, gpu, i / 10, ttft_s=0.1, latency_s=0.2, output=3)
             outstanding[gpu] -= 1
         assert host.view.sent["outstanding"].tolist() == outstanding
     assert host.lap == 99

@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
     found = space.space(lines, wanted(lines, whole=True))
     assert {one.at["tensor_parallel"] for one in found.designs} == {4}
     assert len(found.designs) == 2 * 2 * 4, "of each kind both routers with four budgets"
-    assert any("does not fit on 1 h100" in one.why for one in found.left_out)
+    assert any("does not fit on 1 h100" in one.said for one in found.left_out)
     assert sum(one.designs for one in found.left_out) == 16
 
 
@@ -281,6 +281,14 @@ def test_manifests_are_valid_by_the_schemas_of_kubernetes(split: bool, engine: s
         text = files.of(cell_of(policy, split, engine), "about")["kubernetes.yaml"]  # type: ignore[arg-type]
         for one in yaml.load_all(text, yaml.CSafeLoader):
             validate(one, "1.34", strict=True)
+
+
+def test_engines_tell_a_router_their_tokens_that_asks_for_them() -> None:
+    """Run with vLLM 0.32: without the flag vllm-router 0.1.17 is answered 403, and sends by load alone."""
+    for policy, asks in (("vllm_cache_aware", True), ("vllm_power_of_two", False), ("sglang_cache_aware", False)):
+        cell = configure.cells([*MODEL, "hardware/gpu=h100", "gpus=2", f"policy={policy}"])[0]
+        assert ("--enable-scale-out" in serving.server(cell).command) is asks
+        assert ("--enable-scale-out" in routers.router(cell).sentence) is asks
 
 
 def test_engines_are_started_as_they_were_simulated() -> None:

@@ -13,17 +13,17 @@ from prebleexp.experiment.runs import draw, simulate_cell
 from prebleexp.live.host import Host, Taken
 from prebleexp.policies import keys
 from prebleexp.policies.base import Policy
-from prebleexp.sim import records
+from prebleexp.sim import notices, records
 from prebleexp.sim.types import Room, Workload
 
 ROUTE = -1
 OF_REQUESTS = ("first_token", "finished", "routed")
 OF_CACHES = ("stored", "evicted", "copied", "dropped")
-KINDS = {"first_token": records.FIRST_TOKEN, "finished": records.FINISHED, "routed": records.ROUTED} | {
-    "stored": records.STORED,
-    "evicted": records.EVICTED,
-    "copied": records.COPIED,
-    "dropped": records.DROPPED,
+KINDS = {"first_token": notices.FIRST_TOKEN, "finished": notices.FINISHED, "routed": notices.ROUTED} | {
+    "stored": notices.STORED,
+    "evicted": notices.EVICTED,
+    "copied": notices.COPIED,
+    "dropped": notices.DROPPED,
 }
 
 
@@ -68,12 +68,12 @@ def taken_down(policy: Policy, log: list[Entry]) -> Policy:
         return told
 
     def changed(self: Any, mine: Any, view: Any, gpu: int, now: float) -> None:
-        log.append(Entry(records.CHANGED, records.NONE, now, int(gpu), 0, None, None, np.array(view.candidates)))
+        log.append(Entry(notices.CHANGED, records.NONE, now, int(gpu), 0, None, None, np.array(view.candidates)))
         kind.changed(policy, mine, view, gpu, now)  # type: ignore[attr-defined]
 
     def finished(self: Any, mine: Any, view: Any, request: int, now: float) -> None:
         row = np.array(view.requests[request])
-        log.append(Entry(records.FINISHED, request, now, int(row["gpu"]), 0, row, None, None))
+        log.append(Entry(notices.FINISHED, request, now, int(row["gpu"]), 0, row, None, None))
         if hasattr(kind, "finished"):
             kind.finished(policy, mine, view, request, now)
 
@@ -151,7 +151,7 @@ def hosted(cell: Cell, workload: Workload, log: Sequence[Entry]) -> list[tuple[i
                 if name not in ("first_segment", "segments"):
                     row[name] = one.row[name]
             answers.append((host.decide(taken[one.request], one.now), one.gpu))
-        elif one.kind == records.CHANGED:
+        elif one.kind == notices.CHANGED:
             host.changed(one.gpu, one.candidates, one.now)
         else:
             more = {}

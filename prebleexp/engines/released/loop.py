@@ -21,6 +21,7 @@ from prebleexp.engines.released.state import EXAMPLE
 from prebleexp.engines.released.step import step
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.entry import compiled_for
+from prebleexp.sim.notices import FINISHED
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import NO_OVERHEAD, NONE, SERIAL
 from prebleexp.sim.running_mean import expect, learn
@@ -187,8 +188,8 @@ def _tell(sim: Sim, g: int) -> None:
     router = sim.router
     for request in sim.scratch.finished[: sim.control.finished]:
         hear(sim, g, request)
-        if router.finished != 0:
-            call_none(router.finished, router.own, sim.seen, request, sim.control.now)
+        if router.hears[FINISHED] != 0:
+            call_none(router.hears[FINISHED], router.own, sim.seen, request, sim.control.now)
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 from prebleexp.engines.released import loop, state
 from prebleexp.engines.released.records import Rules, Sim
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.sim import addresses, outcome, records
+from prebleexp.sim import addresses, notices, outcome
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.given import MODES, PAUSE, Given
 from prebleexp.sim.handles import Block
@@ -61,7 +61,7 @@ def simulate(given: Given, on_pause: Callable[[], object], on_event: Callable[[S
 
 
 def _finished(request: int) -> SimpleNamespace:
-    return SimpleNamespace(kind=records.FINISHED, request=request, gpu=0, tokens=0)
+    return SimpleNamespace(kind=notices.FINISHED, request=request, gpu=0, tokens=0)
 
 
 def _advance(
@@ -101,6 +101,6 @@ def _advance(
         elif status == loop.HAS_NEWS:
             for finished in sim.scratch.finished[: control.finished]:
                 loop.hear(block.handle, int(control.gpu), int(finished))
-                router.tell(seen, records.FINISHED, int(finished), int(control.gpu), 0, now)
+                router.tell(seen, notices.FINISHED, int(finished), int(control.gpu), 0, now)
         elif status == loop.BAD_ROUTE:
             raise PrebleexpError(router.bad_answer(seen, request, now, control.answer))

@@ -7,7 +7,8 @@ from prebleexp.engines.sglang.running import computed_of
 from prebleexp.engines.sglang.tree import insert, lock, unlock
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.records import STORED, World
+from prebleexp.sim.notices import STORED
+from prebleexp.sim.records import World
 
 
 @compiled
@@ -47,6 +48,6 @@ def _give(mine: Engines, world: World, g: int, request: int, end: int) -> int:
     """Its own copies of what is there already are free; returns the node that ends there."""
     found, node = insert(mine, world, g, request, end)
     mine.gpus[g].free += found - mine.jobs[request].held
-    if world.told.stored != 0:
+    if world.told.hears[STORED] != 0:
         tell(world, STORED, request, g, end)
     return node

@@ -10,7 +10,8 @@ from prebleexp.engines.sglang.records import Engines
 from prebleexp.sim.children import child_of, remove_child, set_child
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.records import EVICTED, NONE, World
+from prebleexp.sim.notices import EVICTED
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.skew_heap import merge
 
 GOES = 2
@@ -236,7 +237,7 @@ def make_room(mine: Engines, world: World, g: int, tokens: int) -> bool:
         gpu.free += gone
         gpu.evictable -= gone
         world.totals[g].evicted_tokens += gone
-        if world.told.evicted != 0:
+        if world.told.hears[EVICTED] != 0:
             tell(world, EVICTED, int(node.owner), g, above)
         _remove(mine, index)
         nodes[parent].children -= 1

@@ -18,7 +18,8 @@ from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hol
 from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.records import EVICTED, NONE, STORED, World
+from prebleexp.sim.notices import EVICTED, STORED
+from prebleexp.sim.records import NONE, World
 
 
 # ---------------------------------------------------------------- looking up
@@ -151,7 +152,7 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
             world.tiers.wants[g] = 1
         record.high -= gone
         left -= gone
-        if world.told.evicted != 0 and record.key < mine.settings.told_keys:
+        if world.told.hears[EVICTED] != 0 and record.key < mine.settings.told_keys:
             whose = int(record.key) if mine.settings.names_keys else int(record.owner)
             tell(world, EVICTED, whose, g, int(record.high) * mine.settings.block_size)
         if record.high == record.low:
@@ -212,7 +213,7 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
     full = tokens // size if tokens >= (job.keyed + 2) * size else int(job.keyed) + 1
     job.segment = cache_between(mine, world, g, request, job, int(job.segment), int(job.keyed), full, 0)
     job.keyed = full
-    if world.told.stored != 0:
+    if world.told.hears[STORED] != 0:
         tell(world, STORED, request, g, full * size)
 
 

@@ -17,7 +17,8 @@ from prebleexp.engines.vllm.runs import cut, free_hold
 from prebleexp.engines.vllm.steady import computed_of, is_whole
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
-from prebleexp.sim.records import NONE, STORED, World
+from prebleexp.sim.notices import STORED
+from prebleexp.sim.records import NONE, World
 
 
 # ---------------------------------------------------------------- at an admission
@@ -182,7 +183,7 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
                 job.segment = last
             at = high
     job.keyed = full
-    if world.told.stored != 0:
+    if world.told.hears[STORED] != 0:
         tell(world, STORED, request, g, full * size)
 
 

@@ -17,8 +17,9 @@ from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
+from prebleexp.sim.notices import COPIED
 from prebleexp.sim.plug import call_none
-from prebleexp.sim.records import COPIED, NONE, World
+from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import (
     OVER,
     SENT,
@@ -148,7 +149,7 @@ def hear_of_store(mine: Engines, world: World, store: int) -> None:
             if copy != NONE:
                 tiers.copies[copy].store = NONE
                 unpin(tiers, copy)
-    if world.told.copied != 0:
+    if world.told.hears[COPIED] != 0:
         _tell_copied(mine, world, store)
     tiers.jobs[request] -= one.counts
     end_store(tiers, store)

@@ -9,7 +9,8 @@ import numpy as np
 
 from prebleexp.policies.base import HOLD, Policy
 from prebleexp.policies.candidates import is_candidate
-from prebleexp.sim.records import EVICTED, NEWS, STORED, View
+from prebleexp.sim.notices import EVICTED, STORED
+from prebleexp.sim.records import NEWS, View
 from prebleexp.sim.types import Setup, records
 
 ROOM = 1 << 16

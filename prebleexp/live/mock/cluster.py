@@ -19,7 +19,8 @@ from prebleexp.live.mock.tickets import Caching, Heard, Ticket, Watching
 from prebleexp.overhead.model import Overhead
 from prebleexp.sim.comer import Coming
 from prebleexp.sim.given import given_of
-from prebleexp.sim.records import DOWN, EVICTED
+from prebleexp.sim.notices import EVICTED
+from prebleexp.sim.records import DOWN
 from prebleexp.sim.stepped import Stepped
 from prebleexp.sim.types import Ints, State
 

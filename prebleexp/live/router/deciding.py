@@ -17,7 +17,7 @@ from prebleexp.live.router.outputs import Outputs
 from prebleexp.live.router.prompts import BYTES_PER_TOKEN, Interner, Request
 from prebleexp.live.router.recording import Recording
 from prebleexp.policies.base import Policy
-from prebleexp.sim import records
+from prebleexp.sim import notices
 from prebleexp.sim.records import NONE
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ class Deciding:
             self._recording.arrives(taken, now, ids, found.ends, told)
         ticket = Ticket(request, taken, ids, found.ends, now)
         if self.held is not None and request.whole_tokens:
-            notices, ticket.found = self.held.comes(taken.row, request.text, request.of)
-            self._note(notices, now)
+            heard, ticket.found = self.held.comes(taken.row, request.text, request.of)
+            self._note(heard, now)
         self.unmatched += self.held is not None and not request.whole_tokens
         return ticket
 
@@ -163,14 +163,14 @@ class Deciding:
         ticket.first_s = now
         gpu, taken = ticket.gpu, ticket.taken
         self.waiting_tokens[gpu] -= taken.tokens
-        self._hear(ticket, records.FIRST_TOKEN, now, ttft_s=now - ticket.arrived_s, output=1)
+        self._hear(ticket, notices.FIRST_TOKEN, now, ttft_s=now - ticket.arrived_s, output=1)
         if not self.is_of_this_lap(ticket) or self.held is not None:
             return
         whole = (taken.tokens - 1) // KV_BLOCK * KV_BLOCK  # an engine computes the last token of every prompt
         for gone in self._caches[gpu].stored(taken.row, ticket.ids, ticket.ends, whole):
-            self._tell(self.host.taken(gone.row), gpu, records.EVICTED, now, tokens=gone.tokens)
+            self._tell(self.host.taken(gone.row), gpu, notices.EVICTED, now, tokens=gone.tokens)
         if whole > 0:
-            self._hear(ticket, records.STORED, now, tokens=whole)
+            self._hear(ticket, notices.STORED, now, tokens=whole)
 
     def finished(self, ticket: Ticket, output: int, now: float) -> None:
         """The answer is whole. Of a client that left in the end, it was told already."""
@@ -180,7 +180,7 @@ class Deciding:
             self.first_token(ticket, now)
         first_s = now if ticket.first_s is None else ticket.first_s
         more = {"ttft_s": first_s - ticket.arrived_s, "latency_s": now - ticket.arrived_s}
-        self._hear(ticket, records.FINISHED, now, output=output, **more)
+        self._hear(ticket, notices.FINISHED, now, output=output, **more)
         self._outputs.finished(output, now)
         ticket.gpu = NONE
 
@@ -190,7 +190,7 @@ class Deciding:
             return
         if ticket.first_s is None:
             self.waiting_tokens[ticket.gpu] -= ticket.taken.tokens
-        self._hear(ticket, records.CANCELLED, now)
+        self._hear(ticket, notices.CANCELLED, now)
         ticket.gpu = NONE
 
     def learns_of(self, ticket: Ticket, usage: Mapping[str, Any]) -> None:
@@ -238,8 +238,8 @@ class Deciding:
         assert self.held is not None
         self._note(self.held.forget(gpu) if event is None else self.held.hears(gpu, event), now)
 
-    def _note(self, notices: Iterable[Notice], now: float) -> None:
-        for one in notices:
+    def _note(self, heard: Iterable[Notice], now: float) -> None:
+        for one in heard:
             self._tell(self.host.taken(one.row), one.gpu, one.kind, now, tokens=one.tokens)
 
     def _look(self, candidates: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from prebleexp.sim.records import EVICTED, STORED
+from prebleexp.sim.notices import EVICTED, STORED
 
 WIDTH = 4
 """bytes of a token"""

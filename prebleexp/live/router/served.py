@@ -25,7 +25,7 @@ from prebleexp.live.router.recording import Recording
 from prebleexp.live.router.token_ids import token_ids
 from prebleexp.live.router.upstreams import Upstream
 from prebleexp.policies.base import Policy
-from prebleexp.sim import records
+from prebleexp.sim import notices
 from prebleexp.sim.types import Room
 
 
@@ -68,9 +68,9 @@ def compile_for(policy: Policy, hardware: Any) -> None:
     taken = host.arrive([0, 1], [16, 20], 8, 0.0)
     gpu = host.decide(taken, 0.0)
     if gpu >= 0:
-        for kind, tokens in ((records.FIRST_TOKEN, 0), (records.STORED, 16), (records.EVICTED, 0)):
+        for kind, tokens in ((notices.FIRST_TOKEN, 0), (notices.STORED, 16), (notices.EVICTED, 0)):
             host.hear(kind, taken, gpu, 0.1, tokens=tokens, ttft_s=0.1)
-        host.hear(records.FINISHED, taken, gpu, 0.2, ttft_s=0.1, latency_s=0.2, output=2)
+        host.hear(notices.FINISHED, taken, gpu, 0.2, ttft_s=0.1, latency_s=0.2, output=2)
         host.changed(1 - gpu, [gpu], 0.3)
 
 

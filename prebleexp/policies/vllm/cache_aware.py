@@ -22,9 +22,10 @@ class VLLMCacheAware(CacheAware):
 
     The default policy of vllm-router 0.1.17 (the wheel; spec section 4). Run: decisions, ties and evictions are as
     recorded; newer than any source that was read, so its rule was inferred. It asks a worker for the prompt's tokens
-    first; that round trip is time, not rule, and is not here. Its tree may cut between the digits of a token, this one
-    between tokens alone: sizes differ by less than a token for each branch. Unproven: sessions, which are not here, and
-    what becomes of a match whose GPUs may not be taken (here: least outstanding).
+    first; that round trip is time, not rule, and is not here. vLLM 0.32 and 0.33 answer only if they were started with
+    `--enable-scale-out`: without it the router sends by load alone, and logs nothing. Its tree may cut between the
+    digits of a token, this one between tokens alone: sizes differ by less than a token for each branch. Unproven:
+    sessions, which are not here, and what becomes of a match whose GPUs may not be taken (here: least outstanding).
     """
 
     eviction_interval_secs: int = 120

@@ -60,6 +60,10 @@ AIBRIX = {
     "aibrix_prefix_cache": "prefix-cache",
     "aibrix_prefix_cache_preble": "prefix-cache-preble",
 }
+CLOSED = (
+    "It asks vLLM for a prompt's tokens, which vLLM gives only with --enable-scale-out. Without that flag the router "
+    "sends by load alone, and logs nothing."
+)
 LIKE_LOR = "of the requests that were sent and are not finished, as lor does"
 RESEARCH = {
     "e2": "PREBLE's scheduler is a research release",
@@ -106,7 +110,8 @@ def _vllm(name: str, own: Fields, cell: Cell, split: bool) -> Router:
     flags = _flags(own, {one: f"--{one.replace('_', '-')}" for one in TREE} if policy == "cache_aware" else {})
     parts = ["--vllm-pd-disaggregation", "{workers}"] if split else ["{workers}"]
     command = ("vllm-router", "--policy", policy, *flags, *parts, *LISTENS)
-    return Router(VLLM, How.SAME, "", command, IMAGES["vllm"], PORT)
+    says = CLOSED if policy == "cache_aware" else ""
+    return Router(VLLM, How.SAME, says, command, IMAGES["vllm"], PORT)
 
 
 def _dplb(name: str, own: Fields, cell: Cell, split: bool) -> Router:

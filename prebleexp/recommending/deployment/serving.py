@@ -35,6 +35,8 @@ HUB = {
     "yi-34b": "01-ai/Yi-34B-Chat",
 }
 """Hugging Face's names of the models"""
+ASKS_FOR_TOKENS = "vllm_cache_aware"
+"""a router that asks engines which tokens a prompt has, at a path that vLLM closes unless it is told otherwise"""
 WEIGHTS = {
     "fp8": "a checkpoint that is FP8 itself needs no --quantization",
     "fp4": "the checkpoint must be NVFP4: none is made when it is loaded",
@@ -67,13 +69,13 @@ def server(cell: Cell, role: str | None = None) -> Server:
             f"hardware={cell.called('hardware')} names no GPU and no model to deploy; take hardware=composed"
         )
     if isinstance(cell.engine, VLLM):
-        return _vllm(cell.engine, hardware, role)
+        return _vllm(cell.engine, hardware, role, cell.called("policy"))
     if isinstance(cell.engine, SGLang):
         return _sglang(cell.engine, hardware, role)
     raise InvalidInput(f"engine={cell.called('engine')} is not deployed; take engine=vllm or engine=sglang")
 
 
-def _vllm(engine: VLLM, hardware: Composed, role: str | None) -> Server:
+def _vllm(engine: VLLM, hardware: Composed, role: str | None, policy: str) -> Server:
     model, notes = _model(hardware)
     if hardware.data_parallel_size > 1:
         raise InvalidInput(
@@ -105,6 +107,7 @@ def _vllm(engine: VLLM, hardware: Composed, role: str | None) -> Server:
     flags += [] if engine.scheduling_policy == "fcfs" else ["--scheduling-policy", engine.scheduling_policy]
     if engine.long_prefill_token_threshold:
         flags += ["--long-prefill-token-threshold", str(engine.long_prefill_token_threshold)]
+    flags += ["--enable-scale-out"] if policy == ASKS_FOR_TOKENS else []
     if role is not None:
         flags += ["--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}']
     return Server("vllm/vllm-openai:v0.33.0", ("vllm", "serve", model, *flags), "/health", tuple(notes))

@@ -217,7 +217,7 @@ def composes() -> str:
         "not: they are not modelled at once. What an engine cannot do stands with the engine. `prebleexp composes output=json` prints the same for programs. This page is made "
         "from the code.",
         "Before a release all pairs that are allowed, 300 random triples and 100 random quadruples run on small streams. In each run every feature does something, and "
-        "a second simulator ([core](core.md)) gives the same bytes (`tests/slow/test_together.py`), but for six sets that [limits](limits.md) names.",
+        "a second simulator ([core](core.md)) gives the same bytes (`tests/slow/test_together.py`).",
         "## Features",
         _table(
             ("feature", "what it is"), [(f"`{name}`", compatibility.WORDS[name]) for name in compatibility.FEATURES]

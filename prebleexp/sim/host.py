@@ -93,7 +93,8 @@ class Host:
             owners[links.HANDOFF] = given.pools.links(n, given.gpus)
             split = (given.workload, self._pools(given.pools, n, counts))
         if given.tiers is not None:
-            size, blocks = engine.blocks(given.setup())
+            size = engine.blocks(given.setup())[0]
+            blocks = np.max([kind.batcher.blocks(kind.setup)[1] for kind in self.kinds], axis=0)  # wherever it goes
             held = sum(one // size for one in kv_tokens)
             tiers = given.tiers.tiers(given.gpus, size, blocks, held, given.wanders, engine.tables(given.setup()))
             owners[links.OFFLOAD] = given.tiers.links(given.gpus, len(blocks), len(tiers.stores))

@@ -7,6 +7,7 @@ and from a tier a token takes 0.02 ms.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from tests.support.by_hand.streams import own, stream
 
 pytestmark = pytest.mark.thorough
 
+DOWN = Event(0.30005, 1, "down")
 ONE_AT_A_TIME = replace(SYNCHRONOUS, max_num_seqs=1)
 
 
@@ -126,6 +128,20 @@ def test_gpus_for_prompts_lend_each_other_what_they_have() -> None:
     assert made.decode_gpu.tolist() == [2, 3]
     assert made.peer_tokens.tolist() == [0, 992]
     assert made.ttft_s * 1e3 == pytest.approx([200.9, 99.2 + 0.8 + 100.8 + 0.1])
+
+
+@pytest.mark.uncompiled
+def test_what_was_shown_is_stored_behind_the_prompt_where_both_are_computed_anew() -> None:
+    """GPU 1 is lost at 300.05 ms, when 993 tokens of the answer have been shown. GPU 0 has 992 of the prompt's 1,000,
+    and computes the other 1,001 in 100.1 ms: of 1,993 tokens its host has 124 blocks, where the prompt has 62. They
+    are sent in 200 ms, and 1,006 tokens follow: GPU 2's host has the blocks of 2,999 tokens."""
+    one, faults = stream([own(0, 1000)], [0.0], [2000]), Timeline(detect_ms=0, on_loss="resume", happen=(DOWN,))
+    tiers, copies = Tiering(KV_BYTES, tier(500), prompts_only=False), list[Any]()
+    more = {"faults": faults, "policy": RoundRobin(), "on_event": lambda world: copies.append(world.tiers.places.used)}
+    made = serve(one, split(protocol=PUSH_AT_END), (1, 2), tiers=tiers, **more)
+    assert made.prefill_end_s * 1e3 == pytest.approx([300.05 + 100.1])
+    assert made.finish_s * 1e3 == pytest.approx([300.05 + 100.1 + 200 + 100.6])
+    assert copies[-1].tolist() == [124, 0, 187, 0, 0, 0, 0]
 
 
 # ---------------------------------------------------------------- where it went

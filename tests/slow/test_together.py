@@ -35,6 +35,9 @@ SOME = (
     "autoscaler+peers+pull+requeue",
     "faults+stages",
     "patience+ranks+stages",
+    "resume+tiers",
+    "kinds+push_at_end+ranks+tiers",
+    "gateway+migration+requeue",
 )
 """of all features, each quick"""
 PARTS = [(kind, first) for kind, sets in ALL.items() for first in range(0, len(sets), AT_ONCE)]

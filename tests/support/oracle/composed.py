@@ -62,13 +62,6 @@ class MovingTiers(MovesOracle, TiersOracle):
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return MovingGpu(g, BOTH, engine, hardware, self.rows, self)
 
-    def _happens(self, kind: int, subject: int, now: float) -> None:
-        self.now = now
-        super()._happens(kind, subject, now)
-
-    def _wake(self, gpu: Any, now: float) -> None:
-        TiersOracle._wake(self, gpu, now)
-
     def link(self, of: Any) -> None:
         rates = dict.fromkeys(("load_rate", "store_rate", "total_rate"), of.rate)
         self.tiers.append(SimpleNamespace(sharing=of.sharing, latency_s=of.latency_s, **rates))  # type: ignore[arg-type]

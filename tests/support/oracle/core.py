@@ -446,6 +446,7 @@ class Oracle:
         self.prediction_s = of.overhead.prediction_s if of.overhead.mode == "serial" else 0.0
         kinds = of.kinds or [(of.gpus, of.hardware)]
         hardware = [kind for count, kind in kinds for _ in range(count)]
+        self.now = 0.0
         self.news: list[Any] = []  # what the policy has to hear: (its function, request, GPU, tokens)
         self.gpus = [self._gpu(g, of.engine, kind) for g, kind in enumerate(hardware)]
         self.jobs = [Job(workload, i) for i in range(len(workload))]
@@ -550,6 +551,7 @@ class Oracle:
             now, kind, subject = heapq.heappop(self.heap)
             if now > self.duration_s:
                 return self._outcome(self.duration_s)
+            self.now = now
             self._happens(kind, subject, now)
             end_s = now if self._is_part(kind, subject) else end_s
             self._route(now)
@@ -661,6 +663,11 @@ class Oracle:
         sent.outstanding, sent.tokens = sent.outstanding + sign, sent.tokens + sign * len(job.prompt)
         sent.requests += int(sign > 0)
 
+    def _write_move(self, job: Job, g: int, sign: int, now: float) -> None:
+        """It was moved there (1), or from there (-1), and nobody has sent it."""
+        sent = self.view.sent[g]
+        sent.outstanding, sent.tokens = sent.outstanding + sign, sent.tokens + sign * len(job.prompt)
+
     def _release(self) -> None:
         self.queue[:0], self.held, self.missed = self.held, [], bool(self.deciding)
 
@@ -719,7 +726,10 @@ class Oracle:
             return
         gpu.submit(job)
         self._tell(gpu.number, now)
-        if not gpu.awake:
+        self._wake(gpu, now)
+
+    def _wake(self, gpu: Any, now: float) -> None:
+        if gpu.up and not gpu.awake:
             gpu.awake = True
             heapq.heappush(self.heap, (now, START, gpu.number))
 
@@ -813,6 +823,12 @@ class Oracle:
 
     def _let_be(self, candidates: set[int]) -> None:
         self.view = self.view._replace(candidates=self._room(candidates))
+
+    def _ask_again(self, job: Job, now: float) -> None:
+        """A router is asked about another part of its request."""
+
+    def _leave_both(self, request: Job, now: float) -> None:
+        """It gives up, and leaves both of its GPUs."""
 
     def _unread(self, g: int) -> list[Job]:
         """Requests whose KV is to go from or to a GPU."""

@@ -312,6 +312,10 @@ class GatewayOracle(Oracle):
         """Of whose GPUs one is chosen first."""
         return self.view
 
+    def _is_first(self, job: Job) -> bool:
+        """Whether it has never been sent, so that it is in the queue."""
+        return job is self._first_of(self._request(job))
+
     def _next(self, waiting: list[Job]) -> Job:
         order = self.gateway.order
         if order in ("vtc", "dlpm"):

@@ -25,9 +25,6 @@ class BeforeRoles(LinearGateway):
         super().__init__(workload, of)
 
     # ---------------------------------------------------------------- a second time
-    def _is_first(self, job: Job) -> bool:
-        return job is self._first_of(self._request(job))
-
     def _ask_again(self, job: Job, now: float) -> None:
         self.held_s[job.index % self.n] = now
         self.second.append(job)

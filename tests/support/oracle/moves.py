@@ -73,7 +73,6 @@ class MovesGpu(FaultyGpu):
         return set(self.of.moved)  # type: ignore[attr-defined]
 
     def with_blocks(self) -> set[Request]:
-        """Those whose tokens nobody counts."""
         return self.moved_in()
 
     def goes_on(self, request: Request) -> None:
@@ -127,7 +126,6 @@ class MovesOracle(Linked):
         self.moves: dict[int, Any] = {}  # by the GPU that a request leaves
         self.busy: set[int] = set()  # GPUs from which something is under way
         self.later: set[int] = set()  # … or of which a request that was given up is still in a step
-        self.now = 0.0  # of a change
         self.closed = [False] * rows  # whether policies without `routed` believe that it is over
         self.moved, self.aborted, self.stopped_s = [0] * rows, [0] * rows, [0.0] * rows
         self.made_moves: list[Move] = []
@@ -146,14 +144,14 @@ class MovesOracle(Linked):
         out = {*self.moves, *self.busy, *self.later, *(one.target for one in self.moves.values())}
         free = {g: self._freeness(gpu) for g, gpu in enumerate(self.gpus) if g not in out}
         sources = sorted((g for g in free if free[g] < below and self.gpus[g].up), key=lambda g: free[g])
-        up = self._up()
+        up = self._may_get()
         targets = sorted((g for g in free if free[g] > below and g in up), key=lambda g: -free[g])
         for role in sorted({gpu.role for gpu in self.gpus}):
             of_role = [[g for g in some if self.gpus[g].role == role] for some in (sources, targets)]
             for source, target in zip(*of_role, strict=False):
                 self._move(self.gpus[source], self.gpus[target], now)
 
-    def _up(self) -> set[int]:
+    def _may_get(self) -> set[int]:
         """Who may get requests, whatever limits them."""
         return self._candidates()
 
@@ -393,7 +391,6 @@ class MovesOracle(Linked):
         self._abandon(g, now)
 
     def _change(self, g: int, event: int, factor: float, now: float) -> None:
-        self.now = now
         if event == UP and self.gpus[g].up and not self.gpus[g].awake:
             self._abandon(g, now)
         super()._change(g, event, factor, now)
@@ -432,11 +429,6 @@ class MovesOracle(Linked):
     def _is_silent(self, kind: str, i: int, policy: Any) -> bool:
         ends = kind in ("first_token", "finished", "cancelled", "lost", "left")
         return ends and self.closed[i] and not hasattr(policy, "routed")
-
-    def _write_move(self, job: Job, g: int, sign: int, now: float) -> None:
-        """Into the book: it was moved there (1), or from there (-1), and nobody has sent it."""
-        sent = self.view.sent[g]
-        sent.outstanding, sent.tokens = sent.outstanding + sign, sent.tokens + sign * len(job.prompt)
 
     def _go_on(self, job: Job, now: float) -> None:
         self.closed[job.index] = False

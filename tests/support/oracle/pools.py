@@ -194,6 +194,10 @@ class VllmGpu:
     def _scheduler(self, config: dict[str, Any]) -> Puller:
         return Puller(config, self.role, self.world.pulls)
 
+    def with_blocks(self) -> set[Request]:
+        """Those that wait and have all that they need: nobody counts their tokens."""
+        return set()
+
     def publish(self) -> None:
         of, pool = self.of, self.of.pool
         unkeyed = pool.without_key()
@@ -441,11 +445,6 @@ class Linked(oracle.Oracle):
         self._advance(now)
         del self.moving[index]
         self._share(now)
-
-    def _wake(self, gpu: Any, now: float) -> None:
-        if not gpu.awake:
-            gpu.awake = True
-            heapq.heappush(self.heap, (now, START, gpu.number))
 
 
 class PoolsOracle(Linked):

@@ -25,7 +25,7 @@ class ReplicasOracle(Oracle):
 
     def __init__(self, workload: Workload, of: Any, *given: Any) -> None:
         self.replicas: Replication = of.replicas
-        self.now, self.upcoming, self.requests = 0.0, 0, len(workload)
+        self.upcoming, self.requests = 0, len(workload)
         self.waiting: dict[int, list[Job]] = {r: [] for r in range(self.replicas.count)}
         self.missing: set[int] = set()  # routers that have decided since before something ended
         self.freed: int | None = None  # who waits for this router is next
@@ -70,7 +70,6 @@ class ReplicasOracle(Oracle):
 
     # ---------------------------------------------------------------- who is next
     def _route(self, now: float) -> None:
-        self.now = now
         while len(self._busy()) < self.replicas.count:
             job = self._take_first()
             if job is None:
@@ -146,7 +145,7 @@ class ReplicasOracle(Oracle):
         self.book.append((now, self._replica(job.index), g, sign, len(job.prompt), sign > 0))
 
     def _write_move(self, job: Job, g: int, sign: int, now: float) -> None:
-        super()._write_move(job, g, sign, now)  # type: ignore[misc]
+        super()._write_move(job, g, sign, now)
         self.book.append((now, self._replica(job.index), g, sign, len(job.prompt), False))
 
 
@@ -172,10 +171,6 @@ class GatedReplicas(ReplicasOracle, GatewayOracle):
 
     def _put_first(self, job: Job) -> None:
         self.second.insert(0, job)
-
-    def _is_first(self, job: Job) -> bool:
-        """Whether it has never been sent, so that it is in the gateway's queue."""
-        return job is self._first_of(self._request(job))
 
     def _put_aside(self, job: Job) -> None:
         if self._is_first(job):

@@ -58,7 +58,6 @@ class PullsAndFetches(Fetcher):
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
         passed: list[Request] = []
-        self.cut = self.reserved = 0
         whole = self.config["reserve_full_isl"]
         while budget > 0 and len(self.running) < self.config["max_num_seqs"]:
             ready, headroom = self._ready(), self.kept_free if self.running else 0
@@ -119,7 +118,7 @@ class SplitTieredGpu(TieredGpu):
         return PullsAndFetches(config, self)
 
     def with_blocks(self) -> set[Request]:
-        """Those whose KV comes from where their prompts were computed: nobody counts their tokens."""
+        """Those whose KV comes from where their prompts were computed."""
         return set(self.of.pulled) & set(self.of.skipped)  # type: ignore[attr-defined]
 
 
@@ -128,9 +127,6 @@ class TieredPools(SplitOracle, TiersOracle):
 
     def _gpu(self, g: int, engine: Any, hardware: Any) -> Any:
         return SplitTieredGpu(g, self.roles[g], engine, hardware, self.rows, self)
-
-    def _wake(self, gpu: Any, now: float) -> None:
-        TiersOracle._wake(self, gpu, now)
 
     # ------------------------------------------------------------ handoffs
     def link(self, of: Any) -> None:
@@ -154,7 +150,6 @@ class TieredPools(SplitOracle, TiersOracle):
         return self.ways.arrives(HANDOFFS + index, now)
 
     def _happens(self, kind: int, subject: int, now: float) -> None:
-        self.now = now
         if kind == ARRIVED and subject < HANDOFFS:
             TiersOracle._happens(self, kind, subject, now)
         else:

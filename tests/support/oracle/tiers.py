@@ -190,6 +190,10 @@ class Fetcher(Puller):
     def busy(self) -> bool:
         return bool(set(self.skipped) - set(self.coming)) or bool(self.gpu.landed) or super().busy()
 
+    def schedule(self) -> dict[str, Any]:
+        self.found = self.cut = self.reserved = 0
+        return super().schedule()
+
     def _keeps_blocks(self, victim: Request) -> bool:
         return self.lookahead and victim.under_way > 0
 
@@ -223,7 +227,6 @@ class Fetcher(Puller):
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
         passed: list[Request] = []
-        self.cut = self.reserved = 0
         whole = self.config["reserve_full_isl"]
         while budget > 0 and len(self.running) < self.config["max_num_seqs"]:
             there = [r for r in self.skipped if r not in self.coming]
@@ -284,7 +287,7 @@ class Fetcher(Puller):
 
     def _fetch(self, request: Request) -> str:
         for tried in self.gpu.world.tried:
-            tried[request.index] = 0
+            tried[request] = 0
         if self.gpu.unheard(request):
             return "deferred"
         (hits,) = self._hits(request)
@@ -422,10 +425,6 @@ class TieredGpu(FaultyGpu):
     def _may_wait(self) -> bool:
         return True
 
-    def with_blocks(self) -> set[Request]:
-        """Those that wait and have all that they need, for they have been moved."""
-        return set()
-
     def publish(self) -> None:
         super().publish()
         if not self.up:
@@ -463,7 +462,6 @@ class TieredGpu(FaultyGpu):
         self.hear(self.step, now)
 
     def _schedule(self, now: float) -> tuple[Any, float]:
-        self.of.found = 0
         landed, self.landed = self.landed, []
         made = super()._schedule(now)
         step, _, counts = self.flight[-1]
@@ -507,7 +505,7 @@ class TieredGpu(FaultyGpu):
     def _offer(self, step: dict[str, Any], request: Request, full: int, ticket: int) -> list[int]:
         world, made = self.world, []
         for tier in range(PEERS):
-            place, tried = self.place(tier), world.tried[tier].get(request.index, 0)
+            place, tried = self.place(tier), world.tried[tier].get(request, 0)
             if not place.blocks or full <= tried:
                 continue
             keys = [(request.key((at + 1) * self.block), (at + 1) * self.block) for at in range(tried, full)]
@@ -516,7 +514,7 @@ class TieredGpu(FaultyGpu):
             world.news += [("dropped", copy.note[0], self._number(tier), copy.note[1]) for copy in dropped]
             if missing is None:
                 continue
-            world.tried[tier][request.index] = full
+            world.tried[tier][request] = full
             if missing:
                 number = world.free_stores.pop() if world.free_stores else world.numbers
                 world.numbers += number == world.numbers
@@ -535,7 +533,7 @@ class TieredGpu(FaultyGpu):
     def _finish_uses(self, request: Request) -> None:
         for tier in range(PEERS):
             self.place(tier).host.policy.finish(self.world.used[tier].pop(request, Used()))
-            self.world.tried[tier].pop(request.index, None)
+            self.world.tried[tier].pop(request, None)
 
     def _send(self, now: float) -> None:
         world = self.world
@@ -559,8 +557,7 @@ class TieredGpu(FaultyGpu):
             of_keys = {key: one.ticket for one in sorted(theirs, key=lambda one: one.ticket) for key in one.keys}
             for at, block in enumerate(request.blocks[0] if holds else []):
                 offered = any(
-                    self.place(tier).blocks and world.tried[tier].get(request.index, 0) <= at < full
-                    for tier in range(PEERS)
+                    self.place(tier).blocks and world.tried[tier].get(request, 0) <= at < full for tier in range(PEERS)
                 )
                 ticket = world.ticket if offered else of_keys.get(request.key((at + 1) * self.block), 0)
                 if ticket and pool.key[block] is not None:
@@ -602,11 +599,6 @@ class TieredGpu(FaultyGpu):
         for tier, (low, high) in enumerate(self.of.loads[request][:PEERS]):
             for end in range(low + 1, high + 1):
                 self.place(tier).copies[request.key(end * self.block)].loads -= 1
-
-    def submit(self, job: oracle.Job) -> None:
-        super().submit(job)
-        for tried in self.world.tried:
-            tried.pop(job.index, None)
 
     def lose(self) -> list[oracle.Job]:
         world, n = self.world, len(self.world.jobs)
@@ -665,7 +657,7 @@ class TieredGpu(FaultyGpu):
                 at = [(key, end * self.block) for end, key in enumerate(keys[low:high], low + 1)]
                 self.place(tier).host.load(at, self._used(tier, request))
                 if (low, high) == (parts[0][0], parts[-1][1]):
-                    world.tried[tier][request.index] = high
+                    world.tried[tier][request] = high
             self.of.coming[request] += 1
             self.under_way.add(tier * len(world.jobs) + request.index)
         self.unasked[request] = None
@@ -737,14 +729,13 @@ class TiersOracle(oracle.Oracle):
         self.lent: dict[int, Any] = {}  # by request: which GPU, and its blocks, or whether its host
         kinds = zip(self.tiers, blocks, counts, strict=True)
         self.places = [[Place(tier, size) for _ in range(count)] for tier, size, count in kinds]
-        self.tried: list[dict[int, int]] = [{} for _ in range(PEERS)]
+        self.tried: list[dict[Request, int]] = [{} for _ in range(PEERS)]
         self.used: list[dict[Request, Used]] = [{} for _ in range(PEERS)]
         self.stores: dict[int, Any] = {}
         self.free_stores: list[int] = []
         self.numbers = self.ticket = 0
         self.tickets: dict[int, int] = {}  # of each request's last offer
         self.loaded: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(self.rows)
-        self.now = 0.0
         super().__init__(workload, of, False)
         self.ways = Ways(self.tiers, self.heap)
 
@@ -757,16 +748,10 @@ class TiersOracle(oracle.Oracle):
         if not self.reports_s:
             self.view.gpus[gpu.number] = gpu.seen
 
-    def _wake(self, gpu: Any, now: float) -> None:
-        if gpu.up and not gpu.awake:
-            gpu.awake = True
-            heapq.heappush(self.heap, (now, START, gpu.number))
-
     def _finds_nothing(self, g: int, now: float) -> None:
         self._tell(g, now)
 
     def _happens(self, kind: int, subject: int, now: float) -> None:
-        self.now = now
         if kind != ARRIVED:
             super()._happens(kind, subject, now)
             return

@@ -17,11 +17,12 @@ from prebleexp.bench.engines import ENGINES
 from prebleexp.bench.processes import python
 from prebleexp.bench.table import LESS, Row, Table
 from prebleexp.experiment import runs
+from prebleexp.intervals import mean_interval
 from prebleexp.launch import configure
 
-LONG = ("duration_s=300",)
-"""a run of some hundredths of a second: of a shorter one a share of a percent is not to be measured"""
-ROUNDS, TIMES = 5, 25
+LONG = ("duration_s=1500",)
+"""a run of some tenths of a second: of a shorter one a share of a percent is not to be measured"""
+ROUNDS, TIMES = 12, 9
 UNCOUNTED = '''
 
 @compiled
@@ -38,22 +39,30 @@ MEASURED = "import sys; from prebleexp.bench import gaps; print(*gaps.served(sys
 
 
 def gaps(policies: Sequence[str] | None = None) -> list[Row]:
-    """The usual stream by engine. This package and the copy take turns, each time in a process of its own."""
+    """The usual stream by engine. This package and the copy take turns at being first, each time in a process of its
+    own. The cost is the mean of the rounds', and `plus_minus` the half-width of its interval of 95 %."""
     with TemporaryDirectory() as made:
         folder = Path(made)
         copy = uncounted(folder)
         rows = []
         for policy, engine in product(policies or ("lor",), ENGINES):
             case = [*CASE, *LONG, f"policy={policy}", f"engine={engine}"]
-            counted_s, uncounted_s = [], []
-            for _ in range(ROUNDS):
-                requests, least = _measured(OURS, case, folder)
-                counted_s.append(least)
-                uncounted_s.append(_measured(copy, case, folder)[1])
-            counted, none = min(counted_s), min(uncounted_s)
+            least = dict[Path, list[float]]({OURS: [], copy: []})
+            for number in range(ROUNDS):
+                for root in sorted(least, reverse=bool(number % 2)):
+                    requests, seconds = _measured(root, case, folder)
+                    least[root].append(seconds)
             row = {"policy": policy, "engine": engine, "requests": requests}
-            rows.append(row | {"cpu_seconds": counted, "uncounted": none, "cost_percent": 100 * (counted / none - 1)})
+            row |= {"cpu_seconds": min(least[OURS]), "uncounted": min(least[copy])}
+            cost, half = cost_percent(least[OURS], least[copy])
+            rows.append(row | {"cost_percent": cost, "plus_minus": half})
     return rows
+
+
+def cost_percent(counted_s: Sequence[float], uncounted_s: Sequence[float]) -> tuple[float, float | None]:
+    """By how much the one is above the other, in the mean of as many rounds of both, and the half-width of its interval
+    of 95 %."""
+    return mean_interval([100 * (one / none - 1) for one, none in zip(counted_s, uncounted_s, strict=True)])
 
 
 def uncounted(folder: Path) -> Path:

@@ -181,11 +181,12 @@ def _nearest(rows: Mapping[tuple[str, str], Parameters], version: str, tp: str) 
 
 
 def _runs_of(key: Configuration, taken: str) -> str:
-    """What was run, in words; and which version's time per request is taken, if that one did not serve this model."""
+    """What was run, in words; and which version's time per request is taken, if that one did not serve this model. All
+    of a configuration was measured by one source: how much servers of others differ is not among its errors."""
     gpu, engine, *_ = key
     known = _known()[key].versions
     other = f", with {taken}'s time per request" if known and taken not in known else ""
-    return f"serving runs of {' '.join((engine, *known))} on {gpu}{other}"
+    return f"serving runs of {' '.join((engine, *known))} on {gpu}, of one source{other}"
 
 
 def _support(key: Configuration, level: str, against: str) -> Support:

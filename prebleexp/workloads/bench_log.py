@@ -142,7 +142,7 @@ class BenchLog(Replayed):
                 if ramp
                 else "request_rate=inf"
                 if endless
-                else f"request_rate={rate}, of which {significant(log['request_throughput'])} came"
+                else f"request_rate={rate}, which was not reached"
             )
             says = f"{most} clients, one request after the other (max_concurrency, {why}; there are no starts)"
             return _Times(np.zeros(n), says, clients=most, at_once=True)
@@ -211,7 +211,9 @@ def _recorded(rows: Records, name: str, log: dict[str, Any], unit: str | None) -
 
 
 def _held_back(rate: Any, log: dict[str, Any]) -> bool:
-    served = log.get("request_throughput")
+    served, count, took_s = (log.get(name) for name in ("request_throughput", "completed", "duration"))
+    if served is None and is_number(count) and is_number(took_s) and took_s > 0:
+        served = count / took_s
     return is_number(rate) and is_number(served) and served < BOUND * rate
 
 

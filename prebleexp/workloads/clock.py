@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy.typing as npt
 
 from prebleexp.errors import significant
 from prebleexp.sim.types import Floats, Longs
-from prebleexp.workloads.columns import plain
+from prebleexp.workloads.columns import Columns, matching, named, plain
 from prebleexp.workloads.reading import WAY_OUT
-from prebleexp.workloads.rows import ZONE, Records, Rows
+from prebleexp.workloads.rows import NOTHING, ZONE, Records, Rows
 
 UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """by name: so many are a second"""
@@ -42,6 +43,8 @@ FORMATS = (
 DIGITS = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-3])([0-5]\d)([0-5]\d)(\d{3}|\d{6})?")
 """a date and time of digits alone, down to seconds, milliseconds or microseconds, as 20240510093001250; no
 unit has such times since 1970"""
+CALENDAR = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:|\d\d/[A-Z][a-z]{2}/\d{4}:|[A-Z][a-z]{2},? [\dA-Z]")
+"""how a date and time begins: ISO's, a web server's, a mail's, C's"""
 LONG = re.compile(r"(?:^|[_.])(minutes?|mins?|hours?|hrs?|days?)$")
 """how a field's name says a unit in which times are not read"""
 COMMA = re.compile(r"-?\d+,\d+")
@@ -54,6 +57,8 @@ SUMMER_S = (-3600.0, -1800.0)
 """so far a clock without a zone goes back, with what passes meanwhile, where summer time ends"""
 ANEW, NEAR = 8, 0.1
 """rows, and of these a share, from which on a clock that begins anew is told from rows that are out of order"""
+MIXED = 5
+"""one of so many steps goes back, where it is hardly a log"""
 DATE = "a date and time, as 2024-05-10 00:00:01.25+00:00"
 
 
@@ -157,7 +162,7 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
             f", since 1970 (UTC), from {_date(np.datetime64(round(float(column.min()) * 10**9 / UNITS[unit]), 'ns'))}"
         )
     seconds = ((column - column[0]) / UNITS[unit]).astype(np.float64)
-    return Clock(seconds, says, (*doubts, *_begins_anew(rows, name, seconds, column)))
+    return Clock(seconds, says, (*doubts, *(() if epoch else _begins_anew(rows, name, seconds, column))))
 
 
 def _with_points(rows: Rows, name: str) -> Rows:
@@ -228,8 +233,13 @@ def _goes_back(name: str, moments: npt.NDArray[Any]) -> tuple[str, ...]:
 
 
 def _begins_anew(rows: Rows, name: str, seconds: Floats, column: npt.NDArray[Any]) -> tuple[str, ...]:
-    """A doubt about numbers that rise to the end of one recording, and then from the beginning of another."""
+    """A doubt about numbers that rise to the end of one recording, and then from the beginning of another; or that go
+    up and down."""
     back = np.flatnonzero(np.diff(seconds) < 0)
+    if len(rows) >= ANEW and len(back) * MIXED >= len(rows):
+        return (
+            f"{name} is in no order: if its numbers are gaps between requests, and not when these came, add them up",
+        )
     if len(rows) < ANEW or len(back) != 1:
         return ()
     at = int(back[0]) + 1
@@ -239,6 +249,31 @@ def _begins_anew(rows: Rows, name: str, seconds: Floats, column: npt.NDArray[Any
         f"{name} begins anew once, with {column[at]:g} in row {rows.number(at)}: rows are taken in order of time; if "
         "two recordings stand one after the other, give each a file",
     )
+
+
+def arrival_of(rows: Rows, columns: Columns, aliases: Sequence[str]) -> str:
+    """The field that was set; else the first usual one that has times of a calendar, which a duration has not; else the
+    first usual one. Raises InvalidInput if there is none."""
+    first = named(rows, columns, "arrival", aliases)
+    if "arrival" in columns or _of_a_calendar(rows, first):
+        return first
+    others = (names for alias in aliases if (names := matching(rows, alias)))
+    alone = (names[0] for names in others if len(names) == 1 or names[0].count(".") < names[1].count("."))
+    return next((name for name in alone if _of_a_calendar(rows, name)), first)
+
+
+def _of_a_calendar(rows: Rows, name: str) -> bool:
+    """Whether it has dates with times of day, or numbers since 1970, and not the same one in all rows."""
+    values = [one for one in rows.optional(name) if one not in NOTHING]
+    if not values or (len(rows) > 1 and len(set(map(str, values))) == 1):
+        return False
+    first = values[0]
+    if rows.timestamps(name) is not None:
+        return True
+    if isinstance(first, str) and not _is_number(first):
+        return CALENDAR.match(first) is not None
+    number = float(first) if isinstance(first, str | int | float) else 0.0
+    return any(EPOCH[0] * size <= number <= EPOCH[1] * size for size in UNITS.values())
 
 
 def in_order(seconds: Floats) -> tuple[Longs, Floats]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from prebleexp.checks import is_number
+from prebleexp.checks import is_integer, is_number
 from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import Columns, matching, plain, set_column
 from prebleexp.workloads.rows import Rows
 
 STATUS = (
     *("status", "status_code", "http_status", "http_status_code", "response_status", "response_code", "status.code"),
-    "level",
+    *("level", "outcome", "state", "result", "request_status", "http_code", "sc_status"),
 )
-HTTP = ("http_status", "http_status_code", "response_code")
+HTTP = ("http_status", "http_status_code", "response_code", "http_code", "sc_status")
 """of which 0 is that nothing came back; another status of 0 may be one of success"""
 FINISHES = ("finish_reason", "stop_reason")
 SUCCESS = ("success", "ok", "succeeded", "is_success", "valid")
@@ -28,7 +29,14 @@ SAYS_WHICH = (
     *("error_msg", "error_message", "status"),
 )
 """what such an object has, and is empty where nothing failed"""
-CANCELLED = ("was_cancelled", "cancelled", "canceled", "aborted")
+CANCELLED = (
+    *("was_cancelled", "cancelled", "canceled", "aborted", "timed_out", "is_timeout", "rejected", "rate_limited"),
+    *("throttled", "grpc_status", "grpc_code", "grpc.status_code"),
+)
+CODE, CODES = "code", (100, 599)
+"""a field of that name has statuses if all rows have such numbers"""
+IN_WORDS = re.compile(r"\s*[45](\d\d|xx)\b")
+"""how a status begins that has its words behind it, or is one of a class: 429 Too Many Requests, 5xx"""
 BAD = ("error", "fail", "cancel", "abort", "timeout", "timed out", "reject", "status_code_error")
 """with what a status in words begins, or what it has"""
 NONE = ("", "none", "null", "nil", "false", "0", "200", "no", "ok", "{}", "[]")
@@ -69,6 +77,9 @@ def _tests(rows: Rows) -> Iterator[tuple[str, Test]]:
     kinds = ((STATUS, _bad_status), (SUCCESS, _no_success), (ERRORS, _is_error), (CANCELLED, _is_error))
     for aliases, test in (*kinds, (FINISHES, _bad_end)):
         yield from ((name, test) for alias in aliases for name in matching(rows, alias)[:1])
+    for name in matching(rows, CODE)[:1]:
+        if all(is_integer(value, *CODES) for value in rows.optional(name)):
+            yield name, _bad_status
     for name in rows.names:
         *within, tail = plain(name).split(".")
         if tail in SAYS_WHICH and set(within) & set(WITHIN):
@@ -79,7 +90,8 @@ def _bad_status(name: str, value: object) -> bool:
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
     if isinstance(value, str):
-        return value.lower().startswith(BAD) or value.lower().endswith(("_error", "_failed"))
+        words = value.lower()
+        return words.startswith(BAD) or words.endswith(("_error", "_failed")) or IN_WORDS.match(words) is not None
     if not is_number(value):
         return False
     kind = plain(name)

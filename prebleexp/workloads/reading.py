@@ -20,6 +20,8 @@ LONELY = 0.95
 """of a recording, in which nothing comes, is hardly believed"""
 OVERLAP = 0.2
 """of the turns of sessions, so many may come before the answer before them can have been there"""
+LEAST_REGULAR, MINUTE_S = 5, 60.0
+"""so many that come by the minute, or by more, are hardly requests"""
 THOUGHT_S = 3_600.0
 """a typical pause of a tool, or of who thinks, that is believed"""
 PAUSE_S = 7 * 86_400.0
@@ -93,6 +95,10 @@ def doubts(trace: Trace) -> list[str]:
             found.append(f"{number(n / span_s)} requests/s are improbable; if the unit of time is another, {WAY_OUT}")
         elif n > 2 and (gap := float(np.diff(np.sort(starts)).max())) > LONELY * span_s:
             found.append(f"nothing comes for {number(gap)} of {number(span_s)} s; are all times in one unit?")
+    if trace.clocked and n >= LEAST_REGULAR and span_s and (gap := _regular(starts)):
+        found.append(
+            f"one comes every {number(gap)} s: if rows are sums over that time, or means, list requests one by one"
+        )
     if (longest := int(trace.prompt_tokens.max())) > LONGEST:
         found.append(
             f"a prompt of {longest:,} tokens is improbable; say workload.columns={{input: …}} if it is another field"
@@ -106,6 +112,12 @@ def doubts(trace: Trace) -> list[str]:
     if trace.clocked and trace.links is None:
         found += _pauses(trace)
     return found
+
+
+def _regular(starts: Floats) -> float:
+    """Seconds between any two that follow each other, if these are whole minutes; else 0."""
+    gaps = np.diff(np.sort(starts))
+    return float(gaps[0]) if gaps[0] >= MINUTE_S and (gaps == gaps[0]).all() and gaps[0] % MINUTE_S == 0 else 0.0
 
 
 def _starts(trace: Trace) -> Floats:

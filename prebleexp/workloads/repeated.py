@@ -39,6 +39,8 @@ STANDS_FOR = (
 ANSWERS = ("n", "num_choices", "num_return_sequences", "best_of")
 """fields of a request that asks for several answers, whose tokens are counted together"""
 MOST_ANSWERS = 128
+LEAST_SUMMED = 4
+"""rows, of which one may be the sum of the others by chance, as 300 is of 100 and 200"""
 MANY = 10
 """a doubt, if more than one of so many rows is there already"""
 
@@ -125,10 +127,12 @@ def _are_chunks(rows: Rows) -> npt.NDArray[np.bool_]:
 
 
 def _sum_of_all(kept: npt.NDArray[np.bool_], inputs: Longs, outputs: Longs) -> npt.NDArray[np.bool_]:
-    """(n,) the row whose prompt and answer are as long as those of all others together, if it is there."""
+    """(n,) the first or the last row, if its prompt and its answer are as long as those of all others together."""
+    ends = np.zeros(len(kept), np.bool_)
+    ends[np.flatnonzero(kept)[[0, -1]] if kept.any() else []] = True
     counts = [np.where(kept, np.maximum(one, 0), 0) for one in (inputs, outputs)]
     twice = [(one > 0) & (2 * one == one.sum()) for one in counts]
-    found: npt.NDArray[np.bool_] = twice[0] & twice[1] & (int(kept.sum()) > 2)
+    found: npt.NDArray[np.bool_] = twice[0] & twice[1] & ends & (int(kept.sum()) > LEAST_SUMMED)
     return found
 
 

@@ -15,8 +15,8 @@ from prebleexp.sim.types import Ints, Longs
 from prebleexp.workloads import asked_adapters, hashes, inferred, nested, said, session_fields, usage
 from prebleexp.workloads.accumulated import CURE, GROWTH, Accumulated, accumulated
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
-from prebleexp.workloads.clock import SUFFIXES, Clock, clock, in_order, moments, unit_of
-from prebleexp.workloads.columns import found, named, plain, set_column
+from prebleexp.workloads.clock import SUFFIXES, Clock, arrival_of, clock, in_order, moments, unit_of
+from prebleexp.workloads.columns import found, plain, set_column
 from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.records import flattened
@@ -170,7 +170,7 @@ class RequestLog(Tabular):
 
     def _clock(self, rows: Rows, every: Rows, own: Own) -> Clock:
         """Of rows that are requests of their own; those that came with an earlier row of `every`, at its time."""
-        name = named(rows, self.columns, "arrival", TIMES)
+        name = arrival_of(rows, self.columns, TIMES)
         first, earlier = own.came, own.came < own.rows
         if earlier.any():
             times = every.optional(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads.columns import Columns, found, set_column
+from prebleexp.workloads.columns import Columns, found, matching, set_column
 from prebleexp.workloads.inferred import chains
 from prebleexp.workloads.rows import NOTHING, Rows
 from prebleexp.workloads.trace import told
@@ -17,6 +17,8 @@ SESSIONS = (
 TURNS = ("turn_index", "turn", "round_index", "turn_id")
 OF_LANGSMITH = "parent_run_id"
 """where it is, session_id is a project"""
+THREAD = "thread_id"
+"""where it is a number, it is one of the operating system"""
 BEFORE = {
     "previous_response_id": ("response_id", "response.id", "id"),
     "parent_chat_id": ("chat_id",),
@@ -34,8 +36,15 @@ def read(rows: Rows, columns: Columns) -> Sessions:
     name = set_column(rows, columns, "session")
     if name is None and (linked := _linked(rows)) is not None:
         return linked
-    name = name or found(rows, SESSIONS[1:] if found(rows, (OF_LANGSMITH,)) else SESSIONS)
+    if name is None:
+        no_sessions: tuple[str, ...] = ("session_id",) if found(rows, (OF_LANGSMITH,)) else ()
+        no_sessions += (THREAD,) if _are_numbers(rows, THREAD) else ()
+        name = found(rows, [one for one in SESSIONS if one not in no_sessions])
     return (None, None) if name is None else (name, _named(rows, name))
+
+
+def _are_numbers(rows: Rows, alias: str) -> bool:
+    return any(isinstance(value, int) for name in matching(rows, alias) for value in rows.optional(name))
 
 
 def _linked(rows: Rows) -> Sessions | None:

@@ -139,7 +139,7 @@ def counts(rows: Rows, columns: Columns) -> Counts:
     _check(rows, given, inputs, found, total, outputs)
     doubts += _short_of(total, inputs, outputs)
     doubts += _unread(rows, [*_all(rows, (*CACHED, *CREATED, *CREATED_PARTS, MISSED)), *given.names])
-    doubts += _letters((*given.names, *answers.names))
+    doubts += [*_letters((*given.names, *answers.names)), *_sums(rows, given)]
     for name in _all(rows, PREFIXES):
         if (rows.counts(name) > 0).any():
             doubts.append(f"{name} is not used: prompts are {_words(given.names)}, whether or not it is among these")
@@ -217,6 +217,16 @@ def _letters(names: Sequence[str]) -> list[str]:
         return []
     taken = f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} taken for tokens"
     return [f"{taken}: letters would be about four times as many; workload.columns={{input: …, output: …}} says which"]
+
+
+def _sums(rows: Rows, given: _Column) -> list[str]:
+    """Doubts about counts that are taken for sums over requests, and are not used."""
+    found = []
+    for name in (name for alias in INPUTS[:2] for name in matching(rows, alias) if _is_sum(name)):
+        tokens, own = (int(np.maximum(one, 0).sum()) for one in (rows.counts(name), given.counts))
+        if name not in given.names and tokens > ALIKE * own > 0:
+            found.append(f"{name} has {significant(tokens / own)} times as many, and is taken for a sum over requests")
+    return found
 
 
 def _thoughts(rows: Rows, inputs: Longs, answers: _Column, total: Longs) -> _Column:

@@ -358,6 +358,12 @@ def test_a_page_is_drawn_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 @pytest.mark.slow
+def test_the_cost_of_counting_gaps_has_an_interval() -> None:
+    cost, half = gaps.cost_percent([1.01, 2.06, 3.06], [1.0, 2.0, 3.0])
+    assert cost == pytest.approx(2)
+    assert half == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+
+
 def test_the_copy_that_counts_no_gaps_serves_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     code = (

@@ -452,7 +452,8 @@ def test_what_was_measured_is_offered_and_within_the_peaks() -> None:
     """H100 with SGLang was refused for an efficiency above 1, which an older fit had found."""
     one = hardware("hardware/gpu=h100", "hardware/model=qwen3_32b", "hardware.tensor_parallel=2", "engine=sglang")
     assert isinstance(one.parameters, Parameters)
-    assert one.support.startswith("TPOT measured against 38 closed loops (serving runs of sglang 0.5.1.post1 on h100)")
+    against = "serving runs of sglang 0.5.1.post1 on h100, of one source"
+    assert one.support.startswith(f"TPOT measured against 38 closed loops ({against})")
     for of_version in shipped_parameters().values():
         assert all(max(of.e_c, of.e_m, of.e_xc, of.e_p) < 1 for of in of_version.values())
         assert all(of.e_m / of.v <= 0.921 and of.e_c / of.v <= 1.001 for of in of_version.values()), "v is of both"

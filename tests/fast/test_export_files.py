@@ -98,6 +98,15 @@ READ: dict[str, str | bytes] = {
     "an error that is an object": with_one(DEAR | {"error": {"message": "Rate limit", "code": "limited"}}),
     "an error within": with_one(DEAR | {"response": {"error": {"message": "Rate limit", "code": 429}}}),
     "an end that is an error": with_one(DEAR | {"finish_reason": "error"}),
+    "a status with its words": with_one(DEAR | {"status": "429 Too Many Requests"}),
+    "a class of statuses": with_one(DEAR | {"status": "5xx"}, [row | {"status": "2xx"} for row in PLAIN]),
+    "codes": with_one(DEAR | {"code": 503}, [row | {"code": 200} for row in PLAIN]),
+    "gRPC's codes": with_one(DEAR | {"grpc_status": 14}, [row | {"grpc_status": 0} for row in PLAIN]),
+    "one that was too late": with_one(DEAR | {"timed_out": True}, [row | {"timed_out": False} for row in PLAIN]),
+    "a result that is an error": with_one(DEAR | {"result": "error"}),
+    "durations in front": of.lines({"queued_time_ms": 12 + i, "time": 0.8, "created_at": row["ts"]} | row | {"ts": None}
+                                   for i, row in enumerate(PLAIN)),
+    "threads": of.lines(row | {"thread_id": 7} for row in PLAIN),
     "rows with lists": of.lines(row | {"events": [{"name": "x"}], "results": [{"ok": True}]} for row in PLAIN),
     "two members": gzip.compress(of.lines(PLAIN[:4]).encode()) + gzip.compress(of.lines(PLAIN[4:]).encode()),
     "two frames": zstd(of.lines(PLAIN[:4]).encode()) + zstd(of.lines(PLAIN[4:]).encode()),
@@ -137,7 +146,13 @@ def test_sessions_are_told_by_the_answers_before_and_a_project_is_none(tmp_path:
     chains = read(READ["chains of answers"], tmp_path / "chains").whole
     assert chains.session.tolist() == [0] * 4 + [1] * 4
     assert chains.turn.tolist() == [*range(4)] * 2
-    assert len(set(read(READ["LangSmith"], tmp_path / "runs").whole.session.tolist())) == of.N
+    for name in ("LangSmith", "threads"):
+        assert len(set(read(READ[name], tmp_path / name).whole.session.tolist())) == of.N
+
+
+def test_a_row_that_is_a_sum_by_chance_is_a_request(tmp_path: Path) -> None:
+    rows = of.lines({"ts": i, "prompt_tokens": 100 * i, "completion_tokens": 10 * i} for i in (1, 2, 3))
+    assert len(read(rows, tmp_path / "log").whole) == 3
 
 
 def test_a_request_came_when_its_id_was_first_seen_and_that_is_said(tmp_path: Path) -> None:
@@ -150,6 +165,10 @@ def mooncake(**more: int) -> str:
                     for i in range(8))  # fmt: skip
 
 
+def plain(at: float) -> Row:
+    return {"ts": of.iso(at), "prompt_tokens": 500, "completion_tokens": 40}
+
+
 DOUBTED: dict[str, tuple[str, type[Replayed], str]] = {
     "Mooncake's as a log": (mooncake(), RequestLog, "it looks like a trace of Mooncake, whose times are in"),
     "Bailian's as Mooncake's": (mooncake(chat_id=1, parent_chat_id=-1), Mooncake, "it looks like a trace of Bailian"),
@@ -158,6 +177,11 @@ DOUBTED: dict[str, tuple[str, type[Replayed], str]] = {
     "embeddings": (of.lines([*({**row, "call_type": "acompletion"} for row in PLAIN), NOTHING | {
         "call_type": "aembedding", "prompt_tokens": 30}]), RequestLog, "call_type says of 1 of 9 rows that they are"),
     "batches": (of.lines(row | {"batch_size": 4} for row in PLAIN), RequestLog, "batch_size is up to 4, and a row is"),
+    "minutes": (of.lines(plain(60.0 * i) for i in range(8)), RequestLog, "one comes every 60 s: if rows are sums"),
+    "gaps": (of.lines({"arrival": at, "isl": 9, "osl": 9} for at in (0, 0.5, 0.7, 2, 5, 3, 7, 1, 4)), RequestLog,
+             "arrival is in no order: if its numbers are gaps"),
+    "sums of steps": (of.lines({"ts": row["ts"], "usage": {"inputTokens": 9, "outputTokens": 1}, "totalUsage": {
+        "inputTokens": 27, "outputTokens": 3}} for row in PLAIN), RequestLog, "totalUsage.inputTokens has 3 times"),
     "two recordings": (of.lines(row | {"ts": 1.0 * (i % 5)} for i, row in enumerate([*PLAIN, *PLAIN[:2]])), RequestLog,
                        "ts begins anew once, with 0 in row 6"),
     "cached ones of nobody's": (of.lines({"ts": of.iso(i), "input_tokens": 60, "cache_read_tokens": 40,
@@ -224,6 +248,15 @@ def test_a_ramp_without_starts_is_no_burst(tmp_path: Path) -> None:
     wrong = read(json.dumps(of.BENCH | ramp | {"ramp_up_end_rps": None}), tmp_path / "log", BenchLog)
     with pytest.raises(InvalidInput, match=r"log: workload\.ramp_up_end_rps=None is not valid"):
         _ = wrong.whole
+
+
+def test_a_rate_that_was_not_reached_is_one_of_clients(tmp_path: Path) -> None:
+    slow = {name: one for name, one in of.BENCH.items() if name != "request_throughput"} | {"request_rate": 50.0}
+    source = read(json.dumps(slow | {"max_concurrency": 2}), tmp_path / "log", BenchLog)
+    assert (
+        "2 clients, one request after the other (max_concurrency, request_rate=50.0, which was"
+        in source.understood.line
+    )
 
 
 def test_results_stand_in_lines_in_an_array_or_one_after_the_other(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_an_unmeasured_version_or_group_has_what_is_common() -> None:
     assert parameters_for(*key, version="9.9", tp=3)[0] == shipped()[key]["any", "any"]
     assert parameters_for(*key, version="0.16.0", tp=4)[0] == shipped()[key]["0.16.0", "4"]
     assert (support.level, support.n) == ("measured", 24)
-    assert support.against == "serving runs of vllm 0.16.0 0.18.0 on h200"
+    assert support.against == "serving runs of vllm 0.16.0 0.18.0 on h200, of one source"
     unseen = parameters_for("h200", "vllm", "qwen3-235b", "fp8", moe=True)
     assert unseen[0] == shipped()["any", "vllm", "any", "any"]["any", "any"]
     assert parameters_for("h200", "any", "qwen3-235b", "fp8", moe=True)[0] == shipped()[ANY]["any", "any"]
@@ -206,7 +206,7 @@ def test_a_request_takes_what_the_newest_version_on_its_gpu_takes() -> None:
     assert 0.4 < new.t_req / old.t_req < 0.8
     taken, support = parameters_for("h100", "vllm", "qwen3-32b", "bf16", tp=2)
     assert taken == new
-    assert support.against == "serving runs of vllm 0.12.0 on h100, with 0.18.0's time per request"
+    assert support.against == "serving runs of vllm 0.12.0 on h100, of one source, with 0.18.0's time per request"
 
 
 @pytest.mark.slow

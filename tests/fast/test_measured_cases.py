@@ -79,6 +79,21 @@ def test_a_sweep_may_name_a_file_of_the_package() -> None:
     assert str(cell.workload.path) == str(ROOT / "prebleexp" / "published" / "runs" / "sharegpt_300.csv")
 
 
+def test_a_configuration_was_measured_by_one_source_with_four_clients_or_more() -> None:
+    """As docs/hardware.md says; so errors say nothing of servers of others, and of one client."""
+    import pandas as pd
+
+    loops = pd.read_csv(ROOT / "prebleexp" / "hardware" / "measured" / "closed_loop.csv.gz")
+    assert set(loops.groupby(["gpu", "engine", "model", "weights"]).origin.nunique()) == {1}
+    assert loops.concurrency.min() == 4
+    said = (ROOT / "docs" / "hardware.md").read_text(encoding="utf-8")
+    rows = loops[(loops.gpu == "h200") & (loops.engine == "sglang") & (loops.model == "deepseek-r1")]
+    (four,) = rows[(rows.isl == 1024) & (rows.osl == 1024) & (rows.concurrency == 4)].ttft_ms
+    assert f"takes {four / 1000:.2f} s there with four clients".replace("0.", ".") in said
+    (other,) = (one.measured for one in cases.read() if one.part == "disaggregated_h200")
+    assert f"and {other:.2f} s elsewhere with one".replace("0.", ".") in said
+
+
 @pytest.mark.slow
 def test_all_timed_numbers_are_as_near_as_is_stated_but_one(tmp_path: Path) -> None:
     """DeepSeek on H200 under SGLang: measured at four clients elsewhere its first tokens take 260 ms, here one client's

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from prebleexp.engines.vllm.engine import VLLM
+from tests.support.shared_code import shares_code
 
 
+@shares_code(VLLM)
 @dataclass(frozen=True)
 class HearsAtOnce(VLLM):
     idle_poll_s: ClassVar[float] = 0.0

@@ -18,6 +18,7 @@ from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.places import ROOT
+from tests.support.shared_code import shares_code
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -79,6 +80,7 @@ class Driven:
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
+        self.__class__ = shares_code(type(engine))(type("Driven", (type(self),), {}))  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)

@@ -18,6 +18,7 @@ from prebleexp.sim.types import Layers, Outcome, Setup
 from prebleexp.workloads.adapters import adapted
 from tests.support.outcomes import assert_same
 from tests.support.recordings.engines import Columns, Driven, drive, load, ns, of_requests, recordings, workload_of
+from tests.support.shared_code import shares_code
 
 RECORDINGS = recordings("vllm")
 OF_GROUPS = recordings("vllm_features", "hybrid_*.npz")
@@ -37,6 +38,7 @@ OF_STEPS = {
 }
 
 
+@shares_code(VLLM)
 @dataclass(frozen=True)
 class Grouped(VLLM):
     """With the groups and the pool that a recording says, whatever model that is."""

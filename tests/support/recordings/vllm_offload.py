@@ -28,11 +28,13 @@ from tests.support.hears_at_once import HearsAtOnce
 from tests.support.recordings import one_after_the_other
 from tests.support.recordings.engines import Columns, load, ns, of_requests, recordings, workload_of
 from tests.support.recordings.vllm import NAMES_OF_BLOCKS, OF_STREAMS, Grouped, Scripted, Watched, engine_of, equal
+from tests.support.shared_code import shares_code
 
 OFFLOADS = recordings("vllm_features", "offload_*.npz")
 RESERVED = int(State.RESERVED)
 
 
+@shares_code(VLLM)
 @dataclass(frozen=True)
 class GroupedHearsAtOnce(Grouped):
     idle_poll_s: ClassVar[float] = 0.0

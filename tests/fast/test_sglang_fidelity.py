@@ -16,7 +16,8 @@ import pytest
 
 from prebleexp.sim.types import Outcome
 from tests.support.outcomes import assert_same
-from tests.support.recordings.engines import Columns, load, of_requests
+from tests.support.recordings.columns import Columns, load
+from tests.support.recordings.engines import of_requests
 from tests.support.recordings.sglang import RECORDINGS, engine_of, run
 from tests.support.recordings.sglang import replay as replay_engine
 from tests.support.reference import sglang as reference_sglang

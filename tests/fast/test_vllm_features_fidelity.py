@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.interpreted import printed
+from tests.support.places import ROOT
 from tests.support.recordings import vllm_offload, vllm_pairs
-from tests.support.recordings.engines import load
+from tests.support.recordings.columns import load
 from tests.support.recordings.vllm import (
     NAMES_OF_BLOCKS,
     OF_ADAPTERS,
@@ -32,6 +33,8 @@ from tests.support.reference import vllm_offloading as reference_offloading
 from tests.support.sampled import seeds
 from tests.support.strategies.engine_streams import random_features, random_groups, random_offloads, random_setting
 
+CONNECTED = sorted((ROOT / "tests/data/fidelity/vllm_connected").glob("*.npz"))
+"""made by `python -m tests.record_vllm`"""
 SEEDS_AT_ONCE = 10
 UNENDING = {50}
 """settings under which two requests preempt each other for ever, in the plain model as well: vLLM's rules do"""
@@ -171,6 +174,29 @@ def test_random_hosts_are_served_as_the_plain_model_serves_them() -> None:
 @pytest.mark.slow
 def test_random_hosts_with_groups_are_served_as_the_plain_model_serves_them() -> None:
     _hosts((2, 3, 5, 6, 7, 8, 10, 13, 17, 27), grouped=True)
+
+
+@pytest.mark.parametrize("path", CONNECTED, ids=lambda path: path.stem)
+def test_the_plain_model_offloads_drafts_and_adapters_as_vllm_itself(path: Path) -> None:
+    config, recorded = load(path)
+    equal(reference_offloading.replay(config, recorded), recorded)
+
+
+@pytest.mark.slow
+def test_drafts_and_adapters_are_offloaded_as_by_vllm_itself() -> None:
+    """In a process that compiles nothing."""
+    assert printed(REPLAYED % [str(path) for path in CONNECTED]) == [path.stem for path in CONNECTED]
+
+
+REPLAYED = """
+from pathlib import Path
+
+from tests.support.recordings import vllm_offload
+
+for path in map(Path, %r):
+    vllm_offload.replays(path)
+    print(path.stem)
+"""
 
 
 DRAFTED = """

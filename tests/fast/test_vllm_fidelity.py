@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.recordings.engines import load
+from tests.support.recordings.columns import load
 from tests.support.recordings.vllm import NAMES_OF_BLOCKS, RECORDINGS, equal, is_served_alike_unseen, replay, replays
 from tests.support.reference import vllm as reference_vllm
 from tests.support.sampled import seeds

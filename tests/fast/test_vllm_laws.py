@@ -10,7 +10,7 @@ import pytest
 
 from prebleexp.engines.vllm.steady import computed_of
 from prebleexp.sim.records import NONE
-from tests.support.recordings.engines import Columns
+from tests.support.recordings.columns import Columns
 from tests.support.recordings.vllm import Watched, engine_of, run
 from tests.support.strategies.engine_streams import random_setting
 

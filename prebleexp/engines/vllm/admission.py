@@ -27,8 +27,10 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
     while budget > 0 and gpu.queue != NONE and gpu.running < mine.settings.max_num_seqs:
         request = int(gpu.queue)
         job = mine.jobs[request]
-        stale = job.stale > 0 and not prefills(world, g)
-        if stale or job.finished != 0 or has_slot(mine, world, g, request) == 0:
+        stale, slot = job.stale > 0 and not prefills(world, g), has_slot(mine, world, g, request)
+        if slot == 0 and job.finished == 0 and job.filling >= PULLED:  # others find what has come
+            _fetched(mine, world, g, request, step.scheduled_s)
+        if stale or job.finished != 0 or slot == 0:
             queue.pop(mine, g)
             if job.finished == 0:  # it waits for tokens under way, or for its adapter; those behind it may start
                 job.heap_left, passed, step.passed = passed, request, step.passed + 1

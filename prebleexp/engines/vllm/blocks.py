@@ -27,23 +27,28 @@ from prebleexp.sim.records import NONE, World
 def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]:
     """Of a waiting request's context, blocks that are cached, and those of them that nobody holds. Touches nothing."""
     runs, most = mine.blocks.runs, most_of(mine, request)
-    at, idle, segment = 0, 0, 0
+    at, idle, segment, run = 0, 0, 0, NONE
     while at < most:
         segment = segment_at(mine, world, request, segment, at)
-        run, until = found_run(mine, world, g, request, segment, at, most, 0)
-        if run == NONE:
+        of, until = found_run(mine, world, g, request, segment, at, most, 0)
+        if of == NONE:
             break
+        run = of
         if runs[run].holders == 0:
             idle += until - at
         at = until
+    if mine.settings.drops_last and at > 0:
+        return at - 1, idle - int(runs[run].holders == 0)
     return at, idle
 
 
 @compiled
 def hold(mine: Engines, world: World, g: int, request: int) -> None:
     """Let a request hold the blocks that `cached` finds."""
-    job = mine.jobs[request]
-    job.blocks, job.segment = hold_between(mine, world, g, request, job, 0, most_of(mine, request), 0)
+    job, most = mine.jobs[request], most_of(mine, request)
+    if mine.settings.drops_last:
+        most = max(0, found_until(mine, world, g, request, most) - 1)
+    job.blocks, job.segment = hold_between(mine, world, g, request, job, 0, most, 0)
     job.keyed = job.blocks
 
 

@@ -84,8 +84,10 @@ def needed_between(mine: Engines, low: int, high: int, computed: int) -> int:
 def _find(mine: Engines, world: World, tier: int, request: int, low: int) -> tuple[int, bool]:
     """Of all full blocks, for the last token is computed in any case."""
     most = int(mine.jobs[request].known) // mine.settings.block_size
-    high, waits = _from_left(mine, world, tier, request, 0, low, most)
-    return low + high, waits
+    blocks, waits = _from_left(mine, world, tier, request, 0, low, most)
+    if mine.settings.drops_last and not waits:
+        blocks = max(0, blocks - 1)
+    return low + blocks, waits
 
 
 @compiled

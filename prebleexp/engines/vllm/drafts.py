@@ -94,7 +94,9 @@ def _placeholders(mine: Engines, world: World, g: int, request: int) -> int:
     gpu, settings, job = mine.gpus[g], mine.settings, mine.jobs[request]
     known = int(job.known)
     if job.filling >= PULLED:  # its KV has come
+        step = mine.steps[g, gpu.scheduled % STEPS]
         alone = mine.speculation.prefills[g] == 0 and job.computed == known - 1
+        alone = alone and (job.computed > 0 or step.chosen > step.admitted)
         return int(settings.drafts) if alone and known + 1 + settings.drafts <= settings.context_length else NEVER
     if mine.speculation.prefills[g] != 0 or (known - 1) % settings.block_size != 0:
         return NEVER

@@ -211,8 +211,8 @@ class VLLM(Engine):
         tokens, seqs = self.limits(setup)
         grouping, drafts = self.grouping(setup), self.speculative_config
         blocks = self._pool(setup, grouping) - 1  # vLLM never uses one of them
-        answers = int(setup.workload.answer_segment.max(initial=-1))
-        segment_ids = max(setup.segment_ids, answers + 1)
+        connected = (setup.tiers or setup.legs) and grouping is None  # by keys that do not cover the next token
+        segment_ids = max(setup.segment_ids, int(setup.workload.answer_segment.max(initial=-1)) + 1)
         settings = Settings(
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,
@@ -231,7 +231,8 @@ class VLLM(Engine):
             draft_cost=float(drafts.cost),
             lookahead=drafts.lookahead,
             slots=drafts.slots,
-            key_ahead=drafts.key_ahead,
+            key_ahead=0 if connected else drafts.key_ahead,
+            drops_last=connected and drafts.key_ahead > 0,
             idle_poll_s=self.idle_poll_s,
             hears_at_results=self.hears_at_results,
             tiered=setup.tiers,

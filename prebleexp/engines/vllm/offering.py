@@ -91,9 +91,10 @@ def offer_all(mine: Engines, world: World, g: int) -> None:
     take_out(mine, world, g)
     for row in range(mine.steps[g, slot].chosen):
         request = int(mine.chosen[g, slot, row].request)
-        tokens = min(int(mine.jobs[request].computed), int(mine.jobs[request].known))
-        tiers.control[0].tickets += 1
-        _offer(mine, world, g, request, _most(world, request, tokens) // size, int(tiers.control[0].tickets))
+        tokens = _most(world, request, min(int(mine.jobs[request].computed), int(mine.jobs[request].known)))
+        late = mine.settings.drops_last and tokens > world.seen.requests[request].prompt_tokens
+        tiers.control[0].tickets += 1  # a block of an answer may be written again before the next is full
+        _offer(mine, world, g, request, tokens // size - int(late), int(tiers.control[0].tickets))
     for number in range(tiers.ended[g], gpu.over):
         for row in range(mine.steps[g, number % STEPS].finished):
             request = int(mine.finished[g, number % STEPS, row])

@@ -72,8 +72,7 @@ def reserve(
     drafts will need."""
     gpu, job, settings = mine.gpus[g], mine.jobs[request], mine.settings
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
-    if settings.drafts > 0:
-        others += settings.tables * blocks_of(mine, 1 + settings.drafts + settings.lookahead)
+    others += settings.tables * blocks_of(mine, _first_step(mine))
     if need + others + kept > gpu.free:
         return NONE
     queue.pop(mine, g)
@@ -88,18 +87,31 @@ def reserve(
 
 
 @compiled
+def _first_step(mine: Engines) -> int:
+    """Positions that a first step with drafts needs behind what is known."""
+    settings = mine.settings
+    return 1 + settings.drafts + settings.lookahead if settings.drafts > 0 else 0
+
+
+@compiled
 def promised(mine: Engines, world: World, g: int) -> int:
     """Blocks that running requests need for what they have not computed of their contexts, and those whose KV is loaded
-    from tiers."""
-    blocks = 0
-    for row in range(mine.gpus[g].running):
-        job = mine.jobs[mine.running[g, row]]
-        if job.filling != 0:
-            blocks += reading.promised(mine, int(job.known), int(job.blocks))
+    from tiers. Of those that the step in hand admits, whose KV came are among them even if it computes all the rest."""
+    gpu, blocks, more = mine.gpus[g], 0, _first_step(mine)
+    slot = gpu.scheduled % STEPS
+    step = mine.steps[g, slot]
+    for row in range(gpu.running):
+        job, new = mine.jobs[mine.running[g, row]], row - gpu.running + step.admitted
+        fills = job.filling != 0
+        if new >= 0 and more > 0:
+            one = mine.chosen[g, slot, step.chosen - step.admitted + new]
+            fills = one.hits + one.tokens < job.known or job.heap_key < FIRST // 2
+        if fills:
+            blocks += reading.promised(mine, int(job.known) + more, int(job.blocks))
     request = int(world.tiers.loading[g]) if mine.settings.tiered else NONE
     while request != NONE:
         if mine.jobs[request].finished == 0:  # else it gave up
-            blocks += reading.promised(mine, int(mine.jobs[request].known), int(mine.jobs[request].blocks))
+            blocks += reading.promised(mine, int(mine.jobs[request].known) + more, int(mine.jobs[request].blocks))
         request = int(world.tiers.fetches[request].next)
     return blocks
 

@@ -213,6 +213,9 @@ class Settings(NamedTuple):
     """tokens of a step's budget that a request takes beside its own"""
     key_ahead: int
     """tokens behind a block that its key covers"""
+    drops_last: bool
+    """whether the last block of what is found is computed again: for a head that looks at the next token, where keys do
+    not cover that"""
     idle_poll_s: float
     """between two looks for transfers that are over, of a GPU that has nothing to compute"""
     hears_at_results: bool

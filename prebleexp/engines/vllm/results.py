@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prebleexp.engines.serving import RUNNING, finished, first_token
+from prebleexp.engines.vllm.preemption import fenced
 from prebleexp.engines.vllm.records import STOPPED, Engines
 from prebleexp.engines.vllm.tables import move_on, release, remember
 from prebleexp.sim.compiled import compiled
@@ -63,7 +64,7 @@ def finish(mine: Engines, world: World, g: int, request: int, now: float) -> Non
             move_on(mine, world, g, request)
         if prefills(world, g):
             mine.gpus[g].held += 1
-        else:
-            release(mine, g, request)
+        elif mine.settings.drafts == 0 or job.under_way == 0 or not fenced(mine, world, g):
+            release(mine, g, request)  # else when the step under way is over
         mine.gpus[g].generated -= output
     finished(world, g, request, output, now)

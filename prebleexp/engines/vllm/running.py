@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.preemption import preempt, victim
+from prebleexp.engines.vllm.preemption import fenced, preempt, victim
 from prebleexp.engines.vllm.records import ANONYMOUS, NEVER, STEPS, Engines
 from prebleexp.engines.vllm.steady import (
     begin_steady,
@@ -22,7 +22,6 @@ from prebleexp.engines.vllm.steady import (
 )
 from prebleexp.engines.vllm.tables import cross, go_steadily, lengthen, move_on, remember, wants
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.pools import PULL, decodes
 from prebleexp.sim.records import NONE, World
 
 
@@ -181,14 +180,10 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
 
 @compiled
 def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
-    """The same where the budget or the blocks may not suffice, in order of admission.
-
-    Where KV comes from other GPUs or from tiers, blocks of a request that a step under way has are given back when that
-    is over. So it is not preempted before, and whoever needs blocks is not scheduled, nor those behind."""
+    """The same where the budget or the blocks may not suffice, in order of admission."""
     gpu, running = mine.gpus[g], mine.running[g]
     budget, at = mine.settings.max_num_batched_tokens, 0
-    comes = mine.settings.tiered or (world.pools.protocol == PULL and decodes(world, g))
-    fenced = mine.settings.async_scheduling and comes
+    waits = fenced(mine, world, g)
     while at < gpu.running and budget > 0:
         request = int(running[at])
         job = mine.jobs[request]
@@ -200,7 +195,7 @@ def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
         need = max(0, blocks_of(mine, job.computed + new) - job.blocks)
         while need * mine.settings.tables > gpu.free:
             row = victim(mine, world, g)
-            if fenced and mine.jobs[running[row]].under_way > 0:
+            if waits and mine.jobs[running[row]].under_way > 0:
                 return budget
             loser = int(running[row])
             budget += not_chosen(mine, g, step, loser) if mine.settings.by_priority else 0

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from prebleexp.engines.vllm.drafts import drawn
 from prebleexp.engines.vllm.phases import nothing
+from prebleexp.engines.vllm.preemption import fenced
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.results import serve
-from prebleexp.engines.vllm.tables import remember
+from prebleexp.engines.vllm.tables import release, remember
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.gaps import alike
+from prebleexp.sim.pools import prefills
 from prebleexp.sim.records import NONE, World
 
 
@@ -23,6 +25,9 @@ def _verify(mine: Engines, world: World, g: int, slot: int) -> int:
     step, chosen, size, together = mine.steps[g, slot], mine.chosen[g, slot], mine.settings.block_size, 0
     before_s, each = spec.ended_s[g], gaps.each or len(gaps.shown) > 0
     spec.ended_s[g] = now
+    for row in range(step.chosen if fenced(mine, world, g) else 0):  # their end came sooner than was known
+        if mine.jobs[chosen[row].request].finished != 0:
+            release(mine, g, int(chosen[row].request))
     for row in range(step.chosen):
         one = chosen[row]
         request = int(one.request)
@@ -32,7 +37,7 @@ def _verify(mine: Engines, world: World, g: int, slot: int) -> int:
         stale = job.stale > 0
         job.under_way -= one.tokens
         job.stale -= one.tokens if stale else 0
-        if one.samples == 0:
+        if one.samples == 0 or (stale and prefills(world, g)):  # a producer's is dropped
             continue
         drafts, tokens = int(one.samples) - 1, 1
         if drafts > 0 and (one.hits == NONE or spec.takes_padding):

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.drafts import proposed
-from prebleexp.engines.vllm.preemption import preempt, victim
+from prebleexp.engines.vllm.preemption import fenced, preempt, victim
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.engines.vllm.steady import last_is_due, not_chosen
 from prebleexp.engines.vllm.tables import lengthen, move_on, remember
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.pools import PULL, decodes
 from prebleexp.sim.records import NONE, World
 
 
@@ -24,8 +23,7 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
     gpu, running, settings, spec = mine.gpus[g], mine.running[g], mine.settings, mine.speculation
     chosen = mine.chosen[g, gpu.scheduled % STEPS]
     budget, at = settings.max_num_batched_tokens - settings.slots, 0
-    comes = settings.tiered or (world.pools.protocol == PULL and decodes(world, g))
-    fenced, spec.prefills[g] = settings.async_scheduling and comes, 0
+    waits, spec.prefills[g] = fenced(mine, world, g), 0
     while at < gpu.running and budget > 0:
         request = int(running[at])
         job = mine.jobs[request]
@@ -46,7 +44,7 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
         need = max(0, -(-reach // settings.block_size) - int(job.blocks))
         while need * settings.tables > gpu.free:
             row = victim(mine, world, g)
-            if fenced and mine.jobs[running[row]].under_way > 0:  # see `running.one_by_one`
+            if waits and mine.jobs[running[row]].under_way > 0:
                 return budget
             loser = int(running[row])
             gone = not_chosen(mine, g, step, loser) if settings.by_priority else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,21 +17,14 @@ from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Workload
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.places import ROOT
+from tests.support.recordings.columns import Columns, load
 from tests.support.shared_code import shares_code
-
-Columns = dict[str, npt.NDArray[Any]]
 
 
 def recordings(engine: str, names: str = "*.npz") -> list[Path]:
     """All of the folder named in PREBLEEXP_…_FIDELITY, or beside the checkout; else the few that are committed."""
     beside = os.environ.get(f"PREBLEEXP_{engine.upper()}_FIDELITY", ROOT.parent / "shared" / "fidelity" / engine)
     return sorted(Path(beside).glob(names)) or sorted((ROOT / "tests/data/fidelity" / engine).glob(names))
-
-
-def load(path: Path) -> tuple[dict[str, Any], Columns]:
-    with np.load(path, allow_pickle=False) as arrays:
-        columns = dict(arrays)
-    return json.loads(str(columns.pop("config"))), columns
 
 
 def workload_of(columns: Columns, **more: Any) -> Workload:

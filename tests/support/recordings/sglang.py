@@ -9,7 +9,8 @@ import numpy as np
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.sglang.records import STEPS
 from prebleexp.sim.types import Outcome, Workload
-from tests.support.recordings.engines import Columns, Driven, drive, ns, of_requests, recordings, workload_of
+from tests.support.recordings.columns import Columns
+from tests.support.recordings.engines import Driven, drive, ns, of_requests, recordings, workload_of
 
 RECORDINGS = recordings("sglang")
 

@@ -14,10 +14,11 @@ from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.engines.vllm.groups import Grouping
 from prebleexp.engines.vllm.records import STEPS
 from prebleexp.sim.records import STEPPING
-from prebleexp.sim.types import Layers, Outcome, Setup
+from prebleexp.sim.types import Layers, Outcome, Setup, Workload
 from prebleexp.workloads.adapters import adapted
 from tests.support.outcomes import assert_same
-from tests.support.recordings.engines import Columns, Driven, drive, load, ns, of_requests, recordings, workload_of
+from tests.support.recordings.columns import Columns, load
+from tests.support.recordings.engines import Driven, drive, ns, of_requests, recordings, workload_of
 from tests.support.shared_code import shares_code
 
 RECORDINGS = recordings("vllm")
@@ -79,13 +80,22 @@ def drafts_of(config: dict[str, Any]) -> dict[str, Any] | None:
     return named | {"acceptance_rate": 0.0, "draft_cost": 0.0}
 
 
+def stream_of(columns: Columns, priority: Any) -> Workload:
+    """With its adapters, if it has any."""
+    made = workload_of(columns, max_new_tokens=columns["output_tokens"], priority=priority)
+    return adapted(made, columns["lora"]) if "lora" in columns else made
+
+
 def run(config: dict[str, Any], columns: Columns, engine: Any, on_event: Any = None) -> Outcome:
-    more = {"max_new_tokens": columns["output_tokens"], "priority": columns["priority"]}
-    workload = (
-        adapted(workload_of(columns, **more), columns["lora"]) if "lora" in columns else workload_of(columns, **more)
-    )
     longest = {"context_length": config["max_model_len"]} if "max_model_len" in config else {}
-    return drive(config, workload, config["num_blocks"] * config["block_size"], engine, on_event, **longest)
+    return drive(
+        config,
+        stream_of(columns, columns["priority"]),
+        config["num_blocks"] * config["block_size"],
+        engine,
+        on_event,
+        **longest,
+    )
 
 
 def plain(records: Any) -> Any:
@@ -182,7 +192,7 @@ class Watched(Driven):
         known = self.mine.jobs.known.astype(np.int64)
         if not len(self.known):
             self.known = self.prompts
-        rows = self.mine.chosen[0, slot, : self.mine.steps[0, slot].chosen]
+        rows = self.mine.chosen[self.g, slot, : self.mine.steps[self.g, slot].chosen]
         got = [(int(r), int(known[r] - self.known[r])) for r in rows["request"] if known[r] > self.known[r]]
         self.lists["sampled_request"].append([request for request, _ in got])
         self.lists["sampled_tokens"].append([tokens for _, tokens in got])
@@ -192,7 +202,7 @@ class Watched(Driven):
         # a run ends with its last request, and vLLM's engine with the last step
         for before, row in pairwise(self.rows):
             if row["of"] >= self.over:
-                row["free_after"] = int(self.mine.gpus[self.g].free)
+                row["free_after"] = int(self.mine.settings.blocks)
                 row["start_s"] = max(row["start_s"], before["start_s"] + before["seconds"])
         made: Columns = {name: np.array([row[field] for row in self.rows]) for name, field in OF_STEPS.items()}
         times = {"step_schedule_ns": "scheduled_s", "step_start_ns": "start_s", "step_ns": "seconds"}

@@ -26,8 +26,18 @@ from prebleexp.sim.tiers import SENT, UNHEARD
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.hears_at_once import HearsAtOnce
 from tests.support.recordings import one_after_the_other
-from tests.support.recordings.engines import Columns, load, ns, of_requests, recordings, workload_of
-from tests.support.recordings.vllm import NAMES_OF_BLOCKS, OF_STREAMS, Grouped, Scripted, Watched, engine_of, equal
+from tests.support.recordings.columns import Columns, load
+from tests.support.recordings.engines import ns, of_requests, recordings
+from tests.support.recordings.vllm import (
+    NAMES_OF_BLOCKS,
+    OF_STREAMS,
+    Grouped,
+    Scripted,
+    Watched,
+    engine_of,
+    equal,
+    stream_of,
+)
 from tests.support.shared_code import shares_code
 
 OFFLOADS = recordings("vllm_features", "offload_*.npz")
@@ -137,7 +147,7 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
     store_latency_s = config["store_latency_ns"] / 1e9
     with mock.patch.object(host.Host, "_under_way", partialmethod(_one_after_the_other, store_latency_s)):
         outcome = simulate(
-            workload_of(longer, max_new_tokens=longer["output_tokens"], priority=longer["priority"]),
+            stream_of(longer, longer["priority"]),
             gpus=1,
             policy=RoundRobin(),
             hardware=LinearCost(*costs, kv_tokens=config["num_blocks"] * size, context_length=config["max_model_len"]),
@@ -173,6 +183,7 @@ def _with_one_more(columns: Columns) -> Columns:
         "segment_ids": max(columns["segment_ids"].max(), columns["output_segment"].max()) + 1,
         "segment_tokens": 1,
     }
+    ends |= {"lora": 0} if "lora" in columns else {}
     scripts = {name: np.pad(columns[name], ((0, 1), (0, 0))) for name in ("accepts", "drafts") if name in columns}
     return scripts | {name: np.append(columns[name], values) for name, values in ends.items()}
 

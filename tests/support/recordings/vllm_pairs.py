@@ -23,8 +23,9 @@ from prebleexp.sim.types import Layers, Outcome, Setup
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.hears_at_once import HearsAtOnce
 from tests.support.recordings import pulling_engine
-from tests.support.recordings.engines import Columns, load, ns, recordings, workload_of
-from tests.support.recordings.vllm import OF_STREAMS, Watched, engine_of, equal, groups_of
+from tests.support.recordings.columns import Columns, load
+from tests.support.recordings.engines import ns, recordings
+from tests.support.recordings.vllm import OF_STREAMS, Scripted, Watched, engine_of, equal, groups_of, stream_of
 
 PAIRS = recordings("vllm_features", "pd_*.npz")
 RESERVED = int(State.RESERVED)
@@ -77,8 +78,9 @@ class WatchedPart(Watched):
         for name in ("reserved", "heard"):
             made[f"step_{name}"] = np.array([row[name] for row in self.rows], np.int64)
         made["heard_request"] = np.array(list(self.heard), np.int64)
-        for name in ("scheduled", "admitted", "preempted", "finished"):
-            made[f"{name}_request"] -= self.first
+        for name in made:
+            if name.endswith("_request") and name != "heard_request":
+                made[name] -= self.first
         return made
 
 
@@ -87,7 +89,9 @@ class Pair:
 
     def __init__(self, config: dict[str, Any], columns: Columns) -> None:
         self.n = len(columns["arrival_ns"])
-        self.parts = [WatchedPart(_engine(config, name), name, legs) for name, legs in (("p", self.n), ("d", 0))]
+        self.parts = [
+            WatchedPart(_engine(config, columns, name), name, legs) for name, legs in (("p", self.n), ("d", 0))
+        ]
         self.fails = columns.get("fails", np.zeros(self.n, np.int64))
         self.reserved: dict[int, tuple[float, int, int, int]] = {}
         """of each request when, tokens found, blocks that were free, blocks that are read"""
@@ -140,13 +144,21 @@ class Pair:
         return made
 
 
-def _engine(config: dict[str, Any], name: str) -> VLLM:
+def _engine(config: dict[str, Any], columns: Columns, name: str) -> Any:
     own = {**config, **config[name]}
     plain = engine_of({**own, "groups": None})
     given = {one.name: getattr(plain, one.name) for one in fields(VLLM)}
     groups = groups_of(own) if own.get("groups") else ()
     kind = HearingLater if config.get("poll") == "results" else Pulling
-    return kind(**given, groups=groups)
+    engine = kind(**given, groups=groups)
+    if "accepts" not in columns:
+        return engine
+    legs = {
+        name: np.pad(columns[name], ((0, len(columns[name])), (0, 0)))
+        for name in ("accepts", "drafts")
+        if name in columns
+    }
+    return Scripted(engine, legs)
 
 
 def replay(config: dict[str, Any], columns: Columns) -> Columns:
@@ -160,7 +172,7 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
     stays = 1 - columns.get("remote", np.ones(n, np.int64))
     local = {"decider": UNCACHED, "least_tokens": 1} if stays.any() else {}
     outcome = simulate(
-        workload_of(columns, max_new_tokens=columns["output_tokens"], priority=stays),
+        stream_of(columns, stays),
         gpus=2,
         policy=RoundRobin(),
         hardware=kinds[0][1],

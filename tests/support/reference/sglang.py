@@ -62,7 +62,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.recordings.engines import Columns, compare
+from tests.support.recordings.columns import Columns
+from tests.support.recordings.engines import compare
 
 ROW = ("step_schedule_ns", "step_start_ns", "step_ns", "step_prefill", "step_requests", "step_retracted",
        "step_free_tokens", "step_evictable_tokens", "step_ratio", "step_waiting")  # fmt: skip

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.recordings.engines import Columns, compare
+from tests.support.recordings.columns import Columns
+from tests.support.recordings.engines import compare
 
 ROW = ("step_schedule_ns", "step_start_ns", "step_ns", "step_requests", "step_admitted", "step_preempted",
        "step_free_blocks", "step_evicted_blocks", "step_waiting", "step_running", "step_blocks_crc32")  # fmt: skip
@@ -162,7 +163,7 @@ class Scheduler:
         self.k, method = config.get("num_speculative_tokens", 0), config.get("spec_method", "ngram")
         self.spare = 0 if method == "ngram" else self.k  # positions behind a step's own that need blocks too
         self.slots = int(method == "draft_model")  # of the budget, that a request takes beside its tokens
-        self.ahead = int(method == "eagle")
+        self.ahead, self.gives_up = int(method == "eagle"), 0  # the latter: blocks at the end of what is found
         self.drafted: dict[Request, int] = {}  # of the step in hand, how many drafts each has, …
         self.padded: set[Request] = set()  # … and who has placeholders for them
         self.prefills = False  # whether anybody in it who runs is part-way in its prompt
@@ -239,7 +240,7 @@ class Scheduler:
             if not shrunk or (len(kinds) == 2 and full is not None):
                 break
         request.junction = longest * self.block if longest > most else 0
-        return [found[:most] for found in hits]
+        return [found[: max(0, most - self.gives_up)] for found in hits]
 
     # ------------------------------------------------------------ blocks
     def _need(self, request: Request, positions: int, computed: int, hits: list[list[int]], capped: bool) -> int:
@@ -305,6 +306,9 @@ class Scheduler:
             self.pool.release([block for block in mine if block != NULL])
             mine.clear()
         request.keyed = 0
+
+    def _give_back(self, request: Request) -> None:
+        self._release(request)
 
     # ------------------------------------------------------------ scheduling
     def schedule(self) -> dict[str, Any]:
@@ -453,7 +457,7 @@ class Scheduler:
                 if request.running:
                     self._remember(request, min(request.computed - request.under_way, request.tokens))
             if request.done:
-                self._release(request)
+                self._give_back(request)
                 finished.append(request)
         for request, _, samples in step["chosen"] if self.k and not self.lookahead else ():
             if not request.done:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.recordings.engines import Columns, compare
+from tests.support.recordings.columns import Columns
+from tests.support.recordings.engines import compare
 from tests.support.reference.host_memory import Copy, Host, Used
 from tests.support.reference.vllm import LISTS, NULL, ROW, Request, Scheduler
 
@@ -41,6 +42,9 @@ class Offloading(Scheduler):
         super().__init__(config)
         self.host = Host(config)
         self.prompts_only = config.get("offload_prompt_only", True)
+        if len(self.groups) == 1:  # the keys of connectors do not cover the next token
+            self.gives_up, self.ahead = self.ahead, 0
+        self.late: list[Request] = []  # finished, but a step under way has them
         self.holding: deque[Request] = deque()  # they wait and have blocks
         self.filling: set[Request] = set()  # part-way in what they know, or loading
         self.loads: list[Job] = []  # of this scheduling
@@ -111,6 +115,7 @@ class Offloading(Scheduler):
             groups = again
         if defer:
             return None
+        found = max(0, found - self.gives_up * block)
         high = -(-(here * block + found) // block)
         for group in self.groups:
             low = here if group.kind == "full" else max(here, high - self._window(group, here * block + found))
@@ -133,8 +138,9 @@ class Offloading(Scheduler):
 
     def _promised(self) -> int:
         nothing: list[list[int]] = [[] for _ in self.groups]
-        first = len(self.groups) * -(-(1 + self.k + self.spare) // self.block) if self.k else 0  # of who loads
-        return first + sum(self._need(r, r.tokens, r.computed, nothing, True) for r in self.filling)
+        more = 1 + self.k + self.spare if self.k else 0  # a first step
+        first = len(self.groups) * -(-more // self.block)  # of who loads
+        return first + sum(self._need(r, r.tokens + more, r.computed, nothing, True) for r in self.filling)
 
     def _load(self, request: Request, hits: list[list[int]], here: int, computed: int) -> bool:
         """Take blocks for what is loaded, beside what those need to whom they are promised."""
@@ -170,20 +176,25 @@ class Offloading(Scheduler):
     def _admit(self, chosen: dict[Request, int], budget: int, cap: int) -> dict[Request, int]:
         admitted: dict[Request, int] = {}
         passed: list[Request] = []
+        loras = {r.lora for r in self.running if r.lora}
         self.found = {}
         while budget > 0 and len(self.running) < self.config["max_num_seqs"] and (self.holding or self.waiting):
             queue = self.holding or self.waiting
             request = queue[0]
-            if (request in self.filling and request not in self.heard) or request.stale:
+            no_slot = self.max_loras and request.lora and request.lora not in loras and len(loras) == self.max_loras
+            loading = request.computed > 0 and request in self.jobs
+            if loading or (request.stale and not self.drops):
                 passed.append(queue.popleft())
                 continue
             hits = None
             found = 0
             if request in self.heard:
                 self.heard.discard(request)
-                self.filling.discard(request)
                 self._remember(request, request.computed)
                 request.computed -= request.computed == request.tokens
+            if no_slot:
+                passed.append(queue.popleft())
+                continue
             if not request.computed:
                 hits = self._hits(request)
                 here = len(hits[0])
@@ -213,6 +224,7 @@ class Offloading(Scheduler):
             self.running.append(request)
             request.running = True
             request.computed += found
+            loras |= {request.lora} - {0}
             admitted[request] = request.computed
             if request.computed + new < request.tokens:
                 self.filling.add(request)
@@ -232,10 +244,13 @@ class Offloading(Scheduler):
         self.filling.discard(request)
         super()._preempt(request)
 
-    def _release(self, request: Request) -> None:
-        if request.done:  # what is behind its windows goes first, before the connector is told of its end
-            self._give_up(request, request.computed - request.under_way)
-        super()._release(request)
+    def _give_back(self, request: Request) -> None:
+        """What is behind its windows first, and the others when no step has it any more."""
+        self._give_up(request, request.computed - request.under_way)
+        if self._keeps_blocks(request):
+            self.late.append(request)
+        else:
+            self._release(request)
 
     # ------------------------------------------------------------ stores
     def schedule(self) -> dict[str, Any]:
@@ -292,10 +307,11 @@ class Offloading(Scheduler):
         if request not in self.table:
             return []
         tokens = min(tokens, request.prompt) if self.prompts_only else tokens
+        late = self.gives_up * (tokens > request.prompt and not request.done)  # it may be written again
         mark = self.mark.setdefault(request, [0] * len(self.groups))
         offers, read, ends = [], {}, []
         for group, mine in zip(self.groups, self.table[request], strict=True):
-            end = min(tokens // self.block, len(mine), request.tokens // self.block)
+            end = min(tokens // self.block - late, len(mine), request.tokens // self.block)
             ends.append(end)
             for at in range(mark[group.number], end):
                 if mine[at] != NULL and group.keeps(at, request):
@@ -318,6 +334,9 @@ class Offloading(Scheduler):
 
     # ------------------------------------------------------------ results
     def take_up(self, step: dict[str, Any], script: Columns | None = None) -> tuple[list[Request], list[Request]]:
+        for request in self.late if step["chosen"] else ():
+            self._release(request)
+        self.late = [] if step["chosen"] else self.late
         served, finished = super().take_up(step, script)
         for request in finished:
             self.finished.append(request)

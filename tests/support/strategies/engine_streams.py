@@ -87,16 +87,17 @@ def random_features(seed: int) -> tuple[dict[str, Any], Columns]:
     config, workload = random_groups(seed) if seed % 2 else random_setting(seed)
     rng = np.random.default_rng([seed, 2])
     if rng.random() < 2 / 3:
-        config["max_loras"] = int(rng.choice([1, 1, 2, 3, 1000]))
-        workload["lora"] = _adapters(rng, workload)
+        _adapt(rng, config, workload)
     if rng.random() < 2 / 3:
         _draft(rng, config, workload)
     return config, workload
 
 
-def _adapters(rng: np.random.Generator, workload: Columns) -> np.ndarray:
-    """Of each request: a prompt that goes on from an answer has its adapter or, as one that begins alike, any."""
-    return rng.integers(0, int(rng.choice([2, 4, 8])), len(workload["arrival_ns"])).astype(np.int32)
+def _adapt(rng: np.random.Generator, config: dict[str, Any], workload: Columns) -> None:
+    """An adapter of each request; prompts that begin alike may have different ones."""
+    config["max_loras"] = int(rng.choice([1, 1, 2, 3, 1000]))
+    n, most = len(workload["arrival_ns"]), int(rng.choice([2, 4, 8]))
+    workload["lora"] = rng.integers(0, most, n).astype(np.int32)
 
 
 def _draft(rng: np.random.Generator, config: dict[str, Any], workload: Columns) -> None:
@@ -174,12 +175,14 @@ def _stream(rng: np.random.Generator) -> Columns:
     }
 
 
-def random_offloads(seed: int, grouped: bool = False, drafted: bool = False) -> tuple[dict[str, Any], Columns]:
-    """The same with a host's memory behind the cache, with groups of layers or one, drafts or none, and no adapters."""
+def random_offloads(
+    seed: int, grouped: bool = False, drafted: bool = False, adapted: bool = False
+) -> tuple[dict[str, Any], Columns]:
+    """The same with a host's memory behind the cache, with groups of layers or one, drafts and adapters or none."""
     config, workload = random_groups(seed) if grouped else random_setting(seed)
     rng, tokens = np.random.default_rng([seed, 3]), int(workload["segment_tokens"].sum())
     if config["block_size"] == 1 and grouped:
-        return random_offloads(seed + 1000, grouped, drafted)
+        return random_offloads(seed + 1000, grouped, drafted, adapted)
     if config["block_size"] == 1:  # the plain model would take a minute
         config |= {"block_size": 4, "num_blocks": config["num_blocks"] // 4 + 2}
     blocks = -(-tokens // config["block_size"]) * len(config.get("groups", [0]))
@@ -197,4 +200,54 @@ def random_offloads(seed: int, grouped: bool = False, drafted: bool = False) -> 
         config[f"{name}_block_ns"] = UNIT * int(rng.choice([1, 5, 40, 400]))
     if drafted:
         _draft(rng, config, workload)
+    if adapted:
+        _adapt(rng, config, workload)
+    return config, workload
+
+
+def random_pairs(
+    seed: int, grouped: bool = False, drafted: bool = False, adapted: bool = False
+) -> tuple[dict[str, Any], Columns]:
+    """The same on two engines, one for prompts, with links between them: the latter may fail, and some prompts stay."""
+    config, workload = random_groups(seed) if grouped else random_setting(seed)
+    rng, n = np.random.default_rng([seed, 5]), len(workload["arrival_ns"])
+    if drafted:
+        _draft(rng, config, workload)
+    if adapted:
+        _adapt(rng, config, workload)
+    workload["segment_tokens"] = np.maximum(workload["segment_tokens"], 2)  # nothing is read for a single token
+    blocks, seqs = config.pop("num_blocks") + 2, config["max_num_seqs"]
+    # primes: no step of one engine ends together with one of the other
+    config |= {"policy": "fcfs", "step_ns": 2_000_003, "token_ns": 20_011, "context_token_ns": 17}
+    config |= {"link_latency_ns": 101 + UNIT * int(rng.integers(0, 40)), "poll": str(rng.choice(["launch", "results"]))}
+    config |= {"link_block_ns": int(rng.choice([101, UNIT, 10 * UNIT])), "failure_policy": "recompute"}
+    config.setdefault("max_model_len", 2**20)
+    for one in "pd":
+        config[one] = {
+            "num_blocks": int(blocks * rng.choice([1.0, 1.0, 1.3, 4.0])),
+            "max_num_seqs": int(rng.choice([seqs, seqs, min(seqs, 8)])),
+            "reserve_full_isl": bool(rng.random() < 0.7),
+        }
+    workload["remote"] = (rng.random(n) < rng.choice([1.0, 1.0, 0.7])).astype(np.int32)
+    workload["fails"] = (rng.random(n) < rng.choice([0.0, 0.0, 0.1])).astype(np.int32)
+    return config, workload
+
+
+def random_of(features: set[str], seed: int) -> tuple[dict[str, Any], Columns]:
+    """One engine, with a host (`offload`), or a pair (`pd`), and what else is named: `groups`, `lora`, `spec`,
+    `interval`."""
+    named = "groups" in features, "spec" in features, "lora" in features
+    if "pd" in features:
+        config, workload = random_pairs(seed, *named)
+    elif "offload" in features:
+        config, workload = random_offloads(seed, *named)
+    else:
+        config, workload = random_groups(seed) if named[0] else random_setting(seed)
+        rng = np.random.default_rng([seed, 6])
+        if named[1]:
+            _draft(rng, config, workload)
+        if named[2]:
+            _adapt(rng, config, workload)
+    if "interval" in features:
+        config["prefill_schedule_interval"] = 2 + seed % 4
     return config, workload

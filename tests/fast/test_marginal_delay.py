@@ -117,6 +117,7 @@ class Compared:
 def report(rng: np.random.Generator, router: Driven) -> None:
     for seen in router.gpus:
         seen.kv_free, seen.evictable, seen.generated = rng.integers(KV), rng.integers(KV), rng.integers(200)
+        seen.queued, seen.running = rng.integers(4), rng.integers(12)
 
 
 @pytest.mark.thorough
@@ -160,7 +161,7 @@ def test_nothing_is_remembered_of_those_who_have_gone() -> None:
             router.finished(request, 99.0)
     left: Any = router.mine.gpus
     for name in left.dtype.names:
-        assert name in ("until_s", "computed", "settled", "mixed") or not left[name].any(), name
+        assert name in ("until_s", "computed", "settled", "mixed", "most", "unknown") or not left[name].any(), name
 
 
 # ---------------------------------------------------------------- by hand
@@ -181,6 +182,32 @@ def test_it_follows_a_prefix_until_others_would_wait_too_long_for_it() -> None:
     sent = [sends(router, request) for request in range(40)]
     assert sent[:3] == [sent[0]] * 3, "12 ms of waiting are less than 100 ms of computing"
     assert len(set(sent)) == 2, "in the end the batch is worth a copy"
+
+
+def test_requests_that_another_gateway_sent_are_learned_from_reports() -> None:
+    router = two([[(number, 50)] for number in range(3)])
+    router.gpus[0].running = 20
+    assert sends(router, 0) == 1
+    router.gpus[0].running, router.gpus[1].running = 0, 20
+    assert sends(router, 1) == 0, "19 of GPU 1's are another's"
+    assert router.mine.gpus.unknown.tolist() == [0, 19]
+
+
+def test_what_a_report_is_too_old_to_know_is_nobody_elses() -> None:
+    router = two([[(number, 50)] for number in range(4)])
+    router.view.value.reports[0] = 1
+    gpu = sends(router, 0)
+    router.gpus[gpu].running = 1  # as of a report before it ended
+    router.finished(0, 0.0)
+    router.view.value.reports[0] = 2
+    sends(router, 1)
+    assert not router.mine.gpus.unknown.any()
+    router.gpus[gpu].running = 9
+    sends(router, 2)
+    assert not router.mine.gpus.unknown.any(), "nothing has been reported since"
+    router.view.value.reports[0] = 3
+    sends(router, 3)
+    assert router.mine.gpus.unknown[gpu] >= 7
 
 
 def test_who_pays_for_others_keeps_a_long_prompt_from_those_who_wait() -> None:

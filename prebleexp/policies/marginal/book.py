@@ -1,7 +1,8 @@
 """What the router knows of each GPU: the requests that it sent there, those that wait and those that decode.
 
 It is the router's own book, moved by its decisions and by what it hears of first tokens and ends, so that it is never
-old, however rarely GPUs report.
+old, however rarely GPUs report. Only how many requests others have sent (several gateways, other clients) is learned
+from reports: a GPU that has more than this router sent has some of theirs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from prebleexp.policies.prefix_index import PrefixIndex, prefix_index
+from prebleexp.policies.reported import UNREAD, is_news
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup, records
@@ -25,6 +27,8 @@ GPU = np.dtype(
         ("running", np.int64),  # requests with one, …
         ("context", np.int64),  # … their prompt tokens, …
         ("running_weight", np.float64),  # … and the weights of a second of their latency
+        ("most", np.int64),  # requests of both kinds that there were at most since the GPU's last report
+        ("unknown", np.int64),  # requests there that somebody else sent
         ("until_s", np.float64),  # when all that wait are to have their first tokens
         ("computed", np.float64),  # tokens that it was sent to compute in the last `MEMORY_S`, faded
         ("settled", np.float64),  # tokens of prompts that settled there in the last `SETTLED_S`, faded
@@ -103,6 +107,8 @@ class Book(NamedTuple):
     """(segment ids,) `RENT`"""
     turnovers: Any
     """(1,) how often the memory of all GPUs was filled anew"""
+    heard: Any
+    """(1,) see `prebleexp.policies.reported`"""
     decisions: Any
     """(requests,) `DECISION`, if they are explained; else none"""
 
@@ -113,7 +119,9 @@ def book(setup: Setup, explained: int = 0) -> Book:
     gpus, requests = records(setup.gpus, GPU), records(setup.requests, REQUEST)
     gpus.mixed = [one.mixed for one in setup.steps] or 1
     rents = records(1 + setup.context_ids, RENT)
-    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(7), rents, np.zeros(1), decisions)
+    return Book(
+        prefix_index(setup), hits, gpus, requests, np.zeros(7), rents, np.zeros(1), np.full(1, UNREAD), decisions
+    )
 
 
 @compiled
@@ -167,6 +175,25 @@ def expect(mine: Book, gpu: int, wait_s: float, now: float) -> None:
 
 
 @compiled
+def meet(mine: Book, view: View) -> None:
+    """Count those on each GPU that somebody else sent. A report is older than the book: of this router's requests there
+    were then no more than `most`, so that none of them is taken for another's."""
+    if not is_news(mine.heard, view):
+        return
+    for g in range(len(mine.gpus)):
+        at, seen = mine.gpus[g], view.gpus[g]
+        sent = at.waiting + at.running
+        own = sent if mine.heard[0] == 0 else max(sent, at.most)
+        at.unknown, at.most = max(0, seen.queued + seen.running - own), sent
+
+
+@compiled
+def usual_tokens(mine: Book) -> float:
+    """Of a prompt, in the mean of late."""
+    return float(mine.lately[TOKENS] / mine.lately[ARRIVALS])
+
+
+@compiled
 def most_held(mine: Book, candidates: Any) -> int:
     """Leading tokens of the prompt in hand that the candidate has which has most."""
     most = 0
@@ -185,6 +212,7 @@ def send(mine: Book, view: View, request: int, gpu: int, new: int, ms: float, we
     at.length += view.requests[request].prompt_tokens
     at.ms += ms
     at.waiting_weight += weight
+    at.most = max(at.most, at.waiting + at.running)
     at.computed += new
     if 2 * new > view.requests[request].prompt_tokens:
         at.settled += new

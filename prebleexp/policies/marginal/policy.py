@@ -20,6 +20,7 @@ from prebleexp.policies.marginal.book import (
     found,
     late_s,
     leave,
+    meet,
     most_held,
     send,
 )
@@ -45,8 +46,9 @@ class MarginalDelay(Policy):
     `prebleexp.policies.marginal.price`.
 
     The router goes by its own book of who waits and who decodes, by what it has sent and is told of caches, by
-    what GPUs report of their memory, by their cost models and by expected outputs. Its rule is this project's, and is
-    nobody's product; docs/policies.md says where it loses.
+    what GPUs report of their memory and of how many requests they have, by their cost models and by expected outputs.
+    Who was sent by another gateway counts as one who decodes, with a usual prompt and an output as this one's. Its rule
+    is this project's, and is nobody's product; docs/policies.md says where it loses.
 
     Raises InvalidInput for a weight that is no number >= 0, and for an `explain` that is not true or false."""
 
@@ -98,6 +100,7 @@ class MarginalDelay(Policy):
         weight = self.norm_latency_weight / output + self.latency_weight
         length, most, first = int(row.prompt_tokens), most_held(mine, view.candidates), self.ttft_weight + weight
         arrive(mine, now, length, most)
+        meet(mine, view)
         coming = arrival_rate(mine) / len(view.candidates)
         settles = found(mine) if 2 * most < length else 0.0
         late = (self.tail_weight, late_s(mine))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from prebleexp.policies.marginal.book import Book
+from prebleexp.policies.marginal.book import Book, usual_tokens
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
 from prebleexp.sim.records import View
@@ -92,22 +92,26 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, held: int, now: flo
     at, seen, cost = mine.gpus[gpu], view.gpus[gpu], view.costs[gpu]
     new = max(1, asked.length - held)
     ms = request_ms(cost, new, asked.length)
-    context = int(at.context + seen.generated)
+    # of those that others sent nothing is known but their number
+    running, context = int(at.running + at.unknown), int(at.context + seen.generated)
+    if at.unknown > 0:
+        context += round(at.unknown * usual_tokens(mine))
+    running_weight = at.running_weight + at.unknown * asked.weight
     # a step with this request and without, and a decode step of all
-    both, both_context = int(at.running + at.waiting), context + int(at.length)
+    both, both_context = running + int(at.waiting), context + int(at.length)
     decode = decode_s(cost, both, both_context, both_context, 1) if both > 0 else 0.0
     decode_with = decode_s(cost, both + 1, both_context + asked.length, both_context + asked.length, 1)
     # a step of all that waits, beside those who decode or alone
-    running, beside = (int(at.running), context) if at.mixed else (0, 0)
-    before = decode if running > 0 else 0.0
+    decoding, beside = (running, context) if at.mixed else (0, 0)
+    before = decode if decoding > 0 else 0.0
     if at.waiting > 0:
-        before = step_s(cost, at.waiting, at.new, at.length, running, beside, at.new + beside, at.ms)
+        before = step_s(cost, at.waiting, at.new, at.length, decoding, beside, at.new + beside, at.ms)
     after = step_s(
         cost,
         at.waiting + 1,
         at.new + new,
         at.length + asked.length,
-        running,
+        decoding,
         beside,
         at.new + new + beside,
         at.ms + ms,
@@ -119,15 +123,15 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, held: int, now: flo
         wait = (min(max(0.0, at.until_s - now), before) if at.mixed else before) + longer
     slower = max(0.0, decode_with - decode) if both > 0 else 0.0
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
-    again = asked.first + asked.others_weight * (waiting + at.running_weight)  # of a second of a later prompt
+    again = asked.first + asked.others_weight * (waiting + running_weight)  # of a second of a later prompt
     copied = max(0, asked.most - held) / new
     room = max(float(new), float(seen.kv_free + seen.evictable - at.new))
     return Price(
         asked.first * wait,
         asked.weight * (asked.output - 1.0) * decode_with,
         asked.tail_weight * max(0.0, wait - asked.late_s),
-        longer * (asked.others_weight * waiting + at.running_weight),
-        asked.others_decode_weight * slower * asked.output * (at.waiting_weight + at.running_weight),
+        longer * (asked.others_weight * waiting + running_weight),
+        asked.others_decode_weight * slower * asked.output * (at.waiting_weight + running_weight),
         asked.others_weight * asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
         asked.copy_weight * asked.first * longer * copied,
         again * longer * copied * at.computed / room,

@@ -75,6 +75,11 @@ class Model:
         faded = [(math.exp((at - now) / MEMORY_S), tokens, held) for at, tokens, held in self.prompts]
         return math.fsum(f * held for f, _, held in faded) / math.fsum(f * tokens for f, tokens, _ in faded)
 
+    def usual(self, now: float) -> float:
+        """Tokens of a prompt, in the mean of late."""
+        faded = [(math.exp((at - now) / MEMORY_S), tokens) for at, tokens, _ in self.prompts]
+        return math.fsum(f * tokens for f, tokens in faded) / math.fsum(f for f, _ in faded)
+
     def late(self, now: float) -> float:
         """Two standard deviations above the mean of the seconds that first tokens were to take of late."""
         faded = [(math.exp((at - now) / SETTLED_S), wait) for at, wait in self.waits]
@@ -91,18 +96,20 @@ class Model:
         waiting = [one for one in self.there[g].values() if one.waits]
         running = [one for one in self.there[g].values() if not one.waits]
         new = max(1, prompt - hits[g])
-        context = sum(one.prompt for one in running) + int(seen.generated)
-        everybody = len(waiting) + len(running), context + sum(one.prompt for one in waiting)
+        unknown = max(0, int(seen.queued) + int(seen.running) - len(self.there[g]))
+        decodes = len(running) + unknown
+        context = sum(one.prompt for one in running) + int(seen.generated) + round(unknown * self.usual(now))
+        everybody = len(waiting) + decodes, context + sum(one.prompt for one in waiting)
 
         def step(more: Sequence[There]) -> float:
             prefills = [*waiting, *more]
             lengths = sum(one.prompt for one in prefills)
-            beside = (len(running), context) if self.mixed else (0, 0)
+            beside = (decodes, context) if self.mixed else (0, 0)
             return cost.step(len(prefills), sum(one.new for one in prefills), lengths, *beside)
 
         decode = cost.decode(*everybody) if everybody[0] else 0.0
         decode_with = cost.decode(everybody[0] + 1, everybody[1] + prompt)
-        nobody_waits = decode if running and self.mixed else 0.0
+        nobody_waits = decode if decodes and self.mixed else 0.0
         before, after = step([]) if waiting else nobody_waits, step([There(prompt, new, output, weight)])
         longer, slower = max(0.0, after - before), max(0.0, decode_with - decode) if everybody[0] else 0.0
         ahead = min(max(0.0, self.until[g] - now), before) if self.mixed else before
@@ -110,8 +117,8 @@ class Model:
         first = w.ttft_weight + weight
         # those who are there
         until_first = math.fsum(w.ttft_weight + one.weight for one in waiting)
-        decoding = math.fsum(one.weight for one in running)
-        of_latency = math.fsum(one.weight for one in (*waiting, *running))
+        decoding = math.fsum([*(one.weight for one in running), unknown * weight])
+        of_latency = math.fsum([*(one.weight for one in waiting), decoding])
         # memory
         copied = max(0, max(hits) - hits[g]) / new
         computed = math.fsum(math.exp((at - now) / MEMORY_S) * tokens for at, tokens, _ in self.sent_there[g])

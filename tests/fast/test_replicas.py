@@ -240,6 +240,7 @@ def test_three_routers_with_stale_books_before_split_pools(
     assert (made.state == 3).all()
 
 
+@pytest.mark.uncompiled
 def test_a_router_knows_where_its_own_requests_were_moved() -> None:
     """Two routers that know nothing of each other take GPU 0 for idle; one request at a time runs there, so that
     request 1, of router 1, is moved to GPU 1 at .125 s. At .5 s router 0 has one on GPU 0, and sends the next to GPU 1;

@@ -58,6 +58,7 @@ def test_with_every_policy_before_sglang(policy: str) -> None:
     _is_simulated(f"policy={policy}", "engine=sglang")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", sampled([(words,) for words in SEAMS.values()], 3))
 def test_with_what_else_may_stand_between(words: list[str]) -> None:
     _is_simulated(*words)

@@ -31,6 +31,8 @@ from tests.support.strategies.paths import workloads
 from tests.support.strategies.tiers import CLUSTERS, faulty, impatient, tiering
 from tests.support.strategies.vllms import COST
 
+pytestmark = pytest.mark.uncompiled
+
 # ---------------------------------------------------------------- by hand (spec: clusters.md, section 3)
 XYXYZX = stream([own("XYZ".index(one), 1000) for one in "XYXYZX"], [0.3 * i for i in range(6)], [1] * 6)
 """prompts of 63 blocks, of which 62 can be found"""
@@ -270,6 +272,8 @@ def test_a_tier_of_no_blocks_is_none(workload: Workload, cluster: dict[str, Any]
     assert_alike(run(workload, cluster, tiers=Tiering(1000.0, empty, empty)), none)
 
 
+@pytest.mark.thorough
+@pytest.mark.uncompiled(False)
 @settings(max_examples=examples(60, found=True), deadline=None)
 @given(workloads(), st.sampled_from([240, 400, 100_000]), st.sampled_from([ALWAYS, CHEAPER]))
 def test_a_tier_that_costs_nothing_makes_no_request_later_that_is_alone(
@@ -285,6 +289,8 @@ def test_a_tier_that_costs_nothing_makes_no_request_later_that_is_alone(
     assert (made.prefilled_tokens <= none.prefilled_tokens).all()
 
 
+@pytest.mark.thorough
+@pytest.mark.uncompiled(False)
 @pytest.mark.parametrize("blocks", [40, 100])
 def test_gpu_and_host_together_find_what_the_larger_would_find_alone(blocks: int) -> None:
     """Independent references to 300 prompts of one full block, by Zipf's law: least recently used of 80 blocks on the
@@ -308,6 +314,8 @@ def _che(popularity: Any, size: int) -> float:
     return float((popularity * (1 - np.exp(-popularity * low))).sum())
 
 
+@pytest.mark.thorough
+@pytest.mark.uncompiled(False)
 def test_every_column_of_requests_is_the_same_on_groups_of_one_kind() -> None:
     both = Tiering(KV_BYTES, tier(100), tier(500))
     rng = np.random.default_rng(1)

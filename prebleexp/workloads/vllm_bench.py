@@ -12,11 +12,12 @@ import numpy as np
 from prebleexp.checks import flag, integer, is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Workload
-from prebleexp.workloads import bench_client
+from prebleexp.workloads import bench_client, timed_trace
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.bursty import ENDLESS, gaps
 from prebleexp.workloads.few_shot import ARRIVALS, LONGEST, MOST_REQUESTS, random
 from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.reading import Understood
 from prebleexp.workloads.vllm_datasets import DATASETS, FROM_FILES, ratios, requests
 
 STRATEGIES = ("linear", "exponential")
@@ -203,6 +204,10 @@ class VllmBench(WorkloadSource):
         else:
             rate = f"at {self.rate:g} requests/s"
         return ", ".join(filter(None, (rate, clients, f"{self.num_prompts:,} prompts")))
+
+    @property
+    def understood(self) -> Understood | None:
+        return timed_trace.understood(self) if self.dataset_name == "timed_trace" else None
 
     @property
     def obeys(self) -> tuple[str, ...]:

@@ -11,12 +11,11 @@ import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads import aiperf_results, azure_lengths, files
+from prebleexp.workloads import aiperf_results, azure_lengths, files, timed_trace
 from prebleexp.workloads.bench_client import Requests
-from prebleexp.workloads.blocks import Prompts, of_blocks, private
+from prebleexp.workloads.blocks import Prompts, private
 from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.few_shot import QUESTIONS, random
-from prebleexp.workloads.rows import Rows
 
 if TYPE_CHECKING:
     from prebleexp.workloads.vllm_bench import VllmBench
@@ -198,41 +197,6 @@ def _column(of: VllmBench, found: Mapping[str, Any], name: str) -> Longs:
     return np.array(given, np.int64)
 
 
-def _timed_trace(of: VllmBench, rng: np.random.Generator) -> Requests:
-    """In the file's order; a prompt is as long as its hashes reach."""
-    rows = rows_of(of.dataset_path)
-    names = (of.timed_trace_label_timestamp, of.timed_trace_label_input_length, of.timed_trace_label_output_length)
-    for name in names:
-        if name not in rows:
-            raise InvalidInput(
-                f"{of.dataset_path}: there is no field {name}; say which stands for it, as "
-                "workload.timed_trace_label_timestamp="
-            )
-    rows = rows.taken(np.arange(min(len(rows), of.num_prompts)))
-    chunk = of.timed_trace_chunk_hash_size
-    inputs, outputs = rows.integers(names[1], 1), np.maximum(rows.integers(names[2], 0), 1)
-    due_s = np.maximum.accumulate(rows.numbers(names[0]) * of.timed_trace_sec_multiplier)
-    hashes = of.timed_trace_label_hash_ids
-    prompts = private(inputs)
-    if hashes in rows:
-        prompts = _chunked(rows, hashes, inputs, chunk)
-    return Requests(prompts, np.full(len(inputs), -1), outputs, np.maximum(due_s, 0.0) if of.is_self_timed else None)
-
-
-def _chunked(rows: Rows, hashes: str, inputs: Longs, chunk: int) -> Prompts:
-    offsets, flat = rows.lists(hashes, "a list of integers, or of texts")
-    counts = np.minimum(np.diff(offsets), -(-inputs // chunk))
-    if not counts.all():
-        raise rows.wrong(
-            int(np.flatnonzero(counts == 0)[0]), f"{hashes} has no elements; the tool would send no prompt"
-        )
-    into = np.concatenate([[0], np.cumsum(counts)])
-    at = np.arange(into[-1]) + np.repeat(offsets[:-1] - into[:-1], counts)
-    sizes = np.full(into[-1], chunk, np.int64)
-    sizes[into[1:] - 1] = np.minimum(inputs - chunk * (counts - 1), chunk)
-    return of_blocks(into, flat[at], sizes)
-
-
 def listed(inputs: Longs | Ints, outputs: Longs | Ints) -> Requests:
     return Requests(private(inputs.astype(np.int64)), np.full(len(inputs), -1), outputs.astype(np.int64))
 
@@ -258,7 +222,7 @@ DATASETS: Mapping[str, Callable[[VllmBench, np.random.Generator], Requests]] = {
     "sharegpt": _sharegpt,
     "burstgpt": _burstgpt,
     "custom": _custom,
-    "timed_trace": _timed_trace,
+    "timed_trace": timed_trace.requests,
     "bench_log": _bench_log,
 }
 FROM_FILES = ("sharegpt", "burstgpt", "custom", "timed_trace", "bench_log")

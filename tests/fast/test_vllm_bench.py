@@ -133,3 +133,25 @@ def test_files_have_the_lengths_and_times_that_they_say(tmp_path: Path) -> None:
     assert (again.prompt_tokens.tolist(), again.arrival_s.tolist()) == ([7, 8], [0, 0.5])
     azure = drawn(dataset_name="azure_conversations")
     assert (azure.prompt_tokens.max(), azure.output_tokens.min()) <= (1024, 2048)
+
+
+def test_a_timed_trace_of_other_blocks_or_another_unit_is_not_played_in_silence(tmp_path: Path) -> None:
+    path = tmp_path / "mooncake.jsonl"
+    row = {"input_length": 6000, "output_length": 9, "hash_ids": [*range(12)]}
+    rows = [row | {"timestamp": 7000 * i} for i in range(9)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    of: dict[str, object] = {"dataset_name": "timed_trace", "dataset_path": str(path)}
+    with pytest.raises(InvalidInput, match=r"size=16 is not valid; hash_ids would have 1,728 tokens of the 54,000 of"):
+        drawn(**of)
+    of["timed_trace_chunk_hash_size"] = 512
+    assert drawn(**of).prompt_tokens.tolist() == [6000] * 9
+    said = VllmBench(**of).understood  # type: ignore[arg-type]
+    assert said is not None
+    assert said.doubts == ("0.0001607 requests/s are improbable; timed_trace_sec_multiplier=0.001 reads milliseconds",)
+    told = VllmBench(**of, timed_trace_sec_multiplier=0.001).understood  # type: ignore[arg-type]
+    assert told is not None
+    assert (told.doubts, "9 requests in 56 s" in told.line) == ((), True)
+    path.write_text("\n".join(json.dumps(row | {"timestamp": 1.76e9 + i}) for i in range(9)))
+    late = VllmBench(**of).understood  # type: ignore[arg-type]
+    assert late is not None
+    assert late.doubts[0].startswith("the first request comes after 1,760,000,000 s; times count from 0")

@@ -243,7 +243,7 @@ def products(gpus: int, rps: int) -> Iterator[list[str]]:
                 yield [f"gpus={n}", f"rps={rate}", f"policy={policy}"]
 
 
-@pytest.mark.parametrize(("gpus", "rps", "most"), [(4, 5, 1_500), pytest.param(100, 50, 600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("gpus", "rps", "most"), [(4, 5, 1_500), pytest.param(100, 50, 450, marks=pytest.mark.slow)])
 def test_a_job_of_the_package_is_composed_in_few_calls(gpus: int, rps: int, most: int) -> None:
     composer = Composer(configs.loader())
     for one in products(1, 1):  # what is read once

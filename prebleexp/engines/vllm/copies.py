@@ -64,7 +64,7 @@ def _all(mine: Engines, table: int, computed: int) -> int:
 @compiled
 def _in_window(mine: Engines, table: int, computed: int) -> int:
     group = mine.groups.all[table]
-    return behind(mine, int(group.kind), int(group.window), computed)
+    return behind(int(group.kind), int(group.window), computed, mine.settings.block_size)
 
 
 needed_from = chosen_by("groups", _all, _in_window)

@@ -102,7 +102,7 @@ class Groups(NamedTuple):
 @compiled
 def lookup(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]:
     """Blocks of a context that all groups have, and the most that any kind of them had meanwhile. Touches nothing."""
-    groups = mine.groups
+    groups, size = mine.groups, mine.settings.block_size
     most, longest, full = most_of(mine, request), 0, NONE
     while True:
         length = most
@@ -114,7 +114,7 @@ def lookup(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
             if one.kind == FULL:
                 length = full = _from_left(mine, world, g, request, one, 0, length)
             elif one.kind == CHUNKED:
-                first = behind(mine, int(one.kind), int(one.window), length * mine.settings.block_size)
+                first = behind(int(one.kind), int(one.window), length * size, size)
                 length = _from_left(mine, world, g, request, one, first, length)
             else:
                 length = _from_right(mine, world, g, request, one, length)
@@ -125,12 +125,12 @@ def lookup(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
 
 
 @compiled
-def behind(mine: Engines, kind: int, window: int, computed: int) -> int:
-    """Blocks that nobody needs who has computed so many positions."""
+def behind(kind: int, window: int, computed: int, size: int) -> int:
+    """Blocks of so many tokens that nobody needs who has computed so many positions."""
     if kind == FULL:
         return 0
     needless = computed // window * window if kind == CHUNKED else computed - window + 1
-    return int(max(0, needless) // mine.settings.block_size)
+    return int(max(0, needless) // size)
 
 
 @compiled

@@ -27,10 +27,10 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
     """Blocks of a waiting request's context that are found, and how many that nobody holds it would take for that, of
     all groups. Touches nothing."""
     hits, _ = lookup(mine, world, g, request)
-    idle = 0
+    size, idle = mine.settings.block_size, 0
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
-        at, segment = behind(mine, int(group.kind), int(group.window), hits * mine.settings.block_size), 0
+        at, segment = behind(int(group.kind), int(group.window), hits * size, size), 0
         while at < hits:
             segment = segment_at(mine, world, request, segment, at)
             run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key))
@@ -43,7 +43,7 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
 @compiled
 def hold(mine: Engines, world: World, g: int, request: int) -> None:
     """Let a request hold what `cached` finds."""
-    job, groups, gpu = mine.jobs[request], mine.groups, mine.gpus[g]
+    job, groups, gpu, size = mine.jobs[request], mine.groups, mine.gpus[g], mine.settings.block_size
     hits, longest = lookup(mine, world, g, request)
     groups.junctions[request] = longest if longest > hits else 0
     groups.ranks[g] += 1
@@ -52,7 +52,7 @@ def hold(mine: Engines, world: World, g: int, request: int) -> None:
     job.segment = 0
     for number in range(len(groups.all)):
         group, table, free = groups.all[number], groups.tables[request, number], gpu.free
-        table.low = table.first = behind(mine, int(group.kind), int(group.window), hits * mine.settings.block_size)
+        table.low = table.first = behind(int(group.kind), int(group.window), hits * size, size)
         table.gone_to = 0
         table.cached = hits - table.low
         hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
@@ -89,21 +89,36 @@ def lengthen(mine: Engines, world: World, g: int, request: int, blocks: int) -> 
 @compiled
 def cross(mine: Engines, world: World, g: int, until: int) -> None:
     """Steady requests whose phase the step in hand is, in order of admission: those before another, which is passed
-    over; -1: all the others."""
-    groups, links, step, size = mine.groups, mine.groups.links, int(mine.gpus[g].scheduled), mine.settings.block_size
+    over; -1: all the others. Whom they take cached blocks from is first in the queue, whatever is given up meanwhile:
+    so these are evicted at once, but where what is given up is cached first."""
+    gpu, groups, links, size = mine.gpus[g], mine.groups, mine.groups.links, mine.settings.block_size
+    step, left, wanted = int(gpu.scheduled), int(mine.stirred[g, gpu.scheduled % size]), 0
     if groups.walked[g] != step:
         groups.walked[g], first = step, len(mine.jobs) + g * size
         for at in range(len(groups.offsets)):
             groups.next[at] = links[first + (step - groups.offsets[at]) % size].behind
-    for _ in range(mine.stirred[g, step % size]):
+    while True:
         found, least = NONE, NEVER if until == NONE else int(links[until].rank)
-        for at in range(len(groups.next)):
+        for at in range(len(groups.next) if left > 0 else 0):
             if NONE < links[groups.next[at]].rank < least:  # a phase itself has none
                 found, least = at, int(links[groups.next[at]].rank)
+        if wanted > 0 and (found == NONE or groups.keep_answers):
+            unkeyed, gpu.unkeyed = int(gpu.unkeyed), 0  # was given up since
+            mine.steps[g, step % STEPS].evicted += take(mine, world, g, wanted)
+            gpu.unkeyed, wanted = unkeyed, 0
         if found == NONE:
             break
-        request, groups.next[found] = int(groups.next[found]), links[groups.next[found]].behind
-        go_steadily(mine, world, g, request)
+        request, groups.next[found], left = int(groups.next[found]), links[groups.next[found]].behind, left - 1
+        job = mine.jobs[request]
+        if job.computed - job.under_way + max(0, gpu.over - job.steady_from) >= groups.due[request]:
+            give_up(mine, world, g, request)
+        if computed_of(job, step) == job.blocks * size:
+            job.blocks += 1
+            groups.held[g] += 1
+            mine.crossing[g, step % size] -= int(job.blocks * size + 1 >= job.limit)  # it `is_whole`
+            unkeyed = min(mine.settings.tables, int(gpu.unkeyed))
+            gpu.unkeyed, gpu.free = gpu.unkeyed - unkeyed, gpu.free - unkeyed
+            wanted += mine.settings.tables - unkeyed
     if until != NONE:
         for at in range(len(groups.next)):
             groups.next[at] = links[until].behind if groups.next[at] == until else groups.next[at]
@@ -125,8 +140,8 @@ def go_steadily(mine: Engines, world: World, g: int, request: int) -> int:
 def give_up(mine: Engines, world: World, g: int, request: int) -> None:
     """Blocks that are behind the windows of a request, by the positions of it that are computed in steps which are
     over."""
-    groups, job, size, due = mine.groups, mine.jobs[request], mine.settings.block_size, NEVER
-    steadily = max(0, int(mine.gpus[g].over - job.steady_from)) if job.steady_from != NONE else 0
+    gpu, groups, job, size, due = mine.gpus[g], mine.groups, mine.jobs[request], mine.settings.block_size, NEVER
+    steadily = max(0, int(gpu.over - job.steady_from)) if job.steady_from != NONE else 0
     processed = int(job.computed - job.under_way) + steadily
     if processed < groups.due[request]:
         return
@@ -136,8 +151,12 @@ def give_up(mine: Engines, world: World, g: int, request: int) -> None:
         if groups.all[number].kind == FULL:
             continue
         group, table = groups.all[number], groups.tables[request, number]
-        until = min(behind(mine, int(group.kind), int(group.window), processed), int(job.blocks))
-        if until > table.low:
+        until = min(behind(int(group.kind), int(group.window), processed, size), int(job.blocks))
+        if until > table.low and table.holds == NONE:  # none of them is cached
+            gone = until - int(table.low)
+            gpu.free, gpu.unkeyed, table.low = gpu.free + gone, gpu.unkeyed + gone, until
+            groups.held[g] -= gone * int(number == groups.told)
+        elif until > table.low:
             _give_up(mine, g, request, number, until)
         end = (int(table.low) + 1) * size
         due = min(due, end + group.window - 1 if group.kind == SLIDING else -(-end // group.window) * group.window)

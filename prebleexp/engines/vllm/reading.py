@@ -25,7 +25,7 @@ def _room_of_groups(mine: Engines, world: World, g: int, request: int, reached: 
     need = idle = 0
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
-        at, segment = behind(mine, int(group.kind), int(group.window), reached), 0
+        at, segment = behind(int(group.kind), int(group.window), reached, mine.settings.block_size), 0
         need += blocks_of(mine, reached) - max(at, hits)
         while at < hits:
             segment = segment_at(mine, world, request, segment, at)
@@ -51,7 +51,7 @@ def _whole_of_groups(mine: Engines, known: int, hits: int, reached: int) -> int:
     need = 0
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
-        first = max(hits, behind(mine, int(group.kind), int(group.window), reached))
+        first = max(hits, behind(int(group.kind), int(group.window), reached, mine.settings.block_size))
         need += max(0, min(blocks_of(mine, known), int(group.cap)) - first)
     return need
 
@@ -73,7 +73,7 @@ def _hold_windows(mine: Engines, world: World, g: int, request: int, reached: in
     job.keyed, job.segment = hits, 0
     for number in range(len(groups.all)):
         group, table, free = groups.all[number], groups.tables[request, number], gpu.free
-        table.low = table.first = behind(mine, int(group.kind), int(group.window), reached)
+        table.low = table.first = behind(int(group.kind), int(group.window), reached, mine.settings.block_size)
         table.gone_to, table.cached = 0, max(0, hits - int(table.low))
         hold_between(mine, world, g, request, table, int(table.low), hits, int(group.key))
         if number == groups.told:

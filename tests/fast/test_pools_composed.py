@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from prebleexp.autoscalers.by_role import ByRole
@@ -24,6 +25,7 @@ from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.types import State
 from tests.support.by_hand.pools import KV_BYTES, MS, SYNCHRONOUS, serve, split
 from tests.support.by_hand.streams import own, stream
+from tests.support.policies.looker import Lopsided
 
 pytestmark = pytest.mark.thorough
 
@@ -165,6 +167,22 @@ def test_a_gateway_counts_who_was_lost_as_in_flight_no_more() -> None:
         assert made.losses.tolist() == [1, 0]
         assert made.decode_gpu.tolist() == [2, 2]
         assert made.state.tolist() == [State.FINISHED] * 2
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("pools", [{}, {"decider": UNCACHED, "least_tokens": 1}])
+def test_who_is_given_back_with_a_computed_prompt_has_passed_the_gateway(pools: dict[str, Any]) -> None:
+    """The third prompt is computed at 1,300 ms, and its request waits behind the second at GPU 1. That gives it back at
+    1,350 ms, and GPU 2 reads it by 1,450.8; where there is no GPU 2, it gives up at 1,410 ms."""
+    three = stream([own(2, 10), own(0, 1000), own(1, 1000)], [0.0, 1.0, 1.2], [1, 3000, 9])
+    faults = Timeline(detect_ms=0.0, drain="requeue", happen=(Event(1.35, 1, "drain"),))
+    pools |= {"decode_policy": Lopsided()}
+    more: dict[str, Any] = {"faults": faults, "gateway": Gateway(), "engine": ONE_AT_A_TIME}
+    made = serve(three, split(**pools), (1, 2), **more)
+    assert made.decode_gpu.tolist()[1:] == [1, 2]
+    assert made.ttft_s[1:] * 1e3 == pytest.approx([200.9, 250.9])
+    made = serve(replace(three, patience_s=[np.nan, np.nan, 0.21]), split(**pools), (1, 1), **more)
+    assert made.state.tolist()[1:] == [State.FINISHED, State.CANCELLED]
 
 
 # ---------------------------------------------------------------- what cannot be

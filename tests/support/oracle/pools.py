@@ -615,6 +615,7 @@ class PoolsOracle(Linked):
         job.unnoticed = False
         if job.gpu < 0:
             self._failed(job, State.CANCELLED, now)
+            job.state = State.CANCELLED  # also of one that was given back when its prompt was computed
             self.queue = [one for one in self.queue if one is not job]
             self.held = [one for one in self.held if one is not job]
             return

@@ -9,6 +9,7 @@ from prebleexp.engines.serving import RUNNING
 from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.adapters import has_slot, take_slot
 from prebleexp.engines.vllm.drafts import placeholders
+from prebleexp.engines.vllm.passed import pass_over, waits_no_more
 from prebleexp.engines.vllm.records import FAILED, LOADED, NEVER, PULLED, PULLS, Engines
 from prebleexp.engines.vllm.steady import blocks_of, choose
 from prebleexp.engines.vllm.tables import cached, hold, lengthen, needed, remember
@@ -33,12 +34,14 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
         if stale or job.finished != 0 or slot == 0:
             queue.pop(mine, g)
             if job.finished == 0:  # it waits for tokens under way, or for its adapter; those behind it may start
-                job.heap_left, passed, step.passed = passed, request, step.passed + 1
+                job.heap_left, passed = passed, request
+                pass_over(mine, world, g, request)
             continue
         fetched = _fetched(mine, world, g, request, step.scheduled_s)
         if fetched == DEFERRED:
             queue.pop(mine, g)
-            job.heap_left, passed, step.passed = passed, request, step.passed + 1
+            job.heap_left, passed = passed, request
+            pass_over(mine, world, g, request)
         if fetched in (DEFERRED, FETCHING):
             continue
         padding = placeholders(mine, world, g, request)
@@ -47,6 +50,7 @@ def admit(mine: Engines, world: World, g: int, step: Any, cap: int, budget: int)
             break
         queue.pop(mine, g)
         gpu.queued -= 1
+        waits_no_more(mine, world, g, request)
         step.hits += _start(mine, world, g, request)
         take_slot(mine, world, g, request)
         new = min(job.known - job.computed + padding, budget, cap if cap > 0 else budget)

@@ -104,7 +104,6 @@ HOLD = np.dtype([("run", np.int32), ("blocks", np.int32), ("before", np.int32)],
 
 STEP = np.dtype(
     [
-        ("passed", np.int64),  # requests that waited, and were passed over
         ("counts", np.int64),  # whether it chose or preempted a request
         ("quiet", np.int64),  # whether they are all steady, and none is looked at
         ("scheduled_s", np.float64),

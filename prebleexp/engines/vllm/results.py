@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prebleexp.engines.serving import RUNNING, finished, first_token
+from prebleexp.engines.vllm.passed import waits_no_more
 from prebleexp.engines.vllm.preemption import fenced
 from prebleexp.engines.vllm.records import STOPPED, Engines
 from prebleexp.engines.vllm.tables import move_on, release, remember
@@ -49,6 +50,7 @@ def serve(
         if job.running == 0:
             gpu.queued -= 1
             gpu.waiting_tokens -= job.known
+            waits_no_more(mine, world, g, request)
         finish(mine, world, g, request, now)
 
 

@@ -69,7 +69,7 @@ def empty(step: Any, now: float) -> None:
     """A step that is scheduled now, and of which nothing is chosen yet."""
     step.scheduled_s = now
     step.requests = step.steady = step.chosen = step.admitted = 0
-    step.passed = step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
+    step.preempted = step.finished = step.fresh = step.evicted = step.reserved = step.heard = 0
     step.computed = step.prefilled = step.hits = step.recomputed = step.dropped = step.refused = 0
     step.news, step.stored, step.waits, step.waited_s = NONE, NONE, 0, 0.0
 
@@ -166,6 +166,10 @@ class Cadence(NamedTuple):
     """(GPUs,) whether the last step that could have prompts left somebody waiting"""
     part: Any
     """(n,) whether each request was part-way in its prompt before the step"""
+    passed: Any
+    """(GPUs,) waiting requests that were passed over: see `engines.vllm.passed`"""
+    was_passed: Any
+    """(n,) whether each is one of them"""
 
 
 def cadence(gpus: int, requests: int, interval: int) -> Cadence | None:
@@ -173,7 +177,8 @@ def cadence(gpus: int, requests: int, interval: int) -> Cadence | None:
     if interval == 1:
         return None
     last = np.full(gpus, -interval, np.int64)
-    return Cadence(interval, np.zeros(gpus, np.int64), last, np.zeros(gpus, np.int64), np.zeros(requests, np.int64))
+    zeros = [np.zeros(size, np.int64) for size in (gpus, gpus, requests, gpus, requests)]
+    return Cadence(interval, zeros[0], last, *zeros[1:])
 
 
 @compiled
@@ -193,7 +198,7 @@ def _at_intervals(mine: Engines, world: World, g: int, now: float) -> None:
         before = int(mine.jobs[one.request].known) - 1
         has |= of.part[one.request] != 0 if one.hits == NONE else one.hits < before
     if step.preempted == 0 and gpu.held_back == 0:
-        of.bound[g] = int(gpu.queued > step.passed)
+        of.bound[g] = int(gpu.queued > of.passed[g])
     of.executed[g] += int(step.requests > 0)
     if has:
         of.last[g] = of.executed[g]

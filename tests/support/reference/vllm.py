@@ -175,6 +175,7 @@ class Scheduler:
         self.running: list[Request] = []
         self.interval = config.get("prefill_schedule_interval", 1)
         self.executed, self.last, self.bound, self.held_back = 0, -self.interval, False, False
+        self.deferred: set[Request] = set()  # were passed over once, and wait since then
         self.flush = False  # requests finished since the last schedule: the engine makes one more, perhaps empty, step
 
     def busy(self) -> bool:
@@ -392,6 +393,7 @@ class Scheduler:
             no_slot = self.max_loras and request.lora and request.lora not in loras and len(loras) == self.max_loras
             if (request.stale and not self.drops) or no_slot:  # stale: it waits for results under way
                 self.waiting.remove(request)
+                self.deferred.add(request)
                 passed.append(request)
                 continue
             hits = self._hits(request)
@@ -409,6 +411,7 @@ class Scheduler:
             if self._place(request, new, hits, headroom, self.config["reserve_full_isl"]) is None:
                 break
             self.waiting.remove(request)
+            self.deferred.discard(request)
             self.running.append(request)
             request.running = True
             request.computed = found
@@ -419,8 +422,8 @@ class Scheduler:
             if padding:
                 self.drafted[request] = padding
                 self.padded.add(request)
-        self.bound = self.bound if self.held_back else bool(self.waiting)
         self.waiting.extendleft(reversed(passed))
+        self.bound = self.bound if self.held_back else len(self.waiting) > len(self.deferred)
         return admitted
 
     def _keeps_blocks(self, victim: Request) -> bool:
@@ -464,6 +467,7 @@ class Scheduler:
                 request.drafts = self._proposed(request, script) if samples else 0
         self.running = [r for r in self.running if not r.done]
         self.waiting = deque(r for r in self.waiting if not r.done)
+        self.deferred -= set(finished)
         self.flush = self.flush or bool(finished)
         return served, finished
 

@@ -20,9 +20,9 @@ from prebleexp.experiment import runs
 from prebleexp.intervals import mean_interval
 from prebleexp.launch import configure
 
-LONG = ("duration_s=1500",)
+LONG = ("duration_s=900",)
 """a run of some tenths of a second: of a shorter one a share of a percent is not to be measured"""
-ROUNDS, TIMES = 12, 9
+ROUNDS, TIMES = 10, 5
 UNCOUNTED = '''
 
 @compiled

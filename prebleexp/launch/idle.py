@@ -10,7 +10,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
 from prebleexp.launch.parts import key_of
-from prebleexp.workloads.replayed import Replayed
+from prebleexp.workloads.replayed import WHOLE, Replayed
 
 Lines = Sequence[str]
 
@@ -38,7 +38,7 @@ def _key(cell: Cell) -> str:
     """Of a run, without its duration where that does nothing: of a recording whose requests wait for none, all of which
     is served."""
     workload = cell.workload
-    recorded = isinstance(workload, Replayed) and workload.load == "recorded" and not workload.is_closed(workload.whole)
+    recorded = isinstance(workload, Replayed) and workload.load in WHOLE and not workload.is_closed(workload.whole)
     drained = (
         cell.profile.changes_nothing
         and cell.horizon == "drain"

@@ -11,9 +11,11 @@ import numpy as np
 from prebleexp.checks import is_number
 from prebleexp.errors import InvalidInput, significant
 from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.shape import flattened
+from prebleexp.experiment.shape import kept as shape_kept
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.profiles import Profile
-from prebleexp.workloads.replayed import Replayed
+from prebleexp.workloads.replayed import WHOLE, Replayed
 
 RPS, DURATION_S = 64, 30
 """of a load that is made up, unless they are given"""
@@ -34,28 +36,28 @@ def asked_of(workload: WorkloadSource, profile: Profile, rps: Any, duration_s: A
     if not isinstance(workload, Replayed):
         return Asked(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
     if workload.load is None:
-        whole = rps is None and duration_s is None
-        workload = replace(workload, load="recorded" if whole else "window")
+        scales = "scaled" in workload.loads and workload.recorded_rps is not None
+        whole = "recorded" if rps is None else "scaled" if scales else "window"
+        workload = replace(workload, load=whole if duration_s is None else "window")
+    if workload.load in WHOLE and duration_s is None:
+        duration_s = workload.span_s or DURATION_S
     if workload.load == "recorded":
-        return Asked(
-            workload, RPS if rps is None else rps, (workload.span_s or DURATION_S) if duration_s is None else duration_s
-        )
+        return Asked(workload, RPS if rps is None else rps, duration_s)
     if workload.load == "window" and duration_s is None:
         duration_s = min(DURATION_S, workload.span_s) or DURATION_S
     if rps is None and "rps" in workload.obeys:
         rps = workload.recorded_rps
-        if rps is None and workload.load == "window":
+        if rps is None and workload.load in ("window", "scaled"):
             raise InvalidInput(f"{workload.path} has no times that a rate could be of; take workload.load=poisson")
     return Asked(workload, RPS if rps is None else rps, DURATION_S if duration_s is None else duration_s)
 
 
 def _of_profile(workload: WorkloadSource, profile: Profile, rps: Any, duration_s: Any) -> tuple[Any, Any]:
     """With the rate and the time that a profile has of its own."""
-    recorded = isinstance(workload, Replayed) and workload.load == "recorded"
-    if profile.duration_s is not None and recorded:
+    if profile.duration_s is not None and isinstance(workload, Replayed) and workload.load in WHOLE:
         raise InvalidInput(
-            "profile=stages is not valid with workload.load=recorded, which lasts as long as it does; leave that out, "
-            "and a window as long as the stages is taken"
+            f"profile=stages is not valid with workload.load={workload.load}, which lasts as long as it does; leave "
+            "that out, and a window as long as the stages is taken"
         )
     for key, own, given, what in (
         ("rps", profile.rps, rps, "the mean of profile.stages; leave it out, or say profile.relative=true"),
@@ -77,8 +79,10 @@ def files_of(cell: Cell) -> list[str]:
     said = [*taken.doubts, *_too_long(workload, cell)]
     if "rps" in workload.obeys and (own := workload.recorded_rps):
         rps, recorded = significant(cell.rps, 4), significant(own, 4)
-        said.append(f"{rps} requests/s are {significant(cell.rps / own)} times the recording's {recorded}")
-    return [taken.line, *(f"{workload.path}: {one}" for one in said)]
+        shape = shape_kept(cell)
+        times = f"{rps} requests/s are {significant(cell.rps / own)} times the recording's {recorded}"
+        said.append(times if shape is None else f"{times}; {shape}")
+    return [*flattened([cell]), taken.line, *(f"{workload.path}: {one}" for one in said)]
 
 
 def _too_long(workload: Replayed, cell: Cell) -> list[str]:

@@ -29,7 +29,7 @@ from prebleexp.launch.session import Session
 from prebleexp.launch.survey import duration, expected_s, known_of
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import Beside, beside
-from prebleexp.planning.contender import RPS, Contender, question
+from prebleexp.planning.contender import DURATION_S, RPS, Contender, question
 from prebleexp.planning.load import Search
 from prebleexp.planning.planned import Planned, best_first
 from prebleexp.planning.together import together
@@ -136,11 +136,11 @@ class Planner(Session):
         if not one.is_recorded and not self.asked.load_given:
             load = one.load_key
             raise InvalidInput(NOT_ONE.format(load=load, said="neither", many=MANY[load]))
-        if one.is_recorded and self.asked.load_given:
+        if one.is_recorded and self.asked.load_given and RPS not in one.cell.workload.obeys:
             raise InvalidInput(f"rps does nothing here: {idle.why(RPS, one.cell)}")
 
     def _check_length(self, one: Contender, lasting: bool) -> None:
-        if one.is_recorded:
+        if not one.cell.workload.synthetic and DURATION_S not in one.cell.workload.obeys:
             if lasting and one.cell.horizon == "drain" and one.cell.profile.changes_nothing:
                 raise InvalidInput(f"duration_s does nothing here: {idle.why('duration_s', one.cell)}")
             return

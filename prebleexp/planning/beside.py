@@ -151,6 +151,8 @@ def _enough(of: Planned, question: Question, answers: Answers) -> Answer | None:
 def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:
     """The same GPUs under more load."""
     one, cell = of.contender, of.cell
+    if one.is_recorded and RPS in cell.workload.obeys:
+        return replace(one, cell=replace(cell, rps=float(f"{cell.rps * MORE:.4g}"))), Trial(replicas(of), 0, requests)
     if one.is_recorded:
         if not isinstance(cell.workload, Replayed):
             raise InvalidInput("the recording has no rate that could be another")

@@ -16,9 +16,11 @@ from prebleexp.planning import gpus, load, recorded
 from prebleexp.planning.load import Search
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.trials import Question, Sample, Trial
+from prebleexp.workloads.replayed import Replayed
 
 RPS, USERS, GPUS = "rps", "workload.lanes", "gpus"
 """what may be searched for, by the key that has it"""
+DURATION_S = "duration_s"
 BURST_S = 1.0
 """in which all requests of the first look come"""
 SESSIONS_S = 60.0
@@ -74,15 +76,17 @@ class Contender:
         if self.searched != GPUS:
             raise InvalidInput(
                 f"workload={name} is one stream at one rate as it is: leave gpus out, and the fewest GPUs for it are "
-                "searched; or say duration_s= and leave workload.load= out, and windows of a trace are drawn, for "
-                "which the greatest load is"
+                "searched; or say workload.load=scaled, and the greatest rate is at which it keeps its shape; or "
+                "duration_s=, and windows of it are drawn"
             )
 
     @property
     def is_recorded(self) -> bool:
-        """Whether its load is one recording as it came, of which no seed draws another."""
+        """Whether its load is all of one recording, as it came or scaled to a rate: no seed draws another."""
         workload = self.cell.workload
-        return not workload.synthetic and RPS not in workload.obeys and workload.users is None
+        if workload.synthetic or workload.users is not None or DURATION_S in workload.obeys:
+            return False
+        return self.searched == GPUS or RPS not in workload.obeys
 
     @property
     def is_nested(self) -> bool:
@@ -131,6 +135,8 @@ class Contender:
         burst: dict[str, Any] = {"gpus": self._gpus(count), "rps": requests / burst_s, "duration_s": burst_s}
         if self.load_key == USERS:
             burst["workload"] = self.cell.workload.with_users(LOOK_USERS * count)
+        elif isinstance(workload := self.cell.workload, Replayed) and workload.load == "scaled":
+            burst["workload"] = replace(workload, load="window")
         horizon = "stop" if self.is_nested else "drain"
         return replace(self.cell, horizon=horizon, slo=replace(self.cell.slo, warmup_s=0.0), **burst)
 

@@ -109,7 +109,7 @@ def shorter(of: Contender, share: float) -> dict[str, Any]:
         return {"duration_s": lasts_s} if lasts_s < cell.duration_s else {}
     if not isinstance(source, Replayed) or "window" not in source.loads or not cell.profile.changes_nothing:
         return {}
-    span_s, rps = source.span_s, source.recorded_rps
+    span_s, rps = source.span_s, cell.load.rps
     lasts_s = max(span_s * share, SHORTEST_S, 2 * cell.slo.warmup_s)
     if rps is None or not lasts_s < span_s < math.inf:
         return {}

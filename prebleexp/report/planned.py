@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from prebleexp.cluster.replicas import Size
 from prebleexp.experiment import counting
+from prebleexp.experiment.shape import flattened
 from prebleexp.experiment.sharing import unshared
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
@@ -146,7 +147,8 @@ def times(one: Ratio) -> str:
 def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str]:
     """What a reader must know of these answers: each once, with those that it is of; first what was `left_out`."""
     first = found[0].contender
-    said = [*unshared(one.contender.cell for one in found), *left_out]
+    cells = [one.contender.cell for one in found]
+    said = [*flattened(cells), *unshared(cells), *left_out]
     said += recorded.warnings(found) if first.is_recorded else []
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
     said += crowded(found)

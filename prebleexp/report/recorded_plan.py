@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prebleexp.experiment import counting
+from prebleexp.experiment.shape import kept
 from prebleexp.planning.answer import Alone, Answer, Verdict
 from prebleexp.planning.planned import Planned
 from prebleexp.report.contenders import named
@@ -24,7 +25,8 @@ def stream(found: Sequence[Planned]) -> str:
     """The recording with its requests and their rate: "the recording (2,000 requests, 7.38/s)"."""
     of = found[0]
     rate = "" if of.load is None else f", {number(of.load)}/s"
-    return f"the recording ({of.answer.counted:,} requests{rate})"
+    scaled = "" if kept(of.cell) is None else ", scaled with its busy hours"
+    return f"the recording ({of.answer.counted:,} requests{rate}{scaled})"
 
 
 def others(answer: Answer) -> str:

@@ -26,7 +26,11 @@ from prebleexp.workloads.trace import Links, Trace
 
 WINDOWS, TICKS = 1, 2
 """random streams, beside rescale's"""
-LOADS = ("window", "recorded", "poisson", "population")
+LOADS = ("window", "recorded", "scaled", "poisson", "population")
+WHOLE = ("recorded", "scaled")
+"""loads of which a run has all of the trace"""
+SAID = 1.0005
+"""times the span, which is said with four digits, a window may last"""
 MODES = ("open", "closed")
 OF_LANES = {"lanes", "between_s"}
 OF_CLOSED = {"gap_cap_s", "recorder_ttft_s", "recorder_tpot_s"}
@@ -42,10 +46,11 @@ class Replayed(WorkloadSource):
     """a file, relative to the current folder: JSON lines, CSV or Parquet, plain, .gz or .zst, told by its contents"""
     load: str | None = "window"
     """window: `duration_s` of it from a moment drawn by the seed, at `rps` on average over the whole trace, by thinning
-    and superposition of whole sessions; recorded: all of it, whatever rps, duration_s and seed are; poisson: its
+    and superposition of whole sessions; recorded: all of it, whatever rps, duration_s and seed are; scaled: all of it,
+    at `rps` on average and with its busy hours: sessions are left out, or come again up to a minute later; poisson: its
     sessions, starting at random, `rps` requests a second on average; population: `lanes` users, each of which plays one
-    session after the other, whatever rps is; null: recorded, and on the command line window where a rate or a duration
-    is given"""
+    session after the other, whatever rps is; null: recorded, and on the command line scaled where a rate is given,
+    window where a duration is"""
     mode: str | None = None
     """open: a turn is sent at its recorded time; closed: a turn is sent after the answer before it and the recorded
     think time; null: closed for a population, and where the trace has no starts of later turns; else open"""
@@ -128,6 +133,8 @@ class Replayed(WorkloadSource):
     def obeys(self) -> tuple[str, ...]:
         if self.load in (None, "recorded"):
             return ()
+        if self.load == "scaled":
+            return ("rps", "seed")
         return ("duration_s", "seed") if self.load == "population" else ("rps", "duration_s", "seed")
 
     def identity(self) -> dict[str, object]:
@@ -195,12 +202,13 @@ class Replayed(WorkloadSource):
             trace = _joined(trace)
             chosen = plays.population(trace, self.lanes, self.between_s, duration_s, seed)
         else:
+            duration_s = trace.span_s if self.load == "scaled" else duration_s
             if not rps * duration_s <= MOST_REQUESTS:
                 raise InvalidInput(
                     f"rps={rps} for duration_s={duration_s} is not valid; that must be at most {MOST_REQUESTS:,} "
                     "requests"
                 )
-            draw = self._window if self.load == "window" else plays.poisson
+            draw = {"window": self._window, "scaled": self._scaled, "poisson": plays.poisson}[self.load]
             chosen = draw(trace, rps, duration_s, seed, closed)
         if not len(chosen):
             raise InvalidInput(
@@ -210,14 +218,19 @@ class Replayed(WorkloadSource):
         return workload_of(trace, chosen, self.max_new_tokens, closed=closed)
 
     def _window(self, trace: Trace, rps: float, duration_s: float, seed: int, closed: bool) -> Choice:
-        if not duration_s <= trace.span_s < math.inf:
+        if not duration_s <= trace.span_s * SAID < math.inf:
             raise InvalidInput(
                 f"duration_s={duration_s} is not valid; {self.path} lasts {trace.span_s:g} s: take less, or all of it "
                 "with workload.load=recorded"
             )
-        begin_s = random(seed, WINDOWS).random() * (trace.span_s - duration_s)
+        begin_s = random(seed, WINDOWS).random() * max(trace.span_s - duration_s, 0.0)
         copies = rps * trace.span_s / len(trace)
         return rescale.superposed(trace, copies, seed, begin_s, begin_s + duration_s)
+
+    def _scaled(self, trace: Trace, rps: float, duration_s: float, seed: int, closed: bool) -> Choice:
+        if not 0 < trace.span_s < math.inf:
+            raise InvalidInput(f"{self.path} has no times that a rate could be of; take workload.load=poisson")
+        return rescale.near(trace, rps * trace.span_s / len(trace), seed)
 
     def _links(self, trace: Trace) -> Links:
         """Those of a closed loop, in simulated seconds."""

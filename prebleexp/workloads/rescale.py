@@ -18,6 +18,9 @@ from prebleexp.workloads.trace import Trace
 
 SHIFTS = 0
 """random stream"""
+NEAR_S = 60.0
+"""within which copies come where the shape of a recording is kept: long enough that its bursts do not all come at once,
+and short against its busy hours"""
 
 
 class Lanes(NamedTuple):
@@ -53,15 +56,24 @@ def whole(trace: Trace) -> Choice:
     return Choice(np.arange(n), np.zeros(n, np.int64), trace.start_s)
 
 
-def superposed(trace: Trace, copies: float, seed: int, begin_s: float = 0.0, end_s: float = math.inf) -> Choice:
+def near(trace: Trace, copies: float, seed: int) -> Choice:
+    """All of it so many times, as `superposed` has it, but with copies at most `NEAR_S` later: busy hours stay where
+    they are, that many times as busy."""
+    return superposed(trace, copies, seed, apart_s=min(NEAR_S, trace.span_s))
+
+
+def superposed(
+    trace: Trace, copies: float, seed: int, begin_s: float = 0.0, end_s: float = math.inf, apart_s: float | None = None
+) -> Choice:
     """So many copies of it at once, the last of which is thinned if they are not a whole number. The first is as
-    recorded; of each further one all sessions start so much later, modulo the trace's span. Thinned is by a hash of
-    session and seed, so that what comes at a rate comes at every higher one too. Of all this, what starts within a
-    window, whose beginning is 0 then."""
+    recorded; of each further one all sessions start so much later, up to `apart_s` (None: the trace's span), modulo the
+    span. Thinned is by a hash of session and seed, so that what comes at a rate comes at every higher one too. Of all
+    this, what starts within a window, whose beginning is 0 then."""
+    apart_s = trace.span_s if apart_s is None else apart_s
     kept = []
     for copy in range(math.ceil(copies)):
         rows = np.flatnonzero(_uniform(trace.family, copy, seed) < copies - copy)
-        start_s = _shifted(trace, rows, copy, seed)
+        start_s = _shifted(trace, rows, copy, seed, apart_s)
         inside = (start_s >= begin_s) & (start_s < end_s)
         kept.append(Choice(rows[inside], np.full(inside.sum(), copy), start_s[inside] - begin_s))
     found = Choice(*(np.concatenate([getattr(one, name) for one in kept]) for name in ("row", "copy", "start_s")))
@@ -69,13 +81,13 @@ def superposed(trace: Trace, copies: float, seed: int, begin_s: float = 0.0, end
     return Choice(found.row[order], found.copy[order], found.start_s[order])
 
 
-def _shifted(trace: Trace, rows: Longs, copy: int, seed: int) -> Floats:
+def _shifted(trace: Trace, rows: Longs, copy: int, seed: int, apart_s: float) -> Floats:
     """When they start in a copy; what a session has between its requests stays as it is."""
     starts = trace.start_s[rows]
     if not copy:
         return starts
     begins = trace.family_start_s[rows]
-    shift = random(seed, SHIFTS).random(copy)[-1] * trace.span_s
+    shift = random(seed, SHIFTS).random(copy)[-1] * apart_s
     found: Floats = (begins + shift) % trace.span_s + (starts - begins)
     return found
 

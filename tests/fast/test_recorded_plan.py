@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.__main__ import main
+from prebleexp.errors import significant
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.planning import recorded
@@ -19,6 +20,7 @@ from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.load import Search
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.trials import Question, Sample
+from prebleexp.report.wording import number
 from prebleexp.service import batches
 from prebleexp.service.level import ServiceLevel
 
@@ -287,3 +289,48 @@ def test_few_batches_with_misses_and_few_requests_are_said(
     assert "Routing with random has random draws, which were made once" in said
     _, said = planned(capsys, trace(tmp_path / "few.jsonl", [10.0 * i for i in range(20)]), *promise)
     assert "20 requests are too few for an interval, which takes 50" in said
+
+
+def busy(path: Path) -> tuple[str, list[float]]:
+    """A log of half an hour: one request in 5 s, and in five minutes of it one each half second, a sixth of all."""
+    times = sorted([*(5.0 * i for i in range(360)), *(600 + i / 2 for i in range(600))])
+    return trace(path, times), times
+
+
+GROWN = ("policy=lor", "slo.ttft_s=1", "slo.target=0.95", "answer_only=true")
+
+
+def test_a_recording_at_another_rate_keeps_its_busy_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As many GPUs as for a log in which each request is there four times, within a minute; that many more than a
+    steady stream of that rate needs."""
+    monkeypatch.chdir(tmp_path)
+    path, times = busy(tmp_path / "log.jsonl")
+    rate = 4 * len(times) / times[-1]
+    scaled, said = planned(capsys, path, *GROWN, f"rps={rate}")
+    draws = np.random.default_rng(1)
+    true = trace(tmp_path / "four.jsonl", sorted(at + shift for at in times for shift in draws.uniform(0, 60, 4)))
+    four, _ = planned(capsys, true, *GROWN)
+    assert scaled[0]["gpus"] == four[0]["gpus"]
+    assert f"requests, {number(rate)}/s, scaled with its busy hours) needs" in said
+    windows, said = planned(
+        capsys, path, *GROWN, f"rps={rate}", "duration_s=1200", "seeds=2", "most_seeds=2", "tol=0.2"
+    )
+    assert int(str(windows[0]["gpus"])) < int(str(scaled[0]["gpus"]))
+    first = said.partition("prebleexp: ")[2]
+    assert f"its busiest minute is {significant(2.2 / (len(times) / times[-1]))} times its average" in first
+    assert "leave duration_s out, and rps= scales all of it with its busy hours" in first
+
+
+def test_the_greatest_rate_of_a_recording_keeps_its_busy_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, _ = busy(tmp_path / "log.jsonl")
+    (row,), _ = planned(capsys, path, *GROWN, "workload.load=scaled", "gpus=2", "seeds=2", "most_seeds=2", "tol=0.2")
+    assert row["verdict"] == "found"
+    cells = [f"rps={float(str(row['rps'])) * times}" for times in (0.7, 1.4)]
+    lines = ["workload=mooncake", path, *HERE, *GROWN[:-1], "gpus=2", "workload.load=scaled"]
+    below, above = (runs.run(configure.cells([*lines, one])[0]).metrics["slo_attainment"] for one in cells)
+    assert below >= 0.95 > above  # type: ignore[operator]

@@ -18,6 +18,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import COLUMNS, Workload
 from prebleexp.workloads import rescale
 from prebleexp.workloads.blocks import Prompts
+from prebleexp.workloads.busiest import busiest
 from prebleexp.workloads.mooncake import BLOCK, TICK_S, Mooncake
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.streams import workload_of
@@ -165,6 +166,13 @@ def test_a_window_is_not_longer_than_the_trace(steady: Mooncake) -> None:
         steady.draw(rps=1, duration_s=2000, seed=0, output_length=OUTPUT)
 
 
+def test_a_window_may_be_as_long_as_the_trace_is_said_to_be(tmp_path: Path) -> None:
+    """Whoever reads "in 1,235 s" of 1,234.6 s, and asks for it, means all."""
+    path = tmp_path / "odd.jsonl"
+    path.write_text("".join(json.dumps({**line(i), "timestamp": 1234.6 * i}) + "\n" for i in range(1001)))
+    assert len(Mooncake(str(path)).draw(rps=0.5, duration_s=1235, seed=1, output_length=OUTPUT)) > 500
+
+
 def test_a_window_without_requests_is_refused(steady: Mooncake) -> None:
     with pytest.raises(InvalidInput, match=r"has no request: take a longer time$"):
         steady.draw(rps=1e-9, duration_s=1, seed=0, output_length=OUTPUT)
@@ -241,3 +249,26 @@ def test_requests_of_a_tick_are_spread_over_it_in_their_order() -> None:
 
 def drawn(source: Mooncake, seed: int = 0) -> Workload:
     return source.draw(rps=1, duration_s=1, seed=seed, output_length=OUTPUT)
+
+
+@pytest.mark.parametrize("rps", [0.5, 3.0])
+def test_what_is_scaled_has_the_rate_and_the_busy_hour_of_the_recording(rps: float, tmp_path: Path) -> None:
+    """A busy hour of five times the rate of the two beside it is as busy at any rate."""
+    times = sorted([*(5.0 * i for i in range(2160)), *(3600 + 1.25 * i for i in range(2880))])
+    path = tmp_path / "busy.jsonl"
+    rows = ({**line(i), "timestamp": round(1000 * at)} for i, at in enumerate(times))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = Mooncake(str(path), load="scaled")
+    found = source.draw(rps=rps, duration_s=1.0, seed=3, output_length=OUTPUT)
+    assert len(found) / times[-1] == pytest.approx(rps, rel=0.05)
+    for of in (np.array(times), found.arrival_s):
+        peak = busiest(of)
+        assert peak is not None
+        assert (peak.of, peak.times) == ("hour", pytest.approx(15 / 7, rel=0.05))
+    flat = busiest(
+        replace(source, load="window").draw(rps=3.0, duration_s=10_700, seed=3, output_length=OUTPUT).arrival_s
+    )
+    assert flat is not None
+    assert flat.times < 1.8
+    more = source.draw(rps=2 * rps, duration_s=1.0, seed=3, output_length=OUTPUT)
+    assert set(found.arrival_s.tolist()) <= set(more.arrival_s.tolist())

@@ -1,0 +1,51 @@
+"""What becomes of the busy hours of a recording where it is played at another rate than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from prebleexp.errors import significant
+from prebleexp.experiment.cell import Cell
+from prebleexp.workloads.busiest import busiest
+from prebleexp.workloads.replayed import Replayed
+from prebleexp.workloads.rescale import NEAR_S
+
+MARKED = 1.2
+"""times the average, from where on a busy stretch is one"""
+OWN = 1.01
+"""times the recording's rate, from where on a load is above it"""
+
+
+def flattened(cells: Iterable[Cell]) -> list[str]:
+    """A sentence for each recording with busy hours of which these cells serve windows, which have them rarely, or
+    which they lose where copies are laid over it at random: how many GPUs a load takes depends on it."""
+    return list(dict.fromkeys(line for cell in cells if (line := _flattened(cell)) is not None))
+
+
+def _flattened(cell: Cell) -> str | None:
+    workload = cell.workload
+    if not isinstance(workload, Replayed) or workload.load != "window" or not workload.recorded_rps:
+        return None
+    peak = busiest(np.sort(workload.whole.start_s) / workload.compress)
+    if peak is None or peak.times < MARKED:
+        return None
+    if cell.rps > OWN * workload.recorded_rps:
+        does = "rps= with duration_s= lays copies over it at random times, which serves the average"
+    else:
+        does = "windows of duration_s= are drawn from all of it, and few are as busy"
+    return (
+        f"{workload.path}: its busiest {peak.of} is {significant(peak.times)} times its average, and {does}; leave "
+        "duration_s out, and rps= scales all of it with its busy hours"
+    )
+
+
+def kept(cell: Cell) -> str | None:
+    """How a recording that is scaled keeps its shape; None where it is not."""
+    workload = cell.workload
+    if not isinstance(workload, Replayed) or workload.load != "scaled":
+        return None
+    above = workload.recorded_rps is not None and cell.rps > OWN * workload.recorded_rps
+    how = f"its sessions come again up to {NEAR_S:g} s later" if above else "whole sessions are left out"
+    return f"its busy hours stay where they were, as {how}"

@@ -81,7 +81,8 @@ def serve(world: World) -> int:
             _take_offer(world)
             continue
         again = is_routed_again(world, request)
-        offered = rules.gated and routers > 1 and not _has_passed(world, request)
+        second = again == (world.pools.decider == ALWAYS)  # the gateway has let it pass, as whoever was given back
+        offered = rules.gated and routers > 1 and not second and world.jobs[request].state != KEPT
         if offered and control.stale != 0:
             control.stale = 0
             return NEEDS_CANDIDATES
@@ -126,13 +127,6 @@ def serve(world: World) -> int:
         if control.news > 0 and both_at_arrival(world):  # a GPU is rid of who was refused
             return DONE
     return DONE
-
-
-@compiled
-def _has_passed(world: World, row: int) -> bool:
-    """Whether the gateway has let a request pass before: it is routed for the second time, or was given back when its
-    prompt was computed."""
-    return bool(world.jobs[row].state == KEPT or is_routed_again(world, row) == (world.pools.decider == ALWAYS))
 
 
 @compiled
@@ -194,7 +188,8 @@ def decided(world: World, request: int) -> None:
 @compiled
 def _carry_out(world: World, request: int, answer: int) -> None:
     gateway = world.gateway
-    if world.rules.gated and not _has_passed(world, request):
+    second = is_routed_again(world, request) == (world.pools.decider == ALWAYS)
+    if world.rules.gated and not second and world.jobs[request].state != KEPT:
         if answer >= 0 and 0 < world.rules.max_in_flight <= world.seen.sent[answer].outstanding:
             answer = HOLD  # another was sent there meanwhile
         comes_again = call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0

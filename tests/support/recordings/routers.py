@@ -20,7 +20,7 @@ import pytest
 from numba import njit
 
 from prebleexp.policies import keys
-from prebleexp.sim import addresses
+from prebleexp.sim import addresses, notices
 from prebleexp.sim import records as of
 from prebleexp.sim.compiled import INTERPRETED
 from prebleexp.sim.draws import generator
@@ -158,25 +158,25 @@ class Driven:
 
     # ---------------------------------------------------------------- hearing
     def first_token(self, request: int, now: float) -> None:
-        self._tell("first_token", request, now)
+        self._tell(notices.FIRST_TOKEN, request, now)
 
     def finished(self, request: int, now: float) -> None:
         sent = self.sent[self.requests[request].gpu]
         sent.outstanding -= 1
         sent.tokens -= self.requests[request].prompt_tokens
-        self._tell("finished", request, now)
+        self._tell(notices.FINISHED, request, now)
 
     def changed(self, gpu: int, now: float) -> None:
-        self._tell("changed", gpu, now)
+        self._tell(notices.CHANGED, gpu, now)
 
     def stored(self, request: int, gpu: int, tokens: int, now: float) -> None:
-        self._tell("stored", request, gpu, tokens, now)
+        self._tell(notices.STORED, request, gpu, tokens, now)
 
     def evicted(self, request: int, gpu: int, tokens: int, now: float) -> None:
-        self._tell("evicted", request, gpu, tokens, now)
+        self._tell(notices.EVICTED, request, gpu, tokens, now)
 
-    def _tell(self, name: str, *arguments: Any) -> None:
-        address = getattr(self.routing.record, name)
+    def _tell(self, kind: int, *arguments: Any) -> None:
+        address = self.routing.record.hears[kind]
         if address:
             tell = {2: tell_two, 4: tell_four}[len(arguments)]
             tell(address, self.routing.record.own, self.view.handle, *arguments)

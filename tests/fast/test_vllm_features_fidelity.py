@@ -33,8 +33,9 @@ from tests.support.reference import vllm_offloading as reference_offloading
 from tests.support.sampled import seeds
 from tests.support.strategies.engine_streams import random_features, random_groups, random_offloads, random_setting
 
-CONNECTED = sorted((ROOT / "tests/data/fidelity/vllm_connected").glob("*.npz"))
+CONNECTED = ROOT / "tests/data/fidelity/vllm_connected"
 """made by `python -m tests.record_vllm`"""
+HOSTED, PAIRED = (sorted(CONNECTED.glob(names)) for names in ("offload_*.npz", "pd_*.npz"))
 SEEDS_AT_ONCE = 10
 UNENDING = {50}
 """settings under which two requests preempt each other for ever, in the plain model as well: vLLM's rules do"""
@@ -176,7 +177,7 @@ def test_random_hosts_with_groups_are_served_as_the_plain_model_serves_them() ->
     _hosts((2, 3, 5, 6, 7, 8, 10, 13, 17, 27), grouped=True)
 
 
-@pytest.mark.parametrize("path", CONNECTED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", HOSTED, ids=lambda path: path.stem)
 def test_the_plain_model_offloads_drafts_and_adapters_as_vllm_itself(path: Path) -> None:
     config, recorded = load(path)
     equal(reference_offloading.replay(config, recorded), recorded)
@@ -185,16 +186,26 @@ def test_the_plain_model_offloads_drafts_and_adapters_as_vllm_itself(path: Path)
 @pytest.mark.slow
 def test_drafts_and_adapters_are_offloaded_as_by_vllm_itself() -> None:
     """In a process that compiles nothing."""
-    assert printed(REPLAYED % [str(path) for path in CONNECTED]) == [path.stem for path in CONNECTED]
+    assert printed(_replayed(HOSTED, "vllm_offload")) == [path.stem for path in HOSTED]
+
+
+@pytest.mark.slow
+def test_pairs_with_groups_do_as_two_of_vllm_itself() -> None:
+    """In a process that compiles nothing."""
+    assert printed(_replayed(PAIRED, "vllm_pairs")) == [path.stem for path in PAIRED]
+
+
+def _replayed(paths: list[Path], by: str) -> str:
+    return REPLAYED.format(by=by, paths=[str(path) for path in paths])
 
 
 REPLAYED = """
 from pathlib import Path
 
-from tests.support.recordings import vllm_offload
+from tests.support.recordings import {by}
 
-for path in map(Path, %r):
-    vllm_offload.replays(path)
+for path in map(Path, {paths}):
+    {by}.replays(path)
     print(path.stem)
 """
 

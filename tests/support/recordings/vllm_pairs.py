@@ -146,7 +146,7 @@ class Pair:
 
 def _engine(config: dict[str, Any], columns: Columns, name: str) -> Any:
     own = {**config, **config[name]}
-    plain = engine_of({**own, "groups": None})
+    plain = engine_of(own)
     given = {one.name: getattr(plain, one.name) for one in fields(VLLM)}
     groups = groups_of(own) if own.get("groups") else ()
     kind = HearingLater if config.get("poll") == "results" else Pulling

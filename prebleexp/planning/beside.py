@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
+from prebleexp.hardware.domain import farthest
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
@@ -57,6 +58,8 @@ class Beside:
     """the fewest GPUs that keep the promise in that minute too; None where none can be lost, or a load was searched"""
     unknown: tuple[str, ...]
     """what could not be said, and why"""
+    beyond: str = ""
+    """what of the runs at the answer is larger than what step times were measured at; empty: nothing"""
 
 
 def beside(of: Planned, question: Question, at_answer: Metrics, size: float, answers: Answers, runs: Runs) -> Beside:
@@ -99,6 +102,7 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
         spare=lost("the loss of one of N + 1", 1),
         enough=_enough(of, asked, answers),
         unknown=tuple(unknown),
+        beyond=beyond(of.cell, at_answer),
     )
 
 
@@ -109,6 +113,13 @@ def _seen(runs: Metrics) -> dict[str, Mean]:
         if values:
             found[name] = mean_interval(values)
     return found
+
+
+def beyond(cell: Cell, runs: Metrics) -> str:
+    """What of a cell's runs is larger than what was measured; of several kinds of GPU it is not known which had it."""
+    if "hardware" in cell.engine.brings or cell.cluster.groups:
+        return ""
+    return farthest([(cell.hardware.domain.columns(), one) for one in runs])
 
 
 def _searched(
@@ -135,7 +146,7 @@ def _searched(
 
 def _enough(of: Planned, question: Question, answers: Answers) -> Answer | None:
     """The fewest GPUs that keep the promise in the minute after one is lost."""
-    if of.contender.searched != GPUS or of.contender.is_recorded:
+    if of.contender.searched != GPUS:
         return None
     try:
         contender, first = bereft(of, 1)

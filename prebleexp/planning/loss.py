@@ -43,6 +43,7 @@ class Lost(NamedTuple):
     """due in it, of all streams"""
     busiest: bool
     """whether it is the busiest minute of a stream, and not one half way"""
+    streams: int = 1
 
 
 class Moment(NamedTuple):
@@ -72,7 +73,7 @@ class Bereft(Contender):
             round(one["offered_per_s"] * MINUTE_S) if count is None else count
             for count, one in zip(known, metrics, strict=True)
         ]
-        return Lost(*mean_interval([one[AFTER_LOSS] for one in metrics]), sum(due), not self._is_steady)
+        return Lost(*mean_interval([one[AFTER_LOSS] for one in metrics]), sum(due), not self._is_steady, len(due))
 
     @property
     def _is_steady(self) -> bool:

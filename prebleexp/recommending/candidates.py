@@ -31,6 +31,8 @@ class Point:
     """of `SEEN`; means over streams, with the half-widths of their intervals"""
     keeps: bool
     """whether the promise is kept, on average"""
+    beyond: str = ""
+    """what of these runs is larger than what step times were measured at; empty: nothing"""
 
     @property
     def price(self) -> float:

@@ -19,6 +19,7 @@ from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session
 from prebleexp.planning import gpus, recorded
 from prebleexp.planning.answer import Answer
+from prebleexp.planning.beside import beyond
 from prebleexp.planning.load import Search
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Sample, Trial
@@ -203,7 +204,8 @@ class Recommender(Session):
         metrics = [one.metrics or {} for one in runs]
         kept = [design.contender.to_keep.kept(one) for one in metrics]
         target = design.contender.to_keep.target
-        return Point(design, size, seen(metrics), sum(kept) / len(kept) >= target)
+        keeps = sum(kept) / len(kept) >= target
+        return Point(design, size, seen(metrics), keeps, beyond(design.at_size(size), metrics))
 
     def _none(self) -> str:
         most = max(one.most for one in self.space.designs)

@@ -13,6 +13,7 @@ from prebleexp.recommending.candidates import ALIKE, Candidate, alike
 from prebleexp.recommending.designs import MODEL, WHOLE
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import planned
+from prebleexp.report.beside import EXTRAPOLATED
 from prebleexp.report.wording import condition, number
 
 STAR = "* request streams leave open whether it costs more than the first"
@@ -109,6 +110,7 @@ def caveats(made: Recommender) -> list[str]:
     found = other_models(made)
     kept = stored.formats(cell.hardware)
     said = [f"{one[0].upper()}{one[1:]}." for one in unshared([cell])]
+    said += [EXTRAPOLATED.format(best.point.beyond)] if best.point.beyond else []
     said += [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
     said += [f"The first keeps {kept}."] if kept else []
     refused = {one.design.at["gpu"]: stored.refused(one.cell.hardware) for one in reversed(shown(made))}

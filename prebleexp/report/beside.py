@@ -14,6 +14,7 @@ from prebleexp.planning.promise import ALL
 from prebleexp.report.wording import NOTHING, number, percent, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST
 
+EXTRAPOLATED = "Beyond what was measured, where step times are extrapolated: {}."
 HEADS = ("", "mean", "p50", "p95", "p99")
 ROWS = {
     "ttft": "time to first token",
@@ -49,7 +50,8 @@ def believe(of: Beside) -> list[str]:
     cell = of.of.cell
     brought = "hardware" in cell.engine.brings
     supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
-    said = [f"Step times: {one}." for one in dict.fromkeys(supports) if one]
+    said = [EXTRAPOLATED.format(of.beyond)] if of.beyond else []
+    said += [f"Step times: {one}." for one in dict.fromkeys(supports) if one]
     if of.off is None or of.slower is None or of.faster is None:
         return [
             *said,
@@ -110,7 +112,8 @@ def loss(of: Beside) -> list[str]:
         return [*alone, f"What the loss of {what} does is not known: {too_few}."]
     more = counting.named(one.at_size(one.cell.gpus + each))
     which = "that minute" if known.busiest else "the minute after"
-    good = f"of the {known.requests:,} requests of {which} are within {ALL}"
+    streams = f" in {known.streams} streams" if known.streams > 1 else ""
+    good = f"of the {known.requests:,} requests of {which}{streams} are within {ALL}"
     said = []
     if of.lost is not None:
         said.append(f"{_surely(of.lost)} {good}")
@@ -119,14 +122,23 @@ def loss(of: Beside) -> list[str]:
         said.append(f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}")
     enough = of.enough
     if enough is not None and enough.size is not None and enough.verdict is Verdict.FOUND:
-        said.append(f"the promise is kept in that minute too with {counting.named(one.at_size(enough.size))} (N + 1)")
+        there = one.at_size(enough.size)
+        money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
+        said.append(f"the promise is kept in that minute too with {counting.named(there)}{money} (N + 1)")
+    elif enough is not None:
+        most = max(spot.size for spot in enough.curve)
+        said.append(f"no number of GPUs was found that keeps the promise in that minute too: {most:g} do not")
     when = " as the busiest minute begins" if known.busiest else ""
     return [*alone, f"If {what} is lost{when}, {'; '.join(said)}."]
 
 
 def _surely(of: Lost) -> str:
-    """The share with its half-width, where that is not nothing."""
+    """The share with its half-width, where that is not nothing; with the ends of its interval, where that would go
+    beyond none or all."""
     half = f"{(of.half_width or 0) * 100:.1f}"
+    low, high = of.kept - (of.half_width or 0), of.kept + (of.half_width or 0)
+    if low < 0 or high > 1:
+        return f"{percent(of.kept)} ({percent(max(low, 0.0))} to {percent(min(high, 1.0))})"
     return percent(of.kept) if float(half) == 0 else percent(of.kept).replace(" %", f" ± {half} %")
 
 

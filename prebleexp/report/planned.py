@@ -41,7 +41,7 @@ def sentence(found: Sequence[Planned]) -> str:
         alike.setdefault(_clause(one), []).append(one)
     said = [f"{clause} with {named(of, found)}{_average(of)}" for clause, of in alike.items()]
     left = sum(len(of) for of in list(alike.values())[MOST_NAMED:])
-    rest = f", and {left} more are in the table" if left else ""
+    rest = f", and {left} more {'is' if left == 1 else 'are'} in the table" if left else ""
     parts = [f"To keep {promised(first)}, {subject} {'; '.join(said[:MOST_NAMED])}{rest}."]
     parts += [f"{one}." for one in _comparisons(found)]
     return " ".join(parts)
@@ -58,12 +58,15 @@ def _comparisons(found: Sequence[Planned]) -> list[str]:
 
 
 def _average(of: Sequence[Planned]) -> str:
-    """What a single one of GPUs has besides."""
+    """What those have besides that need as many GPUs: of a recording the interval, else what a single one needs on
+    average."""
     answer = of[0].answer
-    if len(of) > 1 or of[0].contender.searched != GPUS or answer.verdict is not Verdict.FOUND:
+    if of[0].contender.searched != GPUS or answer.verdict is not Verdict.FOUND:
         return ""
     if of[0].contender.is_recorded:
-        return recorded.others(answer)
+        return recorded.others([one.answer for one in of])
+    if len(of) > 1:
+        return ""
     return f" ({int(answer.likely or 0)} on average over request streams)" if answer.likely != answer.size else ""
 
 

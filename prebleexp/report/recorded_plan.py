@@ -29,16 +29,23 @@ def stream(found: Sequence[Planned]) -> str:
     return f"the recording ({of.answer.counted:,} requests{rate}{scaled})"
 
 
-def others(answer: Answer) -> str:
-    """ " (4 to 6 for others like it)" """
-    return f" ({_ends(answer)} for others like it)" if answer.low is not None else ""
+def others(answers: Sequence[Answer]) -> str:
+    """ " (4 to 6 for others like it)", of the least to the most that any of these need."""
+    low = [one.low for one in answers if one.low is not None]
+    if not low:
+        return ""
+    high = [one.high for one in answers if one.low is not None]
+    most = None if None in high else max(one for one in high if one is not None)
+    return f" ({_range(min(low), most)} for others like it)"
 
 
 def _ends(answer: Answer) -> str:
-    if answer.low is None:
-        return NOTHING
-    ends = [f"{answer.low:g}", *([] if answer.high is None else [f"{answer.high:g}"])]
-    return " to ".join(dict.fromkeys(ends)) + ("" if answer.high is not None else " or more")
+    return NOTHING if answer.low is None else _range(answer.low, answer.high)
+
+
+def _range(low: float, high: float | None) -> str:
+    ends = [f"{low:g}", *([] if high is None else [f"{high:g}"])]
+    return " to ".join(dict.fromkeys(ends)) + ("" if high is not None else " or more")
 
 
 def of_groups(one: Planned) -> str:

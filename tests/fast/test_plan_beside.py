@@ -17,7 +17,8 @@ from prebleexp.experiment import runs
 from prebleexp.faults.timeline import Timeline
 from prebleexp.launch import configure, contender_names, plan_progress
 from prebleexp.launch.narrow import narrowed
-from prebleexp.planning.answer import Answer, Spot, Verdict
+from prebleexp.planning.answer import Alone, Answer, Spot, Verdict
+from prebleexp.planning.beside import beyond
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
 from prebleexp.planning.planned import Planned
@@ -154,6 +155,36 @@ def test_who_needs_as_many_is_said_once() -> None:
     them cannot be told apart."""
     said = planned.sentence(found(dict.fromkeys(("lor", "e2", "llmd", "vllm_cache_aware"), answer(2))))
     assert said == "To keep 90 % of requests within ttft 0.5 s, 12 requests/s need 2 H100 with all 4 routers."
+
+
+def test_the_interval_of_a_recording_is_in_the_sentence_of_those_that_need_as_many_too(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f'{{"timestamp": {i}, "input_length": 9, "output_length": 2}}\n' for i in range(9)))
+    ends = {"low": 2.0, "high": 3.0, "alone": Alone(0.96, (0.9, 0.98), 20, 0.1)}
+    alike = {"lor": answer(2, **ends), "llmd": answer(2, **ends | {"high": None}), "e2": answer(3, **ends)}
+    cell = configure.cells(
+        ["workload=mooncake", f"workload.path={path}", *MADE[:3], "slo.ttft_s=0.5", "slo.target=0.9"]
+    )[0]
+    of = [Planned(name, {"policy": name}, Contender(cell, "gpus"), one) for name, one in alike.items()]
+    said = planned.sentence(of)
+    assert "2 H100 with lor and llmd (2 or more for others like it); 3 H100 with e2 (2 to 3 for others like it)" in said
+
+
+def test_who_is_alone_in_the_table_is_in_it() -> None:
+    said = planned.sentence(found({f"r{gpus}": answer(gpus) for gpus in range(2, 6)}))
+    assert said.endswith("4 H100 with r4, and 1 more is in the table.")
+
+
+def test_steps_beyond_what_was_measured_are_said_before_how_well_it_is_known() -> None:
+    one = found({"lor": answer(2)})[0]
+    measured = one.cell.hardware.domain.requests
+    runs = [{"peak_running": measured * count, "peak_context_tokens": 5, "prompt_tokens_max": 5} for count in (1, 3)]
+    beyond_it = beyond(one.cell, runs)
+    assert beyond_it.startswith("1 of 2 runs; the farthest: a step made a token of")
+    of = beside.Beside(one, 2, {}, *[None] * 6, None, None, (), beyond_it)
+    first, *_ = beside.believe(of)
+    assert first == f"Beyond what was measured, where step times are extrapolated: {beyond_it}."
+    assert beyond(one.cell, runs[:1]) == ""
 
 
 def test_what_does_not_fit_is_left_out_as_long_as_there_is_more(
@@ -351,6 +382,11 @@ def test_a_single_replica_has_none_to_lose() -> None:
     (said,) = beside.loss(replace(of, lost=None))
     good = "of the 336 requests of the minute after are within all limits"
     assert said == f"If 1 H100 is lost, 98.0 ± 0.4 % {good} where there were 3 H100."
+    (said,) = beside.loss(replace(of, lost=Lost(0.226, 0.258, 814, busiest=True, streams=3)))
+    assert said.startswith(
+        "If 1 H100 is lost as the busiest minute begins, 22.6 % (0.0 % to 48.4 %) of the 814 requests"
+    )
+    assert "of that minute in 3 streams are within all limits" in said
     of = replace(of, of=found({"lor": answer(1)})[0])
     assert beside.loss(of)[0] == "There is one replica, and nothing is left without it."
 

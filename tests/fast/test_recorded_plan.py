@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -334,3 +335,16 @@ def test_the_greatest_rate_of_a_recording_keeps_its_busy_hours(
     lines = ["workload=mooncake", path, *HERE, *GROWN[:-1], "gpus=2", "workload.load=scaled"]
     below, above = (runs.run(configure.cells([*lines, one])[0]).metrics["slo_attainment"] for one in cells)
     assert below >= 0.95 > above  # type: ignore[operator]
+
+
+def test_a_recording_has_its_n_plus_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = trace(tmp_path / "log.jsonl", [0.25 * i for i in range(600)])
+    (row,), said = planned(capsys, path, *GROWN[:-1], "price_per_gpu_hour=2")
+    (more,) = [line for line in said.splitlines() if "is lost as the busiest minute begins" in line]
+    found = re.search(r"the promise is kept in that minute too with (\d+) A6000 at (\d+\.\d+) an hour \(N \+ 1\)", more)
+    assert found is not None
+    assert int(found[1]) > int(str(row["gpus"]))
+    assert float(found[2]) == 2 * int(found[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,10 @@ from prebleexp.workloads.replayed import Replayed
 WHOLE = "whole"
 MODEL = "hardware/model"
 """in `Design.at` where several models may be served: the answer is one for each, as none stands in for another"""
+SHAPE = ("gpu", "tensor_parallel", "roles", "policy", "engine")
+"""in `Design.at`, with keys of hardware: all but the engine's own"""
+WINDOWS = 32
+"""of a recording, of which a short round has the busiest"""
 SHORTEST_S = 30.0
 """of a window"""
 
@@ -62,6 +66,16 @@ class Design:
         return self.at.get(MODEL)
 
     @property
+    def gpu(self) -> tuple[str | None, str]:
+        """The model it serves, of several, and its kind of GPU."""
+        return self.model, self.at["gpu"]
+
+    @property
+    def but_budget(self) -> Hashable:
+        """What tells it from others, but for the budget of the engine."""
+        return tuple((key, value) for key, value in self.at.items() if key in SHAPE or key.startswith("hardware"))
+
+    @property
     def each(self) -> int:
         """GPUs of one replica, or of ranks that step together."""
         return self.cell.sizes[0].unit
@@ -98,9 +112,9 @@ class Design:
 
 
 def shorter(of: Contender, share: float) -> dict[str, Any]:
-    """What of a cell makes its stream last so much of the time: of a recording a window, drawn by the seed, in which
-    requests come as often as in all of it; of sessions one that is shorter. Nothing for others, whose runs have fewer
-    requests, and where it would be no shorter."""
+    """What of a cell makes its stream last so much of the time: of a recording the busiest of several windows of it as
+    it came, since a quiet one tells nothing apart; of sessions one that is shorter. Nothing for others, whose runs have
+    fewer requests, and where it would be no shorter."""
     cell, source = of.cell, of.cell.workload
     if share == 1 or not of.is_nested:
         return {}
@@ -114,7 +128,9 @@ def shorter(of: Contender, share: float) -> dict[str, Any]:
     if rps is None or not lasts_s < span_s < math.inf:
         return {}
     window = replace(source, load="window")
-    return {"workload": window, "rps": float(f"{rps:.4g}"), "duration_s": float(f"{lasts_s:.4g}")}
+    lasts_s = float(f"{lasts_s:.4g}")
+    seed = max(range(cell.seed, cell.seed + WINDOWS), key=lambda seed: window.comes(seed, lasts_s))
+    return {"workload": window, "rps": rps, "duration_s": lasts_s, "seed": seed}
 
 
 def _said(key: str, value: Any) -> str:

@@ -66,16 +66,17 @@ class Outlook(Recommender):
         ]
 
     def _rounds(self) -> list[tuple[int, int, int]]:
-        count, last = len(self.space.designs), len(halving.ROUNDS)
-        usual = [count, *halving.left(count, LAST)]
+        designs, last = self.space.designs, len(halving.ROUNDS)
+        contests = len({one.but_budget for one in designs})
+        usual = [len(designs), contests, min(contests, LAST + len({one.gpu for one in designs}) - 1)]
         counts = [*self.rounds, *(usual[len(self.rounds) :] if self.missing else [])]
         seeds = [*(seeds for _, seeds in halving.ROUNDS), self._seeds]
         found = []
-        for i, designs in enumerate(counts):
+        for i, count in enumerate(counts):
             known = self.in_round[i] if i < len(self.in_round) else 0
-            runs = round(designs * seeds[i] * (USUAL if i < last else USUAL_LAST))
+            runs = round(count * seeds[i] * (USUAL if i < last else USUAL_LAST))
             is_over = not self.missing or i + 1 < len(self.in_round)
-            found.append((designs, known, 0 if is_over else max(runs - known, 1)))
+            found.append((count, known, 0 if is_over else max(runs - known, 1)))
         return found
 
     @property

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,7 +31,7 @@ from prebleexp.recommending.halving import Found, Judged, Priced, Trying
 from prebleexp.recommending.space import Space, question_of, space
 
 LAST = 12
-"""designs that the last round has"""
+"""designs that the last round has, beside the best of each kind of GPU"""
 MORE = (1.25, 1.5)
 """times the replicas of the answer, that are measured too, of so many designs: what more money buys"""
 MORE_OF = 3
@@ -68,7 +68,7 @@ class Recommender(Session):
         self.in_round: list[int] = []
         """runs that each asked for, by now"""
         self.equal: dict[str, set[str]] = {}
-        """by a design's name the routers that did as well as its own in the first round, itself among them"""
+        """by a design's name the routers that did as well as its own before the last round, itself among them"""
         self._runs: dict[str, Result] = {}
         self._failed: dict[str, str] = {}
         self._of_last: set[str] = set()
@@ -83,17 +83,18 @@ class Recommender(Session):
         start = time.perf_counter()
         designs = dict(enumerate(self.space.designs))
         known = {i: Priced(one.price, one.least, one.most, one.least) for i, one in designs.items()}
-        counts = halving.left(len(designs), LAST)
-        for at, ((share, seeds), count) in enumerate(zip(halving.ROUNDS, counts, strict=True), 1):
-            if len(known) <= count and at > 1:
-                continue
-            stream = shorter(designs[0].contender, share)
-            judged = self._round(at, {i: designs[i].with_stream(stream) for i in known}, known, share, seeds)
+        for at, (share, seeds) in enumerate(halving.ROUNDS, 1):
+            of = shorter(designs[0].contender, share)
+            contests = {i: _contest(designs[i], share) for i in known}
+            judged = self._round(
+                at, {i: designs[i].with_stream(of) for i in known}, known, contests.__getitem__, share, seeds
+            )
             self.rounds.append(len(known))
-            if at == 1:
-                self.equal = _equal(designs, [one for of in judged for one in of])
-            each = math.ceil(count / len(judged))
-            going_on = [one for of in judged for one in halving.going_on(of, each)]
+            if share < 1:
+                going_on = halving.best_of_each(judged, contests.__getitem__)
+            else:
+                going_on = self._for_last(judged)
+                self.equal = _equal(designs, judged)
             known = {one.name: halving.guessed(known[one.name], one) for one in going_on}
         self.rounds.append(len(known))
         self._last({i: designs[i] for i in known}, known)
@@ -112,34 +113,45 @@ class Recommender(Session):
         return [one for one in self.rows if one["key"] in self._of_last]
 
     def _round(
-        self, at: int, designs: Mapping[int, Design], known: Mapping[int, Priced], share: float, seeds: int
-    ) -> list[list[Judged[int]]]:
-        """Of each model those that serve it, the best first."""
+        self,
+        at: int,
+        designs: Mapping[int, Design],
+        known: Mapping[int, Priced],
+        contest: Callable[[int], Hashable],
+        share: float,
+        seeds: int,
+    ) -> list[Judged[int]]:
+        """The best first."""
         of = len(halving.ROUNDS) + 1
         self.in_round.append(0)
         self.say(
             f"round {at} of {of}: {len(designs):,} designs, {share:.0%} of a stream, {seeds} of them".replace("%", " %")
         )
-        models: dict[str | None, dict[int, Priced]] = {}
-        for i, one in known.items():
-            models.setdefault(designs[i].model, {})[i] = one
         with Progress(len(designs), "designs") as progress:
 
             def find(tried: Mapping[int, Trying]) -> Mapping[int, Found]:
                 return together(tried, partial(self._samples, designs))  # type: ignore[arg-type,return-value]
 
-            judged: list[list[Judged[int]]] = []
-            for own in models.values():
-                before = sum(map(len, judged))
-                judged.append(
-                    halving.round_of(
-                        own,
-                        lambda i: question_of(designs[i], self.asked, share, seeds),
-                        find,
-                        lambda done, before=before: progress.advance(before + done - progress.done),  # type: ignore[misc]
-                    )
-                )
-        return judged
+            return halving.round_of(
+                known,
+                lambda i: question_of(designs[i], self.asked, share, seeds),
+                find,
+                contest,
+                lambda done: progress.advance(done - progress.done),
+            )
+
+    def _for_last(self, judged: Sequence[Judged[int]]) -> list[Judged[int]]:
+        """Of each model the best, and of each kind of GPU the best with that model, if any keeps the promise."""
+        designs = self.space.designs
+        models: dict[str | None, list[Judged[int]]] = {}
+        kinds: dict[Hashable, Judged[int]] = {}
+        for one in judged:
+            models.setdefault(designs[one.name].model, []).append(one)
+            if one.found.size is not None:
+                kinds.setdefault(designs[one.name].gpu, one)
+        each = math.ceil(LAST / len(models))
+        found = [one for own in models.values() for one in halving.going_on(own, each)]
+        return list({one.name: one for one in (*found, *kinds.values())}.values())
 
     def _last(self, designs: Mapping[int, Design], known: Mapping[int, Priced]) -> None:
         self.say(f"round {len(halving.ROUNDS) + 1}: {len(designs)} designs, whole streams, with intervals")
@@ -267,6 +279,12 @@ def _equal(designs: Mapping[int, Design], judged: Sequence[Judged[int]]) -> dict
     for one in judged:
         found.setdefault(but_router(one), set()).add(designs[one.name].at["policy"])
     return {designs[one.name].name: found[but_router(one)] for one in judged}
+
+
+def _contest(of: Design, share: float) -> Hashable:
+    """Among whom a design is dropped: a short stream tells budgets of one engine behind one router apart; all of it,
+    whatever runs on one kind of GPU."""
+    return of.but_budget if share < 1 else of.gpu
 
 
 def _longest(runs: Sequence[Result]) -> list[Result]:

@@ -223,7 +223,7 @@ class Replayed(WorkloadSource):
                 f"duration_s={duration_s} is not valid; {self.path} lasts {trace.span_s:g} s: take less, or all of it "
                 "with workload.load=recorded"
             )
-        begin_s = random(seed, WINDOWS).random() * max(trace.span_s - duration_s, 0.0)
+        begin_s = _begin_s(trace.span_s, duration_s, seed)
         copies = rps * trace.span_s / len(trace)
         return rescale.superposed(trace, copies, seed, begin_s, begin_s + duration_s)
 
@@ -231,6 +231,12 @@ class Replayed(WorkloadSource):
         if not 0 < trace.span_s < math.inf:
             raise InvalidInput(f"{self.path} has no times that a rate could be of; take workload.load=poisson")
         return rescale.near(trace, rps * trace.span_s / len(trace), seed)
+
+    def comes(self, seed: int, duration_s: float) -> int:
+        """How many requests of the recording, in simulated time, start in the window that a seed draws."""
+        start_s = self.starts(self.whole, seed) / self.compress
+        begin_s = _begin_s(self.span_s, duration_s, seed)
+        return int(np.count_nonzero((start_s >= begin_s) & (start_s < begin_s + duration_s)))
 
     def _links(self, trace: Trace) -> Links:
         """Those of a closed loop, in simulated seconds."""
@@ -254,6 +260,10 @@ class Replayed(WorkloadSource):
         delay_s[later] = np.maximum(trace.start_s[later] - trace.start_s[before] - served[before] / self.compress, 0)
         by_later = np.argsort(later, kind="stable")
         return Links(later[by_later], before[by_later], delay_s)
+
+
+def _begin_s(span_s: float, duration_s: float, seed: int) -> float:
+    return float(random(seed, WINDOWS).random() * max(span_s - duration_s, 0.0))
 
 
 @lru_cache(maxsize=2)

@@ -96,11 +96,28 @@ def test_twins_are_counted_once() -> None:
     judged = [halving.Judged(name, found, 1.0) for name, found in (("a", same), ("b", same), ("c", other))]
     assert [one.name for one in halving.going_on(judged, 1)] == ["a", "b"]
     assert [one.name for one in halving.going_on(judged, 2)] == ["a", "b", "c"]
+    assert [one.name for one in halving.going_on(judged, 2, 1)] == ["a", "c"]
 
 
-def test_rounds_become_smaller() -> None:
-    assert halving.left(1728, 12) == [432, 108, 27]
-    assert halving.left(10, 12) == [10, 10, 10]
+def test_a_contest_takes_nothing_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is dropped since a short stream makes somebody of another size, kind or router look cheaper."""
+    monkeypatch.setattr(halving, "AT_ONCE", 1)
+    made = Made({"small": 2, "large": 2, "larger": 3})
+    designs = {"small": Priced(1.0, 1, 16, 1), "large": Priced(4.0, 1, 16, 1), "larger": Priced(4.0, 1, 16, 1)}
+    together = halving.round_of(designs, lambda name: QUESTION, made.find)
+    assert {one.name: one.found.size for one in together} == {"small": 2, "large": None, "larger": None}
+    apart = halving.round_of(designs, lambda name: QUESTION, made.find, contest=lambda name: name[:5])
+    assert {one.name: one.found.size for one in apart} == {"small": 2, "large": 2, "larger": None}
+    assert [one.name for one in halving.best_of_each(apart, lambda name: name[:5])] == ["small", "large"]
+
+
+def test_what_is_bought_is_whole_replicas() -> None:
+    """A design that would do with a fraction less is no cheaper than one of a lower price."""
+    nearly, cheaper = (
+        halving.Judged("nearly", Found(4, 3.1, 0.99), 6.0),
+        halving.Judged("cheap", Found(2, 2.0, 0.9), 10),
+    )
+    assert sorted([nearly, cheaper], key=lambda one: one.rank) == [cheaper, nearly]
 
 
 # ---------------------------------------------------------------- fronts
@@ -198,19 +215,26 @@ def test_a_model_too_slow_for_one_request_is_not_run() -> None:
         space.space(lines, wanted(lines))
 
 
-def test_rounds_see_windows_of_a_recording(tmp_path: Path) -> None:
-    rows = [{"timestamp": i * 0.5, "input_length": 400, "output_length": 50} for i in range(600)]
-    path = tmp_path / "log.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in rows))
-    own = ["workload=request_log", f"workload.path={path}", "slo.ttft_s=1", "slo.target=0.9", *MODEL]
-    cell = configure.cells([*own, "gpus=1", "hardware/gpu=h100"])[0]
-    design = Design({}, cell, 1.0, 8)
+def test_rounds_see_the_busiest_windows_of_a_recording(tmp_path: Path) -> None:
+    """A quiet one, which one replica serves, told no routers apart."""
+    design = Design({}, configure.cells([*_busy(tmp_path), *MODEL, "gpus=1", "hardware/gpu=h100"])[0], 1.0, 8)
     changed = shorter(design.contender, 0.25)
-    window = design.with_stream(changed).contender
-    assert not window.is_recorded
-    assert changed["duration_s"] == pytest.approx(600 * 0.5 * 0.25, rel=0.01)
-    assert changed["rps"] == pytest.approx(2, rel=0.01)
+    window = design.with_stream(changed)
+    assert not window.contender.is_recorded
+    assert changed["duration_s"] == pytest.approx(800 * 0.25, rel=0.01)
+    starts = runs.draw(window.cell_of(Trial(1, 0, 1))).arrival_s
+    assert len(starts) == pytest.approx(50 * 100 + 100 / 2, rel=0.1), "all of the busy stretch, as it came"
+    assert np.median(np.diff(starts)) == pytest.approx(1 / 50)
     assert shorter(design.contender, 1.0) == {}
+
+
+def _busy(folder: Path) -> list[str]:
+    """A recording of 800 s, of which 100 s have fifty requests a second and others a half."""
+    at = np.sort(np.concatenate([np.arange(0, 800, 2.0), 500 + np.arange(5000) / 50]))
+    path = folder / "log.jsonl"
+    rows = ({"timestamp": float(one), "input_length": 2000, "output_length": 100} for one in at)
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return ["workload=request_log", f"workload.path={path}", "slo.ttft_s=1", "slo.tpot_s=30ms", "slo.target=0.95"]
 
 
 # ---------------------------------------------------------------- files
@@ -363,10 +387,11 @@ def test_each_model_has_an_answer_and_one_that_is_dear_is_named(monkeypatch: pyt
     designs = dict(enumerate(made.space.designs))
     monkeypatch.setattr(recommender, "together", lambda tried, _: {i: Found(1, 1.0, 0.95) for i in tried})
     known = {i: Priced(one.price, 1, one.most, 1) for i, one in designs.items()}
-    small, large = made._round(1, designs, known, 0.125, 1)
-    assert {designs[one.name].model for one in small} == {"llama_3_1_8b"}
-    assert {designs[one.name].model for one in large} == {"llama_3_1_70b"}
-    assert large[0].found.size == 1, "though one of the other model costs less"
+    judged = made._round(1, designs, known, lambda i: designs[i].gpu, 1.0, 1)
+    best = {designs[one.name].model: one.found.size for one in judged[::-1]}
+    assert best == {"llama_3_1_8b": 1, "llama_3_1_70b": 1}, "though those of one model cost less"
+    last = {designs[one.name].gpu for one in made._for_last(judged)}
+    assert last == set(product(("llama_3_1_8b", "llama_3_1_70b"), ("h100", "h200"))), "and each kind of GPU"
 
 
 def test_all_models_and_gpus_have_names_in_the_world() -> None:
@@ -409,6 +434,34 @@ def test_the_best_is_within_3_percent_of_an_exhaustive_search(
     assert best.ends[0] <= found
 
 
+ROUTERS = ("kubernetes_service", "random", "round_robin", "lor")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recorded", [False, True], ids=["drawn", "recorded"])
+def test_more_choice_is_never_dearer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: bool) -> None:
+    """Of more kinds of GPU, sizes and routers the answer is at most the cheapest of those over each; what streams leave
+    open is the same, as their seeds are."""
+    monkeypatch.chdir(tmp_path)
+    load = _busy(tmp_path) if recorded else ["rps=100", *LOAD[1:]]
+    lines = [*load, *MODEL, "engine.max_num_seqs=null", "report=none"]
+    choices = [
+        ([f"hardware/gpu={kind}", f"hardware.tensor_parallel={size}", f"policy={policy}"])
+        for kind, size, policy in product(("h100", "h200"), (1, 2), ROUTERS)
+    ]
+    of = wanted(lines, whole=True, most_gpus=24, requests=None if recorded else 600)
+    each = []
+    for choice in choices:
+        try:
+            each.append(recommender.recommend([*lines, *choice], of).candidates[0].price)
+        except InvalidInput:
+            each.append(np.inf)
+    every = ["hardware/gpu=h100,h200", "hardware.tensor_parallel=1,2", f"policy={','.join(ROUTERS)}"]
+    found = recommender.recommend([*lines, *every], of).candidates[0]
+    print(f"{found.price} of {min(each)}, {sorted(each)}")
+    assert found.price <= min(each)
+
+
 # ---------------------------------------------------------------- the command
 COMMAND = [
     *("recommend", *LOAD, *MODEL, PRICES, "most_gpus=8", "policy=lor,llmd", "hardware.tensor_parallel=1,2"),
@@ -430,7 +483,7 @@ def test_the_command_writes_what_to_deploy(
     assert "router of 1" in out
     assert out.splitlines()[1].split()[0] == "1", "the first needs no star"
     assert "prebleexp: The first keeps weights in BF16; KV cache in BF16." in err
-    assert "prebleexp: round 1 of 4: " in err
+    assert "prebleexp: round 1 of 3: " in err
     assert err.splitlines()[-1].startswith(
         "To keep 90 % of requests within ttft 0.3 s and tpot 0.03 s, 60 requests/s take"
     )

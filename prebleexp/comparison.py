@@ -11,12 +11,11 @@ from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval
-from prebleexp.losses import Row, lost, sentences
+from prebleexp.losses import Row, lost, requests, sentences
 from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER
 
 Value = int | float | str | bool | None
 Place = tuple[tuple[str, Value], ...]
-COUNTS = ("n_finished", "n_requests")
 
 
 class Verdict(Enum):
@@ -71,7 +70,7 @@ class Cell:
     @property
     def finished(self) -> list[float | None]:
         """The shares of requests that A and B finished."""
-        counts = ([sum(int(row.get(name) or 0) for row in side) for name in COUNTS] for side in self.runs)
+        counts = ((sum(int(row["n_finished"] or 0) for row in side), sum(map(requests, side))) for side in self.runs)
         return [part / whole if whole else None for part, whole in counts]
 
 

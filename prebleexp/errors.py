@@ -48,8 +48,11 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> InvalidInput:
 
     names = sorted(valid)
     said = {one.lower(): one for one in names}
-    close = difflib.get_close_matches(name.lower(), said, n=1) or [
-        one for one in said if name[2:] and name.lower() in one
+    turned = "_".join(reversed(name.lower().split("_")))  # p99_ttft is ttft_p99_s
+    close = [
+        *difflib.get_close_matches(name.lower(), said, n=1),
+        *(one for one in said if name[2:] and name.lower() in one),
+        *(difflib.get_close_matches(turned, said, n=1) if turned != name.lower() else ()),
     ]
     valid_ones = f"valid: {', '.join(names)}."
     if close and len(valid_ones) > LONG:

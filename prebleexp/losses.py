@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prebleexp import overload, warmed
+from prebleexp import offered, overload, warmed
 
 Row = Mapping[str, Any]
 """a run's metrics, with its horizon and duration_s"""
@@ -94,11 +94,12 @@ def unserved(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
-    """What caches held if they were warmed; one for each way in which requests of these cells were not served, and one
-    if they were too many. A cell is a name and the runs of its seeds; of several, the one that lost the greatest share
-    is named."""
+    """What caches held if they were warmed; one for each way in which requests of these cells were not served, one if
+    they were too many, and one if they came more slowly than was asked for. A cell is a name and the runs of its seeds;
+    of several, the one that lost the greatest share is named."""
     said = [_sentence(loss, cells) for loss in (*FOR_GOOD, STOPPED, LATER, NEVER)]
-    return warmed.sentences(cells) + [one for one in said if one] + overload.sentences(cells)
+    lost_so = [one for one in said if one]
+    return warmed.sentences(cells) + lost_so + overload.sentences(cells) + offered.sentences(cells)
 
 
 def as_text(said: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from prebleexp import losses
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import counting, durable, runs
+from prebleexp.experiment import counting, durable, load, runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure, overrides
 from prebleexp.launch.loads import files_of
@@ -52,7 +52,7 @@ def of_cells(cells: Sequence[Cell]) -> Benchmarked:
     steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
     seen = served(run, steps)
     says = [f"simulated: {served_by(cell)}", *files_of(cell)]
-    says += losses.sentences([("", [run.metrics | {"horizon": cell.horizon, "duration_s": cell.duration_s}])])
+    says += losses.sentences([("", [{**run.metrics, **load.asked(cell)}])])
     if len(cells) > 1:
         says.append(f"of {len(cells):,} replications it is the first")
     if seen.spread:

@@ -64,6 +64,10 @@ def _compare(given: Given) -> int:
     _refuse_unknown(filters, [*found_a, *found_b], known)
     chosen_a, chosen_b = _chosen(found_a, filters), _chosen(found_b, filters)
     a, b = completed([one.measured for one in chosen_a], [one.measured for one in chosen_b])
+    for name, side in zip(sides, (a, b), strict=True):
+        if not side:
+            asked = " ".join([*([f"sweep={sweep}"] if sweep else []), *given.others])
+            raise InvalidInput(f"there is no run of {' with '.join(filter(None, (name, asked)))}: see prebleexp runs")
     found = compare(a, b, metric)
     judged = found if limit is None or limit.metric == metric else compare(a, b, limit.metric)
     broken = _broken(judged, limit)

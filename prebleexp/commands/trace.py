@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from prebleexp import losses, moved, scaling_metrics
 from prebleexp.checks import require
 from prebleexp.commands.arguments import Command, Commands, Given, integer
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import counting, durable, runs
+from prebleexp.experiment import counting, durable, load, runs
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
 from prebleexp.launch import configs, configure
 from prebleexp.launch.loads import files_of
+from prebleexp.policies.base import Policy
 from prebleexp.policies.decisions import Decision, watched
 from prebleexp.report import frame, listing, perfetto, run_page, why
 from prebleexp.report.wording import plain
@@ -28,13 +29,16 @@ from prebleexp.sim.steps import Steps
 
 TRACE, DECISIONS = "trace.json", "decisions.json"
 KEY_LETTERS = 12
-EXPLAIN = "policy.explain=true"
+EXPLAIN = "explain"
+"""the field by which a policy is told to keep its reasons"""
 
 
 def _trace(given: Given) -> int:
     """Of several replications the first is traced. Raises InvalidInput for what is not valid."""
     asked = given["why"]
-    job = _job(given.words, [*given.others, *([EXPLAIN] if asked is not None else [])])
+    job = _job(given.words, given.others)
+    if asked is not None and _explains(job.cells[0]):
+        job = _job(given.words, [*given.others, f"policy.{EXPLAIN}=true"])
     cell = job.cells[0]
     key = digest(contents([cell])[0])
     steps = Steps()
@@ -48,6 +52,7 @@ def _trace(given: Given) -> int:
     folder = job.settings.reports_dir / f"trace-{key[:KEY_LETTERS]}"
     kv_tokens = np.repeat([one.hardware.kv_tokens for one in cell.kinds], [one.replicas for one in cell.sizes])
     configuration = {name: plain(value) for name, value in cell.columns().items() if value is not None}
+    lost = losses.sentences([("", [{**run.metrics, **load.asked(cell)}])])
     said = files_of(cell)
     page = run_page.render(
         run,
@@ -62,7 +67,7 @@ def _trace(given: Given) -> int:
         files={"Every step, for ui.perfetto.dev": TRACE} | ({"Why every request": DECISIONS} if decisions else {}),
         decisions=why.table(decisions),
         host_s=cell.engine.host_step_s,
-        said=said,
+        said=[*said, *lost],
     )
     with frame.into(folder), durable.writing(folder / TRACE) as file:
         count = perfetto.write(
@@ -79,14 +84,23 @@ def _trace(given: Given) -> int:
     print(f"{run.metrics['n_requests']:,} requests, {count:,} events", file=sys.stderr)
     if said_of:
         print(f"prebleexp: {said_of} (seconds, each as the policy weighs it)", file=sys.stderr)
-    horizon = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
     history = run.outcome.history
-    for sentence in (*said, scaling_metrics.sentence(history, cell.replicas), moved.sentence(history)):
+    for sentence in (*said, scaling_metrics.sentence(history, cell.replicas), moved.sentence(history), *lost):
         if sentence:
             print(f"prebleexp: {sentence}", file=sys.stderr)
-    for sentence in losses.sentences([("", [run.metrics | horizon])]):
-        print(f"prebleexp: {sentence}", file=sys.stderr)
     return 0
+
+
+def _explains(cell: Cell) -> bool:
+    """Whether its policy must be told to keep its reasons. Raises InvalidInput if it keeps none."""
+    kind = type(cell.policy)
+    if kind.explained is Policy.explained:
+        name = cell.called("policy")
+        raise InvalidInput(
+            f"why is not valid with policy={name}, which keeps no reasons; a policy keeps them with `explained` "
+            "(docs/policy.md), as marginal_delay does"
+        )
+    return any(one.name == EXPLAIN for one in fields(kind))
 
 
 def _of(decisions: Sequence[Decision], request: int, requests: int) -> str:
@@ -133,7 +147,7 @@ COMMANDS: Commands = {
         "python -m prebleexp trace gpus=8 rps=64 policy=e2",
         words="[KEY]",
         takes="one key",
-        settings=(integer("why", f"of which request to print why it went where it did ({EXPLAIN})", least=0),),
+        settings=(integer("why", "of which request to print why it went where it did", least=0),),
         others="the run, as one is set without trace (prebleexp --help); KEY is that of a run in the cache, as "
         "output=json and the table runs have it, of which the first letters will do",
     )

@@ -57,6 +57,12 @@ def load_of(cell: Cell) -> Load:
     return Load(rps, None, cell.duration_s, changes, ", ".join(filter(None, (cell.arrivals.words, of))))
 
 
+def asked(cell: Cell) -> dict[str, object]:
+    """What a cell is asked to serve, as columns beside the metrics of its runs (`prebleexp.losses`)."""
+    rps = cell.rps if "rps" in cell.workload.obeys else None
+    return {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users, "rps": rps}
+
+
 def check(cell: Cell) -> None:
     """Raises InvalidInput for arrivals or a profile that the workload cannot have, or adapters of an engine without."""
     name, workload = cell.names.get("workload", type(cell.workload).__name__), cell.workload

@@ -17,6 +17,8 @@ from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.profiles import Profile
 from prebleexp.workloads.replayed import WHOLE, Replayed
 
+PAPERS = "two_point"
+"""how long answers are unless that is given"""
 RPS, DURATION_S = 64, 30
 """of a load that is made up, unless they are given"""
 
@@ -69,11 +71,12 @@ def _of_profile(workload: WorkloadSource, profile: Profile, rps: Any, duration_s
 
 
 def files_of(cell: Cell) -> list[str]:
-    """What a cell's file was taken for, what of that is improbable, and how much quicker it is played."""
+    """What a cell's file was taken for, what of that is improbable, and how much quicker it is played; of sessions that
+    are made up, how long their answers are."""
     workload = cell.workload
     taken = workload.understood
     if taken is None:
-        return []
+        return _made_up(cell) if workload.in_sessions else []
     if not isinstance(workload, Replayed):
         return [taken.line, *taken.doubts]
     said = [*taken.doubts, *_too_long(workload, cell)]
@@ -83,6 +86,16 @@ def files_of(cell: Cell) -> list[str]:
         times = f"{rps} requests/s are {significant(cell.rps / own)} times the recording's {recorded}"
         said.append(times if shape is None else f"{times}; {shape}")
     return [*flattened([cell]), taken.line, *(f"{workload.path}: {one}" for one in said)]
+
+
+def _made_up(cell: Cell) -> list[str]:
+    """Nobody expects of chats what the paper takes for the answers of all its workloads."""
+    if cell.names.get("output_length") != PAPERS or "output_length" not in cell.workload.obeys:
+        return []
+    return [
+        f"half of the answers have 1 token and half have 300, as in the paper (output_length={PAPERS}); take "
+        "output_length=discrete with lengths and probabilities of your own"
+    ]
 
 
 def _too_long(workload: Replayed, cell: Cell) -> list[str]:

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prebleexp import losses, overload
+from prebleexp import losses, offered, overload
 from prebleexp.errors import DoesNotFit, InvalidInput, significant
+from prebleexp.experiment import load
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
@@ -281,9 +282,10 @@ class Session:
         found: dict[str, tuple[str, list[Row]]] = {}
         for i, results in enumerate(self.results):
             cell = results[0].cell
-            about = {"horizon": cell.horizon, "duration_s": cell.duration_s, "users": cell.workload.users}
-            rows = [one.metrics | about for one in results if one.metrics is not None]
-            name = self._place(i) if any(losses.unserved(rows).values()) or overload.share(rows) else ""
+            about = load.asked(cell)
+            rows = [{**one.metrics, **about} for one in results if one.metrics is not None]
+            is_named = any(losses.unserved(rows).values()) or overload.share(rows) or offered.rate(rows)
+            name = self._place(i) if is_named else ""
             found.setdefault(results[0].key, (name, rows))
         return list(found.values())
 

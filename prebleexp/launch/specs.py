@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from prebleexp.checks import is_integer, is_number, require
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment.itself import once_of_itself
 
@@ -44,9 +45,23 @@ def _build(group: str, name: str, text: str) -> Any:
         if required and field.name not in values:
             raise InvalidInput(f"{group} {name!r} has no value for {field.name}; set {group}.{field.name}=...")
     try:
-        return kind(**{field: _made(field, value) for field, value in values.items()})
+        made = kind(**{field: _made(field, value) for field, value in values.items()})
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{group} {name!r}: {error}") from error
+    for field, value in values.items():  # what the class itself lets pass: compiled code would say less of it
+        _check_type(f"{group}.{field}", str(getattr(fields[field].type, "__name__", fields[field].type)), value)
+    return made
+
+
+def _check_type(key: str, declared: str, value: Any) -> None:
+    if value is None:  # a class says what it makes of nothing
+        return
+    if declared == "bool":
+        require(isinstance(value, bool), key, value, "true or false")
+    elif declared == "int":
+        require(is_integer(value), key, value, "a whole number")
+    elif declared == "float":
+        require(is_number(value), key, value, "a number")
 
 
 def unknown_field(group: str, name: str, field: str, valid: Sequence[str]) -> InvalidInput:

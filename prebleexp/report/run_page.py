@@ -53,7 +53,7 @@ def render(
 ) -> str:
     """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time;
     `unit` is what each of `gpus` is called. `said` are
-    sentences of what the requests are."""
+    sentences of what the requests are, and which were not served."""
     return frame.render(
         "run.html.j2",
         scripts=("tables.js", "run.js"),
@@ -64,7 +64,7 @@ def render(
         configuration=configuration,
         files=files,
         facts=_facts(run),
-        losses=losses.as_text([*said, *losses.sentences([("", [{**run.metrics, **configuration}])])]),
+        losses=losses.as_text(said),
         note=_note(steps, host_s),
         scaled=losses.as_text([one] if (one := scaling_metrics.sentence(run.outcome.history, gpus)) else []),
         moved=losses.as_text([one] if (one := moved.sentence(run.outcome.history)) else []),

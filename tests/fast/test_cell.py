@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import pytest
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import NUMBERS, SPECS, Cell
-from prebleexp.launch import configure
+from prebleexp.launch import configure, specs
+from prebleexp.policies.base import Policy
 
 
 def cell(*overrides: str) -> Cell:
@@ -92,3 +93,33 @@ def test_names_are_not_compared_and_a_cell_travels() -> None:
     assert renamed.columns()["policy"] == "mine"
     assert replace(one, names={}).columns()["policy"] == "LeastOutstanding"
     assert pickle.loads(pickle.dumps(renamed)).columns() == renamed.columns()
+
+
+# ---------------------------------------------------------------- fields of own classes
+@dataclass(frozen=True)
+class Slack(Policy):
+    """Its class checks nothing."""
+
+    slack: int = 4
+    share: float = 0.5
+    strict: bool = False
+
+    def route(self, mine: Any, view: Any, request: int, now: float) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "valid"),
+    [
+        ("slack", "four", "a whole number"),
+        ("slack", 2.5, "a whole number"),
+        ("slack", True, "a whole number"),
+        ("share", "half", "a number"),
+        ("strict", 1, "true or false"),
+    ],
+)
+def test_a_value_that_an_own_class_lets_pass_is_refused_by_its_field(field: str, value: Any, valid: str) -> None:
+    """Compiled code said "unknown attribute", or took 2.5 for a whole number."""
+    with pytest.raises(InvalidInput, match=rf"policy\.{field}={value} is not valid; it must be {valid}"):
+        specs.build("policy", "slack", {"_target_": f"{__name__}.Slack", field: value})
+    assert specs.build("policy", "slack", {"_target_": f"{__name__}.Slack", "share": 1}) == Slack(share=1)

@@ -385,7 +385,7 @@ def test_pages_of_other_sweeps_metrics_and_settings_are_other_pages(
         (["lor", "random", "part=x"], "part belong to a sweep of several parts"),
         (["lor", "random", "cache_dir=nowhere"], "no database nowhere/prebleexp.duckdb"),
         (["lor", "random", "fail_if=5%"], "fail_if=5% is not valid"),
-        (["lor", "random", "gpus=64"], "A has no runs"),
+        (["lor", "random", "gpus=64"], "there is no run of lor with gpus=64: see prebleexp runs"),
         (["lor", "random", "replications=9"], "replications= is for sweeps: compare takes the runs that are there"),
         (["lor", "random", "metric=ttft_p9"], "Did you mean 'ttft_p9"),
         (["README.md", "random"], "is no archive of runs"),
@@ -423,3 +423,8 @@ def test_a_side_that_draws_nothing_is_the_same_for_every_seed_of_the_other() -> 
     (turned,) = compare(drawn, still, "ttft_mean_s").cells
     assert turned.seeds == 3
     assert turned.a == pytest.approx(1.1)
+
+
+def test_a_metric_whose_quantile_stands_in_front_is_found_though_it_is_misspelt() -> None:
+    with pytest.raises(InvalidInput, match=r"Did you mean 'ttft_p99_s'\?"):
+        metric_of("p99_tftt")

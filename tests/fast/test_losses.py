@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import prebleexp
-from prebleexp import losses, overload, unfound
+from prebleexp import losses, offered, overload, unfound
 from prebleexp.__main__ import main
 from prebleexp.commands.compare import _broken, _losses
 from prebleexp.comparison import Measured, Verdict, compare, limit_of
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
+from prebleexp.launch import configure
 from prebleexp.losses import as_text, lost, sentences, unserved
 from prebleexp.metrics import measure
 from prebleexp.policies.base import HOLD, REFUSE, Policy
@@ -377,3 +379,29 @@ def test_routers_that_had_nothing_to_find_are_spoken_of_on_pages_and_by_compare(
     assert not unfound.sentences([row for row in none if row["policy"] == none[0]["policy"]])
     a, b = ([Measured({"policy": name}, 0, {"hit_ratio": 0.0, "ttft_mean_s": 1.0}, "") for _ in "1"] for name in "ab")
     assert said in _losses(compare(a, b, "ttft_mean_s"))
+
+
+# ---------------------------------------------------------------- another rate than was asked for
+def test_sessions_whose_turns_come_after_duration_s_are_said_to_come_more_slowly() -> None:
+    """A reader of "at 160 requests/s" would take what 19 a second found for it."""
+    run = runs.run(configure.cells(["workload=chats", "rps=40", "duration_s=20", "gpus=4", "policy=lor"])[0])
+    row = {**run.metrics, "rps": 40.0, "duration_s": 20.0, "horizon": "drain"}
+    (said,) = sentences([("", [row])])
+    came = run.metrics["n_requests"] / run.metrics["offered_s"]
+    assert came < 20
+    assert said.startswith(f"requests came more slowly than rps says: {came:.3g}/s on average over")
+    assert "rps=40 and duration_s=20; sessions start within duration_s" in said
+    (more,) = sentences([("rps=40", [row]), ("rps=2", [row | {"rps": 2.0}]), ("rps=80", [row | {"rps": 80.0}])])
+    assert more.startswith("in 2 of 3 cells requests came more slowly than rps says, at worst (rps=80)")
+    assert offered.rate([row | {"users": 8}]) is None
+    assert offered.rate([row | {"duration_s": row["offered_s"]}]) is None
+    plain = runs.run(configure.cells(["rps=40", "duration_s=2", "gpus=4", "policy=lor"])[0])
+    assert offered.rate([{**plain.metrics, "rps": 40.0, "duration_s": 2.0}]) is None
+
+
+def test_of_users_who_are_the_load_the_turns_that_never_came_are_not_counted_as_unserved() -> None:
+    place = {"workload.load": "population", "policy": "lor"}
+    seen = {"n_requests": 100, "n_not_due": 48, "n_finished": 50, "ttft_p99_s": 1.0}
+    rows = [Measured({**place, "policy": name}, 0, seen, "") for name in ("lor", "e2")]
+    (cell,) = compare(rows[:1], rows[1:], "ttft_p99_s").cells
+    assert cell.finished == [50 / 52, 50 / 52]

@@ -298,6 +298,12 @@ def test_why_names_a_request_that_does_not_exist(tmp_path: Path, capsys: pytest.
     assert "why=9999 is not valid; it must be a request of this run, from 0 to" in capsys.readouterr().err
 
 
+def test_a_policy_that_keeps_no_reasons_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who asks never typed policy.explain."""
+    assert main(["trace", "gpus=2", "policy=lor", f"reports_dir={tmp_path}", "why=5"]) == 2
+    assert "why is not valid with policy=lor, which keeps no reasons" in capsys.readouterr().err
+
+
 def test_the_only_gpu_has_no_next() -> None:
     one = Decision(3, 1.0, 0, {"own_wait": 0.5, "coming": 0.25}, None, {}, ("own_wait",))
     assert one.sentence == (

@@ -30,10 +30,12 @@ class LeftOut:
     """in which it would fit"""
 
 
-def unfit(lines: str, why: DoesNotFit, designs: int) -> LeftOut:
+def unfit(lines: Sequence[str], why: DoesNotFit, designs: int) -> LeftOut:
     """What cannot be served at all, by its `lines`."""
     if not isinstance(why, TooLittleMemory):
-        return LeftOut(designs, f"{lines}: {why}", str(why), lines)
+        of = {key: value for key, _, value in (line.partition("=") for line in lines)}
+        model, gpus = of.get("hardware/model", ""), f"{of['hardware.tensor_parallel']} {of['hardware/gpu'].upper()}"
+        return LeftOut(designs, f"{' '.join(lines)}: {why}", str(why), model or "this model", gpus)
     return LeftOut(designs, str(why), "the weights do not fit", why.model, why.gpus.upper(), why.precisions)
 
 

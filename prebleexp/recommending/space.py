@@ -68,7 +68,7 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
     routed = [(one, configure.cells([*same, *one])[0]) for one in policies]
     made = list(_made(same, hardware, engines, policies[0]))
     unfit = [(chosen, why) for chosen, why in made if isinstance(why, DoesNotFit)]
-    left_out = [not_run.unfit(_words(chosen), why, len(policies)) for chosen, why in unfit]
+    left_out = [not_run.unfit(chosen, why, len(policies)) for chosen, why in unfit]
     served = [(chosen, one) for chosen, one in made if isinstance(one, Cell)]
     if not served:
         raise InvalidInput(f"nothing that can be had serves this: {left_out[0].said}")
@@ -183,10 +183,6 @@ def _key(line: str) -> str:
 
 def _value(line: str) -> str:
     return line.partition("=")[2]
-
-
-def _words(lines: Sequence[str]) -> str:
-    return " ".join(line for line in lines if _value(line) != "null")
 
 
 def question_of(design: Design, asked: Asked, share: float, seeds: int) -> Question:

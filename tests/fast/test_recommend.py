@@ -379,6 +379,17 @@ def test_what_was_not_run_for_one_reason_shares_a_line() -> None:
     assert found.models == ["gpt_oss_120b", "llama_3_1_70b"]
 
 
+def test_a_format_that_a_gpu_does_not_have_is_said_once() -> None:
+    lines = [LOAD[0], "slo.tpot_s=50ms", "hardware/model=llama_3_1_70b", "policy=lor", "hardware.precision=fp8"]
+    of = wanted(lines, whole=True, price_per_gpu_hour={"a100": 1.6, "h100": 2.5})
+    found = space.space([*lines, "hardware.tensor_parallel=2,4"], of)
+    said = [one for one in not_run.lines(found.left_out) if "a100" in one]
+    assert said == [
+        "8 designs were not run, as hardware.precision=fp8 is not valid; it must be one of bf16, int4 on a100: "
+        "llama_3_1_70b on 2 A100 and 4 A100"
+    ]
+
+
 def test_each_model_has_an_answer_and_one_that_is_dear_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """None stands in for another: a model is not left out since another is cheaper."""
     lines = [LOAD[0], "slo.tpot_s=50ms", "slo.target=0.9", "hardware/model=llama_3_1_8b,llama_3_1_70b", "policy=lor"]

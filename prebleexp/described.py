@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.busiest import Busiest, busiest
 from prebleexp.sim.types import Floats, Workload
 
 SHARES = (0.05, 0.5, 0.9, 0.99)
@@ -38,6 +39,8 @@ class Description:
     """from the first start to the last, of requests that wait for nobody; so too, if others do:"""
     rate: float
     """requests a second"""
+    busiest: Busiest | None
+    """its busiest hour or minute; None of a stream of less than two minutes"""
     dispersion: Mapping[float, float]
     """by seconds of a window: variance / mean of the requests in it; 1 for a Poisson process"""
     gap_cv: float
@@ -72,6 +75,7 @@ def describe(workload: Workload, block_tokens: int = 1, caches: Sequence[int] = 
         requests=len(workload),
         span_s=span_s,
         rate=len(starts) / span_s if span_s else math.nan,
+        busiest=busiest(starts),
         dispersion={window: dispersion(starts, window) for window in WINDOWS_S},
         gap_cv=float(gaps.std() / gaps.mean()) if span_s else math.nan,
         gamma_shape=gamma_shape(gaps),

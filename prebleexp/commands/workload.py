@@ -88,6 +88,9 @@ def _show(found: Description, warm: Workload | None, recorder: float) -> None:
         ("sessions", f"{found.sessions:,}"),
         ("… of several turns", f"{found.several:,}"),
     ]
+    if (peak := found.busiest) is not None:
+        times = f"{number(peak.rps)}, {number(peak.times, 3)} times the average"
+        rows.insert(3, (f"… in the busiest {peak.of}", times))
     if warm is not None:
         rows.append(("warmed before it by", f"{len(warm):,} requests of {_tokens(warm):,} prompt tokens"))
     tables.show(["of the stream", ""], [list(row) for row in rows])

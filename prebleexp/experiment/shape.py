@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from prebleexp.busiest import busiest
 from prebleexp.errors import significant
 from prebleexp.experiment.cell import Cell
-from prebleexp.workloads.busiest import busiest
 from prebleexp.workloads.replayed import Replayed
 from prebleexp.workloads.rescale import NEAR_S
 

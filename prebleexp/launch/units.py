@@ -1,4 +1,4 @@
-"""Times as people write them: `500ms`, `2min`."""
+"""Times as people write them, `500ms`, `2min`, and shares that are a target, `95%`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from prebleexp.experiment.itself import once_of_itself
 
 SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ]+)\s*")
+PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*%\s*")
 FIRST = " .0123456789"
 """letters that a time begins with"""
 OF_KEYS = {"s": 1.0, "ms": 1e-3}
@@ -45,6 +46,8 @@ def _unit(key: str) -> float | None:
 
 
 def _read(key: str, value: str) -> Any:
+    if key.endswith(".target") and (percent := PERCENT.fullmatch(value)):
+        return float(f"{float(percent[1]) / 100:.15g}")
     unit = _unit(key)
     written = WRITTEN.fullmatch(value) if unit else None
     if written is None or unit is None:

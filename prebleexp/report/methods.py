@@ -28,6 +28,10 @@ SPECS = {
     "slo": "What is promised: limits on requests, and for which share of them they hold.",
     "output_length": "How many tokens requests generate.",
 }
+OF_RECORDINGS = ("recorded", "scaled", "window")
+"""loads of which a trace says itself when requests come and how much they generate"""
+OF_OTHERS = ("arrivals", "output_length")
+"""what does not matter to these"""
 SUPPORT = "hardware.support"
 SHOWN = 80
 """letters of a value"""
@@ -41,7 +45,9 @@ class Section:
 
 def methods(rows: Sequence[Row]) -> list[Section]:
     """The cluster as these rows have it, and the definitions of the metrics they have."""
-    cluster = [(spec, f"{SPECS[spec]} {_choices(spec, rows)}") for spec in SPECS if any(spec in row for row in rows)]
+    recorded = all(row.get("workload.load") in OF_RECORDINGS for row in rows)
+    there = [spec for spec in SPECS if any(spec in row for row in rows) and not (recorded and spec in OF_OTHERS)]
+    cluster = [(spec, f"{SPECS[spec]} {_choices(spec, rows)}") for spec in there]
     believed = _believed(rows)
     cluster += [("step times", f"How far they can be believed. Here: {believed}.")] if believed else []
     farther = farthest([({name: row.get(f"hardware.{name}") for name in COLUMNS}, row) for row in rows])
@@ -70,6 +76,9 @@ def _choices(spec: str, rows: Sequence[Row]) -> str:
             text = plain(next(iter(values)))
             if len(values) == 1 and text != "null" and len(text) <= SHOWN:
                 fixed.append(f"{field.removeprefix(f'{spec}.')}={text}")
+        if spec == "slo" and name == "none" and fixed:  # limits that were set one by one, of no preset
+            found.append(", ".join(fixed))
+            continue
         found.append(f"{plain(name)} ({', '.join(fixed)})" if fixed else plain(name))
     return f"Here: {'; '.join(found)}."
 

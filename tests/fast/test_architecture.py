@@ -24,6 +24,7 @@ LEVELS = {
     "losses": 2,
     "warmed": 0,
     "waiting": 0,
+    "busiest": 0,
     "machine_code": 1,
     "locks": 0,
     "results_view": 1,

@@ -112,3 +112,12 @@ def _on_the_fewest(given: dict[str, Any]) -> prebleexp.Result:
 
 def test_a_support_without_a_domain_says_none() -> None:
     assert not Support("measured", "my runs", 8, 0.02, 0.05).domain
+
+
+def test_methods_say_of_a_recording_what_it_had_and_no_more() -> None:
+    row = {"workload": "request_log", "workload.load": "recorded", "arrivals": "poisson", "output_length": "two_point"}
+    row |= {"slo": "none", "slo.tpot_s": 0.04, "slo.target": 0.95}
+    said = dict(methods([row])[0].entries)
+    assert said["slo"].endswith("Here: tpot_s=0.04, target=0.95.")
+    assert not {"arrivals", "output_length"} & said.keys()
+    assert {"arrivals", "output_length"} <= dict(methods([row | {"workload.load": None}])[0].entries).keys()

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prebleexp.busiest import busiest
 from prebleexp.described import reuse
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import COLUMNS, Workload
 from prebleexp.workloads import rescale
 from prebleexp.workloads.blocks import Prompts
-from prebleexp.workloads.busiest import busiest
 from prebleexp.workloads.mooncake import BLOCK, TICK_S, Mooncake
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.streams import workload_of

@@ -91,3 +91,7 @@ def test_a_run_says_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.chdir(tmp_path)
     assert main(["gpus=1", "rps=1", "duration_s=5", "slo.ttft_s=500", "report=none"]) == 0
     assert "prebleexp: slo.ttft_s=500 is 500 seconds to a first token" in capsys.readouterr().err
+
+
+def test_a_target_may_be_a_percentage() -> None:
+    assert in_seconds({"slo": {"target": "95%", "ttft_s": "500ms"}}) == {"slo": {"target": 0.95, "ttft_s": 0.5}}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-
-from prebleexp.sim.types import Floats
+import numpy.typing as npt
 
 STRETCHES = {"hour": 3600.0, "minute": 60.0}
 """seconds, the longest first"""
@@ -15,7 +14,8 @@ LEAST = 2
 """times as long as the stretch a stream is, at least, so that it can differ from the average"""
 
 
-class Busiest(NamedTuple):
+@dataclass(frozen=True)
+class Busiest:
     """A stretch in which most requests come."""
 
     of: str
@@ -26,7 +26,7 @@ class Busiest(NamedTuple):
     """so many times the average of the stream"""
 
 
-def busiest(start_s: Floats) -> Busiest | None:
+def busiest(start_s: npt.NDArray[np.float64]) -> Busiest | None:
     """Of (n,) starts in order; None of a stream of less than two minutes."""
     span_s = float(start_s[-1] - start_s[0]) if len(start_s) else 0.0
     if not math.isfinite(span_s):

@@ -10,7 +10,7 @@ from typing import Any
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.workloads.rows import Rows
 
-ROLES = ("arrival", "input", "output", "session", "hashes", "delay", "status", "adapter")
+ROLES = ("arrival", "input", "output", "session", "hashes", "delay", "status", "adapter", "prefix", "prefix_tokens")
 """what workload.columns can name"""
 MOST_SHOWN = 20
 """names of fields in an error"""

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads import asked_adapters, hashes, inferred, nested, said, session_fields, usage
+from prebleexp.workloads import asked_adapters, hashes, inferred, nested, prefixes, said, session_fields, usage
 from prebleexp.workloads.accumulated import CURE, GROWTH, Accumulated, accumulated
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
 from prebleexp.workloads.clock import SUFFIXES, Clock, arrival_of, clock, in_order, moments, unit_of
 from prebleexp.workloads.columns import found, plain, set_column
 from prebleexp.workloads.documents import rows_of
 from prebleexp.workloads.failed import served
+from prebleexp.workloads.growth import NOBODY, headed
 from prebleexp.workloads.records import flattened
 from prebleexp.workloads.repeated import Own, own_requests
 from prebleexp.workloads.rows import MOST, NOTHING, Rows
@@ -81,9 +82,10 @@ class RequestLog(Tabular):
     tokens as its own count says; without one, its characters / c, where c is `characters_per_token`, or what the log's
     counts say over all of it, or 4. Without messages, prompts share what they begin with of their tokens' ids, if these
     are there, or of hashes of their blocks, or nothing; hashes that `columns` names, or whose `block_tokens` are said,
-    come before both. Sessions are those of session_id or conversation_id; without them, a request is the next turn
-    of the latest one whose messages it begins with. Messages of more than 60 requests are everybody's. An answer of 0
-    tokens counts as 1.
+    come before both. So does a field that `columns` names for the `prefix`: prompts with the same one share their
+    first `prefix_tokens` tokens, and else what `growth` says. Sessions are those of session_id or conversation_id;
+    without them, a request is the next turn of the latest one whose messages it begins with. Messages of more than 60
+    requests are everybody's. An answer of 0 tokens counts as 1.
     """
 
     characters_per_token: float | None = None
@@ -92,12 +94,16 @@ class RequestLog(Tabular):
     """which, from 1 on, of a file of several benchmarks, as guidellm's; null: the last"""
     block_tokens: int | None = None
     """that a hash stands for; null: as the numbers of hashes tell, if one power of two alone fits"""
+    prefix_tokens: int | None = None
+    """of the system prompt, or another prefix, that requests share which have the same in the field that `columns` has
+    for `prefix`; null: as the field for `prefix_tokens` says"""
     growth: str = "none"
     """of prompts of which only lengths are known: none: they share nothing; accumulate: a turn begins with the prompt
     and the answer before it, if it is as long as both, else with that prompt, if it is as long as that"""
 
     name: ClassVar[str] = "request_log"
     where: ClassVar[str] = "a log with a row a request, of JSON lines, CSV or Parquet"
+    has_prefixes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,12 +114,21 @@ class RequestLog(Tabular):
         one_of("workload.growth", self.growth, GROWTH)
         valid = self.block_tokens is None or is_integer(self.block_tokens, 1, MOST)
         require(valid, "workload.block_tokens", self.block_tokens, f"null or an integer from 1 to {MOST}")
+        valid = self.prefix_tokens is None or is_integer(self.prefix_tokens, 1, MOST)
+        require(valid, "workload.prefix_tokens", self.prefix_tokens, f"null or an integer from 1 to {MOST}")
+        if self._has_prefixes and hashes.are_asked_for(self.columns, self.block_tokens):
+            raise InvalidInput(
+                f"{prefixes.ASKED} are not valid with hashes or workload.block_tokens, which say what prompts share, "
+                "too: leave one of the two out"
+            )
         valid = self.benchmark is None or is_integer(self.benchmark, 1)
         require(valid, "workload.benchmark", self.benchmark, "null or an integer > 0")
 
     def read(self) -> Trace:
         every = flattened(rows_of(self.path), self.benchmark)
         if nested.is_nested(every):
+            if self._has_prefixes:
+                raise InvalidInput(f"{self.path}: {prefixes.ASKED} are not valid of rows that are sessions")
             return nested.read(every, self)
         if RAW in every and found(every, usage.OUTPUTS) is None:
             raise InvalidInput(
@@ -168,6 +183,10 @@ class RequestLog(Tabular):
         of = (times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public)
         return Trace(*of, answer=asked.answer, adapter=adapter, reading=reading)
 
+    @property
+    def _has_prefixes(self) -> bool:
+        return prefixes.are_asked_for(self.columns, self.prefix_tokens)
+
     def _clock(self, rows: Rows, every: Rows, own: Own) -> Clock:
         """Of rows that are requests of their own; those that came with an earlier row of `every`, at its time."""
         name = arrival_of(rows, self.columns, TIMES)
@@ -184,20 +203,21 @@ class RequestLog(Tabular):
 
     def _asked(self, rows: Rows, counts: usage.Counts, doubts: list[str]) -> _Asked:
         by_hashes = hashes.are_asked_for(self.columns, self.block_tokens)
-        by_lengths = by_hashes or set_column(rows, self.columns, "input")
+        by_lengths = by_hashes or self._has_prefixes or set_column(rows, self.columns, "input")
         field = None if by_lengths else said.field_of(rows, bool((counts.inputs >= 0).any()))
         name, own = session_fields.read(rows, self.columns)
         told = None if field is None else self._said(rows, field, counts, doubts)
         if field is None or told is None:
             session, turn = own or alone(len(rows))
-            ids = None if by_hashes else found(rows, TOKENS) or said.ids_of(rows)
+            ids = None if by_hashes or self._has_prefixes else found(rows, TOKENS) or said.ids_of(rows)
             given = counts.inputs
             if ids is not None and (given < 0).all():
                 given = np.diff(rows.lists(ids, "a list of integers")[0])
                 counts = counts._replace(input_says=f"elements of {ids}")
             inputs = usage.demand(rows, given, "input", usage.INPUTS, 1)
             of = name or "every request is one of its own"
-            if ids is None:
+            prefix = prefixes.read(rows, self.columns, self.prefix_tokens, inputs)
+            if ids is None and prefix is None:
                 blocks = hashes.read(rows, self.columns, self.block_tokens, inputs, counts.input_says)
                 doubts += [blocks.doubt] if blocks.doubt else []
                 if blocks.prompts is not None:
@@ -208,17 +228,28 @@ class RequestLog(Tabular):
                     prompts, _ = joined(blocks.prompts)
                     of_them = (prompts, counts.input_says, blocks.says, session, turn, of)
                     return _Asked(*of_them, inferred.public(prompts), block_tokens=blocks.block)
+            if ids is None:
                 if self.growth == "accumulate":
                     if own is None:
                         raise InvalidInput(
                             f"{rows.path}: workload.growth=accumulate is not valid; there are no sessions: say which "
                             "field names them, with workload.columns={session: …}"
                         )
-                    prompts, answer, says = self.accumulated(inputs, counts.outputs, session, turn)
-                    return _Asked(prompts, counts.input_says, says, session, turn, of, answer=answer)
-                cure = LOG if own is None else CURE
-                of_them = (private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
-                return _Asked(*of_them, cure=cure)
+                    chain = session if prefix is None else prefix.chains(session)
+                    grown = self.accumulated(inputs, counts.outputs, chain, turn)
+                elif prefix is not None:
+                    grown = Accumulated(private(inputs), np.full(len(rows), NOBODY, np.int32), "")
+                else:
+                    cure = LOG if own is None else CURE
+                    of_them = (private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
+                    return _Asked(*of_them, cure=f"{cure}, and {prefixes.CURE}")
+                public = None
+                prompts, answer, says = grown
+                if prefix is not None:
+                    doubts += [prefix.doubt] if prefix.doubt else []
+                    prompts, answer, public = headed(prompts, answer, prefix.group, prefix.tokens)
+                    says = f"{prefix.says}; beside them, {says}" if says else prefix.says
+                return _Asked(prompts, counts.input_says, says, session, turn, of, public, answer=answer)
             self.refuse_growth(ids)
             prompts, short = begun(rows, ids, inputs)
             if short:

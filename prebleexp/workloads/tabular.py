@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from prebleexp.checks import one_of
+from prebleexp.errors import InvalidInput
+from prebleexp.workloads import prefixes
 from prebleexp.workloads.clock import UNITS
 from prebleexp.workloads.columns import Columns
 from prebleexp.workloads.documents import rows_of
@@ -23,9 +25,16 @@ class Tabular(Replayed):
     columns: Any = None
     """names of fields by what they stand for, as {arrival: ts, input: n_in}; null: the usual ones"""
 
+    has_prefixes: ClassVar[bool] = False
+    """whether it reads fields that name what prompts share"""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "columns", Columns.of(self.columns))
+        if not self.has_prefixes and (roles := sorted({*prefixes.ROLES} & {*self.columns})):
+            raise InvalidInput(
+                f"workload.columns.{roles[0]} is not valid with workload={self.name}; take workload=request_log"
+            )
         if self.time_unit is not None:
             one_of("workload.time_unit", self.time_unit, tuple(UNITS))
 

@@ -191,7 +191,9 @@ def test_what_was_cached_is_said_and_that_prompts_share_nothing_here(tmp_path: P
     assert "usage.input_tokens + usage.cache_read_input_tokens" in said(source)["prompt"]
     assert any("here prompts share nothing" in one for one in source.understood.doubts)
     assert "the recorder's cache found 96.5% of their tokens" in source.understood.unshared
-    assert source.understood.unshared.endswith("; a log with session ids, messages or hash_ids says what they share")
+    assert "; a log with session ids, messages or hash_ids says what they share" in source.understood.unshared
+    cure = "workload.columns={prefix: FIELD} workload.prefix_tokens=N says whose system prompts are the same"
+    assert source.understood.unshared.endswith(f", and {cure}")
 
 
 def test_a_count_of_cached_tokens_under_an_unknown_name_is_said(tmp_path: Path) -> None:

@@ -91,6 +91,22 @@ def other_models(made: Recommender) -> list[str]:
     return found
 
 
+def other_kinds(made: Recommender) -> list[str]:
+    """The cheapest of each kind of GPU of which none is shown, or that none keeps the promise."""
+    there = {one.design.at["gpu"] for one in shown(made)}
+    found = []
+    for kind in dict.fromkeys(one.at["gpu"] for one in made.space.designs):
+        if kind in there:
+            continue
+        best = next((one for one in made.candidates if one.design.at["gpu"] == kind), None)
+        if best is None:
+            found.append(f"Nothing of {kind.upper()} that was tried keeps the promise.")
+        else:
+            cost = f"{number(best.price)} an hour{_ends(best)}"
+            found.append(f"The cheapest of {kind.upper()}: {what(best)} with {best.design.at['policy']} at {cost}.")
+    return found
+
+
 def left_out(made: Recommender) -> list[str]:
     """What was never run, and why, in few lines; and what failed."""
     failed = [f"a run of {name} failed, so that it keeps nothing: {why}" for name, why in made.failures.items()]
@@ -107,7 +123,7 @@ def caveats(made: Recommender) -> list[str]:
     """Caveats of a recommendation, one sentence each: how well step times are known, what was not run, and why."""
     best = made.candidates[0]
     cell = best.cell
-    found = other_models(made)
+    found = [*other_models(made), *other_kinds(made)]
     kept = stored.formats(cell.hardware)
     said = [f"{one[0].upper()}{one[1:]}." for one in unshared([cell])]
     said += [EXTRAPOLATED.format(best.point.beyond)] if best.point.beyond else []

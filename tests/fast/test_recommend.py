@@ -21,7 +21,18 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.planning.trials import Question, Sample, Trial
-from prebleexp.recommending import asked, bounds, candidates, evidence, halving, not_run, recommender, space, stored
+from prebleexp.recommending import (
+    asked,
+    bounds,
+    candidates,
+    evidence,
+    halving,
+    not_run,
+    recommender,
+    space,
+    stored,
+    words,
+)
 from prebleexp.recommending.candidates import Point
 from prebleexp.recommending.deployment import files, kubernetes, routers, serving
 from prebleexp.recommending.designs import Design, shorter
@@ -403,6 +414,16 @@ def test_each_model_has_an_answer_and_one_that_is_dear_is_named(monkeypatch: pyt
     assert best == {"llama_3_1_8b": 1, "llama_3_1_70b": 1}, "though those of one model cost less"
     last = {designs[one.name].gpu for one in made._for_last(judged)}
     assert last == set(product(("llama_3_1_8b", "llama_3_1_70b"), ("h100", "h200"))), "and each kind of GPU"
+
+
+def test_a_kind_of_gpu_that_is_not_shown_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [*LOAD, *MODEL, "policy=lor", "hardware.tensor_parallel=1", "engine.max_num_seqs=null"]
+    of = wanted(lines, whole=True)
+    made = recommender.Recommender(recommender.settings_of(lines), space.space(lines, of), of)
+    monkeypatch.setattr(words, "shown", lambda _: [])
+    assert words.other_kinds(made) == [
+        f"Nothing of {kind} that was tried keeps the promise." for kind in ("H100", "H200")
+    ]
 
 
 def test_all_models_and_gpus_have_names_in_the_world() -> None:

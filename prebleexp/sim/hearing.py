@@ -94,22 +94,6 @@ def _joins_again(world: World, request: int) -> bool:
     return True
 
 
-# ---------------------------------------------------------------- routing a second time
-@compiled
-def _hand_over(world: World, leg: int) -> None:
-    """A prompt is computed, and the router has heard of it: its KV is held. Who makes the output is asked for or, if
-    it was chosen before, told of it."""
-    request = request_of(world, leg)
-    if world.pools.protocol == RESERVE_FIRST:
-        return  # it is on its way
-    world.jobs[request].state = KEPT
-    if both_at_arrival(world):
-        push(world.events, world.control, world.control.now, key(REACHED, request))
-        return
-    world.arrivals[request] = world.control.now
-    join(world, COMMON, request)
-
-
 # ---------------------------------------------------------------- hearing
 @compiled
 def hear(world: World, kind: int, request: int) -> None:
@@ -164,11 +148,21 @@ def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
 
 @compiled
 def go_on(world: World, kind: int, request: int) -> None:
-    """The policy has heard of it: it may be asked about the request once more."""
+    """The policy has heard of it: it may be asked about the request once more. Where a prompt is computed, its KV is
+    held, and who makes the output is asked for or, if it was chosen before, told of it."""
     if kind == LOST:
         is_lost(world, request)
-    elif kind == FINISHED and prefills(world, int(world.seen.requests[request].gpu)):
-        _hand_over(world, request)
+    if kind != FINISHED or not prefills(world, int(world.seen.requests[request].gpu)):
+        return
+    if world.pools.protocol == RESERVE_FIRST:
+        return  # it is on its way
+    whole = request_of(world, request)
+    world.jobs[whole].state = KEPT
+    if both_at_arrival(world):
+        push(world.events, world.control, world.control.now, key(REACHED, whole))
+        return
+    world.arrivals[whole] = world.control.now
+    join(world, COMMON, whole)
 
 
 @compiled

@@ -17,6 +17,15 @@ class NeverEnds(PrebleexpError):
     """A run in which nothing more comes to an end, though it goes on."""
 
 
+class SeveralValues(InvalidInput):
+    """A setting with several values where one is valid."""
+
+    def __init__(self, setting: str, cure: str) -> None:
+        super().__init__(f"{setting} has several values; {cure}")
+        self.setting = setting
+        """as it was given, `gpus=1,2`"""
+
+
 class DoesNotFit(InvalidInput):
     """Hardware of which each part exists, but that cannot serve the model: too little memory, another number of GPUs,
     a precision that the GPU does not have."""

@@ -36,8 +36,12 @@ def module(name: str) -> Any:
 def run(name: str, words: Sequence[str]) -> int:
     """One of `NAMES`; returns the exit code. Raises InvalidInput for words that are not valid."""
     from prebleexp.commands import arguments
+    from prebleexp.errors import SeveralValues
 
-    return arguments.run(name, module(name).COMMANDS, words)
+    try:
+        return arguments.run(name, module(name).COMMANDS, words)
+    except SeveralValues as error:  # only what runs a line has -m
+        raise SeveralValues(error.setting, f"{name} is of one configuration: give one value at a time") from None
 
 
 def line(*words: str) -> str:

@@ -36,13 +36,7 @@ def of_settings(serves: Sequence[str], workload: str, load: Mapping[str, Any]) -
     asked = {"workload": workload} | dict(load)
     if any(one.startswith("seed=") for one in serves):
         asked.pop("seed", None)
-    try:
-        job = configure.job_of_command([*serves, *overrides.lines(asked)])
-    except InvalidInput as error:
-        if "add -m" in str(error):
-            raise InvalidInput(f"{str(error).partition(';')[0]}; a benchmark is of one configuration") from None
-        raise
-    return of_cells(job.cells)
+    return of_cells(configure.job_of_command([*serves, *overrides.lines(asked)]).cells)
 
 
 def of_cells(cells: Sequence[Cell]) -> Benchmarked:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -115,25 +114,16 @@ def _job(keys: Sequence[str], settings: Sequence[str]) -> configure.Job:
 
     loader = configs.loader()
     if not keys:
-        return _one(settings, loader)
+        return configure.job(settings, loader)
     given = dict(one.split("=", 1) for one in settings if "=" in one)
     folder = Path(given.get("cache_dir", "cache")).expanduser()
     if not folder.is_dir():
         raise InvalidInput(f"cache_dir={folder} is not a folder")
     run = Cache(folder, make=False).run(keys[0])
     key, content = run.key, run.content["cell"]
-    job = _one([*from_cache.overrides_of(key, content, loader), *settings], loader)
+    job = configure.job([*from_cache.overrides_of(key, content, loader), *settings], loader)
     from_cache.check_files(key, content, job.cells[0])
     return job
-
-
-def _one(overrides: Sequence[str], loader: Any) -> configure.Job:
-    try:
-        return configure.job(overrides, loader)
-    except InvalidInput as error:
-        if "add -m" in str(error):
-            raise InvalidInput(f"{str(error).partition(';')[0]}; trace is of one configuration") from None
-        raise
 
 
 def _title(cell: Cell) -> str:

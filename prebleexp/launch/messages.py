@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from prebleexp.errors import InvalidInput, unknown
+from prebleexp.errors import InvalidInput, SeveralValues, unknown
 from prebleexp.launch.configs import primary_of
 from prebleexp.launch.specs import located, unknown_field
 
@@ -111,7 +111,7 @@ def _value_trouble(
     if override.is_sweep_override():
         if any(other.input_line == MULTIRUN for other in overrides):
             return None
-        return InvalidInput(f"{override.input_line} has several values; add -m to run a sweep over them")
+        return SeveralValues(str(override.input_line), "add -m to run a sweep over them")
     if override.is_add() or override.is_force_add() or loader.repository.group_exists(override.key_or_group):
         return None
     path = override.key_or_group.split(".")

@@ -164,7 +164,7 @@ def test_the_load_is_not_set_twice(command: Run) -> None:
     code, _, err = command("bench-serve", "workload=react", "--", "--num-prompts", "3")
     assert (code, "the benchmark is the load" in err) == (2, True)
     code, _, err = command("bench-serve", "gpus=1,2", "--", "--num-prompts", "3")
-    assert (code, "a benchmark is of one configuration" in err) == (2, True)
+    assert (code, "bench-serve is of one configuration: give one value at a time" in err) == (2, True)
 
 
 # ---------------------------------------------------------------- numbers

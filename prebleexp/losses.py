@@ -102,6 +102,11 @@ def sentences(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
     return warmed.sentences(cells) + lost_so + overload.sentences(cells) + offered.sentences(cells)
 
 
+def refused(cells: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
+    """One sentence, if requests of these cells were refused."""
+    return [one] if (one := _sentence(FOR_GOOD[0], cells)) else []
+
+
 def as_text(said: Sequence[str]) -> str:
     """Sentences as one text for a page, each with a capital and a full stop."""
     return " ".join(f"{one[0].upper()}{one[1:]}." for one in said)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
+from prebleexp import losses
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
@@ -102,9 +103,11 @@ class Planner(Session):
 
     @property
     def left_out(self) -> list[str]:
-        """What does not fit, and so is no contender: each reason once."""
+        """What does not fit, and so is no contender: each reason once; and whose GPUs cannot hold all requests."""
         counts = Counter(str(error) for _, error in self.misfits)
-        return [f"left out{f', {count} contenders' if count > 1 else ''}: {why}" for why, count in counts.items()]
+        said = [f"left out{f', {count} contenders' if count > 1 else ''}: {why}" for why, count in counts.items()]
+        of = {one.name: self._of[one.name] for one in self.found}
+        return said + losses.refused([(name, [run.metrics or {} for run in runs]) for name, runs in of.items()])
 
     @property
     def job_dirs(self) -> bool:

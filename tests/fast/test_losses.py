@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from prebleexp.comparison import Measured, Verdict, compare, limit_of
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
+from prebleexp.launch.planner import Planner
 from prebleexp.losses import as_text, lost, sentences, unserved
 from prebleexp.metrics import measure
 from prebleexp.policies.base import HOLD, REFUSE, Policy
@@ -405,3 +407,14 @@ def test_of_users_who_are_the_load_the_turns_that_never_came_are_not_counted_as_
     rows = [Measured({**place, "policy": name}, 0, seen, "") for name in ("lor", "e2")]
     (cell,) = compare(rows[:1], rows[1:], "ttft_p99_s").cells
     assert cell.finished == [50 / 52, 50 / 52]
+
+
+def test_a_plan_says_whose_gpus_cannot_hold_all_requests() -> None:
+    """Its page had a bare number of refused requests, of all contenders together."""
+    runs_of = {
+        name: [SimpleNamespace(metrics={"n_requests": 20, "n_refused": n})] for name, n in (("TP1", 3), ("TP2", 0))
+    }
+    found = [SimpleNamespace(name=name) for name in runs_of]
+    made = SimpleNamespace(misfits=[], found=found, _of={**runs_of, "beside": []})
+    said = Planner.left_out.fget(made)  # type: ignore[attr-defined]
+    assert said == [f"requests were {REFUSED} in 1 of 2 cells, at worst 3 of 20 (TP1); {losses.LEFT_OUT}"]

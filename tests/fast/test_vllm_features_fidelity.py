@@ -190,7 +190,7 @@ def test_drafts_and_adapters_are_offloaded_as_by_vllm_itself() -> None:
 
 
 @pytest.mark.slow
-def test_pairs_with_groups_do_as_two_of_vllm_itself() -> None:
+def test_pairs_with_groups_or_drafts_do_as_two_of_vllm_itself() -> None:
     """In a process that compiles nothing."""
     assert printed(_replayed(PAIRED, "vllm_pairs")) == [path.stem for path in PAIRED]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from prebleexp.engines.hit_ratio import note
 from prebleexp.engines.serving import RUNNING
-from prebleexp.engines.vllm import queue
+from prebleexp.engines.vllm import queue, reading
 from prebleexp.engines.vllm.adapters import has_slot, take_slot
 from prebleexp.engines.vllm.drafts import placeholders
 from prebleexp.engines.vllm.passed import pass_over, waits_no_more
@@ -111,6 +111,7 @@ def _start(mine: Engines, world: World, g: int, request: int) -> int:
     """The request runs from now on, with what is cached of its context. Returns the tokens of its prompt in that."""
     gpu, job, seen, made = mine.gpus[g], mine.jobs[request], world.seen.requests[request], world.jobs[request]
     if job.filling >= PULLED:
+        reading.lacks_no_more(mine, world, g, request)
         job.filling, job.running = int(job.filling != PULLED), 1
         made.state = RUNNING if job.known > seen.prompt_tokens else made.state
         gpu.generated += job.known - seen.prompt_tokens

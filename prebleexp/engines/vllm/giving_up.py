@@ -4,6 +4,7 @@ looked at any more."""
 
 from __future__ import annotations
 
+from prebleexp.engines.vllm import reading
 from prebleexp.engines.vllm.hearing import unheard
 from prebleexp.engines.vllm.passed import waits_no_more
 from prebleexp.engines.vllm.records import LOADED, PULLED, PULLS, STEPS, Engines
@@ -46,6 +47,7 @@ def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
     """Whoever does not run is not counted any more, and has no blocks."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     waits_no_more(mine, world, g, request)
+    reading.lacks_no_more(mine, world, g, request)
     under_way = world.jobs[request].state == RESERVED or unheard(mine, g, request)
     if under_way:
         gpu.reserved -= 1

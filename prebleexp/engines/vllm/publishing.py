@@ -20,16 +20,9 @@ def publish(mine: Engines, world: World, g: int) -> None:
     live.evictable = tokens_of(mine, gpu.free - gpu.unkeyed)
     live.generated = gpu.generated
     live.window_hit_tokens, live.window_prompt_tokens = gpu.recent_hits, gpu.recent_prompts
-    if world.rules.follow:
-        live.ahead = _ahead(mine, world, g)
-
-
-@compiled
-def _ahead(mine: Engines, world: World, g: int) -> float:
-    """Of all running requests (see `ahead_of`)."""
-    gpu, tokens = mine.gpus[g], 0.0
-    for row in range(gpu.running):
-        request = int(mine.running[g, row])
-        output = known_of(mine.jobs[request], gpu.over) - int(world.seen.requests[request].prompt_tokens)
-        tokens += ahead_of(world, request, output)
-    return tokens
+    if world.rules.follow:  # of all running requests: see `ahead_of`
+        live.ahead = 0.0
+        for row in range(gpu.running):
+            request = int(mine.running[g, row])
+            output = known_of(mine.jobs[request], gpu.over) - int(world.seen.requests[request].prompt_tokens)
+            live.ahead += ahead_of(world, request, output)

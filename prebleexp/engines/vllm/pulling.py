@@ -39,6 +39,7 @@ def pull(self: Any, mine: Engines, world: World, request: int, now: float) -> in
     evicted = reserve(mine, world, g, request, need, idle + promised(mine, world, g), PULLED, int(job.known))
     if evicted == NONE:
         return NO_ROOM
+    reading.waits_for_first_step(mine, world, g, request)
     step, known = mine.steps[g, gpu.scheduled % STEPS], int(job.known)
     step.evicted += evicted
     step.reserved += 1
@@ -55,6 +56,7 @@ def _enter_cache(mine: Engines, world: World, g: int, request: int) -> None:
     """What has come of a prompt, whose last token is computed again; if nothing has, its blocks are given back."""
     job = mine.jobs[request]
     if job.filling == FAILED and job.computed == 0:
+        reading.lacks_no_more(mine, world, g, request)
         release(mine, g, request)
         job.filling = 1
         return
@@ -72,7 +74,7 @@ def reserve(
     drafts will need."""
     gpu, job, settings = mine.gpus[g], mine.jobs[request], mine.settings
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
-    others += settings.tables * blocks_of(mine, _first_step(mine))
+    others += settings.tables * blocks_of(mine, reading.first_step(mine))
     if need + others + kept > gpu.free:
         return NONE
     queue.pop(mine, g)
@@ -87,31 +89,26 @@ def reserve(
 
 
 @compiled
-def _first_step(mine: Engines) -> int:
-    """Positions that a first step with drafts needs behind what is known."""
-    settings = mine.settings
-    return 1 + settings.drafts + settings.lookahead if settings.drafts > 0 else 0
-
-
-@compiled
 def promised(mine: Engines, world: World, g: int) -> int:
-    """Blocks that running requests need for what they have not computed of their contexts, and those whose KV is loaded
-    from tiers. Of those that the step in hand admits, whose KV came are among them even if it computes all the rest."""
-    gpu, blocks, more = mine.gpus[g], 0, _first_step(mine)
+    """Blocks that running requests need for what they have not computed of their contexts, those whose KV is loaded
+    from tiers, and those whose KV was asked for, for a first step with drafts. Of those that the step in hand admits,
+    whose KV came are among them even if it computes all the rest."""
+    gpu = mine.gpus[g]
+    blocks = int(gpu.lacked)
     slot = gpu.scheduled % STEPS
     step = mine.steps[g, slot]
     for row in range(gpu.running):
         job, new = mine.jobs[mine.running[g, row]], row - gpu.running + step.admitted
         fills = job.filling != 0
-        if new >= 0 and more > 0:
+        if new >= 0 and mine.settings.drafts > 0:
             one = mine.chosen[g, slot, step.chosen - step.admitted + new]
             fills = one.hits + one.tokens < job.known or job.heap_key < FIRST // 2
         if fills:
-            blocks += reading.promised(mine, int(job.known) + more, int(job.blocks))
+            blocks += reading.lacks(mine, job)
     request = int(world.tiers.loading[g]) if mine.settings.tiered else NONE
     while request != NONE:
         if mine.jobs[request].finished == 0:  # else it gave up
-            blocks += reading.promised(mine, int(mine.jobs[request].known) + more, int(mine.jobs[request].blocks))
+            blocks += reading.lacks(mine, mine.jobs[request])
         request = int(world.tiers.fetches[request].next)
     return blocks
 

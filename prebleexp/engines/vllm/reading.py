@@ -3,11 +3,13 @@ the next token needs alone (vllm/distributed/kv_transfer/kv_connector/v1)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from prebleexp.engines.vllm import blocks
 from prebleexp.engines.vllm.blocks import found_run, hold_between, segment_at
 from prebleexp.engines.vllm.group_lookup import behind, lookup
 from prebleexp.engines.vllm.phases import nothing
-from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.records import FAILED, PULLED, Engines
 from prebleexp.engines.vllm.steady import blocks_of
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.records import World
@@ -111,3 +113,36 @@ def _promised_of_groups(mine: Engines, known: int, held: int) -> int:
 
 promised = chosen_by("groups", _promised, _promised_of_groups)
 """blocks that who knows so many tokens still needs"""
+
+
+@compiled
+def first_step(mine: Engines) -> int:
+    """Positions that a first step with drafts needs behind what is known."""
+    settings = mine.settings
+    return 1 + settings.drafts + settings.lookahead if settings.drafts > 0 else 0
+
+
+@compiled
+def lacks(mine: Engines, job: Any) -> int:
+    """Blocks that a request still needs for all that it knows, and for a first step with drafts."""
+    return int(promised(mine, int(job.known) + first_step(mine), int(job.blocks)))
+
+
+@compiled
+def _waits_for_first_step(mine: Engines, world: World, g: int, request: int) -> int:
+    mine.gpus[g].lacked += lacks(mine, mine.jobs[request])
+    return 0
+
+
+@compiled
+def _lacks_no_more(mine: Engines, world: World, g: int, request: int) -> int:
+    job = mine.jobs[request]
+    if job.filling in (PULLED, FAILED) and job.blocks > 0:
+        mine.gpus[g].lacked -= lacks(mine, job)
+    return 0
+
+
+waits_for_first_step = chosen_by("speculation", nothing, _waits_for_first_step)
+"""others leave it what it lacks for one with drafts, from when its KV is asked for …"""
+lacks_no_more = chosen_by("speculation", nothing, _lacks_no_more)
+"""… until it runs, gives its blocks back, or leaves"""

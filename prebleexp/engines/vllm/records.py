@@ -32,6 +32,7 @@ GPU = np.dtype(
         ("held", np.int64),  # requests that have blocks and neither run nor wait: another GPU reads them, or is read
         ("reserved", np.int64),  # requests that have blocks, and whose KV is under way to them, …
         ("reservations", np.int64),  # … and how many there were so far
+        ("lacked", np.int64),  # blocks that these lack for a first step with drafts, until they run
         ("moving", np.int64),  # request that stops, or has stopped, to be moved to another GPU
         ("flush", np.int64),  # whether requests finished since the last scheduling: one more follows, perhaps empty
         # transfers that are over (see `engines.vllm.hearing`)

@@ -16,6 +16,7 @@ from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER
 
 Value = int | float | str | bool | None
 Place = tuple[tuple[str, Value], ...]
+ENDED = "n_finished"
 
 
 class Verdict(Enum):
@@ -70,7 +71,7 @@ class Cell:
     @property
     def finished(self) -> list[float | None]:
         """The shares of requests that A and B finished."""
-        counts = ((sum(int(row["n_finished"] or 0) for row in side), sum(map(requests, side))) for side in self.runs)
+        counts = ((sum(int(row.get(ENDED) or 0) for row in side), sum(map(requests, side))) for side in self.runs)
         return [part / whole if whole else None for part, whole in counts]
 
 

@@ -268,7 +268,9 @@ def test_a_log_whose_prompts_share_nothing_is_a_caveat_of_plans_and_recommendati
     cell = configure.cells(asked)[0]
     design = SimpleNamespace(model="", at={"gpu": "h100"})
     best = SimpleNamespace(cell=cell, twins=(), design=design, ends=(1.0, 1.0), price=1.0)
-    made = SimpleNamespace(candidates=[best], space=SimpleNamespace(models=("",), left_out=()), failures={})
+    made = SimpleNamespace(
+        candidates=[best], space=SimpleNamespace(models=("",), left_out=(), designs=[design]), failures={}
+    )
     assert words.caveats(made)[0] == f"{one[0].upper()}{one[1:]}."  # type: ignore[arg-type]
 
 

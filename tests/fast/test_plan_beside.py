@@ -267,7 +267,8 @@ def test_a_log_whose_prompts_share_nothing_is_a_caveat_of_plans_and_recommendati
     assert not said("workload.growth=accumulate")
     cell = configure.cells(asked)[0]
     design = SimpleNamespace(model="", at={"gpu": "h100"})
-    best = SimpleNamespace(cell=cell, twins=(), design=design, ends=(1.0, 1.0), price=1.0)
+    point = SimpleNamespace(beyond="")
+    best = SimpleNamespace(cell=cell, twins=(), design=design, ends=(1.0, 1.0), price=1.0, point=point)
     made = SimpleNamespace(
         candidates=[best], space=SimpleNamespace(models=("",), left_out=(), designs=[design]), failures={}
     )

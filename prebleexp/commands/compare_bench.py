@@ -27,6 +27,13 @@ from prebleexp.vllm_bench.known import Known
 from prebleexp.vllm_bench.result import result
 from prebleexp.workloads.vllm_bench import VllmBench
 
+SHARED = (
+    "a prefix that the measured prompts share would do the same, and the file says nothing of it: if they did, run the "
+    "line of that benchmark with prebleexp bench-serve, which knows its prefixes, and compare the two before step "
+    "times are calibrated"
+)
+"""of prompts that took less than simulated ones, which share nothing"""
+
 
 def _compare_bench(given: Given) -> int:
     measured = sglang.read(str(Path(given.words[0]).expanduser()))
@@ -98,6 +105,8 @@ def _causes(found: Benchmarked, measured: Measured) -> tuple[list[Part], str | N
             "with --save-detailed (SGLang: --output-details, aiperf: profile_export.jsonl) the first token could be "
             "told apart further"
         )
+    if cause in causes.OF_PROMPTS and sum(part.more for part in parts if part.name != "decode") > 0:
+        said.append(SHARED)
     if cause in causes.OF_COSTS:
         said.append(_calibrate(found, measured))
     elif cause is not None:

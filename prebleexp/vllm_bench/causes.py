@@ -43,8 +43,8 @@ NAMES = {
 }
 CAUSES = {
     "host": "the host",
-    "prefill": "prefill",
-    "host and prefill": "the host or prefill",
+    "prefill": "prefill, of the own prompt and of others'",
+    "host and prefill": "the host or prefill of the own prompt",
     "queue": "the queue",
     "first token": "the first token",
     "decode": "decoding",
@@ -55,6 +55,8 @@ OF_CAUSE = {"stalls": "prefill"}
 """of parts that are not called as their cause"""
 OF_COSTS = ("host", "prefill", "host and prefill", "decode")
 """causes that a calibration changes"""
+OF_PROMPTS = ("prefill", "host and prefill")
+"""causes that a shared prefix makes shorter, too"""
 
 
 class Part(NamedTuple):

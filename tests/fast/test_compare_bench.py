@@ -206,3 +206,19 @@ def test_a_summary_of_aiperf_is_read_as_means(tmp_path: Path) -> None:
     path.write_text(json.dumps({**summary, "input_config": {}}))
     with pytest.raises(InvalidInput, match=r"take profile_export\.jsonl beside it"):
         sglang.read(str(path))
+
+
+def test_a_shared_prefix_is_named_where_prefill_is_less_than_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is measured is a simulation of prompts that share a prefix, which its file does not say."""
+    monkeypatch.chdir(tmp_path)
+    lengths = ("--prefix-repetition-prefix-len", "3000", "--prefix-repetition-suffix-len", "500")
+    many = ("--prefix-repetition-num-prefixes", "2", "--prefix-repetition-output-len", "20", "--num-prompts", "60")
+    saved = ("--save-result", "--save-detailed", "--result-filename", "it.json", "--request-rate", "4")
+    line = ("vllm", "bench", "serve", "--dataset-name", "prefix_repetition", *lengths, *many, *saved)
+    assert main(["bench-serve", *H100, "--", *line]) == 0
+    found, err = compared(capsys)
+    assert found["cause"] in causes.OF_PROMPTS
+    assert "a prefix that the measured prompts share would do the same" in err
+    assert "prebleexp bench-serve" in err

@@ -287,7 +287,7 @@ class Fetcher(Puller):
 
     def _fetch(self, request: Request) -> str:
         for tried in self.gpu.world.tried:
-            tried[request] = 0
+            tried[request.index] = 0
         if self.gpu.unheard(request):
             return "deferred"
         (hits,) = self._hits(request)
@@ -505,7 +505,7 @@ class TieredGpu(FaultyGpu):
     def _offer(self, step: dict[str, Any], request: Request, full: int, ticket: int) -> list[int]:
         world, made = self.world, []
         for tier in range(PEERS):
-            place, tried = self.place(tier), world.tried[tier].get(request, 0)
+            place, tried = self.place(tier), world.tried[tier].get(request.index, 0)
             if not place.blocks or full <= tried:
                 continue
             keys = [(request.key((at + 1) * self.block), (at + 1) * self.block) for at in range(tried, full)]
@@ -514,7 +514,7 @@ class TieredGpu(FaultyGpu):
             world.news += [("dropped", copy.note[0], self._number(tier), copy.note[1]) for copy in dropped]
             if missing is None:
                 continue
-            world.tried[tier][request] = full
+            world.tried[tier][request.index] = full
             if missing:
                 number = world.free_stores.pop() if world.free_stores else world.numbers
                 world.numbers += number == world.numbers
@@ -533,7 +533,7 @@ class TieredGpu(FaultyGpu):
     def _finish_uses(self, request: Request) -> None:
         for tier in range(PEERS):
             self.place(tier).host.policy.finish(self.world.used[tier].pop(request, Used()))
-            self.world.tried[tier].pop(request, None)
+            self.world.tried[tier].pop(request.index, None)
 
     def _send(self, now: float) -> None:
         world = self.world
@@ -557,7 +557,8 @@ class TieredGpu(FaultyGpu):
             of_keys = {key: one.ticket for one in sorted(theirs, key=lambda one: one.ticket) for key in one.keys}
             for at, block in enumerate(request.blocks[0] if holds else []):
                 offered = any(
-                    self.place(tier).blocks and world.tried[tier].get(request, 0) <= at < full for tier in range(PEERS)
+                    self.place(tier).blocks and world.tried[tier].get(request.index, 0) <= at < full
+                    for tier in range(PEERS)
                 )
                 ticket = world.ticket if offered else of_keys.get(request.key((at + 1) * self.block), 0)
                 if ticket and pool.key[block] is not None:
@@ -599,6 +600,11 @@ class TieredGpu(FaultyGpu):
         for tier, (low, high) in enumerate(self.of.loads[request][:PEERS]):
             for end in range(low + 1, high + 1):
                 self.place(tier).copies[request.key(end * self.block)].loads -= 1
+
+    def submit(self, job: oracle.Job) -> None:
+        super().submit(job)
+        for tried in self.world.tried:
+            tried.pop(job.index, None)
 
     def lose(self) -> list[oracle.Job]:
         world, n = self.world, len(self.world.jobs)
@@ -657,7 +663,7 @@ class TieredGpu(FaultyGpu):
                 at = [(key, end * self.block) for end, key in enumerate(keys[low:high], low + 1)]
                 self.place(tier).host.load(at, self._used(tier, request))
                 if (low, high) == (parts[0][0], parts[-1][1]):
-                    world.tried[tier][request] = high
+                    world.tried[tier][request.index] = high
             self.of.coming[request] += 1
             self.under_way.add(tier * len(world.jobs) + request.index)
         self.unasked[request] = None
@@ -729,7 +735,7 @@ class TiersOracle(oracle.Oracle):
         self.lent: dict[int, Any] = {}  # by request: which GPU, and its blocks, or whether its host
         kinds = zip(self.tiers, blocks, counts, strict=True)
         self.places = [[Place(tier, size) for _ in range(count)] for tier, size, count in kinds]
-        self.tried: list[dict[Request, int]] = [{} for _ in range(PEERS)]
+        self.tried: list[dict[int, int]] = [{} for _ in range(PEERS)]
         self.used: list[dict[Request, Used]] = [{} for _ in range(PEERS)]
         self.stores: dict[int, Any] = {}
         self.free_stores: list[int] = []

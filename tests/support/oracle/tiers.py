@@ -602,7 +602,15 @@ class TieredGpu(FaultyGpu):
                 self.place(tier).copies[request.key(end * self.block)].loads -= 1
 
     def submit(self, job: oracle.Job) -> None:
+        self._look_anew(job)
         super().submit(job)
+
+    def receive(self, job: oracle.Job, now: float) -> None:
+        self._look_anew(job)
+        super().receive(job, now)
+
+    def _look_anew(self, job: oracle.Job) -> None:
+        """Nothing of whoever comes was offered to a tier, whatever was when it was here before."""
         for tried in self.world.tried:
             tried.pop(job.index, None)
 

@@ -16,6 +16,7 @@ from prebleexp.sim.types import Workload
 from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.output_length import OutputLength
 from prebleexp.workloads.request_log import RequestLog
+from tests.support.recordings.routers import common
 
 OUTPUT = OutputLength((10,), (1.0,))
 NAMED = {"columns": {"prefix": "app"}}
@@ -42,16 +43,6 @@ def prompts(source: RequestLog) -> list[list[tuple[int, int]]]:
     return [list(zip(ids[start:end], tokens[start:end], strict=True)) for start, end in pairwise(ends)]
 
 
-def shared(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> int:
-    """Tokens with which both begin."""
-    tokens = 0
-    for mine, its in zip(one, other, strict=False):
-        if mine != its:
-            break
-        tokens += mine[1]
-    return tokens
-
-
 def row(app: object, tokens: int, **more: Any) -> dict[str, Any]:
     return {"app": app, "input_tokens": tokens, **more}
 
@@ -59,8 +50,8 @@ def row(app: object, tokens: int, **more: Any) -> dict[str, Any]:
 def test_prompts_of_one_name_share_its_prefix_and_nothing_else(tmp_path: Path) -> None:
     source = log(tmp_path, row("a", 500), row("b", 400), row("a", 300), row(None, 250), row("a", 200), **SAID)
     first, other, second, none, short = prompts(source)
-    assert shared(first, second) == 200
-    assert [shared(first, one) for one in (other, none, short)] == [0, 0, 0]
+    assert common(first, second) == 200
+    assert [common(first, one) for one in (other, none, short)] == [0, 0, 0]
     np.testing.assert_array_equal(drawn(source).prompt_tokens, [500, 400, 300, 250, 200])
     assert dict(source.understood.facts)["prefix"] == "app, 2 prefixes of 200 tokens, none in 1 of 5 rows"
     assert "1 prompts are no longer than their prefix by app, and are taken for others" in source.understood.doubts
@@ -72,7 +63,7 @@ def test_a_field_says_how_long_each_prefix_is(tmp_path: Path) -> None:
     rows = [row("a", 500, head=100), row(7, 500, head=300), row("a", 400, head=100), row(7, 400, head=300)]
     source = log(tmp_path, *rows, columns=columns)
     a, b, c, d = prompts(source)
-    assert (shared(a, c), shared(b, d), shared(a, b)) == (100, 300, 0)
+    assert (common(a, c), common(b, d), common(a, b)) == (100, 300, 0)
     assert dict(source.understood.facts)["prefix"] == "app, 2 prefixes of 100 to 300 tokens"
     twice = log(tmp_path, row("a", 500, head=100), row("a", 500, head=101), columns=columns)
     with pytest.raises(InvalidInput, match="row 2: head=101 is not valid; app=a has 100 in an earlier row"):
@@ -84,10 +75,10 @@ def test_turns_go_on_behind_the_prefix_unless_it_is_another(tmp_path: Path) -> N
     rows.append(row("a", 700, session_id="t"))
     source = log(tmp_path, *rows, **SAID, growth="accumulate")
     first, second, other, back, stranger = prompts(source)
-    assert shared(first, second) == 300
-    assert shared(second, back) == 400
-    assert shared(back, stranger) == shared(first, stranger) == 200
-    assert shared(second, other) == 0
+    assert common(first, second) == 300
+    assert common(second, back) == 400
+    assert common(back, stranger) == common(first, stranger) == 200
+    assert common(second, other) == 0
     says = "app, 2 prefixes of 200 tokens; beside them, assumed: 2 of 2 later turns begin with"
     assert dict(source.understood.facts)["prefix"].startswith(says)
 
@@ -95,10 +86,10 @@ def test_turns_go_on_behind_the_prefix_unless_it_is_another(tmp_path: Path) -> N
 def test_names_come_before_messages_and_tokens_ids(tmp_path: Path) -> None:
     said = {"messages": [{"role": "user", "content": "hello"}]}
     first, second = prompts(log(tmp_path, row("a", 500, **said), row("a", 300, **said), **SAID))
-    assert shared(first, second) == 200
+    assert common(first, second) == 200
     ids = {"prompt_token_ids": list(range(300))}
     first, second = prompts(log(tmp_path, row("a", 300, **ids), row("b", 300, **ids), **SAID))
-    assert shared(first, second) == 0
+    assert common(first, second) == 0
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from prebleexp.sim.addresses import COST
 from prebleexp.sim.plug import Plug
 from prebleexp.sim.signatures import COST as COSTS
 from prebleexp.testing import check_policy
-from tests.support.recordings.routers import Driven, Path_, workload_of
+from tests.support.recordings.routers import Driven, Path_, common, workload_of
 from tests.support.reference.prefix_sets import Model as Caches
 from tests.support.routers import cost_of_a_token
 from tests.support.sampled import examples
@@ -277,16 +277,6 @@ def stream(rng: np.random.Generator, requests: int) -> list[Path_]:
         own = (9, 7) if alike else (1000 + number, int(rng.integers(1, 8)) * 10)
         paths.append([(group, 100 * (1 + group)), (10 + branch, 40), own])
     return paths
-
-
-def common(one: Path_, other: Path_) -> int:
-    """Leading tokens that two prompts share."""
-    shared = 0
-    for mine, others in zip(one, other, strict=False):
-        if mine != others:
-            break
-        shared += mine[1]
-    return shared
 
 
 def disagreements(name: str, models: Sequence[type[Plain]], seed: int, requests: int = 60, gpus: int = 4) -> list[int]:

@@ -80,6 +80,16 @@ def workload_of(
     )
 
 
+def common(one: Path_, other: Path_) -> int:
+    """Leading tokens that two prompts share."""
+    shared = 0
+    for mine, others in zip(one, other, strict=False):
+        if mine != others:
+            break
+        shared += mine[1]
+    return shared
+
+
 class Driven:
     """A policy in the place of a router."""
 

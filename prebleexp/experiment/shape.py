@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
-from prebleexp.busiest import busiest
+from prebleexp.busiest import Busiest, busiest
 from prebleexp.errors import significant
 from prebleexp.experiment.cell import Cell
+from prebleexp.workloads import files
 from prebleexp.workloads.replayed import Replayed
 from prebleexp.workloads.rescale import NEAR_S
 
@@ -28,7 +30,7 @@ def _flattened(cell: Cell) -> str | None:
     workload = cell.workload
     if not isinstance(workload, Replayed) or workload.load != "window" or not workload.recorded_rps:
         return None
-    peak = busiest(np.sort(workload.whole.start_s) / workload.compress)
+    peak = _peak(workload, files.digest(workload.path))
     if peak is None or peak.times < MARKED:
         return None
     if cell.rps > OWN * workload.recorded_rps:
@@ -39,6 +41,12 @@ def _flattened(cell: Cell) -> str | None:
         f"{workload.path}: its busiest {peak.of} is {significant(peak.times)} times its average, and {does}; leave "
         "duration_s out, and rps= scales all of it with its busy hours"
     )
+
+
+@lru_cache(maxsize=8)
+def _peak(workload: Replayed, digest: str) -> Busiest | None:
+    """Once for each contents of a file, which many cells play."""
+    return busiest(np.sort(workload.whole.start_s) / workload.compress)
 
 
 def kept(cell: Cell) -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Floats, Longs
+from prebleexp.workloads import files
 from prebleexp.workloads.bench_client import Requests
 from prebleexp.workloads.blocks import Prompts, of_blocks, private
 from prebleexp.workloads.documents import rows_of
@@ -67,15 +69,20 @@ def understood(of: VllmBench) -> Understood:
 
 
 def _rows(of: VllmBench) -> Rows:
-    rows = rows_of(of.dataset_path)
     names = (of.timed_trace_label_timestamp, of.timed_trace_label_input_length, of.timed_trace_label_output_length)
+    return _read(of.dataset_path, files.digest(of.dataset_path), names, of.num_prompts)
+
+
+@lru_cache(maxsize=2)
+def _read(path: str | None, digest: str, names: tuple[str, ...], most: int) -> Rows:
+    """Once for each contents of a file, of which cells ask what it was taken for and then draw."""
+    rows = rows_of(path)
     for name in names:
         if name not in rows:
             raise InvalidInput(
-                f"{of.dataset_path}: there is no field {name}; say which stands for it, as "
-                "workload.timed_trace_label_timestamp="
+                f"{path}: there is no field {name}; say which stands for it, as workload.timed_trace_label_timestamp="
             )
-    return rows.taken(np.arange(min(len(rows), of.num_prompts)))
+    return rows.taken(np.arange(min(len(rows), most)))
 
 
 def _due_s(of: VllmBench, rows: Rows) -> Floats:

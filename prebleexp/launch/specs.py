@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from prebleexp.checks import is_integer, is_number, require
+from prebleexp.checks import flag, is_integer, is_number, require
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment.itself import once_of_itself
 
@@ -57,7 +57,7 @@ def _check_type(key: str, declared: str, value: Any) -> None:
     if value is None:  # a class says what it makes of nothing
         return
     if declared == "bool":
-        require(isinstance(value, bool), key, value, "true or false")
+        flag(key, value)
     elif declared == "int":
         require(is_integer(value), key, value, "a whole number")
     elif declared == "float":

@@ -229,7 +229,7 @@ class Host:
         latency_s: float = math.nan,
         output: int = 0,
     ) -> None:
-        """What has happened to a request (a kind of `sim.records.NEWS`). `ttft_s`, `latency_s`, `output`: of first and
+        """What has happened to a request (a kind of `sim.notices`). `ttft_s`, `latency_s`, `output`: of first and
         last tokens."""
         if request.lap != self.lap:
             if kind in (notices.FINISHED, notices.CANCELLED, notices.LOST):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.busiest import within
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
@@ -127,15 +128,10 @@ def _busiest(cell: Cell) -> Moment:
     last = cell.duration_s - 2 * MINUTE_S if cell.horizon == "stop" else math.inf
     begins = due_s[(due_s >= cell.slo.warmup_s) & (due_s <= last)]
     begins = begins if len(begins) else due_s
-    counts = _count(due_s, begins)
+    counts = within(due_s, begins, MINUTE_S)
     most = begins[counts == counts.max()]
     at_s = float(f"{most[np.argmin(np.abs(most - due_s[-1] / 2))]:.6g}")
-    return Moment(at_s, int(_count(due_s, np.array([at_s]))[0]))
-
-
-def _count(due_s: Floats, begins: Floats) -> Any:
-    """Requests due in the minute from each of `begins` on."""
-    return np.searchsorted(due_s, begins + MINUTE_S) - np.searchsorted(due_s, begins)
+    return Moment(at_s, int(within(due_s, np.array([at_s]), MINUTE_S)[0]))
 
 
 def _due_s(workload: Workload) -> Floats:

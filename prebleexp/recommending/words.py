@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.experiment.sharing import unshared
 from prebleexp.planning.contender import Contender
 from prebleexp.recommending import evidence, not_run, stored
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
-from prebleexp.recommending.designs import MODEL, WHOLE
+from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import planned
 from prebleexp.report.beside import EXTRAPOLATED
@@ -76,34 +76,29 @@ def shown(made: Recommender) -> list[Candidate]:
 
 def other_models(made: Recommender) -> list[str]:
     """The cheapest of each model of which none is shown, or that none keeps the promise."""
-    there = {one.design.model for one in shown(made)}
-    found = []
-    for model in made.space.models:
-        if model in there:
-            continue
-        best = next((one for one in made.candidates if one.design.model == model), None)
-        if best is None:
-            found.append(f"Nothing that can be had keeps the promise with {model}.")
-        else:
-            cost = f"{number(best.price)} an hour{_ends(best)}"
-            router = best.design.at["policy"]
-            found.append(f"The cheapest with {model}: {what(best)} with {router} at {cost}.")
-    return found
+    models = {one: f"with {one}" for one in made.space.models}
+    return _others(made, models, lambda one: one.model, "Nothing that can be had keeps the promise {}.")
 
 
 def other_kinds(made: Recommender) -> list[str]:
     """The cheapest of each kind of GPU of which none is shown, or that none keeps the promise."""
-    there = {one.design.at["gpu"] for one in shown(made)}
-    found = []
-    for kind in dict.fromkeys(one.at["gpu"] for one in made.space.designs):
-        if kind in there:
+    kinds = {one.at["gpu"]: f"of {one.at['gpu'].upper()}" for one in made.space.designs}
+    return _others(made, kinds, lambda one: one.at["gpu"], "Nothing {} that was tried keeps the promise.")
+
+
+def _others(made: Recommender, called: Mapping[str, str], of: Callable[[Design], str | None], none: str) -> list[str]:
+    """A sentence for each name of which no design is shown. `called`: the names as they are said; `of`: the name of a
+    design; `none`: what is said where none keeps the promise."""
+    there, found = {of(one.design) for one in shown(made)}, []
+    for name, said in called.items():
+        if name in there:
             continue
-        best = next((one for one in made.candidates if one.design.at["gpu"] == kind), None)
+        best = next((one for one in made.candidates if of(one.design) == name), None)
         if best is None:
-            found.append(f"Nothing of {kind.upper()} that was tried keeps the promise.")
+            found.append(none.format(said))
         else:
-            cost = f"{number(best.price)} an hour{_ends(best)}"
-            found.append(f"The cheapest of {kind.upper()}: {what(best)} with {best.design.at['policy']} at {cost}.")
+            router, cost = best.design.at["policy"], f"{number(best.price)} an hour{_ends(best)}"
+            found.append(f"The cheapest {said}: {what(best)} with {router} at {cost}.")
     return found
 
 

@@ -51,9 +51,8 @@ def render(
     host_s: float = 0.0,
     said: Sequence[str] = (),
 ) -> str:
-    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time;
-    `unit` is what each of `gpus` is called. `said` are
-    sentences of what the requests are, and which were not served."""
+    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time; `unit` is
+    what each of `gpus` is called. `said` are sentences of what the requests are, and which were not served."""
     return frame.render(
         "run.html.j2",
         scripts=("tables.js", "run.js"),

@@ -15,8 +15,6 @@ from prebleexp.workloads.rows import Rows
 NONE = ("", "none", "null")
 """what stands for no prefix, whatever its case, beside nothing at all"""
 CURE = "workload.columns={prefix: FIELD} workload.prefix_tokens=N says whose system prompts are the same"
-
-
 ROLES = ("prefix", "prefix_tokens")
 """what workload.columns can name"""
 ASKED = "workload.columns={prefix: …} and workload.prefix_tokens"

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import itl, scaling_metrics, slo_metrics, step_metrics, warmed
+from prebleexp import itl, prefill_metrics, scaling_metrics, slo_metrics, step_metrics, warmed
 from prebleexp.averages import CALLED, STATISTICS, statistics
 from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, attainment_after_loss, recovery_s
 from prebleexp.service import in_system
@@ -230,6 +230,7 @@ _METRICS = (
     _found("shared_hit_ratio", "hit ratio of the shared store", "loaded from the store (cluster.shared)", "shared"),
     _found("peer_hit_ratio", "hit ratio of other GPUs", "fetched from other GPUs (cluster.peers)", "peer"),
     _found("found_ratio", "hit ratio of all tiers", "found in any of these", "hit", "host", "disk", "shared", "peer"),
+    *(Metric(*one) for one in prefill_metrics.METRICS),
     Metric("output_tokens_per_s", "output token rate",
            lambda run: _ratio(int(run.made.output_seen.sum()), run.made.end_s), "tokens/s", HIGHER,
            "Output tokens reported, over the length of the run."),

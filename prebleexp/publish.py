@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prebleexp.launch.session import Session
     from prebleexp.report.drawings import Drawings
     from prebleexp.report.figures import Figure
-    from prebleexp.report.page import Report
+    from prebleexp.report.page import Aside, Report
     from prebleexp.report.summary import Row
 
 LATENCY = "latency_against_rate"
@@ -257,16 +257,18 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
     elif settings.findings == "together":
         ranked, title, note = together.findings(rows), together.TITLE, together.NOTE
     overview = [findings.overview(claims, drawings, before)] if claims else []
+    figures, asides = _figures(session, drawings, given, master["replications"])
     return Report(
         about,
         rows,
-        [*overview, *_figures(session, drawings, given, master["replications"])],
+        [*overview, *figures],
         findings=[*claims, *ranked],
         findings_title=title,
         note=note,
         failures=[failure(result) for result in session.failed],
         provenance=provenance_of(session),
         parts=settings.figures[0].parts if settings.figures else (),
+        asides=asides,
     )
 
 
@@ -293,22 +295,30 @@ def provenance_of(session: Session) -> dict[str, str]:
     return {name: text for name, text in shown.items() if text}
 
 
-def _figures(session: Session, drawings: Drawings, given: Sequence[str], replications: object) -> list[Figure]:
+def _figures(
+    session: Session, drawings: Drawings, given: Sequence[str], replications: object
+) -> tuple[list[Figure], Sequence[Aside]]:
+    """Those of the sweep, and what there is to say besides the first."""
     from prebleexp.launch.naming import settings as settings_of
     from prebleexp.paper.figures import DRAWINGS
+    from prebleexp.report import each
     from prebleexp.report.figures import figure
+    from prebleexp.report.measures import drawing
 
     settings = session.settings
     if not settings.figures:
         names = settings.metrics or (LATENCY,)
-        return [figure(name, session.rows, session.axes, drawings=drawings) for name in names]
+        of = [each.of_sweep(session.rows, session.axes, drawing(name), settings.about) for name in names]
+        hows = zip(names, of, strict=True)
+        drawn = [figure(name, session.rows, session.axes, how=how, drawings=drawings) for name, (how, _) in hows]
+        return drawn, of[0][1]
     parts = session.rows_by_part if settings.parts else {}
 
     def rows_of(one: FigureSpec) -> list[Row]:
         return [row for part in one.parts for row in parts[part]] if one.parts else list(session.rows)
 
     if settings.metrics:
-        return [figure(name, rows_of(settings.figures[0]), drawings=drawings) for name in settings.metrics]
+        return [figure(name, rows_of(settings.figures[0]), drawings=drawings) for name in settings.metrics], ()
     own = settings_of(given)
 
     def command(sweep: str) -> str:
@@ -319,7 +329,7 @@ def _figures(session: Session, drawings: Drawings, given: Sequence[str], replica
         seeds = [] if any(line.startswith("replications=") for line in own) else [f"replications={replications}"]
         return f"python -m prebleexp {shlex.join([f'+sweeps={sweep}', *seeds, *own])}"
 
-    return [
+    found = [
         figure(
             one.draw,
             rows_of(one),
@@ -331,3 +341,4 @@ def _figures(session: Session, drawings: Drawings, given: Sequence[str], replica
         )
         for one in settings.figures
     ]
+    return found, ()

@@ -96,6 +96,8 @@ class Settings:
     report: str
     metrics: tuple[str, ...]
     """that the report draws in place of its own figures"""
+    about: str
+    """the line that its sentence is about; empty: those that are the user's own, or the best"""
     output: str
     prices: Prices | None
     """of an hour of a GPU"""
@@ -246,7 +248,7 @@ def _settings(*given: Any) -> Settings:
             raise unknown("field of sweep", str(field), fields)
     workers = values["workers"]
     title = sweep.get("title")
-    report, metrics = _report(values["report"])
+    report, metrics, about = _report(values["report"])
     parts = parts_of(sweep)
     return Settings(
         workers=None if workers is None else integer("workers", workers, 1, 4096),
@@ -260,6 +262,7 @@ def _settings(*given: Any) -> Settings:
         keep_requests=values["keep_requests"],
         report=report,
         metrics=metrics,
+        about=about,
         output=values["output"],
         prices=None if (price := values["price_per_gpu_hour"]) is None else Prices(price),
         objective=_objective(values["objective"]),
@@ -310,20 +313,22 @@ def _objective(value: Any) -> str | tuple[str, ...] | None:
     return tuple(value) if isinstance(value, list) else str(value)
 
 
-def _report(value: object) -> tuple[str, tuple[str, ...]]:
-    """Its format, and the metrics that it draws; report=none is short for report.format=none."""
-    given = value if isinstance(value, Mapping) else {"format": value, "metrics": None}
+def _report(value: object) -> tuple[str, tuple[str, ...], str]:
+    """Its format, the metrics that it draws, and the line that it is about; report=none is short for
+    report.format=none."""
+    given = value if isinstance(value, Mapping) else {"format": value}
+    fields = ("format", "metrics", "about")
     for field in given:
-        if field not in ("format", "metrics"):
-            raise unknown("field of report", str(field), ("format", "metrics"))
+        if field not in fields:
+            raise unknown("field of report", str(field), fields)
     one_of("report", given.get("format"), ("html", "none"))
-    metrics = given.get("metrics")
+    metrics, about = given.get("metrics"), given.get("about")
     if metrics is not None and (not isinstance(metrics, list) or not metrics):
         raise InvalidInput(f"report.metrics={metrics} is not valid; it must be a list of metrics, such as [ttft_p99_s]")
     for name in metrics or ():
         if name not in METRICS:
             raise unknown("metric in report.metrics:", str(name), METRICS)
-    return str(given["format"]), tuple(metrics or ())
+    return str(given["format"]), tuple(metrics or ()), "" if about is None else str(about)
 
 
 def _folder(key: str, value: object) -> Path:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prebleexp.intervals import relative_difference
+from prebleexp.intervals import mean_interval, relative_difference
 from prebleexp.report.summary import Point
 from prebleexp.report.wording import signed_percent
 
@@ -30,6 +31,23 @@ def between(one: Point, other: Point, *, where: str, names: tuple[str, str]) -> 
     """None if they have no seed in common, or nothing to compare with."""
     found = relative_difference(one.values, other.values, of_one=one.draws_costs or other.draws_costs)
     return None if found is None else Difference(where, *names, *found)
+
+
+def on_average(pairs: Sequence[tuple[Point, Point]]) -> tuple[float, float | None] | None:
+    """By how much the first of each pair is above the second, relative to the second's mean: the mean of all pairs, and
+    its interval over the seeds that all of them have. None if there is no such seed, or nothing to compare with."""
+    seeds = set.intersection(*({*one.values} & {*other.values} for one, other in pairs)) if pairs else set()
+    bases = [math.fsum(other.values[seed] for seed in seeds) / len(seeds) if seeds else 0.0 for _, other in pairs]
+    if not seeds or not all(bases):
+        return None
+    relative = [
+        math.fsum(
+            (one.values[seed] - other.values[seed]) / base for (one, other), base in zip(pairs, bases, strict=True)
+        )
+        / len(pairs)
+        for seed in sorted(seeds, key=str)
+    ]
+    return mean_interval(relative, of_one=any(point.draws_costs for pair in pairs for point in pair))
 
 
 def span(found: Sequence[Difference]) -> str:

@@ -75,33 +75,39 @@ def _variants(points: Sequence[Point], where: Layout) -> list[tuple[str, list[Po
 
 
 def _compared(points: Sequence[Point], where: Layout, measure: Measure) -> str:
-    lines: Lines = {}
-    for point in points:
-        at = tuple(point.at[axis] for axis in (*where.panels, where.x))
-        lines.setdefault(plain(point.at[where.line]), {})[at] = point
+    lines = lines_of(points, where)
     if len(lines) == 1:
         return _alone(next(iter(lines)), points, where, measure)
     if signed.crosses_zero(points) and measure.better != NEITHER:
         return signed.sentence(lines, measure)
     if not any(point.interval[0] for point in points if point.interval):
         return f"{listed(list(lines))} are equal: {measure.short} is 0 everywhere"
-    ranked = _ranked(lines, measure.better)
-    best = [name for name in ranked if name == ranked[0] or _alike(lines, name, ranked[0], where)]
-    others = [name for name in ranked if name not in best]
+    order = ranked(lines, measure.better)
+    best = [name for name in order if name == order[0] or _alike(lines, name, order[0], where)]
+    others = [name for name in order if name not in best]
     of_best: list[str] = []
     of_others: list[str] = []
     for cluster in _clusters(lines, best[0], others):
-        found = [one for name in cluster for one in _differences(lines, best[0], name, where)]
-        if found and _ratio(lines, cluster[0], best[0]) >= TIMES:
+        found = [one for name in cluster for one in differences(lines, best[0], name, where)]
+        if found and ratio(lines, cluster[0], best[0]) >= TIMES:
             of_others.append(f"{_whose(cluster, measure)} {_times(found, measure)}")
         elif found:
-            of_best.append(_clause(found, cluster, where, measure))
+            of_best.append(clause(found, cluster, where, measure))
     alike = f"{listed(best)} are equal, or within the noise of each other"
     if not of_best and not of_others:
         return alike if len(best) > 1 else f"{listed(list(lines))} have nothing in common to be compared by"
     is_or_are = "are" if len(best) > 1 and measure.is_time else "is"
     first = listed(of_best) if of_best else measure.superlative
     return "; ".join((f"{_whose(best, measure)} {is_or_are} {first}", *of_others))
+
+
+def lines_of(points: Sequence[Point], where: Layout) -> Lines:
+    """The points by line and place."""
+    lines: Lines = {}
+    for point in points:
+        at = tuple(point.at[axis] for axis in (*where.panels, where.x))
+        lines.setdefault(plain(point.at[where.line]), {})[at] = point
+    return lines
 
 
 def _alone(name: str, points: Sequence[Point], where: Layout, measure: Measure) -> str:
@@ -120,14 +126,14 @@ def _alone(name: str, points: Sequence[Point], where: Layout, measure: Measure) 
     return f"{name} has {article} {measure.words} of {listed(parts)}"
 
 
-def _ranked(lines: Lines, better: str) -> list[str]:
+def ranked(lines: Lines, better: str) -> list[str]:
     """The best on the whole first; of a quantity of which neither less nor more is better, the last line."""
     names = list(lines)
     sign = -1 if better == HIGHER else 1
-    return sorted(names, key=lambda name: (sign * _ratio(lines, name, names[0]), names.index(name)))
+    return sorted(names, key=lambda name: (sign * ratio(lines, name, names[0]), names.index(name)))
 
 
-def _ratio(lines: Lines, one: str, other: str) -> float:
+def ratio(lines: Lines, one: str, other: str) -> float:
     """The geometric mean of the ratios, where both have a value; of the sums if there is a value that is not above
     zero."""
     pairs = [
@@ -143,7 +149,7 @@ def _ratio(lines: Lines, one: str, other: str) -> float:
     return sum(a for a, _ in pairs) / total if total else 1.0
 
 
-def _differences(lines: Lines, one: str, other: str, where: Layout) -> Found:
+def differences(lines: Lines, one: str, other: str, where: Layout) -> Found:
     """Of `one` relative to `other`, everywhere where both are."""
     found = []
     for at, point in lines[one].items():
@@ -156,7 +162,7 @@ def _differences(lines: Lines, one: str, other: str, where: Layout) -> Found:
 
 
 def _alike(lines: Lines, one: str, other: str, where: Layout) -> bool:
-    found = [difference for _, difference in _differences(lines, one, other, where)]
+    found = [difference for _, difference in differences(lines, one, other, where)]
     equal = sum(difference.relative == 0 for difference in found)
     nowhere_apart = equal > len(found) / 2 and not any(difference.sure for difference in found)
     return bool(found) and (nowhere_apart or all(abs(difference.relative) < ALIKE for difference in found))
@@ -174,8 +180,8 @@ def _clusters(lines: Lines, best: str, others: Sequence[str]) -> list[list[str]]
 
 
 def _far(lines: Lines, one: str, other: str) -> float:
-    ratio = _ratio(lines, one, other)
-    return max(ratio, 1 / ratio) if ratio > 0 else math.inf
+    times = ratio(lines, one, other)
+    return max(times, 1 / times) if times > 0 else math.inf
 
 
 def _whose(names: Sequence[str], measure: Measure) -> str:
@@ -193,7 +199,7 @@ def _times(found: Found, measure: Measure) -> str:
     )
 
 
-def _clause(found: Found, others: Sequence[str], where: Layout, measure: Measure) -> str:
+def clause(found: Found, others: Sequence[str], where: Layout, measure: Measure) -> str:
     """What the best line is, compared with these: all over x, up to some x and then, or in how many places."""
     sure = [(x, one) for x, one in found if one.sure]
     told = [name for name in others if any(one.other == name for _, one in sure)]
@@ -202,7 +208,7 @@ def _clause(found: Found, others: Sequence[str], where: Layout, measure: Measure
     if len(told) < len(others):
         apart = [(x, one) for x, one in found if one.other in told]
         rest = _than([name for name in others if name not in told], measure)
-        return f"{_clause(apart, told, where, measure)}, and within the noise of {rest}"
+        return f"{clause(apart, told, where, measure)}, and within the noise of {rest}"
     than = _than(others, measure)
     words = {sign: measure.words_for(sign) for sign in (-1, 1)}
     signs = {_sign(one) for _, one in sure}

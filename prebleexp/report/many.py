@@ -75,5 +75,10 @@ def _order(points: Sequence[Point], where: Layout, measure: Measure) -> list[Val
 def _named(point: Point, where: Layout) -> Point:
     """A policy that did not come with the package is the reader's own."""
     name = point.at[where.line]
-    own = where.line == "policy" and not (_SHIPPED / f"{name}.yaml").is_file()
+    own = where.line == "policy" and is_own(name)
     return replace(point, at={**point.at, where.line: f"{name}{YOURS}"}) if own else point
+
+
+def is_own(policy: Value) -> bool:
+    """Whether it did not come with the package."""
+    return not (_SHIPPED / f"{policy}.yaml").is_file()

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from prebleexp.intervals import mean_interval, relative_difference
 from prebleexp.metrics import HIGHER, NEITHER
-from prebleexp.report.headline import NO_RUN, ONE_SEED, headline
+from prebleexp.report.differences import between, on_average
+from prebleexp.report.headline import MANY, NO_RUN, ONE_SEED, headline
 from prebleexp.report.measure import Measure
 from prebleexp.report.summary import Layout, Point, Value, grouped
 from prebleexp.report.wording import condition, conditions, listed, plain, signed_percent
@@ -33,14 +33,16 @@ def sentence(points: Sequence[Point], where: Layout, measure: Measure) -> str:
     common = [value for value in values if all(value in good[curve.where] for curve in curves)]
     if not common:
         said = [_apart(curves, best, where)]
-    elif common == values:
-        ends = f"{plain(values[0])} to {plain(values[-1])}"
-        said = [f"{where.x} from {ends} makes no difference to {measure.short} that is beyond the noise"]
     else:
         value = min(common, key=lambda one: _on_the_whole(curves, one, measure))
-        said = [_together(curves, best, value, values, where, measure)]
-        said += _alike(value, common, where)
-        said += _at_the_edge(curves, value, values, measure)
+        alike = [one for one in values if one != value and not _surely_on_average(curves, value, one)]
+        if common == values and len(alike) == len(values) - 1:
+            ends = f"{plain(values[0])} to {plain(values[-1])}"
+            said = [f"{where.x} from {ends} makes no difference to {measure.short} that is beyond the noise"]
+        else:
+            said = [_together(curves, value, values, where, measure)]
+            said += _told_apart(curves, value, alike)
+            said += _at_the_edge(curves, value, values, measure)
     if all(len(point.values) < 2 for point in points):
         said.append(ONE_SEED.rstrip("."))
     return " ".join(f"{one}." for one in said)
@@ -76,15 +78,10 @@ def _as_good(curve: _Curve, best: float, measure: Measure) -> set[float]:
 
 def _surely(curve: _Curve, one: float, other: float) -> bool:
     """Whether two values differ by more than their paired interval."""
-    found = _difference(curve, one, other)
-    return found is not None and abs(found[0]) > (found[1] or 0)
-
-
-def _difference(curve: _Curve, one: float, other: float) -> tuple[float, float | None] | None:
     if one not in curve.points or other not in curve.points:
-        return None
-    a, b = curve.points[one], curve.points[other]
-    return relative_difference(a.values, b.values, of_one=a.draws_costs or b.draws_costs)
+        return False
+    found = between(curve.points[one], curve.points[other], where=curve.where, names=(plain(one), plain(other)))
+    return found is not None and found.sure
 
 
 def _on_the_whole(curves: Sequence[_Curve], value: float, measure: Measure) -> float:
@@ -99,7 +96,6 @@ def _on_the_whole(curves: Sequence[_Curve], value: float, measure: Measure) -> f
 
 def _together(
     curves: Sequence[_Curve],
-    best: dict[str, float],
     value: float,
     values: Sequence[float],
     where: Layout,
@@ -110,7 +106,7 @@ def _together(
         key=lambda one: _on_the_whole(curves, one, measure),
         default=None,
     )
-    equal = not all(best[curve.where] == value for curve in curves)
+    equal = any(_alike_there(curve, value, [one for one in values if one != value]) for curve in curves)
     how = "best, or within the noise of the best," if equal else "best"
     places = "" if len(curves) == 1 else f" {_at(curves)}"
     gain = None if worst is None else _over_curves(curves, value, worst)
@@ -127,23 +123,35 @@ def _together(
 
 
 def _over_curves(curves: Sequence[_Curve], one: float, other: float) -> tuple[float, float | None] | None:
-    """The relative difference, the mean of all curves', and its interval over the seeds that all have."""
-    pairs = [(curve.points[one].values, curve.points[other].values) for curve in curves]
-    seeds = set.intersection(*({*ours} & {*theirs} for ours, theirs in pairs))
-    bases = [math.fsum(theirs[seed] for seed in seeds) / len(seeds) if seeds else 0.0 for _, theirs in pairs]
-    if not all(bases):
-        return None
-    relative = [
-        math.fsum((ours[seed] - theirs[seed]) / base for (ours, theirs), base in zip(pairs, bases, strict=True))
-        / len(pairs)
-        for seed in sorted(seeds, key=str)
-    ]
-    return mean_interval(relative, of_one=any(curve.points[one].draws_costs for curve in curves))
+    """The relative difference, the mean of all curves that have both values, and its interval."""
+    return on_average([(of.points[one], of.points[other]) for of in curves if one in of.points and other in of.points])
 
 
-def _alike(value: float, common: Sequence[float], where: Layout) -> list[str]:
-    others = [plain(one) for one in common if one != value]
-    return [f"{listed([*others])} cannot be told from it"] if others else []
+def _surely_on_average(curves: Sequence[_Curve], one: float, other: float) -> bool:
+    """Whether two values differ by more than the interval of their difference over all curves, as `compare` has it."""
+    found = _over_curves(curves, one, other)
+    return found is not None and abs(found[0]) > (found[1] or 0)
+
+
+def _alike_there(curve: _Curve, value: float, others: Sequence[float]) -> list[float]:
+    return [one for one in others if one in curve.points and not _surely(curve, value, one)]
+
+
+def _told_apart(curves: Sequence[_Curve], value: float, alike: Sequence[float]) -> list[str]:
+    """Which values cannot be told from the best, on average and then in single places, and by which rule."""
+    rule = "the 95 % interval of the paired differences has zero in it"
+    average = f" on average over {len(curves)} cases" if len(curves) > 1 else ""
+    said = [f"{listed([plain(one) for one in alike])} cannot be told from it{average}: {rule}"] if alike else []
+    singly = []
+    for curve in curves if len(curves) > 1 else ():
+        rest = _alike_there(curve, value, [one for one in curve.points if one != value and one not in alike])
+        if rest:
+            singly.append(f"{listed([plain(one) for one in rest])} with {curve.where}")
+    if not singly:
+        return said
+    more = [f"others in {len(singly) - MANY} more cases"] if len(singly) > MANY else []
+    where = listed([*singly[:MANY], *more])
+    return [*said, f"Nor can {where}" if alike else f"Alone, these cannot be told from it: {where} ({rule})"]
 
 
 def _at_the_edge(curves: Sequence[_Curve], value: float, values: Sequence[float], measure: Measure) -> list[str]:
@@ -153,7 +161,7 @@ def _at_the_edge(curves: Sequence[_Curve], value: float, values: Sequence[float]
     before = values[1] if value == values[0] else values[-2]
     falls = "rising" if measure.better == HIGHER else "falling"
     tried = "less" if value == values[0] else "more"
-    if any(_surely(curve, value, before) for curve in curves):
+    if _surely_on_average(curves, value, before):
         return [f"It is still {falls} at the edge of what was tried: try {tried}"]
     return [f"It is at the edge of what was tried, and not surely better than {plain(before)}"]
 

@@ -47,6 +47,7 @@ LEVELS = {
     "moved": 3,
     "slo_metrics": 0,
     "step_metrics": 0,
+    "prefill_metrics": 0,
     "averages": 3,
     "told": 3,
     "service": 3,

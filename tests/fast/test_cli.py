@@ -74,7 +74,7 @@ BAD = {
     "-m report.metrics=[ttft_p9_s]": "unknown metric in report.metrics: 'ttft_p9_s'. Did you mean 'ttft_p99_s'? Valid:",
     "-m report.metrics=ttft_p99_s": "report.metrics=ttft_p99_s is not valid; it must be a list of metrics",
     "report.metrics=[]": "report.metrics=[] is not valid; it must be a list of metrics",
-    "+report.colour=red": "unknown field of report 'colour'; valid: format, metrics",
+    "+report.colour=red": "unknown field of report 'colour'; valid: about, format, metrics",
     "policy.foo=1": "unknown key 'policy.foo'; policy=lor has no fields.",
     "policy=random policy.sed=1": "unknown key 'policy.sed'; valid: policy.seed. Did you mean 'policy.seed'?",
     "+policy.foo=1": "unknown key 'policy.foo'; policy=lor has no fields.",

@@ -90,6 +90,9 @@ def test_the_row_of_a_run() -> None:
     assert row["output_tokens_mean"] == 150
     assert row["output_tokens_variance"] == 0
     assert 0 < float(row["hit_ratio"] or 0) < 1
+    computed = made.prefilled_tokens[made.prefilled_tokens + made.hit_tokens > 0]
+    assert row["computed_tokens_mean"] == pytest.approx(computed.mean())
+    assert row["computed_tokens_p99"] == pytest.approx(np.percentile(computed, 99))
     output = made.output_seen
     tpot = (made.latency_s - made.ttft_s)[output > 1] / (output[output > 1] - 1)
     for statistic, q in (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99)):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from prebleexp.comparison import Measured, Verdict, compare
 from prebleexp.metrics import DECLARED, NEITHER
 from prebleexp.report import many
 from prebleexp.report.figures import figure
@@ -70,6 +71,40 @@ def test_a_best_value_within_is_not_at_the_edge_and_its_like_are_named() -> None
     assert "edge" not in said
     flat = answer(swept(lambda weight, rate: 2.0 if weight < 0.2 else 1.0))
     assert "cannot be told from it" in flat
+
+
+def test_values_are_told_apart_by_the_difference_over_all_places_as_compare_does() -> None:
+    """At each rate 16 and 32 were undecided, so "16 cannot be told from it"; `compare` said 2.3 ± 1.6 % on average."""
+    noise = {24.0: (0.01, 0.03, 0.02, -0.01, 0.05), 48.0: (0.04, -0.01, 0.01, 0.05, -0.02)}
+    rows: list[Row] = [
+        {
+            **{"gpus": 4, "rps": rate, "policy": "treemix", "policy.weight": weight, "seed": seed},
+            METRIC: {1.0: 2.0, 3.0: 1.0 + noise[rate][seed], 10.0: 1.0}[weight],
+            **{"n_finished": 10, "n_requests": 10},
+        }
+        for rate in noise
+        for weight in (1.0, 3.0, 10.0)
+        for seed in range(5)
+    ]
+    where, measure = layout(rows, ("policy.weight", "rps")), drawing(METRIC).measure
+    of = [[row for row in rows if row["policy.weight"] == weight] for weight in (3.0, 10.0)]
+    sides = [
+        [Measured({"policy.weight": r["policy.weight"], "rps": r["rps"]}, r["seed"], r, "") for r in side]
+        for side in of
+    ]
+    found = compare(*sides, METRIC)
+    assert found.overall is not None
+    mean, half = found.overall
+    assert half is not None
+    assert abs(mean) > half, "on average it is decided"
+    assert found.count(Verdict.UNDECIDED) == 2, "and nowhere else"
+    said = sentence(points(rows, where, METRIC), where, measure)
+    assert said.startswith("policy.weight=10 is best, or within the noise of the best, with 24 requests/s and 48")
+    assert "It is still falling at the edge" in said
+    assert (
+        "Alone, these cannot be told from it: 3 with 24 requests/s and 3 with 48 requests/s (the 95 % interval of the "
+        "paired differences has zero in it)."
+    ) in said
 
 
 def test_a_best_mean_within_the_noise_is_no_sure_lead() -> None:

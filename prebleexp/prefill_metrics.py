@@ -1,0 +1,38 @@
+"""How many tokens of a request's prompt its GPU computed, as no cache had them: what a router that tears conversations
+apart has more of. Over the requests that a GPU took up, at their last admission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Declared = tuple[str, str, Callable[[Any], float | None], str, str, str]
+
+
+def _computed(run: Any) -> Any:
+    """Of each request that a GPU took up."""
+    made, every = run.made, ("hit", "host", "disk", "shared", "peer", "prefilled")
+    taken_up = sum(getattr(made, f"{name}_tokens")[run.counted] for name in every) > 0
+    return made.prefilled_tokens[run.counted][taken_up]
+
+
+def _mean(run: Any) -> float | None:
+    found = _computed(run)
+    return float(found.mean()) if len(found) else None
+
+
+def _p99(run: Any) -> float | None:
+    found = _computed(run)
+    return float(np.percentile(found, 99)) if len(found) else None
+
+
+_OVER = (
+    "over the requests that a GPU took up, of the prompt tokens that it computed: those that no cache had, at the last "
+    "admission."
+)
+METRICS: tuple[Declared, ...] = (
+    ("computed_tokens_mean", "average prompt tokens computed", _mean, "tokens", "lower", f"Mean, {_OVER}"),
+    ("computed_tokens_p99", "p99 prompt tokens computed", _p99, "tokens", "lower", f"99th percentile, {_OVER}"),
+)

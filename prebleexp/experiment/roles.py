@@ -19,9 +19,6 @@ def completed(cluster: Cluster, engine: Engine, name: str) -> Cluster:
         raise InvalidInput(f"engine={name} takes no groups with roles; {others}")
     protocol = cluster.protocol or known[0]
     require(protocol in known, "cluster.protocol", protocol, f"{' or '.join(known)} with engine={name}")
-    if cluster.decider != "always" and protocol == "reserve_first":
-        decider = f"cluster.decider={cluster.decider}"
-        raise InvalidInput(f"{decider} is not valid with cluster.protocol=reserve_first; take always")
     send = cluster.link.send or ("chunks" if protocol == "reserve_first" else "end")
     if protocol != "reserve_first":
         valid = f"end with cluster.protocol={protocol}, which asks for KV when the prompt is computed"

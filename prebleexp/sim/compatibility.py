@@ -21,7 +21,7 @@ the prompt is computed, and sent, when there is room for it where the output is 
 arrival, and it is sent when it is computed"""
 ROLES = (*PROTOCOLS, "decider")
 CAUSES = {
-    "transfers": "KV that moves has one owner a run",
+    "room": "engines that reserve room first have no tiers, no moves and no decider",
     "lockstep": "ranks that step together come and go together",
     "pipeline": "KV that moves is followed through two steps under way, not through more",
 }
@@ -115,8 +115,9 @@ _SPLIT, _FAULTS = "GPUs have roles", "GPUs have faults"
 _RESERVED = "room is reserved before prompts are computed"
 _SCALED = "an autoscaler says how many GPUs there are"
 REFUSED = (
-    Refusal((RESERVE_FIRST,), ("tiers", "peers"), "transfers", "there are tiers", _RESERVED),
-    Refusal((RESERVE_FIRST,), ("migration",), "transfers", "requests are moved", _RESERVED),
+    Refusal((RESERVE_FIRST,), ("decider",), "room", "some prompts are computed where outputs are made", _RESERVED),
+    Refusal((RESERVE_FIRST,), ("tiers", "peers"), "room", "there are tiers", _RESERVED),
+    Refusal((RESERVE_FIRST,), ("migration",), "room", "requests are moved", _RESERVED),
     Refusal(("stages",), ROLES, "pipeline", _SPLIT, "steps go through stages"),
     Refusal(("stages",), ("tiers", "peers"), "pipeline", "there are tiers", "steps go through stages"),
     Refusal(("stages",), ("migration",), "pipeline", "requests are moved", "steps go through stages"),

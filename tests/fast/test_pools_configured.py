@@ -185,7 +185,8 @@ def test_two_policies_are_those_that_were_set() -> None:
         ),
         (
             ["engine=sglang", "cluster.decider=never"],
-            "cluster.decider=never is not valid with cluster.protocol=reserve_first; take always",
+            "some prompts are computed where outputs are made, and room is reserved before prompts are computed; only "
+            "one of the two is modelled at once: take groups without roles, or cluster.decider=always",
         ),
         (
             [

@@ -49,8 +49,6 @@ IMPLIED = {"peers": "tiers", "resume": "faults", "requeue": "faults", "autoscale
 """what a run has, too, that has a feature"""
 NO_ENGINE = {
     frozenset({RESERVE_FIRST, "ranks"}): "room is reserved first by SGLang alone, whose ranks are not modelled",
-    frozenset({RESERVE_FIRST, "decider"}): "room is reserved first by SGLang alone, whose GPUs for outputs compute no "
-    "prompts",
 }
 """pairs that the table lets go together, and no engine can do, and why"""
 REQUESTS = 36

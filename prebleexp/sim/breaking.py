@@ -27,7 +27,7 @@ UNREAD = (State.QUEUED, State.RUNNING)
 
 def unread(world: World, g: int) -> Longs:
     """Requests whose KV a GPU holds, or has taken blocks for, in the order in which they came."""
-    if len(world.pools.roles) == 0:
+    if world.pools.legs == 0:
         return np.zeros(0, np.int64)
     n, jobs, gpus = world.pools.requests, world.jobs, world.seen.requests.gpu
     waits = np.isin(jobs.state[:n], (State.HELD, State.RESERVED)) & (jobs.reached[n:] != 0)
@@ -40,7 +40,7 @@ def unread(world: World, g: int) -> Longs:
 def torn(world: World, g: int) -> Longs:
     """Requests that are lost with a GPU, whoever else has a part in them: those, and with RESERVE_FIRST those whose
     prompt is not computed, of which both GPUs know."""
-    if world.pools.protocol != RESERVE_FIRST or len(world.pools.roles) == 0:
+    if world.pools.protocol != RESERVE_FIRST:
         return unread(world, g)
     n, jobs, gpus = world.pools.requests, world.jobs, world.seen.requests.gpu
     waits = np.isin(jobs.state[:n], (State.QUEUED, State.RESERVED, State.LOST)) & np.isin(jobs.state[n:], UNREAD)
@@ -73,7 +73,7 @@ def break_off(world: World, engines: Emptied, request: int) -> int:
 def given_back(world: World, engines: Emptied, g: int) -> Longs:
     """Rows that wait on a GPU that is drained: it is rid of them. With RESERVE_FIRST, both GPUs are chosen anew."""
     rows, n, jobs = engines.give_back(g), world.pools.requests, world.jobs
-    if len(world.pools.roles) == 0 or world.pools.protocol != RESERVE_FIRST or world.pools.roles[g] == BOTH:
+    if world.pools.protocol != RESERVE_FIRST or world.pools.roles[g] == BOTH:
         return rows
     legs = slice(n, 2 * n)
     without_room = (world.seen.requests.gpu[legs] == g) & (jobs.reached[legs] != 0) & (jobs.state[:n] == State.QUEUED)
@@ -119,7 +119,7 @@ def _shown(world: World, row: int) -> int:
 def _waits(world: World, row: int) -> bool:
     """Whether it is a request of which both GPUs know, and its prompt is not computed."""
     n = world.pools.requests
-    both = len(world.pools.roles) > 0 and world.pools.protocol == RESERVE_FIRST and row < n
+    both = world.pools.protocol == RESERVE_FIRST and row < n
     return bool(both and world.jobs[n + row].state in UNREAD)
 
 

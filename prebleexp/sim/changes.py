@@ -315,7 +315,7 @@ def _is_empty(world: of.World, g: int) -> bool:
 
 def _in_order(world: of.World, rows: Longs) -> list[int]:
     """The rows, in order of arrival of their requests."""
-    requests = rows if len(world.pools.roles) == 0 else rows % world.pools.requests
+    requests = rows % world.pools.requests
     return [int(row) for row in rows[np.argsort(world.jobs.number[requests], kind="stable")]]
 
 

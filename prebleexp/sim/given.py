@@ -15,7 +15,7 @@ from prebleexp.sim import records
 from prebleexp.sim.changes import NOTHING, Terms
 from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, refuse
 from prebleexp.sim.migration import Migration
-from prebleexp.sim.pools import ALWAYS, DECODE, NAMES, PREFILL, PULL, Disaggregation, with_legs
+from prebleexp.sim.pools import DECODE, NAMES, PREFILL, PULL, Disaggregation, with_legs
 from prebleexp.sim.protocols import Accelerator, Batcher, DecisionCost, Entrance, Faulty, Forecast, Router
 from prebleexp.sim.replicated import Replication
 from prebleexp.sim.scaling import Scaled, Scales
@@ -89,7 +89,7 @@ class Given:
         if self.pools is None:
             rule = self.autoscaler.of_role(None)
             return [] if rule is None else [Scaled(rule, self.setup(), np.arange(self.gpus), 0)]
-        second = PREFILL if self.pools.decider != ALWAYS else DECODE
+        second = DECODE if self.pools.prompts_first else PREFILL
         of = np.repeat(self.pools.roles, [count for count, _ in self.kinds])
         rules = {role: self.autoscaler.of_role(NAMES[role]) for role in dict.fromkeys(self.pools.roles)}
         return [

@@ -25,7 +25,7 @@ from prebleexp.sim.notices import (
     SUBJECTS,
 )
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import ALWAYS, PULL, RESERVE_FIRST, both_at_arrival, decodes, leg_of, prefills, request_of
+from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, leg_of, prefills, request_of
 from prebleexp.sim.pulling import let_go
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.router_queue import join, router_of
@@ -56,7 +56,7 @@ def is_lost(world: World, row: int) -> None:
     if world.rules.gated and world.seen.requests[row].gpu == NONE:  # it waited for a router, who has told nobody
         call_none(world.gateway.hear, world.gateway.own, world, LOST, request)
     routed_anew(world, first)
-    asked = first if world.pools.decider == ALWAYS else request
+    asked = first if world.pools.prompts_first else request
     if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, asked):
         _begin_anew(world, row)
         whole, made = world.jobs[first], world.jobs[request]
@@ -103,7 +103,7 @@ def hear(world: World, kind: int, request: int) -> None:
     if kind in (FINISHED, CANCELLED, LOST):
         g = int(world.seen.requests[request].gpu)
         strike(world, request)
-        part = prefills(world, g) and (kind == FINISHED or both_at_arrival(world))
+        part = prefills(world, g) and (kind == FINISHED or world.pools.both_at_arrival)
         given_back = kind == LOST and world.jobs[request].state == KEPT
         if world.rules.gated and not part and not given_back:
             call_none(world.gateway.hear, world.gateway.own, world, kind, request_of(world, request))
@@ -158,7 +158,7 @@ def go_on(world: World, kind: int, request: int) -> None:
         return  # it is on its way
     whole = request_of(world, request)
     world.jobs[whole].state = KEPT
-    if both_at_arrival(world):
+    if world.pools.both_at_arrival:
         push(world.events, world.control, world.control.now, key(REACHED, whole))
         return
     world.arrivals[whole] = world.control.now

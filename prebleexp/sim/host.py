@@ -18,14 +18,7 @@ from prebleexp.sim.history import History, Move
 from prebleexp.sim.kind import Kind
 from prebleexp.sim.migration import Pairs
 from prebleexp.sim.plug import Plug, joined
-from prebleexp.sim.pools import (
-    ALWAYS,
-    DECODE,
-    Disaggregation,
-    Pools,
-    refined_of_legs,
-    told_of_legs,
-)
+from prebleexp.sim.pools import DECODE, Disaggregation, Pools, refined_of_legs, told_of_legs
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.routers import Routers
 from prebleexp.sim.rules import Rules
@@ -132,7 +125,7 @@ class Host:
 
     def _pools(self, of: Disaggregation, requests: int, counts: list[int]) -> Pools:
         made = of.pools(requests, counts)
-        if of.decider == ALWAYS:
+        if of.prompts_first:
             return made
         self.decider = Plug(None, deciding, None, addresses.DECIDER, DECIDER)
         return made._replace(decides=self.decider.record)
@@ -227,11 +220,11 @@ class Host:
 
     def _find_candidates(self, state: World) -> None:
         """Who is up, as far as routers know, and has room."""
-        found, most, split = self.changes.candidate, state.rules.max_in_flight, len(state.pools.roles) > 0
+        found, most, split = self.changes.candidate, state.rules.max_in_flight, state.pools.legs > 0
         may_get = found if most == 0 else found & (state.seen.sent["outstanding"] < most)
         if split:
             outputs = state.pools.roles == DECODE
-            prompts_first = state.pools.decider == ALWAYS  # whoever is asked about second has passed the gateway
+            prompts_first = state.pools.prompts_first  # whoever is asked about second has passed the gateway
             for_outputs = (found if prompts_first else may_get) & outputs
             may_get = (may_get if prompts_first else found) & ~outputs
             self.world.put(("decode_seen", "candidates"), np.flatnonzero(for_outputs))

@@ -8,7 +8,7 @@ from prebleexp.sim import addresses
 from prebleexp.sim.compatibility import FEATURES
 from prebleexp.sim.given import Given
 from prebleexp.sim.plug import Plug
-from prebleexp.sim.pools import ALWAYS, RESERVE_FIRST
+from prebleexp.sim.pools import RESERVE_FIRST
 from prebleexp.sim.signatures import (
     CANCELLING,
     COST,
@@ -34,7 +34,7 @@ class Kind:
         functions = dict(ENGINE)
         if given.pools is not None:
             functions |= MOVING[given.pools.protocol]
-            functions |= DECIDING if given.pools.decider != ALWAYS else {}
+            functions |= {} if given.pools.prompts_first else DECIDING
         waits = given.pools is not None and given.pools.protocol == RESERVE_FIRST
         lends = given.tiers is not None and given.tiers.peers is not None
         for some, there in (

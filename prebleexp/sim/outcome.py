@@ -54,7 +54,7 @@ def ended(world: World, known: Mapping[str, Any] = NOTHING) -> Ended:
     linked = len(world.sessions.behind) + len(world.sessions.left) > 0
     rest = (world.totals, world.seen.sent, float(world.control.clock), linked)
     known = {**known, **_from_tiers(world), **_of_moves(world)}
-    if len(world.pools.roles):
+    if world.pools.legs:
         return Ended(*_joined(world), *rest, {**known, **_of_legs(world)})
     return Ended(world.seen.requests, world.jobs, *rest, known)
 
@@ -65,7 +65,7 @@ def _from_tiers(world: World) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for tier, name in tiers:
         tokens = world.tiers.tokens[tier]
-        if len(world.pools.roles):
+        if world.pools.legs:
             requests, legs = np.split(tokens, 2)
             tokens = np.where(_computed_here(world), requests, legs)
         made |= {f"{name}_tokens": tokens, f"gpu_{name}_tokens": world.tiers.totals[tier]}

@@ -3,7 +3,7 @@
 By Llumnix's freeness: free tokens of KV memory, less what waiting requests have still to compute, for each request
 that runs or waits; without bounds where there is none. Of the GPUs below a threshold the one that has least is paired
 with the one that has most of those above it, the next with the next, and so on. One that is in a move already is in no
-other. Where GPUs have roles, both of a pair have the same.
+other. Both of a pair have the same role.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from prebleexp.sim.records import DOWN, NONE, World
 def pair(self: Any, mine: Any, world: World, now: float) -> None:
     """Pair GPUs of few free tokens a request with those of many, and begin a move in each pair."""
     _look(world)
-    for role in range(len(NAMES) if len(world.pools.roles) > 0 else 1):
+    for role in range(len(NAMES)):
         source, target = _least_and_most(world, role)
         while source != NONE and target != NONE:
             one, engine = world.moves.gpus[source], world.engines[source]
@@ -47,11 +47,11 @@ def _look(world: World) -> None:
 
 @compiled
 def _least_and_most(world: World, role: int) -> tuple[int, int]:
-    """Whoever has least, and most, of those in no move, and of one role if GPUs have any; of equals the first."""
+    """Whoever has least, and most, of those of a role that are in no move; of equals the first."""
     moves, roles, source, target = world.moves, world.pools.roles, NONE, NONE
     least = most = moves.rules[0].below
     for g in range(len(moves.gpus)):
-        if moves.gpus[g].paired != 0 or (len(roles) > 0 and roles[g] != role):
+        if moves.gpus[g].paired != 0 or roles[g] != role:
             continue
         free = freeness(world, g)
         if free < least and world.servers[g].stage != DOWN:

@@ -14,7 +14,7 @@ from prebleexp.sim.links import HANDOFF
 from prebleexp.sim.news import tell
 from prebleexp.sim.notices import CANCELLED
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import RESERVE_FIRST, both_at_arrival, is_routed_again, leg_of, prefills
+from prebleexp.sim.pools import RESERVE_FIRST, is_routed_again, leg_of, prefills
 from prebleexp.sim.pulling import leave_kv
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.sessions import failed
@@ -33,7 +33,7 @@ def expire(world: World, request: int) -> None:
     if world.rules.gated and call_int(gateway.expire, gateway.own, world, request, control.now) != 0:
         return
     unread = world.jobs[leg_of(world, request)].state in (QUEUED, RUNNING)
-    if both_at_arrival(world) and (unread or world.jobs[request].state == UNROUTED):
+    if world.pools.both_at_arrival and (unread or world.jobs[request].state == UNROUTED):
         _leave_both(world, request)
         return
     row = leg_of(world, request) if world.jobs[request].state == UNROUTED else request

@@ -36,8 +36,10 @@ class Pools(NamedTuple):
 
     requests: int
     """rows of requests; those behind them are what computes their prompts"""
+    legs: int
+    """the first of those behind; 0 without pools, where each request is its own"""
     roles: Any
-    """(GPUs,) `PREFILL`, `DECODE` or `BOTH`; (0,) without pools"""
+    """(GPUs,) `PREFILL`, `DECODE` or `BOTH`; without pools all do both"""
     kv_bytes: float
     """of a token"""
     whole: bool
@@ -50,10 +52,14 @@ class Pools(NamedTuple):
     """of the model"""
     decider: int
     """`ALWAYS` …"""
+    prompts_first: bool
+    """whether the prompt's GPU is chosen before the output's: else a decider is asked between the two"""
+    both_at_arrival: bool
+    """whether both are chosen when a request comes"""
     least_tokens: int
     """with `UNCACHED`"""
     decides: Any
-    """`prebleexp.sim.addresses.DECIDER`, unless that is `ALWAYS`"""
+    """`prebleexp.sim.addresses.DECIDER`, unless prompts come first"""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,11 @@ class Disaggregation:
     """with UNCACHED"""
 
     @property
+    def prompts_first(self) -> bool:
+        """Whether a prompt's GPU is chosen before its output's."""
+        return self.decider == ALWAYS
+
+    @property
     def whole(self) -> bool:
         """Whether some GPUs may serve a request to its end. Then routers are told of a prompt's leg what they would be
         told of the request, else that it has one token to generate."""
@@ -88,21 +99,34 @@ class Disaggregation:
 
     def pools(self, requests: int, counts: Sequence[int]) -> Pools:
         """The pools of a run of so many requests. `counts`: GPUs of each of `roles`."""
-        roles = np.repeat(np.array(self.roles), counts)
-        rest = (self.send, self.layers, self.decider, self.least_tokens, records(1, addresses.DECIDER)[0])
-        return Pools(requests, roles, float(self.kv_bytes), self.whole, self.protocol, *rest)
+        return Pools(
+            requests=requests,
+            legs=requests,
+            roles=np.repeat(np.array(self.roles), counts),
+            kv_bytes=float(self.kv_bytes),
+            whole=self.whole,
+            protocol=self.protocol,
+            send=self.send,
+            layers=self.layers,
+            decider=self.decider,
+            prompts_first=self.prompts_first,
+            both_at_arrival=self.protocol != PULL or not self.prompts_first,
+            least_tokens=self.least_tokens,
+            decides=records(1, addresses.DECIDER)[0],
+        )
 
     def links(self, requests: int, gpus: int) -> links.Links:
         made = links.made_links(requests, gpus, self.sharing, float(self.rate), float(self.latency_s))
         return sending.with_parts(made) if self.protocol == RESERVE_FIRST else made
 
 
-NOBODY, UNUSED = np.zeros(0, np.int64), links.nothing()
+UNUSED = links.nothing()
 
 
-def nothing(requests: int) -> Pools:
-    """What a run without pools has, and writes nothing to."""
-    return Pools(requests, NOBODY, 0.0, True, PULL, END, 1, ALWAYS, 0, records(1, addresses.DECIDER)[0])
+def nothing(requests: int, gpus: int) -> Pools:
+    """What a run without pools has, and writes nothing to: all GPUs do both."""
+    alike = Disaggregation((BOTH,), None, 0.0, links.INFINITE, np.inf, 0.0)
+    return alike.pools(requests, (gpus,))._replace(legs=0)
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:
@@ -141,33 +165,26 @@ def refined_of_legs(refined: tuple[Ints, Floats] | None, whole: bool) -> tuple[I
 @compiled
 def prefills(world: World, g: int) -> bool:
     """Whether a GPU computes prompts alone."""
-    return len(world.pools.roles) > 0 and world.pools.roles[g] == PREFILL
+    return bool(world.pools.roles[g] == PREFILL)
 
 
 @compiled
 def decodes(world: World, g: int) -> bool:
     """Whether a GPU makes outputs alone, from KV that others computed."""
-    return len(world.pools.roles) > 0 and world.pools.roles[g] == DECODE
+    return bool(world.pools.roles[g] == DECODE)
 
 
 @compiled
 def is_routed_again(world: World, row: int) -> bool:
     """Whether a row is a request whose prompt is computed elsewhere, which is asked about a second time."""
-    return len(world.pools.roles) > 0 and row < world.pools.requests
-
-
-@compiled
-def both_at_arrival(world: World) -> bool:
-    """Whether the GPUs of a prompt and of its output are both chosen when it comes."""
-    return world.pools.protocol != PULL or world.pools.decider != ALWAYS
+    return row < world.pools.legs
 
 
 @compiled
 def is_part(world: World, row: int) -> bool:
     """Whether a row, which was sent to a GPU, is a part of a request of which both GPUs are chosen at arrival."""
-    if not both_at_arrival(world):
-        return False
-    return row < world.pools.requests or prefills(world, int(world.seen.requests[row].gpu))
+    pools = world.pools
+    return pools.both_at_arrival and (row < pools.requests or prefills(world, int(world.seen.requests[row].gpu)))
 
 
 @compiled
@@ -179,7 +196,7 @@ def is_loading(world: World, row: int) -> bool:
 @compiled
 def leg_of(world: World, request: int) -> int:
     """The row of what computes its prompt: itself, without pools."""
-    return request + world.pools.requests if len(world.pools.roles) > 0 else request
+    return request + world.pools.legs
 
 
 @compiled

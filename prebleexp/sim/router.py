@@ -13,9 +13,7 @@ from prebleexp.sim.news import tell
 from prebleexp.sim.notices import CANCELLED, LOST
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import (
-    ALWAYS,
     RESERVE_FIRST,
-    both_at_arrival,
     is_part,
     is_routed_again,
     leg_of,
@@ -61,7 +59,7 @@ def submit(world: World, request: int) -> None:
         world.seen.requests[leg].arrival_s = world.seen.requests[request].arrival_s
         world.arrivals[leg] = world.arrivals[request]
     if not world.rules.gated:
-        join(world, COMMON, leg if world.pools.decider == ALWAYS else request)
+        join(world, COMMON, leg if world.pools.prompts_first else request)
 
 
 # ---------------------------------------------------------------- asking
@@ -81,7 +79,7 @@ def serve(world: World) -> int:
             _take_offer(world)
             continue
         again = is_routed_again(world, request)
-        second = again == (world.pools.decider == ALWAYS)  # the gateway has let it pass, as whoever was given back
+        second = again == world.pools.prompts_first  # the gateway has let it pass, as whoever was given back
         offered = rules.gated and routers > 1 and not second and world.jobs[request].state != KEPT
         if offered and control.stale != 0:
             control.stale = 0
@@ -124,7 +122,7 @@ def serve(world: World) -> int:
         control.answered = 0
         if not _decided(world, view.candidates, request, control.answer, r):
             return BAD_ROUTE
-        if control.news > 0 and both_at_arrival(world):  # a GPU is rid of who was refused
+        if control.news > 0 and world.pools.both_at_arrival:  # a GPU is rid of who was refused
             return DONE
     return DONE
 
@@ -133,7 +131,7 @@ def serve(world: World) -> int:
 def _take_offer(world: World) -> None:
     """Who waits in the gateway is asked about, if there is a GPU that may get it."""
     control, gateway, request = world.control, world.gateway, NONE
-    prompts_first = world.pools.decider == ALWAYS
+    prompts_first = world.pools.prompts_first
     view = world.seen if prompts_first else world.decode_seen
     if len(view.candidates) > 0:
         request = call_int(gateway.offer, gateway.own, world, control.now)
@@ -188,7 +186,7 @@ def decided(world: World, request: int) -> None:
 @compiled
 def _carry_out(world: World, request: int, answer: int) -> None:
     gateway = world.gateway
-    second = is_routed_again(world, request) == (world.pools.decider == ALWAYS)
+    second = is_routed_again(world, request) == world.pools.prompts_first
     if world.rules.gated and not second and world.jobs[request].state != KEPT:
         if answer >= 0 and 0 < world.rules.max_in_flight <= world.seen.sent[answer].outstanding:
             answer = HOLD  # another was sent there meanwhile
@@ -208,12 +206,12 @@ def _refuse(world: World, request: int) -> None:
     kept = world.jobs[request].state == KEPT
     if kept and world.jobs[leg_of(world, request)].reached != 0:
         let_go(world, request)
-    second = is_routed_again(world, request) and world.pools.decider == ALWAYS
+    second = is_routed_again(world, request) and world.pools.prompts_first
     let_pass = second and world.seen.requests[leg_of(world, request)].gpu != NONE
     if world.rules.gated and (kept or let_pass):
         call_none(world.gateway.hear, world.gateway.own, world, CANCELLED, request)
     world.jobs[request].state = REFUSED
-    if both_at_arrival(world) and not kept:
+    if world.pools.both_at_arrival and not kept:
         other = leg_of(world, request) if request < world.pools.requests else request_of(world, request)
         if world.seen.requests[other].gpu != NONE:
             tell(world, CANCELLED, other, int(world.seen.requests[other].gpu), 0)
@@ -231,7 +229,7 @@ def _send(world: World, request: int, g: int) -> None:
     touch(world, g)
     if not is_part(world, request):
         _pass_frontend(world, request)
-    elif world.pools.decider != ALWAYS:
+    elif not world.pools.prompts_first:
         _decide(world, request)
     elif request < world.pools.requests:  # both are chosen
         _pass_frontend(world, leg_of(world, request))
@@ -262,7 +260,7 @@ def _pass_frontend(world: World, request: int) -> None:
     cost = world.seen.costs[seen.gpu]
     seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
     passed = is_routed_again(world, request) and world.pools.protocol != RESERVE_FIRST  # there, both are at once
-    passed = passed and world.pools.decider == ALWAYS
+    passed = passed and world.pools.prompts_first
     if seconds > 0 and not passed:
         world.jobs[request].state = QUEUED
         push(world.events, control, control.now + seconds, key(REACHED, request))
@@ -307,6 +305,6 @@ def lose(world: World, request: int) -> None:
     job.losses += 1
     if gone != 0:
         other = request_of(world, request)
-        if both_at_arrival(world) and other != request and world.seen.requests[other].gpu != NONE:
+        if world.pools.both_at_arrival and other != request and world.seen.requests[other].gpu != NONE:
             tell(world, LOST, other, int(world.seen.requests[other].gpu), 0)  # its GPU is rid of it
         tell(world, LOST, request, g, 0)

@@ -57,7 +57,7 @@ def allocate(
     `moves`: requests that are moved; `links`: over which KV moves; `gaps`: what counts those between tokens; `routers`:
     how many there are, and `books`: the record of what each knows, if there are several."""
     workload, gpus = setup.workload, setup.gpus
-    requests, pools = split or (workload, nothing(len(workload)))
+    requests, pools = split or (workload, nothing(len(workload), gpus))
     tiers, moves = no_tiers() if tiers is None else tiers, no_moves() if moves is None else moves
     n = len(workload)
     sessions = made_sessions(requests, rules)
@@ -97,8 +97,8 @@ def allocate(
     return World(
         control=control,
         rules=rules,
-        seen=seen if split is None else seen._replace(candidates=np.flatnonzero(pools.roles != DECODE)),
-        decode_seen=seen if split is None else seen._replace(candidates=np.flatnonzero(pools.roles == DECODE)),
+        seen=seen._replace(candidates=np.flatnonzero(pools.roles != DECODE)),
+        decode_seen=seen._replace(candidates=np.flatnonzero(pools.roles == DECODE)),
         live=live,
         jobs=jobs,
         servers=servers,

@@ -47,13 +47,13 @@ class Streams:
         rows, at = len(world.jobs), world.seen.requests.gpu
         has = np.zeros(rows, np.int64)
         on = np.flatnonzero((at >= 0) & np.isin(world.jobs.state, ON_A_GPU))
-        reached = on[world.jobs.reached[on] != 0] if len(world.pools.roles) == 0 else on
+        reached = on[world.jobs.reached[on] != 0] if world.pools.legs == 0 else on
         for kind, mine in enumerate(self._mine):
             here = reached[np.array(self._kind_of)[at[reached]] == kind]
             has[here] = self._count(mine, world, here)
         done = world.jobs.state == State.FINISHED
         has[done] = world.jobs.output_seen[done]
-        if len(world.pools.roles):
+        if world.pools.legs:
             has[self.n :][world.pools.roles[at[self.n :]] == PREFILL] = 0
         now = float(world.control.now)
         if not len(self._had):

@@ -201,8 +201,6 @@ def expire(self: Any, mine: Books, world: World, request: int, now: float) -> in
 def _end(mine: Books, world: World, request: int, state: int) -> None:
     """A request ends, since its last attempt has failed."""
     world.jobs[request].state = world.jobs[leg_of(world, request)].state = state
-    world.control.unfinished -= 1
-    world.control.present -= 1
     failed(world, request)
 
 

@@ -72,8 +72,6 @@ def is_lost(world: World, row: int) -> None:
                 let_go(world, request)
             _begin_anew(world, first)
     else:
-        control.unfinished -= 1
-        control.present -= 1
         failed(world, request)
 
 
@@ -110,8 +108,6 @@ def hear(world: World, kind: int, request: int) -> None:
         if kind == LOST or part:
             return
         request = request_of(world, request)
-        world.control.unfinished -= 1
-        world.control.present -= 1
         if kind == CANCELLED:
             failed(world, request)
             return

@@ -10,12 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.links import HANDOFF
 from prebleexp.sim.news import tell
 from prebleexp.sim.notices import CANCELLED
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import RESERVE_FIRST, is_routed_again, leg_of, prefills
-from prebleexp.sim.pulling import leave_kv
+from prebleexp.sim.pulling import leave_kv, send_no_more
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.sessions import failed
 from prebleexp.sim.types import State
@@ -48,8 +47,6 @@ def expire(world: World, request: int) -> None:
             call_none(gateway.hear, gateway.own, world, CANCELLED, row)
         elif world.rules.gated:
             call_int(gateway.leave, gateway.own, world, request, NONE)
-        control.unfinished -= 1
-        control.present -= 1
         failed(world, request)
         return
     if not unnoticed and job.reached != 0:
@@ -73,14 +70,13 @@ def hang_up(world: World, request: int) -> None:
 @compiled
 def _leave_both(world: World, request: int) -> None:
     """Its prompt is not computed yet, and both GPUs may be chosen: wherever it is, each is rid of it."""
-    control, leg = world.control, leg_of(world, request)
+    leg = leg_of(world, request)
     job = world.jobs[leg]
     waits = job.state in (UNROUTED, QUEUED, RUNNING, RESERVED) or (job.state == LOST and job.reached != 0)
     if not waits or not (np.isnan(job.ttft_s) and np.isnan(world.jobs[request].ttft_s)):
         return
-    told, link = False, world.links.calls
-    if world.jobs[request].state == RESERVED:
-        call_none(link.drop, link.own, int(world.links.first[HANDOFF]) + request, control.now)
+    told = False
+    send_no_more(world, request)
     for row in (leg, request):
         job, g = world.jobs[row], int(world.seen.requests[row].gpu)
         if g != NONE:
@@ -97,8 +93,6 @@ def _leave_both(world: World, request: int) -> None:
             call_int(gateway.leave, gateway.own, world, request, NONE)
         elif world.rules.gated:
             call_none(gateway.hear, gateway.own, world, CANCELLED, request)
-        control.unfinished -= 1
-        control.present -= 1
         failed(world, request)
 
 

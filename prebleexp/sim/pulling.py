@@ -132,13 +132,19 @@ def leave_kv(world: World, request: int) -> None:
     """A request that has not got its KV will not get it any more: what is under way ends here, and whoever waits behind
     it may go on."""
     g = int(world.seen.requests[request].gpu)
-    if world.jobs[request].state == RESERVED:
-        link = world.links.calls
-        call_none(link.drop, link.own, int(world.links.first[HANDOFF]) + request, world.control.now)
+    send_no_more(world, request)
     if g != NONE:
         wake(world, g)
     if world.jobs[leg_of(world, request)].reached != 0:
         let_go(world, request)
+
+
+@compiled
+def send_no_more(world: World, request: int) -> None:
+    """What is under way of a prompt's KV, if it is, ends here."""
+    if world.jobs[request].state == RESERVED:
+        link = world.links.calls
+        call_none(link.drop, link.own, int(world.links.first[HANDOFF]) + request, world.control.now)
 
 
 @compiled

@@ -217,8 +217,6 @@ def _refuse(world: World, request: int) -> None:
             tell(world, CANCELLED, other, int(world.seen.requests[other].gpu), 0)
             if other < request:  # that is how the request ends
                 return
-    world.control.unfinished -= 1
-    world.control.present -= 1
     failed(world, request_of(world, request))
 
 

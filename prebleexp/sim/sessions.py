@@ -39,18 +39,23 @@ def take_next(world: World) -> None:
 
 @compiled
 def ended(world: World, request: int) -> None:
-    """Those that come after a request wait for one less, and are due when they wait for none."""
+    """A request that was there has ended: those that come after it wait for one less, and are due when they wait for
+    none."""
+    world.control.unfinished -= 1
+    world.control.present -= 1
     _let_follow(world, request)
     _leave(world, request)
 
 
 @compiled
 def failed(world: World, request: int) -> None:
-    """A request was cancelled or refused: that was its end to those that come after it, or they are cancelled as well,
-    and so on."""
+    """It was cancelled or refused: that was its end to those that come after it, or they are cancelled as well, and so
+    on."""
     if world.sessions.goes_on[request] != 0:
         ended(world, request)
         return
+    world.control.unfinished -= 1
+    world.control.present -= 1
     first = _cancel_behind(world, request, NONE)
     _leave(world, request)
     while first != NONE:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import REACHED, key, remove
-from prebleexp.sim.links import HANDOFF
-from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.plug import call_int
 from prebleexp.sim.pools import leg_of, request_of
+from prebleexp.sim.pulling import send_no_more
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
 
-UNROUTED, RESERVED, LOST = int(State.UNROUTED), int(State.RESERVED), int(State.LOST)
+UNROUTED, LOST = int(State.UNROUTED), int(State.LOST)
 
 
 @compiled
@@ -37,12 +37,10 @@ def severed(world: World, row: int) -> int:
 @compiled
 def come_no_more(world: World, request: int) -> None:
     """Neither part of it is on its way any more, nor is KV, and both GPUs, if idle, look who may go on."""
-    job, link, control = world.jobs[request], world.links.calls, world.control
-    if job.state == RESERVED:
-        call_none(link.drop, link.own, int(world.links.first[HANDOFF]) + request, control.now)
+    send_no_more(world, request)
     for row in (leg_of(world, request), request):
-        remove(world.events, control, key(REACHED, row))
+        remove(world.events, world.control, key(REACHED, row))
         g = int(world.seen.requests[row].gpu)
         if g != NONE:
             wake(world, g)
-    job.state, job.reached = UNROUTED, 0
+    world.jobs[request].state, world.jobs[request].reached = UNROUTED, 0

@@ -37,6 +37,7 @@ def _lends_constants(path: str, is_local: Callable[[str], bool] = providers.is_l
 
 providers.is_local_module_file = _lends_constants
 
+os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"  # it colours what it tries and throws away, too
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each translate the whole package anew
 sys.dont_write_bytecode = False  # and each worker all tests
 

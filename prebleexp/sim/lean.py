@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from llvmlite.binding import ffi
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -14,6 +15,16 @@ from numba.core.untyped_passes import FindLiterallyCalls, InlineClosureLikes, Li
 
 FIND_NOTHING = (WithLifting, InlineClosureLikes, FindLiterallyCalls, LiteralUnroll, InlineOverloads, NopythonRewrites)
 """with-blocks, functions within functions, what must be known when it is compiled, and expressions of whole arrays"""
+
+
+def _call_llvm_unheard() -> None:
+    """numba tells of each call of LLVM to each function that waits for another to be compiled, a twentieth of the work,
+    for times that nobody reads."""
+    for callbacks in tuple(ffi.lib._lock._cblist):
+        ffi.unregister_lock_callback(*callbacks)
+
+
+_call_llvm_unheard()
 
 
 class _Once(PassManager):

@@ -25,9 +25,10 @@ def test_a_function_goes_through_few_passes_and_operators_are_looked_up_once(mon
         return usual(self, context, arguments, named)
 
     monkeypatch.setattr(types.functions.BaseFunction, "get_call_type", counted)
-    with event.install_recorder("numba:run_pass") as passes:
+    with event.install_recorder("numba:run_pass") as passes, event.install_recorder("numba:llvm_lock") as told:
         kept(_sums, lean=True).compile(types.int64(types.int64, types.int64))
     names = [one.data["name"] for _, one in passes.buffer if one.is_start and "_sums" in one.data["name"]]
     print(f"{len(names)} passes; asked: {dict(asked)}")
     assert len(names) <= 23
+    assert not told.buffer, "nobody is told of each call of LLVM"
     assert asked["<built-in function add>"] <= 6

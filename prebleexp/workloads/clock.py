@@ -13,6 +13,7 @@ import numpy.typing as npt
 from prebleexp.errors import significant
 from prebleexp.sim.types import Floats, Longs
 from prebleexp.workloads.columns import Columns, matching, named, plain
+from prebleexp.workloads.dates import as_iso
 from prebleexp.workloads.reading import WAY_OUT
 from prebleexp.workloads.rows import NOTHING, ZONE, Records, Rows
 
@@ -21,6 +22,7 @@ UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 CALLED = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 EPOCH = (1.1e9, 2.6e9)
 """seconds since 1970 of 2004 to 2052: no clock that began with a recording, or a machine, is there"""
+YEARS = (2004, 2052)
 LATEST_S = 1e11
 """no clock shows it, and what counts otherwise does: of Windows and of .NET tenths of microseconds since 1601, or 1"""
 DAY_S = 86_400
@@ -105,7 +107,7 @@ def clock(
         if least > -math.inf:
             rows.refuse(name, rows.exact_numbers(name, valid) < least, valid)
         return found
-    if COMMA.fullmatch(first):
+    if COMMA.fullmatch(first.strip()):
         found = clock(_with_points(rows, name), name, given, usual, told=told, known=known, least=least)
         return found._replace(says=f"{found.says}, with decimal commas")
     return _written(rows, name) if WRITTEN.fullmatch(first.strip()) else _dated(rows, name)
@@ -117,6 +119,7 @@ def moments(rows: Rows, name: str) -> Clock | None:
     if found is None:
         return None
     zone, times = found
+    _refuse_others(rows, name, times.astype("M8[Y]").astype(np.int64) + 1970)
     says = f"{name}, a time {f'in {zone}' if zone else 'without a time zone'}, from {_date(times.min())}"
     return Clock(since_first(times), says, () if zone else _goes_back(name, times))
 
@@ -168,7 +171,7 @@ def _counted(rows: Rows, name: str, given: str | None, usual: str, told: str | N
 def _with_points(rows: Rows, name: str) -> Rows:
     """With points for the decimal commas of a column. Raises InvalidInput where these may stand between thousands."""
     texts = [str(one) for one in rows.values(name)]
-    if all(re.fullmatch(r"-?\d{1,3},\d{3}", one) for one in texts):
+    if all(re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", one.strip()) for one in texts):
         raise rows.wrong(
             0, f"{name}={texts[0]!r} is not valid; it must be a number with a point, as commas may be between thousands"
         )
@@ -204,7 +207,11 @@ def _dated(rows: Rows, name: str) -> Clock:
     for other in FORMATS:
         if times.isna().all():
             times = pd.to_datetime(texts, format=other, utc=True, errors="coerce")
+    if times.isna().all():
+        texts = as_iso(rows, name, texts)
+        times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     rows.refuse(name, times.isna().to_numpy(), DATE)
+    _refuse_others(rows, name, times.dt.year.to_numpy())
     zoned = texts.str.contains(ZONE, regex=True).to_numpy(dtype=bool)
     says = "with a time zone, as that of the first row" if zoned[0] else "without a time zone, as the first row's"
     rows.refuse(name, zoned != zoned[0], f"a time {says}")
@@ -217,6 +224,15 @@ def _dated(rows: Rows, name: str) -> Clock:
     zone = f"in {' and '.join(zones)}" if len(zones) in (1, 2) else "in several time zones"
     says = f"{name}, a date and time {zone if zoned[0] else 'without a time zone'}, from {_date(moments.min())}"
     return Clock(since_first(moments), says, doubts)
+
+
+def _refuse_others(rows: Rows, name: str, years: npt.NDArray[Any]) -> None:
+    """Raises InvalidInput where dates of a log stand beside some of no log, as those that stand for nothing."""
+    of_logs = (years >= YEARS[0]) & (years <= YEARS[1])
+    if of_logs.any():
+        rows.refuse(
+            name, ~of_logs, f"a date from {YEARS[0]} to {YEARS[1]}, as that of other rows; leave out what has none"
+        )
 
 
 def _goes_back(name: str, moments: npt.NDArray[Any]) -> tuple[str, ...]:
@@ -235,19 +251,20 @@ def _goes_back(name: str, moments: npt.NDArray[Any]) -> tuple[str, ...]:
 def _begins_anew(rows: Rows, name: str, seconds: Floats, column: npt.NDArray[Any]) -> tuple[str, ...]:
     """A doubt about numbers that rise to the end of one recording, and then from the beginning of another; or that go
     up and down."""
-    back = np.flatnonzero(np.diff(seconds) < 0)
+    steps = np.diff(seconds)
+    back = np.flatnonzero(steps < 0)
     if len(rows) >= ANEW and len(back) * MIXED >= len(rows):
         return (
             f"{name} is in no order: if its numbers are gaps between requests, and not when these came, add them up",
         )
-    if len(rows) < ANEW or len(back) != 1:
+    begins = back[seconds[back + 1] <= NEAR * seconds[back]] + 1
+    begins = begins[(begins >= NEAR * len(rows)) & (begins <= (1 - NEAR) * len(rows))]
+    if len(rows) < ANEW or not len(begins):
         return ()
-    at = int(back[0]) + 1
-    if not NEAR * len(rows) <= at <= (1 - NEAR) * len(rows) or seconds[at] > NEAR * seconds[at - 1]:
-        return ()
+    at, many = int(begins[0]), "once" if len(begins) == 1 else f"{len(begins):,} times"
     return (
-        f"{name} begins anew once, with {column[at]:g} in row {rows.number(at)}: rows are taken in order of time; if "
-        "two recordings stand one after the other, give each a file",
+        f"{name} begins anew {many}, with {column[at]:g} in row {rows.number(at)}: rows are taken in order of time; if "
+        f"{'two' if len(begins) == 1 else 'several'} recordings stand one after the other, give each a file",
     )
 
 
@@ -255,14 +272,14 @@ def arrival_of(rows: Rows, columns: Columns, aliases: Sequence[str]) -> str:
     """The field that was set; else the first usual one that has times of a calendar, which a duration has not; else the
     first usual one. Raises InvalidInput if there is none."""
     first = named(rows, columns, "arrival", aliases)
-    if "arrival" in columns or _of_a_calendar(rows, first):
+    if "arrival" in columns or is_of_a_calendar(rows, first):
         return first
     others = (names for alias in aliases if (names := matching(rows, alias)))
     alone = (names[0] for names in others if len(names) == 1 or names[0].count(".") < names[1].count("."))
-    return next((name for name in alone if _of_a_calendar(rows, name)), first)
+    return next((name for name in alone if is_of_a_calendar(rows, name)), first)
 
 
-def _of_a_calendar(rows: Rows, name: str) -> bool:
+def is_of_a_calendar(rows: Rows, name: str) -> bool:
     """Whether it has dates with times of day, or numbers since 1970, and not the same one in all rows."""
     values = [one for one in rows.optional(name) if one not in NOTHING]
     if not values or (len(rows) > 1 and len(set(map(str, values))) == 1):

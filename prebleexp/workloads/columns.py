@@ -10,8 +10,14 @@ from typing import Any
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.workloads.rows import Rows
 
-ROLES = ("arrival", "input", "output", "session", "hashes", "delay", "status", "adapter", "prefix", "prefix_tokens")
+ROLES = (
+    *("arrival", "input", "output", "session", "hashes", "delay", "status", "adapter", "prefix", "prefix_tokens"),
+    *("end", "took"),
+)
 """what workload.columns can name"""
+ASIDE = re.compile(r"\s*[\[(](?:tokens?|#|UTC)[\])]\s*$", re.IGNORECASE)
+"""what is said of a field behind its name, and is no other unit than is usual"""
+MICRO = str.maketrans("µμ", "uu")
 MOST_SHOWN = 20
 """names of fields in an error"""
 
@@ -40,9 +46,11 @@ class Columns(dict[str, str]):
 
 @lru_cache(maxsize=4096)
 def plain(name: str) -> str:
-    """A field's name without what people write differently: `Request tokens`, `requestTokens` are request_tokens."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return re.sub(r"_*\._*", ".", re.sub(r"[^a-z0-9.]+", "_", words.lower())).strip("_")
+    """A field's name without what people write differently: `Request tokens`, `requestTokens` are request_tokens, and
+    `Start in µs` is start_us."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", ASIDE.sub("", name)).lower().translate(MICRO)
+    words = re.sub(r"_*\._*", ".", re.sub(r"[^a-z0-9.]+", "_", words)).strip("_.")
+    return re.sub(r"_in_(?=[nmu]?s$)", "_", words)
 
 
 def matching(rows: Rows, alias: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The rows of JSON lines, a JSON array, YAML, CSV or Parquet, whatever the file is packed with."""
+"""The rows of JSON lines, a JSON array, YAML, CSV, Parquet or Arrow, whatever the file is packed with."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from prebleexp.workloads.rows import Records, Rows, Table
 
 BOM = b"\xef\xbb\xbf"
 """with which some write that a file is UTF-8"""
+ARROW, ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+"""with which files of Arrow begin"""
 BETWEEN = re.compile(r"[\s,]*")
 """what may stand between two documents"""
 SEPARATORS = ",;\t|"
 """of CSV"""
-OTHERS = "an array of objects, YAML, CSV with a header in UTF-8, or Parquet"
+OTHERS = "an array of objects, YAML, CSV with a header in UTF-8, Parquet or Arrow"
 """what a file may be instead of JSON lines"""
 YAML = re.compile(rb"(---|- )|[A-Za-z_][\w.-]*:\s*[\r\n]")
 """how a document begins that has its rows in a list"""
@@ -58,6 +60,8 @@ def rows_of(path: str | None) -> Rows:
     name, data = str(path), files.unpacked(path).removeprefix(BOM)
     if data.startswith(b"PAR1"):
         return Table(name, _parquet(name, data))
+    if data.startswith((ARROW, ARROW_STREAM)):
+        return Table(name, _arrow(name, data))
     if b"\r" in data[:READ] and b"\n" not in data:  # as Macs once wrote
         data = data.replace(b"\r", b"\n")
     text = data.lstrip()
@@ -66,6 +70,21 @@ def rows_of(path: str | None) -> Rows:
     if not text or text[:1] in b"{[" or not _is_text(text):
         return _records(name, data)
     return _yaml(name, data) if YAML.match(text) else Csv(name, _without_notes(data))
+
+
+def without_headers(rows: Rows) -> tuple[Rows, int]:
+    """Those of a CSV file, without lines that say its header again, as where several are behind one another; and how
+    many these were."""
+    if not isinstance(rows, Csv):
+        return rows, 0
+    lines = rows.data.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.strip())
+    again = [number for number, line in enumerate(lines) if number > at and line.strip() == lines[at].strip()]
+    if not again or len(again) == len(rows):
+        return rows, 0
+    for number in again:
+        lines[number] = b""
+    return Csv(rows.path, b"\n".join(lines)), len(again)
 
 
 def _is_text(data: bytes) -> bool:
@@ -212,12 +231,28 @@ def _parquet(path: str, data: bytes) -> Any:
         raise InvalidInput(f"{path}: not a Parquet file that can be read: {reason}") from None
 
 
+def _arrow(path: str, data: bytes) -> Any:
+    """Of a file, as of Feather, or of a stream."""
+    import pyarrow as pa
+
+    try:
+        open_it = pa.ipc.open_file if data.startswith(ARROW) else pa.ipc.open_stream
+        return _without_decimals(open_it(pa.BufferReader(data)).read_all())
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInput(f"{path}: not an Arrow file that can be read: {reason}") from None
+
+
 def _without_decimals(table: Any) -> Any:
     """Numbers that databases write with all of their digits, as integers where they have no others behind a point."""
     import pyarrow as pa
 
     for at, kind in enumerate(table.schema.types):
         if pa.types.is_decimal(kind):
-            plain = pa.int64() if kind.scale == 0 else pa.float64()
-            table = table.set_column(at, table.column_names[at], table.column(at).cast(plain))
+            column = table.column(at)
+            try:  # a number of that many digits is not the same as a floating-point one
+                column = column.cast(pa.int64())
+            except pa.ArrowInvalid:
+                column = column.cast(pa.float64())
+            table = table.set_column(at, table.column_names[at], column)
     return table

@@ -22,6 +22,8 @@ OVERLAP = 0.2
 """of the turns of sessions, so many may come before the answer before them can have been there"""
 LEAST_REGULAR, MINUTE_S = 5, 60.0
 """so many that come by the minute, or by more, are hardly requests"""
+LEAST_ON_STEPS, STEP_S = 8, 5.0
+"""nor so many that come at whole multiples of so many seconds, or more"""
 THOUGHT_S = 3_600.0
 """a typical pause of a tool, or of who thinks, that is believed"""
 PAUSE_S = 7 * 86_400.0
@@ -95,10 +97,8 @@ def doubts(trace: Trace) -> list[str]:
             found.append(f"{number(n / span_s)} requests/s are improbable; if the unit of time is another, {WAY_OUT}")
         elif n > 2 and (gap := float(np.diff(np.sort(starts)).max())) > LONELY * span_s:
             found.append(f"nothing comes for {number(gap)} of {number(span_s)} s; are all times in one unit?")
-    if trace.clocked and n >= LEAST_REGULAR and span_s and (gap := _regular(starts)):
-        found.append(
-            f"one comes every {number(gap)} s: if rows are sums over that time, or means, list requests one by one"
-        )
+    if trace.clocked and span_s:
+        found += _regular(starts)
     if (longest := int(trace.prompt_tokens.max())) > LONGEST:
         found.append(
             f"a prompt of {longest:,} tokens is improbable; say workload.columns={{input: …}} if it is another field"
@@ -114,10 +114,22 @@ def doubts(trace: Trace) -> list[str]:
     return found
 
 
-def _regular(starts: Floats) -> float:
-    """Seconds between any two that follow each other, if these are whole minutes; else 0."""
-    gaps = np.diff(np.sort(starts))
-    return float(gaps[0]) if gaps[0] >= MINUTE_S and (gaps == gaps[0]).all() and gaps[0] % MINUTE_S == 0 else 0.0
+def _regular(starts: Floats) -> list[str]:
+    """A doubt about times that are the ends of minutes, or the like, and not those of requests."""
+    moments = np.unique(np.round(starts * 1000).astype(np.int64))
+    step_s = float(np.gcd.reduce(np.diff(moments))) / 1000 if len(moments) > 1 else 0.0
+    if len(moments) == len(starts) and (np.diff(moments) == step_s * 1000).all():
+        if len(moments) >= (LEAST_REGULAR if step_s % MINUTE_S == 0 else LEAST_ON_STEPS) and step_s >= STEP_S:
+            return [
+                f"one comes every {number(step_s)} s: if rows are sums over that time, or means, list requests one by "
+                "one"
+            ]
+    elif len(moments) >= LEAST_ON_STEPS and step_s >= STEP_S:
+        return [
+            f"all come at whole multiples of {number(step_s)} s: if times are rounded, or rows are sums over that "
+            "time, bursts are the file's, and not the load's"
+        ]
+    return []
 
 
 def _starts(trace: Trace) -> Floats:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prebleexp.errors import InvalidInput
+from prebleexp.workloads import envelopes
 from prebleexp.workloads.columns import plain
 from prebleexp.workloads.failed import OTHER, PHASE
 from prebleexp.workloads.rows import NOTHING, Records, Rows, Table, parsed
@@ -96,6 +97,8 @@ def _inner_of(path: str, record: Mapping[str, Any], benchmark: int | None) -> li
     if isinstance(runs := record.get("benchmarks"), list):  # guidellm
         taken = chosen(path, benchmark, len(runs))
         return [one for number, run in enumerate(runs, start=1) for one in _requests(path, run, number != taken)]
+    if (found := envelopes.rows_in(record)) is not None:
+        return found
     for name in LISTS:
         rows = record.get(name)
         if isinstance(rows, dict):  # as hits.hits of Elasticsearch, or data.result

@@ -14,7 +14,10 @@ from prebleexp.workloads.columns import found, matching
 from prebleexp.workloads.elsewhere import answered_elsewhere
 from prebleexp.workloads.rows import NOTHING, Rows
 
-KINDS = ("type", "event", "event_type", "kind", "role", "span_kind")
+KINDS = (
+    *("type", "event", "event_type", "kind", "role", "span_kind", "path", "uri", "url", "endpoint", "route"),
+    *("request_path", "request_uri", "operation", "operation_name", "operation.name", "call_type"),
+)
 SPANS = {
     "parent_span_id": ("span_id",),
     "parent_run_id": ("run_id", "id"),
@@ -33,9 +36,11 @@ NUMBERS = ("_id", "eventId")
 """by which who keeps logs tells rows apart, whatever they say"""
 STANDS_FOR = (
     *("requests", "num_requests", "n_requests", "request_count", "requests_count", "num_model_requests"),
-    *("total_requests", "call_count", "invocations", "batch_size"),
+    *("total_requests", "call_count", "invocations", "batch_size", "item_count"),
 )
 """fields of a row that is a sum over several requests, as logs by the minute have"""
+TALLIES = ("count", "calls", "hits")
+"""likewise, where it is the row's own and no object's"""
 ANSWERS = ("n", "num_choices", "num_return_sequences", "best_of")
 """fields of a request that asks for several answers, whose tokens are counted together"""
 MOST_ANSWERS = 128
@@ -72,6 +77,11 @@ def own_requests(rows: Rows, counted: npt.NDArray[np.bool_], inputs: Longs, outp
     leave(_around(rows, counted), "which are around others that have their tokens")
     repeats, several = _repeats(rows, kept, inputs, IDS)
     leave(repeats, "of which a later row has the same id and prompt")
+    if _have_tokens_of_their_own(outputs, repeats, kept):
+        doubts.append(
+            f"the rows that are left out for a later one with their id have {int(outputs[repeats].sum()):,} tokens of "
+            "answers, which do not grow: if these are parts of answers, add them up"
+        )
     parts, _ = _repeats(rows, kept, inputs, CHUNKS)
     chunks = parts & _are_chunks(rows)
     leave(chunks, "which are parts of an answer, of which a later row has all")
@@ -119,6 +129,12 @@ def _parts(rows: Rows, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return ~counted & np.array([value in whole for value in ids], np.bool_)
 
 
+def _have_tokens_of_their_own(outputs: Longs, repeats: npt.NDArray[np.bool_], kept: npt.NDArray[np.bool_]) -> bool:
+    """Whether rows of which a later one is taken are so many, and as long as that, that each may have its own part."""
+    left, taken = np.maximum(outputs[repeats], 0), np.maximum(outputs[kept & ~repeats], 0)
+    return len(left) > 2 * len(taken) and int(left.sum()) > 2 * int(taken.sum()) and left.max() <= taken.max()
+
+
 def _are_chunks(rows: Rows) -> npt.NDArray[np.bool_]:
     name = next(iter(matching(rows, "object")), None)
     if name is None:
@@ -147,7 +163,8 @@ def _alike(rows: Rows) -> int:
 def _several(rows: Rows) -> list[str]:
     """Doubts about rows that seem to stand for several requests, or to have several answers."""
     doubts = []
-    for name, values in _counting(rows, STANDS_FOR):
+    tallies = (one for one in _counting(rows, TALLIES) if "." not in one[0])
+    for name, values in (*_counting(rows, STANDS_FOR), *tallies):
         doubts.append(f"{name} is up to {max(values):,}, and a row is taken for one request; list requests one by one")
     for name, values in _counting(rows, ANSWERS):
         if max(values) <= MOST_ANSWERS and len(set(values)) * MANY <= max(len(rows), MANY):  # else it numbers rows

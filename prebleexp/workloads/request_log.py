@@ -12,30 +12,21 @@ import numpy.typing as npt
 from prebleexp.checks import is_integer, is_number, one_of, require
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Ints, Longs
-from prebleexp.workloads import asked_adapters, hashes, inferred, nested, prefixes, said, session_fields, usage
+from prebleexp.workloads import asked_adapters, hashes, inferred, nested, prefixes, said, session_fields, summed, usage
 from prebleexp.workloads.accumulated import CURE, GROWTH, Accumulated, accumulated
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
-from prebleexp.workloads.clock import SUFFIXES, Clock, arrival_of, clock, in_order, moments, unit_of
-from prebleexp.workloads.columns import found, plain, set_column
-from prebleexp.workloads.documents import rows_of
+from prebleexp.workloads.came import came
+from prebleexp.workloads.clock import Clock, in_order
+from prebleexp.workloads.columns import found, set_column
+from prebleexp.workloads.documents import rows_of, without_headers
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.growth import NOBODY, headed
 from prebleexp.workloads.records import flattened
-from prebleexp.workloads.repeated import Own, own_requests
-from prebleexp.workloads.rows import MOST, NOTHING, Rows
+from prebleexp.workloads.repeated import own_requests
+from prebleexp.workloads.rows import MOST, Rows
 from prebleexp.workloads.tabular import Tabular
 from prebleexp.workloads.trace import Reading, Trace, alone
 
-STEMS = (
-    *("arrival_time", "arrived_at", "arrival_timestamp", "arrival", "request_arrival_time", "queued_time", "queued_at"),
-    *("request_start", "request_start_time", "start_time", "started_at", "start_timestamp", "start", "sent_at"),
-    *("send_time", "request_timestamp", "timestamp", "ts", "time", "created", "created_at", "request_created_at"),
-    "create_time",
-    *("datetime", "date", "event_time", "time_iso8601", "time_local"),
-)
-TIMES = tuple(
-    f"{stem}{end}" for stem in STEMS for end in ("", *(f"_{one}" for ends in SUFFIXES.values() for one in ends))
-)
 TOKENS = ("input_tok_ids", "prompt_token_ids", "input_token_ids", "input_ids", "token_ids")
 CHOICES = "choices"
 RAW = "start_perf_ns"
@@ -125,7 +116,8 @@ class RequestLog(Tabular):
         require(valid, "workload.benchmark", self.benchmark, "null or an integer > 0")
 
     def read(self) -> Trace:
-        every = flattened(rows_of(self.path), self.benchmark)
+        file, headers = without_headers(rows_of(self.path))
+        every = flattened(file, self.benchmark)
         if nested.is_nested(every):
             if self._has_prefixes:
                 raise InvalidInput(f"{self.path}: {prefixes.ASKED} are not valid of rows that are sessions")
@@ -148,19 +140,23 @@ class RequestLog(Tabular):
         if not len(kept.rows):
             raise InvalidInput(f"{self.path}: there are no requests that were served: {'; '.join(kept.left_out)}")
         rows, left_out = every.taken(kept.rows), list(kept.left_out)
+        left_out += (
+            [f"{headers:,} line{' that says' if headers == 1 else 's that say'} the header again"] if headers else []
+        )
         counts = usage.counts(rows, self.columns)
         own = own_requests(rows, (counts.inputs >= 0) | (counts.outputs >= 0), counts.inputs, counts.outputs)
-        came = rows
+        every = rows
         if own.left_out:
             left_out += own.left_out
-            came, rows = rows, rows.taken(own.rows)
+            rows = rows.taken(own.rows)
             counts = usage.counts(rows, self.columns)
-        when = self._clock(rows, came, own)
+        when = came(rows, every, own, self.columns, self.time_unit, counts.outputs)
         order, times = in_order(when.seconds)
         rows = rows.taken(order)
         counts = counts._replace(inputs=counts.inputs[order], outputs=counts.outputs[order])
         doubts = [*when.doubts, *counts.doubts, *own.doubts, *_of_other_forms(rows, when)]
         asked = self._asked(rows, counts, doubts)
+        doubts += summed.doubts(rows, counts.inputs, counts.outputs, asked.session)
         adapter, adapters = asked_adapters.asked(rows, self.columns)
         doubts += asked_adapters.unread(rows, self.columns)
         outputs, output_says = _outputs(rows, counts, asked.characters_per_token)
@@ -186,20 +182,6 @@ class RequestLog(Tabular):
     @property
     def _has_prefixes(self) -> bool:
         return prefixes.are_asked_for(self.columns, self.prefix_tokens)
-
-    def _clock(self, rows: Rows, every: Rows, own: Own) -> Clock:
-        """Of rows that are requests of their own; those that came with an earlier row of `every`, at its time."""
-        name = arrival_of(rows, self.columns, TIMES)
-        first, earlier = own.came, own.came < own.rows
-        if earlier.any():
-            times = every.optional(name)
-            earlier &= np.array([times[row] not in NOTHING for row in first.tolist()], np.bool_)
-            rows = every.taken(np.where(earlier, first, own.rows))
-        found = moments(rows, name) or clock(rows, name, self.time_unit, "s", told=unit_of(plain(name)))
-        if not earlier.any():
-            return found
-        many = f"{int(earlier.sum()):,} of {len(rows):,} requests, of the first row with their id"
-        return found._replace(says=f"{found.says}; for {many}")
 
     def _asked(self, rows: Rows, counts: usage.Counts, doubts: list[str]) -> _Asked:
         by_hashes = hashes.are_asked_for(self.columns, self.block_tokens)

@@ -27,6 +27,8 @@ UNCOUNTED = (*NOTHING, "-")
 """… and where a proxy had no number to write"""
 GROUPED = re.compile(r"-?\d{1,3}(\.\d{3})+")
 """a text that is twelve thousand in some countries, and twelve in others: 12.000"""
+THOUSANDS = re.compile(r"[1-9]\d{0,2}([,'’ \u00a0\u202f])\d{3}(\1\d{3})*")
+"""of a count, which has no decimals, what can be nothing else"""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -309,7 +311,9 @@ def parsed(text: str) -> object:
 
 
 def _count(value: object) -> object:
-    """Of a text that may be one: none where it has a point that may stand between thousands."""
+    """Of a text that may be one, as 12,000: none where it has a point that may stand between thousands."""
+    if isinstance(value, str) and THOUSANDS.fullmatch(value.strip()):
+        return int(re.sub(r"\D", "", value))
     return None if isinstance(value, str) and GROUPED.fullmatch(value.strip()) else _number(value)
 
 

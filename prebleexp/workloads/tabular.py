@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from prebleexp.checks import one_of
 from prebleexp.errors import InvalidInput
-from prebleexp.workloads import prefixes
+from prebleexp.workloads import ended, prefixes
 from prebleexp.workloads.clock import UNITS
 from prebleexp.workloads.columns import Columns
 from prebleexp.workloads.documents import rows_of
@@ -26,12 +26,12 @@ class Tabular(Replayed):
     """names of fields by what they stand for, as {arrival: ts, input: n_in}; null: the usual ones"""
 
     has_prefixes: ClassVar[bool] = False
-    """whether it reads fields that name what prompts share"""
+    """whether it reads fields that name what prompts share, and ends of requests, as a log does"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "columns", Columns.of(self.columns))
-        if not self.has_prefixes and (roles := sorted({*prefixes.ROLES} & {*self.columns})):
+        if not self.has_prefixes and (roles := sorted({*prefixes.ROLES, *ended.ROLES} & {*self.columns})):
             raise InvalidInput(
                 f"workload.columns.{roles[0]} is not valid with workload={self.name}; take workload=request_log"
             )

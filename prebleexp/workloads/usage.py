@@ -19,6 +19,8 @@ from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import Columns, matching, plain, set_column
 from prebleexp.workloads.rows import Rows
 
+OF_GEMINI = "tokens.cached"
+"""of its command line, among `tokens.input`"""
 INPUTS = (
     *("prompt_tokens", "input_tokens", "prompt_token_count", "input_token_count", "num_prompt_tokens"),
     *("num_input_tokens", "number_input_tokens", "n_prompt_tokens", "n_input_tokens"),
@@ -27,7 +29,7 @@ INPUTS = (
     *("input_length", "input_len", "prompt_length", "prompt_len", "prompt_size", "input_toks", "prompt_toks"),
     *("input_sequence_length.value", "input_sequence_length", "isl", "tokens_in", "tokens_input"),
     *("usage_details.input", "usage.input", "query_length", "input_num_tokens", "genai_tokens_input"),
-    *("llm_input_token", "llm_input_tokens", "uncached_input_tokens"),
+    *("llm_input_token", "llm_input_tokens", "uncached_input_tokens", "tokens.input"),
 )
 OUTPUTS = (
     *("completion_tokens", "output_tokens", "candidates_token_count", "completion_token_count"),
@@ -38,7 +40,7 @@ OUTPUTS = (
     *("completion_length", "completion_len", "response_length", "generation_length", "token_size", "output_size"),
     *("output_toks", "completion_toks", "output_sequence_length.value", "output_sequence_length", "osl"),
     *("tokens_out", "tokens_output", "usage_details.output", "usage.output", "output_num_tokens"),
-    *("genai_tokens_output", "llm_output_token", "llm_output_tokens", "num_generation_tokens"),
+    *("genai_tokens_output", "llm_output_token", "llm_output_tokens", "num_generation_tokens", "tokens.output"),
 )
 APART = (
     *("cache_read_input_tokens", "cache_write_input_tokens", "cache_creation_input_tokens"),
@@ -55,26 +57,26 @@ CACHED = (
     *("cache_read_tokens", "cached_input_tokens", "cached_prompt_tokens", "num_cached_tokens", "input_cached_tokens"),
     *("cache_read.input_tokens", "native_tokens_cached", "prompt_details.cache_read", "tokens_cached"),
     *("cache_read_input_token_count", "cached_token_count", "input_cache_read", "cache_read_token_count"),
-    *("usage.cache_read", "llm_cached_input_token", "llm_cached_input_tokens"),
+    *("usage.cache_read", "llm_cached_input_token", "llm_cached_input_tokens", OF_GEMINI, "tokens.cache.read"),
 )
 CREATED = (
     *("cache_creation_input_tokens", "cache_write_input_tokens", "cache_creation_tokens", "cache_write_tokens"),
     *("cache_creation.input_tokens", "cache_write.input_tokens", "prompt_details.cache_write"),
     *("cache_write_input_token_count", "cache_creation_input_token_count", "input_cache_creation"),
-    "usage.cache_write",
+    *("usage.cache_write", "tokens.cache.write"),
 )
 AMONG = (
     *("details.cached_tokens", "cached_content_token_count", "cached_input_tokens", "input_cached_tokens"),
-    *("cache_read.input_tokens", "cache_creation.input_tokens", "cache_write.input_tokens", "cached_tokens"),
+    *("cache_read.input_tokens", "cache_creation.input_tokens", "cache_write.input_tokens", "cached_tokens", OF_GEMINI),
 )
 """those of OpenAI, Gemini, Vercel and OpenTelemetry, who have them among the prompt's"""
 CREATED_PARTS = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 MISSED = "prompt_cache_miss_tokens"
-THOUGHTS, TOOL_USE = "thoughts_token_count", "tool_use_prompt_token_count"
+THOUGHTS, TOOL_USE = ("thoughts_token_count", "tokens.thoughts"), "tool_use_prompt_token_count"
 """Gemini's, beside what the prompt and the candidates have"""
 REASONING = (
     *("reasoning_tokens", "native_tokens_reasoning", "reasoning.output_tokens", "reasoning_output_tokens"),
-    *("output_reasoning_tokens", "output_reasoning"),
+    *("output_reasoning_tokens", "output_reasoning", "tokens.reasoning"),
 )
 PREFIXES = ("prefix_length", "prefix_len", "prefix_tokens", "shared_prefix_length", "shared_prefix_tokens")
 TOTALS = ("total_tokens", "total_token_count", "token_count.total")
@@ -82,7 +84,7 @@ CACHE_COUNT = re.compile(r"cache.*(token|read|write|creat|hit|miss)|(token|read|
 """in a field's name: it may count cached tokens"""
 SUMS = re.compile(r"(^|_)(total|cumulative|accumulated|running)(_|$)")
 """in the name of an object: what it counts is of all requests so far"""
-OF_TEXTS = ("prompt_length", "query_length", "completion_length", "response_length", "generation_length")
+OF_TEXTS = ("prompt_length", "query_length", "completion_length", "response_length", "generation_length", "output_size")
 """names of lengths, of tokens or of letters"""
 ALIKE = 1.1
 """counts that differ by no more say the same"""
@@ -168,7 +170,7 @@ def _apart(
     for number, name in enumerate(given.names):
         mine = (given.which == number) & (beside > 0)
         says_apart, says_among = mine & (whole == given.counts + beside), mine & (whole == given.counts)
-        by_name = tail(name) in DISJOINT or (
+        by_name = (tail(name) in DISJOINT and not matching(rows, OF_GEMINI)) or (
             bool(named_apart) and tail(name) in WITHOUT_CACHED and "gen_ai" not in name
         )
         if says_apart.any() and says_among.any():
@@ -232,7 +234,7 @@ def _sums(rows: Rows, given: _Column) -> list[str]:
 def _thoughts(rows: Rows, inputs: Longs, answers: _Column, total: Longs) -> _Column:
     """What was generated beside the answer: Gemini's thoughts, and Langfuse's; others' too, where there are more of
     them than of all, or where the total has them once more."""
-    found = _coalesced(rows, _all(rows, (THOUGHTS,)))
+    found = _coalesced(rows, _all(rows, THOUGHTS))
     if found.names:
         return found
     found = _coalesced(rows, _all(rows, REASONING))

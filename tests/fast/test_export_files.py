@@ -215,7 +215,6 @@ REFUSED: dict[str, tuple[str, str]] = {
                       "row 1: ts=638000000000000000 is not valid; it must be seconds, and no clock shows so many"),
     "points between thousands": (of.grouped(";"), "row 2: prompt_tokens=1.000 is not valid; it must be an integer"),
     "the same by tabs": (of.grouped("\t"), "row 2: prompt_tokens=1.000 is not valid; it must be an integer"),
-    "a header twice": (table(PLAIN, ",") + table(PLAIN, ","), "row 10: prompt_tokens=prompt_tokens is not valid"),
     "units under heads": ("ts,isl,osl\ns,tokens,tokens\n0.5,10,2\n", "row 2: isl=tokens is not valid"),
     "a log in words": ("INFO 11-24 16:00:00 Received request: prompt: 'hello, world'\n" * 3, "there is no field"),
 }  # fmt: skip

@@ -17,11 +17,11 @@ from prebleexp.vllm_bench.flags import (
     TEXT,
     goals_of,
     nothing_done,
-    of_the_command,
     parsed,
     renamed,
     those_of,
 )
+from prebleexp.vllm_bench.pasting import of_the_command
 
 TOOL, VERSION = "sglang.bench_serving", "0.5.23"
 MODULES = ("sglang.bench_serving", "sglang.benchmark.serving")
@@ -103,13 +103,13 @@ class Pasted:
 
 def is_meant(words: Sequence[str]) -> bool:
     """Whether a command line is of this tool."""
-    begin = of_the_command(words)[0]
+    begin = of_the_command(words).command
     return begin[-2:] != ["bench", "serve"] and any("sglang" in one for one in begin)
 
 
 def read(words: Sequence[str]) -> Pasted:
     """A command line. Raises InvalidInput for flags that the tool does not have, and values that are not valid."""
-    begin, flags = of_the_command(words)
+    begin, flags, behind = of_the_command(words)
     if begin[-1] not in MODULES and not begin[-1].endswith("bench_serving.py"):
         raise InvalidInput(f"bench-serve does not know {begin[-1]!r}; paste: -- python -m {MODULES[0]} --…")
     given = parsed(TOOL, VERSION, FLAGS, renamed(flags, RENAMED))
@@ -131,6 +131,6 @@ def read(words: Sequence[str]) -> Pasted:
         tag=given.get("tag"),
         file=given.get("output_file"),
         detailed=given.get("output_details", False),
-        no_effect=those_of(NO_EFFECT, given),
+        no_effect=(*those_of(NO_EFFECT, given), *behind),
         not_simulated=those_of(NOT_SIMULATED, given),
     )

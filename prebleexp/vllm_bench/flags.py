@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from prebleexp.checks import one_of
 from prebleexp.errors import InvalidInput
+from prebleexp.vllm_bench.pasting import of_the_command
 from prebleexp.vllm_bench.result import METRICS, Wanted
 
 TOOL, VERSION = "vllm bench serve", "0.32.0"
@@ -83,12 +84,11 @@ BACKENDS = (
     *("tgi", "sglang", "lmdeploy", "tensorrt-llm", "scalellm", "deepspeed-mii", "llama.cpp"),
 )
 """the last seven are of benchmark_serving.py, before it was a command"""
-RENAMED = {"endpoint-type": "backend", "custom-skip-chat-template": "skip-chat-template"}
+RENAMED = {"endpoint-type": "backend", "custom-skip-chat-template": "skip-chat-template", "dataset": "dataset-path"}
 """flags of older versions, and what they are called now"""
-SCRIPT = "benchmark_serving.py"
+SCRIPT, OF_SCRIPT = "benchmark_serving.py", "sharegpt"
+"""and the data set that it had where none was named"""
 OF_SONNET = "--dataset-name sonnet is no longer there; prefix_repetition has prompts with a common beginning, too"
-DASHES = "–—"
-"""what word processors and pages make of hyphens"""
 POOLING = ("embeddings", "pooling", "rerank")
 GOALS = ("ttft", "tpot", "e2el")
 
@@ -131,6 +131,10 @@ def read(words: Sequence[str]) -> Pasted:
     """A command line, with or without the command itself. Raises InvalidInput for flags that the tool does not have,
     and values that are not valid."""
     given = parsed(TOOL, VERSION, FLAGS, _flags(words))
+    line = of_the_command(words)
+    is_script = any(one.endswith(SCRIPT) for one in line.command)
+    if is_script:
+        given.setdefault("dataset_name", OF_SCRIPT)
     backend = given.get("backend", "openai")
     if any(kind in backend for kind in POOLING):
         raise InvalidInput(f"--backend {backend} is not valid; nothing is generated there, and only that is simulated")
@@ -148,9 +152,9 @@ def read(words: Sequence[str]) -> Pasted:
         append=given.get("append_result", False),
         folder=given.get("result_dir"),
         file=given.get("result_filename"),
-        no_effect=those_of(NO_EFFECT, given),
+        no_effect=(*those_of(NO_EFFECT, given), *line.behind),
         not_simulated=those_of(NOT_SIMULATED, given),
-        is_script=any(one.endswith(SCRIPT) for one in of_the_command(words)[0]),
+        is_script=is_script,
     )
 
 
@@ -179,24 +183,6 @@ def parsed(tool: str, version: str, known: Mapping[str, Mapping[str, Any]], word
     return vars(found)
 
 
-def of_the_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the tool's first flag, and its flags with their values. What runs the tool, as docker, may
-    have flags of its own before."""
-    words = [_dashed(one) for one in words if one.strip()]  # a backslash before the end of a line may leave one
-    start = next((at for at in range(1, len(words) + 1) if _ends_command(words[:at])), 0)
-    first = next((at for at, one in enumerate(words) if at >= start and one.startswith("--")), len(words))
-    return words[:first], words[first:]
-
-
-def _ends_command(words: Sequence[str]) -> bool:
-    return list(words[-2:]) == ["bench", "serve"] or words[-1].endswith(("_serving.py", ".bench_serving"))
-
-
-def _dashed(word: str) -> str:
-    """With the two hyphens that a flag begins with, if it was made to begin with a dash."""
-    return f"--{word.lstrip(DASHES + '-')}" if word[0] in DASHES else word
-
-
 def renamed(flags: Sequence[str], names: Mapping[str, str]) -> list[str]:
     """Flags of older versions under the names that they have now."""
     made = []
@@ -209,7 +195,7 @@ def renamed(flags: Sequence[str], names: Mapping[str, str]) -> list[str]:
 
 def _flags(words: Sequence[str]) -> list[str]:
     """Without what stands before them; underscores in their names are hyphens, as the tool has it."""
-    begin, rest = of_the_command(words)
+    begin, rest, _ = of_the_command(words)
     if begin and begin[-2:] != ["bench", "serve"] and not begin[-1].endswith(SCRIPT):
         raise InvalidInput(f"bench-serve does not know {begin[-1]!r}; paste a command line: -- vllm bench serve --…")
     flags = []

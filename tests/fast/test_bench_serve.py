@@ -101,8 +101,10 @@ def test_lengths_for_all_data_sets_go_before_those_of_one() -> None:
         "kubectl exec deploy/vllm -- vllm bench serve --num-prompts 9",
         "docker exec -it sglang vllm bench serve --num_prompts=9",
         "python3 -m vllm.entrypoints.cli.main bench serve --num-prompts 9 --endpoint-type openai-chat",
-        "python3 benchmarks/benchmark_serving.py --backend sglang --num-prompts 9",
         "vllm bench serve –num-prompts 9",
+        "cd /x && vllm bench serve --num-prompts 9 && date",
+        "$ nohup vllm bench serve --num-prompts 9 > log 2>&1 &",
+        "source venv/bin/activate; vllm bench serve --model <model> --num-prompts 9; date",
         "vllm bench serve —num-prompts 9 --custom-skip-chat-template",
         "vllm bench serve —-num-prompts=9 --header a=b c=-1",
     ],
@@ -127,6 +129,34 @@ def test_so_is_one_of_sglang(line: str) -> None:
     found = sglang.read(words).settings
     assert found["workload.num_prompts"] == 9
     assert found.get("workload.gsp_num_groups") == (64 if "gen" in line else None)
+
+
+@pytest.mark.parametrize("words", [["bash", "-c"], ["docker", "exec", "x", "sh", "-lc"], []])
+def test_a_line_within_quotes_is_read(words: list[str]) -> None:
+    of_vllm = [*words, "vllm bench serve --num-prompts 9 | tee log"]
+    found = flags.read(of_vllm)
+    assert not sglang.is_meant(of_vllm)
+    assert found.settings == {"workload.num_prompts": 9}
+    assert found.says == ("no effect here: | tee log",)
+    of_sglang = [*words, "python -m sglang.bench_serving --num-prompts 9"]
+    assert sglang.is_meant(of_sglang)
+    assert sglang.read(of_sglang).settings["workload.num_prompts"] == 9
+
+
+@pytest.mark.parametrize("behind", ["| tee log", "> log 2>&1 &", "&& date", "; done", "# of the night", "2>>log"])
+def test_what_a_shell_does_behind_the_line_is_named(behind: str) -> None:
+    for tool, line in ((flags, "vllm bench serve --seed 9"), (sglang, "python -m sglang.bench_serving --seed 9")):
+        pasted = tool.read([*line.split(), *behind.split()])
+        assert pasted.settings["seed"] == 9
+        assert pasted.says == (f"no effect here: {behind}",)
+
+
+def test_the_script_asked_sharegpt_if_nothing_else_was_named() -> None:
+    found = flags.read(["python3", "benchmarks/benchmark_serving.py", "--backend", "sglang", "--dataset", "x.json"])
+    assert found.settings == {"workload.dataset_name": "sharegpt", "workload.dataset_path": "x.json"}
+    named = flags.read(["benchmark_serving.py", "--dataset-name", "random", "--num-prompts", "9"])
+    assert named.settings == {"workload.dataset_name": "random", "workload.num_prompts": 9}
+    assert flags.read(["vllm", "bench", "serve", "--num-prompts", "9"]).settings == {"workload.num_prompts": 9}
 
 
 def test_what_a_flag_meant_in_scripts_before_is_said() -> None:

@@ -4,6 +4,7 @@ model has it, and by hand."""
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import fields, replace
 from itertools import accumulate
 from pathlib import Path
@@ -31,7 +32,7 @@ from tests.support.reference.prefix_sets import Model as Caches
 from tests.support.sampled import examples
 
 FAST, SLOW = Line(0.005, 0.0001, 1e-7, 0.001), Line(0.009, 0.0003, 4e-7, 0.002)
-KV = 4_000
+KV, LIMIT = 4_000, 300
 CLOSE = 1e-9
 """prices, relative: what is kept as a sum was added in another order"""
 
@@ -68,10 +69,12 @@ class Compared:
         prompts = prompts_of(rng, requests)
         self.router = router = driven(MarginalDelay(explain=True), prompts, lines, mixed)
         self.caches = caches = Caches(workload_of(prompts), gpus)
-        self.model = model = Model(lines, router.gpus, weights or Weights(), mixed)
+        self.model = model = Model(lines, router.gpus, weights or Weights(), LIMIT, mixed)
         self.chosen: list[int] = []
         self.prices: list[list[list[float]]] = []
         router.requests.expected_output = rng.integers(1, 300, requests)
+        router.requests.max_new_tokens = LIMIT
+        router.requests.ttft_s = router.requests.latency_s = math.nan
         report(rng, router)
         now, waiting, running = 0.0, list[int](), list[int]()
         while len(self.chosen) < requests:
@@ -93,14 +96,16 @@ class Compared:
             elif kind == "first" and waiting:
                 request = waiting.pop(int(rng.integers(len(waiting))))
                 running.append(request)
+                router.requests[request].ttft_s = now
                 router.first_token(request, now)
                 model.first(request, int(router.requests[request].gpu))
             elif kind == "finish" and (both := waiting + running):
                 request = both[int(rng.integers(len(both)))]
                 (waiting if request in waiting else running).remove(request)
-                gpu = int(router.requests[request].gpu)
+                row = router.requests[request]
+                row.latency_s = now
                 router.finished(request, now)
-                model.finished(request, gpu)
+                model.finished(request, int(row.gpu), float(row.latency_s - row.ttft_s), now)
             elif kind == "evict" and self.chosen:
                 gpu = int(rng.integers(gpus))
                 router.changed(gpu, now)
@@ -137,8 +142,9 @@ def test_a_model_with_another_weight_decides_otherwise(weight: str) -> None:
 
 
 @pytest.mark.thorough
-def test_the_terms_of_a_thousand_decisions_add_up_to_the_price() -> None:
-    compared = Compared(7, 1000)
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_terms_of_a_thousand_decisions_add_up_to_the_price(mixed: bool) -> None:
+    compared = Compared(7, 1000, mixed=mixed)
     kept, off = compared.router.mine.decisions, 0.0
     for request, gpu in enumerate(compared.chosen):
         row, prices = kept[request], compared.prices[request]
@@ -220,6 +226,28 @@ def test_who_pays_for_others_keeps_a_long_prompt_from_those_who_wait() -> None:
             sends(router, request)
         router.offers([0, 1])
         assert sends(router, 4, now=30.0) == expected, "hardly anybody comes of late"
+
+
+def test_who_lacks_memory_goes_where_it_is_where_an_engine_keeps_some_for_outputs() -> None:
+    def third(mixed: bool, kept: float) -> list[int]:
+        """Where another goes if GPU 0 decodes one of 100 tokens, is faster, and has 500 free tokens."""
+        router = driven(MarginalDelay(), [[(number, 100)] for number in range(3)], [FAST, SLOW], mixed)
+        router.requests.expected_output, router.requests.max_new_tokens = 20, 1_000
+        router.gpus.kv_free = KV
+        gpus = [sends(router, 0)]
+        router.requests[0].ttft_s = 0.1
+        router.first_token(0, 0.1)
+        router.requests[0].latency_s = 5.0
+        router.finished(0, 5.0)
+        gpus.append(sends(router, 1, 5.0))
+        router.gpus[0].kv_free = kept
+        router.first_token(1, 5.1)
+        router.gpus[0].kv_free = 500
+        return [*gpus, router.decide(2, 5.2)]
+
+    assert third(mixed=True, kept=500) == [0, 0, 0]
+    assert third(mixed=False, kept=KV) == [0, 0, 1], "for all that it knows, 1,000 are kept for each"
+    assert third(mixed=False, kept=100) == [0, 0, 0], "somebody was admitted where 100 were left"
 
 
 def test_a_copy_costs_more_than_its_time() -> None:

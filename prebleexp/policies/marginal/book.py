@@ -26,6 +26,7 @@ GPU = np.dtype(
         ("waiting_weight", np.float64),  # … and the weights of a second of their latency
         ("running", np.int64),  # requests with one, …
         ("context", np.int64),  # … their prompt tokens, …
+        ("limit", np.int64),  # … what they may generate at most, …
         ("running_weight", np.float64),  # … and the weights of a second of their latency
         ("most", np.int64),  # requests of both kinds that there were at most since the GPU's last report
         ("unknown", np.int64),  # requests there that somebody else sent
@@ -86,6 +87,7 @@ SETTLED_S = 60.0
 LATE = 2.0
 """how many standard deviations above the mean a wait is late: by those few a 99th percentile is made"""
 ARRIVALS, TOKENS, FOUND, AT_S, SENT, WAITED, WAITED_2 = range(7)
+KEPT, LEFT, STAYED, AT = range(4)
 
 
 class Book(NamedTuple):
@@ -107,6 +109,9 @@ class Book(NamedTuple):
     """(segment ids,) `RENT`"""
     turnovers: Any
     """(1,) how often the memory of all GPUs was filled anew"""
+    room: Any
+    """(4,) the share of what those who decode may generate that engines keep free at most; how many left in the last
+    `SETTLED_S`, and the seconds that they were in memory, faded; and when that was"""
     heard: Any
     """(1,) see `prebleexp.policies.reported`"""
     decisions: Any
@@ -119,9 +124,8 @@ def book(setup: Setup, explained: int = 0) -> Book:
     gpus, requests = records(setup.gpus, GPU), records(setup.requests, REQUEST)
     gpus.mixed = [one.mixed for one in setup.steps] or 1
     rents = records(1 + setup.context_ids, RENT)
-    return Book(
-        prefix_index(setup), hits, gpus, requests, np.zeros(7), rents, np.zeros(1), np.full(1, UNREAD), decisions
-    )
+    once = np.zeros(1), np.array([1.0, 0.0, 0.0, 0.0]), np.full(1, UNREAD)
+    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(7), rents, *once, decisions)
 
 
 @compiled
@@ -229,6 +233,7 @@ def begin(mine: Book, view: View, request: int) -> None:
     row.state = RUNS
     at.running += 1
     at.context += view.requests[request].prompt_tokens
+    at.limit += view.requests[request].max_new_tokens
     at.running_weight += row.weight
 
 
@@ -245,5 +250,6 @@ def leave(mine: Book, view: View, request: int) -> None:
     elif row.state == RUNS:
         at.running -= 1
         at.context -= view.requests[request].prompt_tokens
+        at.limit -= view.requests[request].max_new_tokens
         at.running_weight = at.running_weight - row.weight if at.running else 0.0
     row.state = AWAY

@@ -28,6 +28,7 @@ from prebleexp.policies.marginal.choice import choose
 from prebleexp.policies.marginal.explained import note
 from prebleexp.policies.marginal.price import Asked
 from prebleexp.policies.marginal.rent import turn
+from prebleexp.policies.marginal.room import admitted, ended
 from prebleexp.policies.prefix_index import forget, forget_all, insert, matches, store
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
@@ -106,7 +107,17 @@ class MarginalDelay(Policy):
         late = (self.tail_weight, late_s(mine))
         weights = (self.ttft_weight, *late, self.others_weight, self.others_decode_weight, self.copy_weight)
         asked = Asked(
-            length, output, weight, first, most, settles, coming, *weights, self.settle_weight, self.rent_weight
+            length,
+            int(row.max_new_tokens),
+            output,
+            weight,
+            first,
+            most,
+            settles,
+            coming,
+            *weights,
+            self.settle_weight,
+            self.rent_weight,
         )
         best, price, heir, rent = choose(mine, view, request, asked, now)
         if self.explain:
@@ -122,8 +133,10 @@ class MarginalDelay(Policy):
 
     def first_token(self, mine: Any, view: View, request: int, now: float) -> None:
         begin(mine, view, request)
+        admitted(mine, view, int(view.requests[request].gpu))
 
     def finished(self, mine: Any, view: View, request: int, now: float) -> None:
+        ended(mine, view, request, now)
         leave(mine, view, request)
 
     def changed(self, mine: Any, view: View, gpu: int, now: float) -> None:

@@ -2,7 +2,7 @@
 
 All of a GPU's seconds are asked of its cost model: a step of all that waits there and all that decodes, with this
 request and without, and a decode step of all of them. Where an engine does not mix prompts and outputs in a step
-(SGLang), the step is of all that waits alone, and who decodes waits for all of it.
+(SGLang), the step is of all that waits alone, and who decodes waits for all of it; and who lacks memory waits for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from prebleexp.policies.marginal.book import Book, usual_tokens
+from prebleexp.policies.marginal.room import room_s
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
 from prebleexp.sim.records import View
@@ -20,6 +21,8 @@ class Asked(NamedTuple):
 
     length: int
     """tokens of its prompt"""
+    limit: int
+    """tokens that it may generate at most"""
     output: float
     """tokens that it is expected to generate, at least 1"""
     weight: float
@@ -122,6 +125,7 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, held: int, now: flo
         # what is under way shortens the wait, but where prompts do not share steps, decode steps come between
         wait = (min(max(0.0, at.until_s - now), before) if at.mixed else before) + longer
     slower = max(0.0, decode_with - decode) if both > 0 else 0.0
+    wait += room_s(mine, at, seen, new, asked.limit)
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
     again = asked.first + asked.others_weight * (waiting + running_weight)  # of a second of a later prompt
     copied = max(0, asked.most - held) / new

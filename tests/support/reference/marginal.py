@@ -52,10 +52,12 @@ class Weights:
 
 
 class Model:
-    """Of `costs`, one for each GPU; `seen` are rows of what GPUs report."""
+    """Of `costs`, one for each GPU; `seen` are rows of what GPUs report, `limit` the tokens that each request may
+    generate."""
 
-    def __init__(self, costs: Sequence[Line], seen: Any, weights: Weights, mixed: bool = True) -> None:
-        self.costs, self.seen, self.weights, self.mixed = costs, seen, weights, mixed
+    def __init__(self, costs: Sequence[Line], seen: Any, weights: Weights, limit: int, mixed: bool = True) -> None:
+        self.costs, self.seen, self.weights, self.limit, self.mixed = costs, seen, weights, limit, mixed
+        self.kept, self.stays = 1.0, list[tuple[float, float]]()
         self.there: list[dict[int, There]] = [{} for _ in costs]
         self.until = [0.0] * len(costs)
         self.arrivals: list[float] = []
@@ -89,6 +91,20 @@ class Model:
         mean = math.fsum(f * wait for f, wait in faded) / count
         return mean + 2 * math.sqrt(math.fsum(f * (wait - mean) ** 2 for f, wait in faded) / count)
 
+    def free(self, g: int) -> int:
+        return int(self.seen[g].kv_free) + int(self.seen[g].evictable)
+
+    def room(self, g: int, waiting: list[There], running: list[There], new: int) -> float:
+        """Seconds until one that has so many tokens to compute has room."""
+        if self.mixed or not running or not self.stays:
+            return 0.0
+        last = self.stays[-1][0]
+        faded = [(math.exp((at - last) / SETTLED_S), stay) for at, stay in self.stays]
+        stay = math.fsum(f * stay for f, stay in faded) / math.fsum(f for f, _ in faded)
+        may = (len(running) + len(waiting) + 1) * self.limit
+        lack = new + sum(one.new for one in waiting) + self.kept * may - self.free(g)
+        return stay * min(1.0, max(0.0, lack) / max(1, int(self.seen[g].kv_tokens) - self.free(g)))
+
     def terms(self, prompt: int, output: float, hits: Sequence[int], now: float, g: int) -> tuple[list[float], float]:
         """The terms of GPU g's price, and the seconds until the first token."""
         w, cost, seen = self.weights, self.costs[g], self.seen[g]
@@ -114,6 +130,7 @@ class Model:
         longer, slower = max(0.0, after - before), max(0.0, decode_with - decode) if everybody[0] else 0.0
         ahead = min(max(0.0, self.until[g] - now), before) if self.mixed else before
         wait = ahead + longer if waiting else decode / 2 + after
+        wait += self.room(g, waiting, running, new)
         first = w.ttft_weight + weight
         # those who are there
         until_first = math.fsum(w.ttft_weight + one.weight for one in waiting)
@@ -125,7 +142,7 @@ class Model:
         settled = math.fsum(
             math.exp((at - now) / SETTLED_S) * tokens for at, tokens, of in self.sent_there[g] if 2 * tokens > of
         )
-        room = max(new, int(seen.kv_free) + int(seen.evictable) - sum(one.new for one in waiting))
+        room = max(new, self.free(g) - sum(one.new for one in waiting))
         settles = self.found(now) if 2 * max(hits) < prompt else 0.0
         return [
             first * wait,
@@ -191,6 +208,12 @@ class Model:
 
     def first(self, request: int, g: int) -> None:
         self.there[g][request].waits = False
+        if not self.mixed:
+            decode = sum(not one.waits for one in self.there[g].values())
+            self.kept = min(self.kept, self.free(g) / (decode * self.limit))
 
-    def finished(self, request: int, g: int) -> None:
+    def finished(self, request: int, g: int, stay: float, now: float) -> None:
+        """Once it has had its first token for so long; NaN: it has had none."""
         del self.there[g][request]
+        if not math.isnan(stay):
+            self.stays.append((now, stay))

@@ -21,6 +21,7 @@ def _recommend(given: Given) -> int:
     from prebleexp import publish
     from prebleexp.commands import recommended
     from prebleexp.launch import naming, tables
+    from prebleexp.launch.narrow import narrowed
     from prebleexp.recommending import asked, outlook, recommender, table, words
     from prebleexp.recommending.candidates import alike
     from prebleexp.waiting import waiting
@@ -33,8 +34,11 @@ def _recommend(given: Given) -> int:
     shown = words.shown(made)
     if given["output"] == "table":
         best = alike(made.candidates)
-        tables.show(table.heads(shown), table.lines(shown, best))
-        for line in [*([words.STAR] if len(best) > 1 else []), *table.routers(made, shown)]:
+        heads, rows, gone = narrowed(table.heads(shown), table.lines(shown, best), table.SPARE)
+        tables.show(heads, rows)
+        if gone:
+            print(f"… also {', '.join(gone)}: on the page, and output=csv prints all", file=sys.stderr)
+        for line in [*([words.STAR] if len(best) > 1 else []), *table.notes(made, shown), *words.routers(shown[:1])]:
             print(line)
     else:
         best = alike(made.candidates)
@@ -49,6 +53,8 @@ def _recommend(given: Given) -> int:
         print(f"to deploy: {one}", file=sys.stderr)
     if page is not None:
         print(tables.address(page), file=sys.stderr)
+    for _, said in words.strained(made):
+        tables.say(" ".join(said))
     for line in words.caveats(made):
         tables.say(f"prebleexp: {line}")
     tables.say(words.sentence(made))

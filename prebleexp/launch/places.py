@@ -35,5 +35,19 @@ def files() -> Iterator[tuple[str, int, int, int]]:
 
 def options(group: str) -> list[str]:
     """The names that may be chosen in a config group."""
-    folders = [HOME / "conf" / group, HOME / group, *(one for one in own_groups() if one.name == group)]
-    return sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+    return sorted({file.stem for folder in _folders(group) for file in folder.glob("*.yaml")})
+
+
+def words(group: str, name: str) -> str:
+    """What an option is, by the first comment of its file: "Least outstanding requests: the GPU …"; empty where it has
+    none. The user's own file comes first."""
+    for folder in reversed(_folders(group)):
+        file = folder / f"{name}.yaml"
+        if file.is_file():
+            first = file.read_text(encoding="utf-8").partition("\n")[0]
+            return first.lstrip("# ").rstrip() if first.startswith("#") else ""
+    return ""
+
+
+def _folders(group: str) -> list[Path]:
+    return [HOME / "conf" / group, HOME / group, *(one for one in own_groups() if one.name == group)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
@@ -67,12 +67,42 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
     asked of them, by name."""
     asked = replace(question, most_seeds=question.seeds)
     off, slower, faster, most = _searched(of, asked, answers)
+    found = strained(of, asked.seeds, runs)
+    return Beside(
+        of=of,
+        size=size,
+        seen=_seen(at_answer),
+        off=off,
+        slower=slower,
+        faster=faster,
+        most=most,
+        grown=found.grown,
+        lost=found.lost,
+        spare=found.spare,
+        enough=_enough(of, asked, answers),
+        unknown=found.unknown,
+        beyond=beyond(of.cell, at_answer),
+    )
+
+
+class Strained(NamedTuple):
+    """What the GPUs of an answer do under a greater load, and without a replica; as `Beside` has it."""
+
+    grown: Mean | None
+    lost: Lost | None
+    spare: Lost | None
+    unknown: tuple[str, ...]
+
+
+def strained(of: Planned, seeds: int, runs: Runs, alike: bool = True) -> Strained:
+    """Over the first `seeds` streams; `runs` computes what is asked of it, by name. Unless replicas are `alike`, it is
+    not asked what the loss of one does."""
     unknown: list[str] = []
 
     def known(name: str, make: Callable[[], tuple[Kind, Trial]]) -> tuple[Kind, list[Trial], Metrics] | None:
         try:
             contender, first = make()
-            trials = [first._replace(seed=seed) for seed in range(asked.seeds)]
+            trials = [first._replace(seed=seed) for seed in range(seeds)]
             cells = [contender.cell_of(trial) for trial in trials]
         except InvalidInput as error:
             unknown.append(f"{name} is not known: {error}")
@@ -89,21 +119,10 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
             return None
         return found[0].lost(found[1], found[2])
 
-    return Beside(
-        of=of,
-        size=size,
-        seen=_seen(at_answer),
-        off=off,
-        slower=slower,
-        faster=faster,
-        most=most,
-        grown=grown(),
-        lost=None if of.is_alone else lost("the loss of a replica", 0),
-        spare=lost("the loss of one of N + 1", 1),
-        enough=_enough(of, asked, answers),
-        unknown=tuple(unknown),
-        beyond=beyond(of.cell, at_answer),
-    )
+    more = grown()
+    alone = lost("the loss of a replica", 0) if alike and not of.is_alone else None
+    spare = lost("the loss of one of N + 1", 1) if alike else None
+    return Strained(more, alone, spare, tuple(unknown))
 
 
 def _seen(runs: Metrics) -> dict[str, Mean]:

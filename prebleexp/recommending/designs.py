@@ -17,6 +17,10 @@ from prebleexp.workloads.replayed import Replayed
 WHOLE = "whole"
 MODEL = "hardware/model"
 """in `Design.at` where several models may be served: the answer is one for each, as none stands in for another"""
+LIMITS = ("max_num_seqs", "max_running_requests")
+"""in `Design.at`: requests of a replica at a time"""
+OWN_LIMIT = 256
+"""that an engine takes by itself, at least: vLLM on a small GPU"""
 SHAPE = ("gpu", "tensor_parallel", "roles", "policy", "engine")
 """in `Design.at`, with keys of hardware: all but the engine's own"""
 WINDOWS = 32
@@ -76,6 +80,16 @@ class Design:
         return tuple((key, value) for key, value in self.at.items() if key in SHAPE or key.startswith("hardware"))
 
     @property
+    def limit(self) -> int:
+        """Requests that a replica may have at a time, where several limits may be chosen."""
+        return next((int(self.at[key]) for key in LIMITS if self.at.get(key) is not None), OWN_LIMIT)
+
+    @property
+    def but_limit(self) -> Hashable:
+        """What tells it from others, but for `limit`."""
+        return tuple((key, value) for key, value in self.at.items() if key not in LIMITS)
+
+    @property
     def each(self) -> int:
         """GPUs of one replica, or of ranks that step together."""
         return self.cell.sizes[0].unit
@@ -95,13 +109,14 @@ class Design:
 
     def cell_of(self, trial: Trial) -> Cell:
         """Its size is a number of replicas."""
-        return self._parted(self.contender.cell_of(trial), int(trial.size))
+        return self.parted(self.contender.cell_of(trial), int(trial.size))
 
     def at_size(self, replicas: int) -> Cell:
         """The first replication, with so many."""
-        return self._parted(replace(self.cell, gpus=replicas * self.each), replicas)
+        return self.parted(replace(self.cell, gpus=replicas * self.each), replicas)
 
-    def _parted(self, cell: Cell, replicas: int) -> Cell:
+    def parted(self, cell: Cell, replicas: int) -> Cell:
+        """A cell of whole replicas, so many, as this design has them."""
         if self.split is None:
             return cell
         prefill = self.split.prefill(replicas)

@@ -95,10 +95,13 @@ def round_of(
     find: Callable[[Mapping[Name, Trying]], Mapping[Name, Found]],
     contest: Callable[[Name], Hashable] = lambda name: None,
     on_done: Callable[[int], object] = lambda count: None,
+    needless: Callable[[Name], bool] = lambda name: False,
 ) -> list[Judged[Name]]:
-    """All designs after a round, the best first. Whoever is too dear at its least, beside the cheapest of its
-    `contest`, is judged without a run. `find` runs several at a time; `on_done` is told how many are judged by now."""
+    """Designs after a round, the best first. Whoever is too dear at its least, beside the cheapest of its `contest`, is
+    judged without a run. `needless` says of whom, by what was tried before it, another is as good: that is left out.
+    `find` runs several at a time; `on_done` is told how many designs are done with by now."""
     judged: list[Judged[Name]] = []
+    done = 0
     best: dict[Hashable, float] = {}
     like: dict[tuple[float, int, int], int] = {}
     """by kind, how many replicas the first of it takes; as many as may be had if these are too few"""
@@ -106,6 +109,8 @@ def round_of(
     for batch in _batches(order, designs):
         tried = {}
         for name in batch:
+            if needless(name):
+                continue
             one = designs[name]
             cheapest = best.get(contest(name), math.inf)
             most = one.most if cheapest == math.inf else min(one.most, math.floor(DEARER * cheapest / one.price))
@@ -120,7 +125,8 @@ def round_of(
             like.setdefault(_kind(one), one.most if found.size is None else found.size)
             if found.size is not None:
                 best[contest(name)] = min(best.get(contest(name), math.inf), found.size * one.price)
-        on_done(len(judged))
+        done += len(batch)
+        on_done(done)
     return sorted(judged, key=lambda one: one.rank)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from prebleexp.errors import DoesNotFit, TooLittleMemory
@@ -28,22 +28,26 @@ class LeftOut:
     """the GPUs, with what there is of numbers; empty: `model` names them"""
     precisions: Sequence[str] = ()
     """in which it would fit"""
+    kind: str = ""
+    """of GPU"""
 
 
 def unfit(lines: Sequence[str], why: DoesNotFit, designs: int) -> LeftOut:
     """What cannot be served at all, by its `lines`."""
+    of = {key: value for key, _, value in (line.partition("=") for line in lines)}
+    kind = of["hardware/gpu"]
     if not isinstance(why, TooLittleMemory):
-        of = {key: value for key, _, value in (line.partition("=") for line in lines)}
-        model, gpus = of.get("hardware/model", ""), f"{of['hardware.tensor_parallel']} {of['hardware/gpu'].upper()}"
-        return LeftOut(designs, f"{' '.join(lines)}: {why}", str(why), model or "this model", gpus)
-    return LeftOut(designs, str(why), "the weights do not fit", why.model, why.gpus.upper(), why.precisions)
+        model, gpus = of.get("hardware/model", ""), f"{of['hardware.tensor_parallel']} {kind.upper()}"
+        return LeftOut(designs, f"{' '.join(lines)}: {why}", str(why), model or "this model", gpus, kind=kind)
+    return LeftOut(designs, str(why), "the weights do not fit", why.model, why.gpus.upper(), why.precisions, kind)
 
 
 def slow(hardware: Hardware, why: TooSlow, designs: int) -> LeftOut:
     """What is too slow for one request."""
     model, gpus = _of(hardware)
     reason = f"one request alone takes more than the promised {why.promised_ms} ms for a token"
-    return LeftOut(designs, f"{model} on {gpus}: {why}", reason, model, f"{gpus.upper()} ({why.alone_ms} ms)")
+    place = f"{gpus.upper()} ({why.alone_ms} ms)"
+    return LeftOut(designs, f"{model} on {gpus}: {why}", reason, model, place, kind=hardware.gpu_name)
 
 
 def short(hardware: Hardware, least: int, most: int, designs: int) -> LeftOut:
@@ -51,7 +55,7 @@ def short(hardware: Hardware, least: int, most: int, designs: int) -> LeftOut:
     model, gpus = _of(hardware)
     said = f"{model} on {gpus}: it takes {least:,} {hardware.gpu_name.upper()} at least, and {most:,} can be had"
     reason = "they take more GPUs than can be had"
-    return LeftOut(designs, said, reason, model, f"{gpus.upper()} ({least:,} of {most:,})")
+    return LeftOut(designs, said, reason, model, f"{gpus.upper()} ({least:,} of {most:,})", kind=hardware.gpu_name)
 
 
 def _of(hardware: Hardware) -> tuple[str, str]:
@@ -69,21 +73,21 @@ class _Group:
     """precisions that would fit"""
 
 
-def lines(left_out: Sequence[LeftOut]) -> list[str]:
-    """One sentence, without its stop, for each kind of reason."""
+def lines(left_out: Sequence[LeftOut], named: Collection[str] = ()) -> list[str]:
+    """One sentence, without its stop, for each kind of reason. `named`: precisions that were chosen."""
     groups: dict[str, _Group] = {}
     for one in left_out:
         group = groups.setdefault(one.reason, _Group())
         group.designs += one.designs
         group.at.setdefault(one.model, {})[one.place] = None
         group.cures |= dict.fromkeys(one.precisions)
-    return [_line(reason, group) for reason, group in groups.items()]
+    return [_line(reason, group, named) for reason, group in groups.items()]
 
 
-def _line(reason: str, group: _Group) -> str:
+def _line(reason: str, group: _Group, named: Collection[str]) -> str:
     said = [f"{model} on {_some(list(places))}" if any(places) else model for model, places in group.at.items()]
     line = f"{group.designs:,} designs were not run, as {reason}: {'; '.join(said)}"
-    tried = {model.rpartition(" in ")[2] for model in group.at}
+    tried = {*named, *(model.rpartition(" in ")[2] for model in group.at)}
     cures = [one for one in group.cures if one not in tried]
     if cures:
         line += f"; on some of them hardware.precision={' or '.join(cures)} fits, which is tried if you name it"

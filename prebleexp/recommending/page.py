@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prebleexp.recommending import candidates as points_of
@@ -32,20 +32,22 @@ def title(made: Recommender) -> str:
 def figure(made: Recommender) -> Figure:
     """The figure of Pareto fronts: price per hour against attainment, TTFT and TPOT, with intervals."""
     fronts = []
+    labels = {(one.design.name, one.replicas): str(i) for i, one in enumerate(words.shown(made), 1)}
     for metric, panel, scale, higher in PANELS:
         known = [one for one in made.points if metric in one.seen]
         if known:
             line = points_of.front(known, metric, higher=higher)
-            found = {id(one): _priced(one, metric) for one in known}
+            found = {id(one): _priced(one, metric, labels) for one in known}
             target = made.candidates[0].answer.target if metric == "slo_attainment" else None
             best = [found[id(one)] for one in line]
             fronts.append(Front(panel, list(found.values()), best, scale, target or None, is_time=not higher))
     return pareto.figure(NAME, "Price against what it buys", words.sentence(made), fronts)
 
 
-def _priced(one: Point, metric: str) -> Priced:
+def _priced(one: Point, metric: str, labels: Mapping[tuple[str, int], str]) -> Priced:
     mean, half = one.seen[metric]
-    return Priced(one.name, one.price, mean, half, one.keeps)
+    label = labels.get((one.design.name, one.replicas), "")
+    return Priced(one.name, one.price, mean, half, one.keeps, str(one.design.at["gpu"]).upper(), label)
 
 
 def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Path]) -> list[Aside]:
@@ -55,8 +57,13 @@ def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Pat
         tuple(Column(head, head in NUMERIC) for head in heads),
         tuple(map(tuple, table.lines(shown, alike(made.candidates)))),
     )
-    said = [*([words.STAR] if len(alike(made.candidates)) > 1 else []), *table.routers(made, shown)]
+    said = [
+        *([words.STAR] if len(alike(made.candidates)) > 1 else []),
+        *table.notes(made, shown),
+        *words.routers(shown),
+    ]
     found = [Aside("What to deploy", said, shown_as)]
+    found += [Aside(title, sentences) for title, sentences in words.strained(made)]
     if deployed:
         files = [f"{one.name}: {', '.join(sorted(file.name for file in one.iterdir()))}." for one in deployed]
         found.append(Aside("Files, in deployments/ beside this page", files))

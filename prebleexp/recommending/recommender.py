@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
@@ -19,7 +20,7 @@ from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session
 from prebleexp.planning import gpus, recorded
 from prebleexp.planning.answer import Answer
-from prebleexp.planning.beside import beyond
+from prebleexp.planning.beside import Beside, beyond
 from prebleexp.planning.load import Search
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Sample, Trial
@@ -29,12 +30,16 @@ from prebleexp.recommending.candidates import Candidate, Point, ordered, seen, w
 from prebleexp.recommending.designs import Design, shorter
 from prebleexp.recommending.halving import Found, Judged, Priced, Trying
 from prebleexp.recommending.space import Space, question_of, space
+from prebleexp.recommending.strain import strain
 
 LAST = 12
 """designs that the last round has, beside the best of each kind of GPU"""
 MORE = (1.25, 1.5)
 """times the replicas of the answer, that are measured too, of so many designs: what more money buys"""
 MORE_OF = 3
+NEAR = 0.9
+"""of a limit of requests at a time: up to there steps are far from it, though requests that are part-way in their
+prompts, or whose end is not heard of yet, hold places beside those of a step"""
 
 
 def recommend(lines: Sequence[str], asked: Asked) -> Recommender:
@@ -48,7 +53,8 @@ def recommend(lines: Sequence[str], asked: Asked) -> Recommender:
 def settings_of(lines: Sequence[str]) -> Settings:
     from prebleexp.launch import several
 
-    first = [one[0] for one in several.by_key(lines).values()]
+    # without hardware: the first of each may not go together, and settings are none of theirs
+    first = [one[0] for key, one in several.by_key(lines).items() if not key.startswith("hardware")]
     kept = [] if any(line.startswith("keep_requests=") for line in first) else ["keep_requests=none"]
     return job([*first, *kept]).settings
 
@@ -63,6 +69,8 @@ class Recommender(Session):
         """of the last round, the best first"""
         self.points: list[Point] = []
         """that the last round measured"""
+        self.strain: Beside | None = None
+        """what the first candidate does under a greater load, and without a replica"""
         self.rounds: list[int] = []
         """designs of each"""
         self.in_round: list[int] = []
@@ -71,6 +79,8 @@ class Recommender(Session):
         """by a design's name the routers that did as well as its own before the last round, itself among them"""
         self._runs: dict[str, Result] = {}
         self._failed: dict[str, str] = {}
+        self._peaks: dict[Hashable, dict[int, float]] = {}
+        """by what designs are but for their limit, and by that, the most requests that a step of this round had"""
         self._of_last: set[str] = set()
         """keys of runs of the last round"""
 
@@ -124,6 +134,7 @@ class Recommender(Session):
         """The best first."""
         of = len(halving.ROUNDS) + 1
         self.in_round.append(0)
+        self._peaks.clear()
         self.say(
             f"round {at} of {of}: {len(designs):,} designs, {share:.0%} of a stream, {seeds} of them".replace("%", " %")
         )
@@ -138,7 +149,14 @@ class Recommender(Session):
                 find,
                 contest,
                 lambda done: progress.advance(done - progress.done),
+                lambda i: self._is_needless(designs[i]),
             )
+
+    def _is_needless(self, of: Design) -> bool:
+        """Whether its limit of requests at a time is all that tells it from a design that was tried in this round, and
+        would not have mattered there."""
+        tried = self._peaks.get(of.but_limit, {})
+        return any(limit != of.limit and peak <= NEAR * min(limit, of.limit) for limit, peak in tried.items())
 
     def _for_last(self, judged: Sequence[Judged[int]]) -> list[Judged[int]]:
         """Of each model the best, and of each kind of GPU the best with that model, if any keeps the promise."""
@@ -182,6 +200,17 @@ class Recommender(Session):
             for (i, size), results in sorted(sized.items())
             if i in answers
         ]
+        self.strain = strain(self.candidates[0], self.asked.prices, self._metrics)
+
+    def _metrics(self, cells: Sequence[Cell]) -> list[Mapping[str, Any]]:
+        """Raises PrebleexpError if a run fails."""
+        found = self._results(cells, self.settings.keep_requests)
+        self.in_round[-1] += len(cells)
+        self._runs |= {one.key: one for one in found}
+        for one in found:
+            if one.error is not None:
+                raise PrebleexpError(f"a run failed: {one.error.type}: {one.error.message}")
+        return [one.metrics or {} for one in found]
 
     def _search(self, design: Design, known: Priced) -> Search:
         asked = self.asked
@@ -251,6 +280,9 @@ class Recommender(Session):
                 sized.setdefault((i, int(trial.size)), []).append(result)
                 self._of_last.add(result.key)
             made.append(designs[i].contender.sample(result.metrics or {}))
+            limits = self._peaks.setdefault(designs[i].but_limit, {})
+            peak = (result.metrics or {}).get("peak_running", math.inf)
+            limits[designs[i].limit] = max(peak, limits.get(designs[i].limit, 0))
         if self._failed and len(self._failed) == len(self.space.designs):
             name, why = next(iter(self._failed.items()))
             raise PrebleexpError(f"{name}: a run failed: {why}")

@@ -1,4 +1,4 @@
-"""The candidates as a table of 80 columns, and their routers, whose names are long, below it."""
+"""The candidates as a table, and below it what else of them was chosen, and who does the same."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from prebleexp.recommending.designs import MODEL
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report.wording import number, seconds, share
 
+SPARE = ("TPOT p95", "TTFT p95", "evidence")
+"""columns that a terminal does without, in this order, where it has no room"""
 NAMED = ("gpu", "tensor_parallel", "roles", "policy", MODEL)
 """of a design, what the table says"""
 
 
 def heads(candidates: Sequence[Candidate]) -> list[str]:
     model = ["model"] if _has_models(candidates) else []
-    return ["", "GPUs", *model, "price/h", "kept", "TTFT p95", "TPOT p95", "evidence"]
+    return ["", "GPUs", *model, "router", "price/h", "kept", "TTFT p95", "TPOT p95", "evidence"]
 
 
 def _has_models(candidates: Sequence[Candidate]) -> bool:
@@ -35,6 +37,7 @@ def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[li
                 f"{i}{'*' if one in best[1:] else ''}",
                 gpus(one),
                 *model,
+                str(one.design.at["policy"]),
                 _price(one),
                 share(seen["slo_attainment"], 3),
                 seconds(seen.get("ttft_p95_s")),
@@ -72,24 +75,24 @@ def _price(of: Candidate) -> str:
     return f"{number(of.price)} ({said})" if said else number(of.price)
 
 
-def routers(made: Recommender, candidates: Sequence[Candidate]) -> list[str]:
-    """The router of each, with what else was chosen of several, and which others do the same; a line for all that say
-    the same."""
+def notes(made: Recommender, candidates: Sequence[Candidate]) -> list[str]:
+    """What else of each was chosen of several, and which other routers do the same; a line for all that say the
+    same."""
     said: dict[str, list[str]] = {}
     for i, one in enumerate(candidates, 1):
-        said.setdefault(_router(made, one), []).append(str(i))
-    return [f"router of {', '.join(of)}: {text}" for text, of in said.items()]
+        said.setdefault(_note(made, one), []).append(str(i))
+    return [f"{', '.join(of)}: {text}" for text, of in said.items() if text]
 
 
-def _router(made: Recommender, of: Candidate) -> str:
+def _note(made: Recommender, of: Candidate) -> str:
     policy = str(of.design.at["policy"])
     chosen = [f"{key}={value}" for key, value in of.design.at.items() if key not in NAMED and value is not None]
-    own = ", ".join([policy, *chosen])
     routers = dict.fromkeys(str(one.at["policy"]) for one in of.twins)
     others = [one for one in routers if one != policy]
     count = len({one.at["policy"] for one in made.space.designs})
     if count > 1 and of.replicas == 1 and len(made.equal.get(of.design.name, ())) == count:
-        return f"{own}; all {count} do the same, as there is one replica"
+        every = "both" if count == 2 else f"all {count}"
+        return "; ".join([*chosen, f"{every} routers do the same, as there is one replica"])
     budgets = ["other budgets of the engine"] if len(others) < len(of.twins) else []
     same = [*others, *budgets]
-    return f"{own}; {', '.join(same)} did the same" if same else own
+    return "; ".join([*chosen, *([f"{', '.join(same)} did the same"] if same else [])])

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.experiment.sharing import unshared
+from prebleexp.hardware.composed import Composed
+from prebleexp.launch import places
 from prebleexp.planning.contender import Contender
 from prebleexp.recommending import evidence, not_run, stored
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
 from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
-from prebleexp.report import planned
+from prebleexp.report import beside, planned
 from prebleexp.report.beside import EXTRAPOLATED
 from prebleexp.report.wording import condition, number
 
@@ -81,9 +83,14 @@ def other_models(made: Recommender) -> list[str]:
 
 
 def other_kinds(made: Recommender) -> list[str]:
-    """The cheapest of each kind of GPU of which none is shown, or that none keeps the promise."""
+    """The cheapest of each kind of GPU that is not shown, or that none keeps the promise, or why none was tried."""
     kinds = {one.at["gpu"]: f"of {one.at['gpu'].upper()}" for one in made.space.designs}
-    return _others(made, kinds, lambda one: one.at["gpu"], "Nothing {} that was tried keeps the promise.")
+    why: dict[str, dict[str, None]] = {}
+    for one in made.space.left_out:
+        if one.kind not in kinds:
+            why.setdefault(one.kind, {})[one.reason] = None
+    never = [f"No {kind.upper()} was tried: {'; '.join(reasons)}." for kind, reasons in why.items()]
+    return [*_others(made, kinds, lambda one: one.at["gpu"], "Nothing {} that was tried keeps the promise."), *never]
 
 
 def _others(made: Recommender, called: Mapping[str, str], of: Callable[[Design], str | None], none: str) -> list[str]:
@@ -105,7 +112,25 @@ def _others(made: Recommender, called: Mapping[str, str], of: Callable[[Design],
 def left_out(made: Recommender) -> list[str]:
     """What was never run, and why, in few lines; and what failed."""
     failed = [f"a run of {name} failed, so that it keeps nothing: {why}" for name, why in made.failures.items()]
-    return [*failed, *not_run.lines(made.space.left_out)]
+    named = {one.cell.hardware.precision for one in made.space.designs if isinstance(one.cell.hardware, Composed)}
+    return [*failed, *not_run.lines(made.space.left_out, named)]
+
+
+def routers(of: Sequence[Candidate]) -> list[str]:
+    """Each router in words, once."""
+    names = dict.fromkeys(str(one.design.at["policy"]) for one in of)
+    said = {name: places.words("policy", name).rstrip(".") for name in names}
+    return [f"{name} is this router: {words}." for name, words in said.items() if words]
+
+
+def strained(made: Recommender) -> list[tuple[str, list[str]]]:
+    """What the first does under a greater load and without a replica: (title, sentences)."""
+    of = made.strain
+    if of is None:
+        return []
+    unknown = [f"{one[0].upper()}{one[1:]}." for one in of.unknown]
+    found = [("Headroom of the first", beside.headroom(of)), ("The loss of a GPU", [*beside.loss(of), *unknown])]
+    return [(title, said) for title, said in found if said]
 
 
 def searched(made: Recommender) -> str:
@@ -126,10 +151,6 @@ def caveats(made: Recommender) -> list[str]:
     said += [f"The first keeps {kept}."] if kept else []
     refused = {one.design.at["gpu"]: stored.refused(one.cell.hardware) for one in reversed(shown(made))}
     said += [f"{one}." for one in reversed(refused.values()) if one]
-    if best.cell.replicas == 1:
-        said.append(
-            "The first has one replica: nothing is left when it is lost. `prebleexp plan` says what one more would do."
-        )
     if best.cell.cluster.has_roles or any(one.at["roles"] != WHOLE for one in best.twins):
         link = cell.cluster.link
         said.append(f"KV of split replicas moves over {link.gb_s:g} GB/s a GPU ({link.sharing}): say your own links.")

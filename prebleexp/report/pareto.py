@@ -3,21 +3,24 @@ cheap and better."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from prebleexp.report.answer import Answer
 from prebleexp.report.canvas import POINTS, drawn, quiet
-from prebleexp.report.figures import Column, Data, Figure, Panel, Table
-from prebleexp.report.palette import INK, STYLES
+from prebleexp.report.figures import Column, Data, Entry, Figure, Panel, Table
+from prebleexp.report.palette import INK, STYLES, Style
 from prebleexp.report.wording import number, tick
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
+LINE = STYLES[1]
+"""of the front"""
 WIDTH_IN, HEIGHT_IN = 3.55, 2.5
 BOX = (0.17, 0.2, 0.79, 0.74)
 MOST_DEARER = 4.0
@@ -34,6 +37,10 @@ class Priced:
     half: float | None
     keeps: bool
     """the promise"""
+    kind: str
+    """by which points are told apart"""
+    label: str = ""
+    """that stands at the point"""
 
 
 @dataclass(frozen=True)
@@ -52,13 +59,17 @@ class Front:
 
 def figure(name: str, title: str, sentence: str, fronts: Sequence[Front]) -> Figure:
     """The figure with a panel for each front."""
+    kinds = list(dict.fromkeys(one.kind for front in fronts for one in front.points))
+    looks = dict(zip(kinds, cycle(style for style in STYLES if style is not LINE), strict=False))
     panels = tuple(
-        Panel(one.title, _panel(f"{name}-{i}", one, sentence), WIDTH_IN * POINTS, HEIGHT_IN * POINTS)
+        Panel(one.title, _panel(f"{name}-{i}", one, looks, sentence), WIDTH_IN * POINTS, HEIGHT_IN * POINTS)
         for i, one in enumerate(fronts)
     )
     rows = [(front, one) for front in fronts for one in front.line]
     columns = (Column("of", numeric=False), Column("what", numeric=False), *(Column(head, True) for head in HEADS))
     table = tuple((front.title, one.name, number(one.price), _value(front, one)) for front, one in rows)
+    has_bars = any(one.half for front in fronts for one in front.points)
+    bars = " Bars are 95 % intervals over request streams." if has_bars else ""
     data = Data(
         ("of", "what", "price_per_hour", "value", "half_width", "on_front", "keeps_promise"),
         tuple(
@@ -79,9 +90,10 @@ def figure(name: str, title: str, sentence: str, fronts: Sequence[Front]) -> Fig
         panels=panels,
         paired=False,
         left_out=0,
-        legend=(),
-        caption="Each point is a deployment of the last round: filled ones keep the promise, hollow ones do not. On "
-        "the line are those than which none is both as cheap and better; bars are 95 % intervals over request streams.",
+        legend=tuple(Entry(kind, look, line=False) for kind, look in looks.items()),
+        caption="Each point is a deployment of the last round: filled ones keep the promise, hollow ones do not. "
+        "Numbers are those of the table of what to deploy. On the line are those than which none is both as cheap and "
+        f"better.{bars}",
         table=Table(columns, table),
         data=data,
     )
@@ -90,12 +102,23 @@ def figure(name: str, title: str, sentence: str, fronts: Sequence[Front]) -> Fig
 HEADS = ("price of an hour", "value")
 
 
+def _labels(points: Sequence[Priced], scale: float) -> dict[tuple[float, float], str]:
+    """By price and the highest of the points that cost it, their labels: side by side, as points lie close."""
+    found: dict[float, list[Priced]] = {}
+    for one in points:
+        if one.label:
+            found.setdefault(one.price, []).append(one)
+    return {
+        (price, max(one.value for one in of) * scale): ", ".join(one.label for one in of) for price, of in found.items()
+    }
+
+
 def _value(front: Front, one: Priced) -> str:
     half = "" if one.half is None else f" ± {number(one.half * front.scale, 2)}"
     return f"{number(one.value * front.scale)}{half}"
 
 
-def _panel(name: str, front: Front, sentence: str) -> Markup:
+def _panel(name: str, front: Front, looks: Mapping[str, Style], sentence: str) -> Markup:
     def draw(canvas: Canvas) -> None:
         from matplotlib import ticker
 
@@ -108,13 +131,16 @@ def _panel(name: str, front: Front, sentence: str) -> Markup:
             if one.half:
                 ends = [value - one.half * front.scale, value + one.half * front.scale]
                 axes.plot([one.price] * 2, ends, color=INK[0], linewidth=0.8)
-            face = STYLES[0].light if one.keeps else "none"
-            axes.plot([one.price], [value], marker="o", markersize=4, color=STYLES[0].light, markerfacecolor=face)
+            look = looks[one.kind]
+            face = look.light if one.keeps else "none"
+            axes.plot([one.price], [value], marker=look.marker, markersize=4, color=look.light, markerfacecolor=face)
         line = [one for one in front.line if one.price <= reach]
         if line:
             values = [one.value * front.scale for one in line]
-            style: Any = {"color": STYLES[1].light, "linewidth": 1.4}
+            style: Any = {"color": LINE.light, "linewidth": 1.4}
             axes.step([*(one.price for one in line), reach], [*values, values[-1]], where="post", **style)
+        for at, labels in _labels(shown, front.scale).items():
+            axes.annotate(labels, at, xytext=(4, 3), textcoords="offset points", color=INK[0])
         if front.limit is not None:
             axes.axhline(front.limit * front.scale, color=INK[0], linewidth=0.8, linestyle=(0, (3, 3)))
         axes.set(xlim=(0, 1.04 * reach))

@@ -266,7 +266,7 @@ def test_a_log_whose_prompts_share_nothing_is_a_caveat_of_plans_and_recommendati
     assert "routers that follow prefixes, have nothing to find; workload.growth=accumulate" in one
     assert not said("workload.growth=accumulate")
     cell = configure.cells(asked)[0]
-    design = SimpleNamespace(model="", at={"gpu": "h100"})
+    design = SimpleNamespace(model="", at={"gpu": "h100"}, cell=cell)
     point = SimpleNamespace(beyond="")
     best = SimpleNamespace(cell=cell, twins=(), design=design, ends=(1.0, 1.0), price=1.0, point=point)
     made = SimpleNamespace(

@@ -512,7 +512,10 @@ def test_the_command_writes_what_to_deploy(
     out, err = capsys.readouterr()
     assert "evidence" in out.splitlines()[0]
     assert max(map(len, out.splitlines()[:4])) <= 80
-    assert "router of 1" in out
+    assert "router" in out.splitlines()[0]
+    assert " is this router: " in out
+    assert "t +20 % (72.0 requests/s) it " in err
+    assert " is lost, " in err
     assert out.splitlines()[1].split()[0] == "1", "the first needs no star"
     assert "prebleexp: The first keeps weights in BF16; KV cache in BF16." in err
     assert "prebleexp: round 1 of 3: " in err

@@ -1,0 +1,155 @@
+"""What a recommendation says: its table, points and routers by name, why a kind of GPU is not in it; and which designs
+need no run, as another serves in the very same way."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from prebleexp.experiment import runs
+from prebleexp.launch import configure, places
+from prebleexp.recommending import asked, halving, not_run, page, recommender, space, table, words
+from prebleexp.recommending.candidates import Candidate, Point
+from prebleexp.recommending.designs import Design
+from prebleexp.recommending.halving import Found, Priced
+from prebleexp.report import pareto
+
+LOAD = ["rps=20", "slo.ttft_s=1", "slo.tpot_s=50ms", "slo.target=0.9", "hardware/model=llama_3_1_8b"]
+SEQS = ["engine.max_num_batched_tokens=null", "engine.max_num_seqs=null,128"]
+
+
+def made_of(lines: list[str], prices: dict[str, float]) -> recommender.Recommender:
+    values = {"price_per_gpu_hour": prices, "most_gpus": 8, "whole": True, "tol": 0.2, "seeds": 3, "most_seeds": 3}
+    of = asked.asked(lines, {**values, "requests": 600})
+    return recommender.Recommender(recommender.settings_of(lines), space.space(lines, of), of)
+
+
+# ---------------------------------------------------------------- who needs no run
+def test_a_limit_that_did_not_bind_makes_no_other_design() -> None:
+    """A limit of requests at a time tells nothing apart where no step came near to it, and everything where one did."""
+    made = made_of([*LOAD, *SEQS, "policy=lor,e2", "hardware.tensor_parallel=1"], {"h100": 2.5})
+    free, tight = (
+        next(one for one in made.space.designs if one.at["policy"] == "lor" and one.at["max_num_seqs"] == limit)
+        for limit in (None, "128")
+    )
+    assert not made._is_needless(tight), "nothing is known"
+    for peak, needless in ((100, True), (115, True), (116, False), (128, False), (300, False)):
+        made._peaks = {free.but_limit: {free.limit: peak}}
+        assert made._is_needless(tight) == needless
+        assert not made._is_needless(free), "which was tried itself"
+        assert not made._is_needless(next(one for one in made.space.designs if one.at["policy"] == "e2"))
+    larger = replace(tight, at={**tight.at, "max_num_seqs": "1024"})
+    made._peaks = {free.but_limit: {free.limit: 256}}
+    assert not made._is_needless(larger), "as the engine's own limit may have been 256"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rps", [20, 60, 90, 120])
+def test_a_limit_changes_nothing_where_no_step_had_more_requests(rps: int) -> None:
+    """By the runs themselves: the same metrics as long as the largest step was far below both limits."""
+    (cell,) = configure.cells([*LOAD, "policy=lor", "gpus=2", "hardware/gpu=h100", f"rps={rps}", "duration_s=20"])
+    free = runs.run(cell).metrics
+    for limit in (math.ceil(free["peak_running"] / recommender.NEAR), 2 * int(free["peak_running"])):
+        tight = runs.run(replace(cell, engine=replace(cell.engine, max_num_seqs=limit))).metrics
+        assert {k: v for k, v in tight.items() if v == v} == {k: v for k, v in free.items() if v == v}
+
+
+def test_whoever_is_needless_takes_no_run_and_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(halving, "AT_ONCE", 1)
+    tried: list[str] = []
+    done: list[int] = []
+
+    def find(of: object) -> dict[str, Found]:
+        tried.extend(of)  # type: ignore[call-overload]
+        return {name: Found(2, 2.0, 0.95) for name in of}  # type: ignore[attr-defined]
+
+    designs = {name: Priced(1.0, 1, 8, 1) for name in ("free", "tight", "other")}
+    judged = halving.round_of(
+        designs, lambda name: None, find, on_done=done.append, needless=lambda name: name == "tight" and "free" in tried
+    )
+    assert tried == ["free", "other"] == [one.name for one in judged]
+    assert done[-1] == 3
+
+
+# ---------------------------------------------------------------- what is said
+def test_a_kind_of_gpu_without_any_design_gives_its_own_reason() -> None:
+    lines = [*LOAD[:-1], "hardware/model=llama_3_1_70b", "hardware.precision=fp8", "policy=lor", *SEQS[:1]]
+    made = made_of([*lines, "hardware.tensor_parallel=2,4"], {"a100": 1.6, "h100": 2.5})
+    made.candidates = []
+    said = words.other_kinds(SimpleNamespace(space=made.space, candidates=[SimpleNamespace(design=_of("h100"))]))
+    assert [one for one in said if "A100" in one] == [
+        "No A100 was tried: hardware.precision=fp8 is not valid; it must be one of bf16, int4 on a100."
+    ]
+
+
+def _of(kind: str) -> SimpleNamespace:
+    return SimpleNamespace(at={"gpu": kind, "policy": "lor"})
+
+
+@pytest.fixture(autouse=True)
+def _all_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "shown", lambda made: made.candidates)
+
+
+def test_a_precision_that_was_named_is_not_offered() -> None:
+    made = made_of(
+        [*LOAD[:-1], "hardware/model=llama_3_1_70b", "hardware.precision=bf16,fp8", "policy=lor", *SEQS[:1]],
+        {"h100": 2.5},
+    )
+    (fits_not,) = [one for one in words.left_out(made) if "the weights do not fit" in one]
+    assert "; on some of them hardware.precision=int4 fits, which is tried if you name it" in fits_not
+    assert "hardware.precision=fp8 or int4 fits" in not_run.lines(made.space.left_out)[0], "as nobody says what was"
+
+
+def _candidates() -> list[Candidate]:
+    found = []
+    for i, (policy, kind) in enumerate((("lor", "h100"), ("production_stack_prefixaware", "h200"))):
+        cell = configure.cells([*LOAD, f"policy={policy}", "gpus=2", f"hardware/gpu={kind}"])[0]
+        design = Design({"gpu": kind, "tensor_parallel": 1, "roles": "whole", "policy": policy}, cell, 2.5 + i, 8)
+        seen = dict.fromkeys(("slo_attainment", "ttft_p95_s", "tpot_p95_s"), (0.9, None))
+        answer = SimpleNamespace(alone=None, low=2, high=2, target=0.9, curve=(), verdict=None, bracket=None)
+        found.append(Candidate(design, answer, Point(design, 2, seen, True)))  # type: ignore[arg-type]
+    return found
+
+
+def test_the_table_has_routers_and_a_terminal_of_80_columns_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prebleexp.launch.narrow import narrowed
+
+    of = _candidates()
+    at = table.heads(of).index("router")
+    assert [line[at] for line in table.lines(of, of)] == ["lor", "production_stack_prefixaware"]
+    monkeypatch.setenv("COLUMNS", "80")
+    heads, rows, gone = narrowed(table.heads(of), table.lines(of, of), table.SPARE)
+    assert {"GPUs", "router", "price/h", "kept"} <= set(heads)
+    wide = [max(len(line[i]) for line in (heads, *rows)) for i in range(len(heads))]
+    assert sum(wide) + 2 * (len(wide) - 1) <= 80
+    assert gone, "which is said"
+
+
+def test_a_router_is_said_in_words_once() -> None:
+    of = _candidates()
+    assert words.routers([of[0], of[0]]) == [
+        "lor is this router: Least outstanding requests: the GPU with the fewest requests that were sent to it and are "
+        "not finished."
+    ]
+    for name in space.ROUTERS:
+        assert len(places.words("policy", name)) > 20, name
+    assert places.words("policy", "of_nobody") == ""
+
+
+def test_points_have_the_numbers_of_the_table_and_the_colours_of_their_kinds() -> None:
+    of = _candidates()
+    made = SimpleNamespace(candidates=of, points=[one.point for one in of])
+    labels = {(one.design.name, one.replicas): str(i) for i, one in enumerate(of, 1)}
+    points = [page._priced(one, "slo_attainment", labels) for one in made.points]
+    assert [(one.kind, one.label) for one in points] == [("H100", "1"), ("H200", "2")]
+    figure = pareto.figure("fronts", "Title", "Sentence.", [pareto.Front("Kept", points, points[:1])])
+    assert [(one.name, one.line) for one in figure.legend] == [("H100", False), ("H200", False)]
+    drawn = str(figure.panels[0].svg)
+    assert len(set(re.findall(r"var\(--(blue|green)", drawn))) == 2, "a colour for each kind"
+    assert "Numbers are those of the table" in figure.caption
+    assert "Bars are" not in figure.caption, "there are none"

@@ -276,7 +276,7 @@ def _errors_csv(shipped: ClosedLoops) -> str:
         of_key = shipped.take(_are(shipped, tuple(chosen), key[: len(chosen)]))
         domain, versions = of_key.domain(), " ".join(sorted(set(of_key.labels["version"].tolist()) - {""}))
         sizes = (domain.requests, domain.context_tokens, domain.prompt_tokens, f"{domain.requests_per_s:.4g}")
-        rows.append((*key, *_errors(of[TPOT]), *_errors(of.get(TTFT)), *sizes, versions))
+        rows.append((*key, *_errors(of[TPOT]), *_errors(of.get(TTFT)), *sizes, domain.fewest, versions))
     errors = ("n", "median", "p90", "ttft_n", "ttft_median", "ttft_p90")
     return _csv((*CONFIGURATION, *errors, *(one.name for one in fields(Domain)), "versions"), rows)
 

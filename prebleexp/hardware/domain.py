@@ -14,6 +14,9 @@ COLUMNS = {
     "measured_prompt_tokens": ("prompt_tokens_max", "a prompt had {0} tokens"),
 }
 """of a table: the metric that each is a limit of, and how to say that it was exceeded"""
+FEWEST = "measured_requests_least"
+"""of a table: the requests at a time of the smallest measurement. A run at a light load has fewer in most steps, so its
+sentence has where measurements begin, and no run is called beyond them for that"""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Domain:
     prompt_tokens: int = 0
     requests_per_s: float = 0.0
     """of one copy of the model"""
+    fewest: int = 0
+    """requests at a time, of the smallest measurement"""
 
     def __bool__(self) -> bool:
         return self.context_tokens > 0
@@ -35,7 +40,8 @@ class Domain:
         """How far it reaches, in words; empty: nobody says."""
         if not self:
             return ""
-        sizes = f"to {self.requests:,} requests and {self.context_tokens:,} tokens of context at a time"
+        least = f"from {self.fewest:,} " if self.fewest > 1 else ""
+        sizes = f"{least}to {self.requests:,} requests and {self.context_tokens:,} tokens of context at a time"
         prompts = f", prompts of {self.prompt_tokens:,}" if self.prompt_tokens else ""
         rate = f", {significant(self.requests_per_s)} requests/s" if self.requests_per_s else ""
         return sizes + prompts + rate
@@ -43,7 +49,8 @@ class Domain:
     def columns(self) -> dict[str, int | None]:
         """As a table has them: None where nobody says."""
         values = (self.requests, self.context_tokens, self.prompt_tokens)
-        return {name: value or None for name, value in zip(COLUMNS, values, strict=True)}
+        found = {name: value or None for name, value in zip(COLUMNS, values, strict=True)}
+        return found | {FEWEST: self.fewest or None}
 
 
 UNKNOWN = Domain()

@@ -137,7 +137,7 @@ class ClosedLoops:
         longest = 2 * self.prompt / (1 + self.shortest)
         rate = self.clients / (np.nan_to_num(self.ttft_s) + self.output * self.tpot_s)
         requests, tokens, prompt = (round(float(each.max())) for each in (self.clients, context, longest))
-        return Domain(requests, tokens, prompt, float(rate.max()))
+        return Domain(requests, tokens, prompt, float(rate.max()), round(float(self.clients.min())))
 
     def fold(self, folds: int) -> NDArray[np.int64]:
         """Which one each row is in, by its configuration."""

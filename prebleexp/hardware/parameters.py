@@ -216,7 +216,7 @@ def _known() -> dict[Configuration, _Known]:
     found = {}
     for row in _table("errors.csv"):
         requests, context, prompt = (int(row[name]) for name in ("requests", "context_tokens", "prompt_tokens"))
-        domain = Domain(requests, context, prompt, float(row["requests_per_s"]))
+        domain = Domain(requests, context, prompt, float(row["requests_per_s"]), int(row["fewest"]))
         tpot = int(row["n"]), float(row["median"]), float(row["p90"])
         median, p90 = (float(row[one]) if row[one] else math.nan for one in ("ttft_median", "ttft_p90"))
         versions = tuple(row["versions"].split())

@@ -1,5 +1,5 @@
 """Documents around the rows of a log, as those write them who keep logs for others: Jaeger's traces, answers of Loki,
-archives of HTTP (HAR), items of DynamoDB, hits of Elasticsearch.
+archives of HTTP (HAR), items of DynamoDB, hits of Elasticsearch, and tables of databases and data frames.
 
 Jaeger has tags as lists, and a span's parent among its references; Loki has a time, in ns, and a line of text; HAR has
 the bodies of request and answer as texts (http://www.softwareishard.com/blog/har-12-spec); DynamoDB has a value within
@@ -27,7 +27,7 @@ LOGFMT = re.compile(r'([A-Za-z_][\w.]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)')
 
 def rows_in(record: Record) -> list[Any] | None:
     """The rows of such a document; None if it is none."""
-    for inside in (_jaeger, _loki, _har, _dynamo, _elastic):
+    for inside in (_jaeger, _loki, _har, _dynamo, _elastic, _table):
         if (found := inside(record)) is not None:
             return found
     return None
@@ -161,3 +161,18 @@ def _elastic(record: Record) -> list[Any] | None:
 
 def _has_fields(hit: object) -> bool:
     return isinstance(hit, dict) and isinstance(hit.get("fields"), dict) and "_source" not in hit
+
+
+def _table(record: Record) -> list[Any] | None:
+    """Of lists: a row each, whose names stand beside (data frames', ClickHouse's), or a column each."""
+    names, rows = record.get("columns", record.get("meta")), record.get("data")
+    if isinstance(names, list) and isinstance(rows, list) and all(isinstance(one, list) for one in rows):
+        heads = [str(one.get("name")) if isinstance(one, dict) else str(one) for one in names]
+        if all(len(one) == len(heads) for one in rows):
+            return [dict(zip(heads, one, strict=True)) for one in rows]
+    columns = list(record.values())
+    if len(columns) < 2 or not all(isinstance(one, list) and len(one) == len(columns[0]) for one in columns):
+        return None
+    if any(isinstance(value, list | dict) for column in columns for value in column):
+        return None
+    return [dict(zip(record, one, strict=True)) for one in zip(*columns, strict=True)]

@@ -15,7 +15,7 @@ from prebleexp.sim.types import Ints, Longs
 from prebleexp.workloads import asked_adapters, hashes, inferred, nested, prefixes, said, session_fields, summed, usage
 from prebleexp.workloads.accumulated import CURE, GROWTH, Accumulated, accumulated
 from prebleexp.workloads.blocks import Prompts, begun, joined, private
-from prebleexp.workloads.came import came
+from prebleexp.workloads.came import TIMES, came
 from prebleexp.workloads.clock import Clock, in_order
 from prebleexp.workloads.columns import found, set_column
 from prebleexp.workloads.documents import rows_of, without_headers
@@ -37,6 +37,8 @@ LENGTHS = ("input_lens", "output_lens")
 """of all requests of a benchmark, in its result"""
 LOG = "a log with session ids, messages or hash_ids says what they share"
 """what cures one that says nothing"""
+CONVERSATIONS = ("conversations", "conversation")
+"""of ShareGPT's and LMSYS's files"""
 RESULT = ("completed", "duration", "request_throughput", "total_input_tokens")
 """fields of one"""
 USUAL = 4.0
@@ -135,6 +137,11 @@ class RequestLog(Tabular):
             raise InvalidInput(
                 f"{self.path}: it is a benchmark's result without its requests; write it with --save-detailed (vLLM) "
                 "or --output-details (SGLang), and take workload=bench_log"
+            )
+        if {*every.names} & {*CONVERSATIONS} and found(every, TIMES) is None and "arrival" not in self.columns:
+            raise InvalidInput(
+                f"{self.path}: it is a data set of conversations, without times; take workload=vllm_bench "
+                "workload.dataset_name=sharegpt workload.dataset_path=FILE, which asks them at a rate"
             )
         kept = served(every, self.columns)
         if not len(kept.rows):

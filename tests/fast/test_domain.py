@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ OF_MODEL = {
 
 def test_what_is_larger_is_said_with_how_far_was_measured() -> None:
     assert str(SMALL) == ("to 64 requests and 500,000 tokens of context at a time, prompts of 8,192, 9.88 requests/s")
+    assert str(replace(SMALL, fewest=4)).startswith("from 4 to 64 requests and 500,000 tokens of context at a time")
+    assert replace(SMALL, fewest=4).columns() == SMALL.columns() | {"measured_requests_least": 4}
     assert str(Domain()) == ""
     assert beyond((SMALL.columns(), INSIDE)) == {}
     assert beyond((Domain().columns(), dict.fromkeys(INSIDE, 10**9))) == {}
@@ -55,12 +58,15 @@ def test_the_domain_of_every_configuration_is_that_of_its_measurements() -> None
         chosen = [row for row, key in enumerate(keys) if key == (gpu, engine, model, precision)]
         clients, prompt, output = (each[chosen] for each in (loops.clients, loops.prompt, loops.output))
         assert support.domain.requests == clients.max()
+        assert support.domain.fewest == clients.min() >= 4
+        assert f"from {clients.min():.0f} to {clients.max():.0f} requests" in str(support.domain)
         assert support.domain.context_tokens == pytest.approx(max(clients * (prompt + output / 2)), abs=1)
         assert support.domain.prompt_tokens >= prompt.max()
     unseen = parameters_for("h100", "sglang", "llama-3.1-8b", "bf16")[1]
     assert unseen.level == "unseen model"
     chosen = [row for row, key in enumerate(keys) if key[:2] == ("h100", "sglang")]
     assert unseen.domain.requests == loops.clients[chosen].max()
+    assert unseen.domain.fewest == loops.clients[chosen].min() == 16
     assert not parameters_for("a40", "vllm", "llama-3.1-8b", "bf16")[1].domain
 
 
@@ -68,7 +74,7 @@ def test_a_run_beyond_it_says_so_where_its_numbers_are(capsys: pytest.CaptureFix
     given = ["gpus=1", "rps=64", "duration_s=10", f"cache_dir={tmp_path}/c", f"reports_dir={tmp_path}/r"]
     assert main(["engine=vllm", *given]) == 0
     printed = capsys.readouterr().out
-    assert "to 64 requests and 501,350 tokens of context at a time" in printed
+    assert "from 4 to 64 requests and 501,350 tokens of context at a time" in printed
     assert "beyond what was measured: a step made a token of " in printed
     assert " requests (measured to 64)" in printed
     assert main(["-m", "engine=vllm", "rps=1,64", *given[:1], *given[2:]]) == 0

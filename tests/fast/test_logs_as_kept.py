@@ -139,6 +139,17 @@ KEPT: dict[str, str | bytes] = {
     "DynamoDB's scan": json.dumps({"Items": of.each(item), "Count": of.N}),
     "DynamoDB's stream": of.lines({"NewImage": one} for one in of.each(item)),
     "Elasticsearch's fields": json.dumps({"hits": {"total": of.N, "hits": of.each(hit)}}),
+    "a data frame": json.dumps(
+        {"columns": list(of.PLAIN[0]), "index": [*range(of.N)], "data": [list(row.values()) for row in of.PLAIN]}
+    ),
+    "ClickHouse's rows": json.dumps(
+        {
+            "meta": [{"name": one, "type": "String"} for one in of.PLAIN[0]],
+            "data": [list(row.values()) for row in of.PLAIN],
+            "rows": of.N,
+        }
+    ),
+    "a list a column": json.dumps({name: [row[name] for row in of.PLAIN] for name in of.PLAIN[0]}),
     "opencode": of.lines(of.each(opencode)),
     "Gemini's command line": of.lines(of.each(gemini)),
     "other endpoints": of.mixed(of.each(embedding)),
@@ -160,6 +171,12 @@ def test_a_header_that_is_said_again_is_no_row(tmp_path: Path) -> None:
     assert "left out: 1 line that says the header again" in source.understood.line
     with pytest.raises(InvalidInput, match="row 10: "):  # the lines are counted as they stand in the file
         _ = read(text.replace(str(of.PROMPT[7]), "many"), tmp_path).whole
+
+
+def test_a_data_set_of_conversations_is_asked_at_a_rate(tmp_path: Path) -> None:
+    said = [{"id": "a", "conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "hello"}]}]
+    with pytest.raises(InvalidInput, match="a data set of conversations, without times; take workload=vllm_bench"):
+        _ = read(json.dumps(said * 3), tmp_path).whole
 
 
 # ---------------------------------------------------------------- dates

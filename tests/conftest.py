@@ -20,10 +20,12 @@ from hypothesis.internal.conjecture import providers
 from omegaconf import OmegaConf
 
 pytest.register_assert_rewrite("tests.support")  # what does not hold there is told as it is in tests
+from tests.support.sampled import THOROUGH, examples  # noqa: E402, which is rewritten by now
 
 ANY_SPEED = {"suppress_health_check": [HealthCheck.too_slow]}
 """examples may take what they take: a machine has other work"""
-settings.register_profile("all", **ANY_SPEED, derandomize=True)  # the same examples: a commit passes or does not
+# the same examples: a commit passes or does not; for laws that do not say how many
+settings.register_profile("all", **ANY_SPEED, derandomize=True, max_examples=examples(100, found=True))
 settings.load_profile("all")
 settings.register_profile("search", **ANY_SPEED)  # others in every run
 settings.register_profile("found", **ANY_SPEED, phases=(Phase.explicit, Phase.generate))  # a wrong example is enough
@@ -93,8 +95,6 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whoever runs a whole folder waits for what is quick; a file that is named is run with all that it has."""
-    from tests.support.sampled import THOROUGH  # which is rewritten by now
-
     folders = any((config.invocation_params.dir / one.partition("::")[0]).is_dir() for one in config.args)
     if os.environ.get(THOROUGH) or not folders:
         return

@@ -364,6 +364,7 @@ def test_the_cost_of_counting_gaps_has_an_interval() -> None:
     assert half == pytest.approx(4.303 / 3**0.5, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_the_copy_that_counts_no_gaps_serves_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     code = (

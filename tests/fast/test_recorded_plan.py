@@ -24,6 +24,7 @@ from prebleexp.planning.trials import Question, Sample
 from prebleexp.report.wording import number
 from prebleexp.service import batches
 from prebleexp.service.level import ServiceLevel
+from tests.support.sampled import examples
 
 QUESTION = Question(target=0.9, strictest=0.9, seeds=1, most_seeds=1, requests=1, most_requests=1)
 HERE = ("engine=sglang_2024", "hardware=a6000_mistral_7b")
@@ -76,7 +77,7 @@ def test_short_streams_have_fewer_batches_or_no_interval(requests: int, count: i
     assert (batches.between(np.ones(requests, bool)) is None) == (count == 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.booleans(), min_size=50, max_size=400))
 def test_an_interval_holds_the_share_that_was_kept(kept: list[bool]) -> None:
     found = batches.between(np.array(kept))
@@ -133,7 +134,7 @@ def solved(search: Search, needs: float, half: float | None = 0.0) -> tuple[Answ
             return answer, tried
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 80), st.integers(1, 200), st.integers(0, 5))
 def test_it_is_the_fewest_and_others_need_what_their_interval_says(needs: int, guess: int, more: int) -> None:
     found, tried = solved(recorded.fewest(QUESTION, guess, 1000, 2), needs, 0.01 * more + 0.001)

@@ -82,7 +82,6 @@ COPY = np.dtype(
 
 STORE = np.dtype(
     [
-        ("ticket", np.int64),  # of its offer: they count up
         ("step", np.int64),  # of its GPU, which computes what it brings, …
         ("waited_for", np.int64),  # … and bits: those that begin only when it is over
         ("gpu", np.int32),  # -1: it is over
@@ -116,13 +115,15 @@ FETCH = np.dtype(
 )
 """Of a request."""
 
+WANTED = np.dtype([("turn", np.int64), ("low", np.int32), ("high", np.int32)], align=True)
+"""Blocks low … high − 1 of what a request left, if it is of the scheduling in hand."""
+
 STOCK = np.dtype(
     [
         ("free_copy", np.int64),
         ("copies", np.int64),  # that were ever used
         ("free_store", np.int64),
         ("stores", np.int64),  # likewise
-        ("tickets", np.int64),  # of offers, so far
         ("numbers", np.int64),  # more than any context has blocks
         ("kv_bytes", np.float64),  # of a block …
         ("block_tokens", np.int64),  # … and its tokens
@@ -153,9 +154,12 @@ class Tiers(NamedTuple):
     stores: Any
     """transfers to tiers, by number"""
     wanted: Any
-    """(GPUs, n) of each request the last ticket of whose blocks there a scheduling took some, while these are stored"""
+    """(GPUs, n, tables) `WANTED`: blocks of each request that a scheduling takes or finds there, and that may be on
+    their way to tiers"""
+    turns: Any
+    """(GPUs,) schedulings so far, and one more"""
     wants: Any
-    """(GPUs,) whether there were any since its last scheduling"""
+    """(GPUs,) whether any blocks are wanted by the one in hand"""
     unsent: Any
     """(GPUs, 2) the first and the last of the stores that are to be sent"""
     fetches: Any
@@ -166,8 +170,6 @@ class Tiers(NamedTuple):
     """(GPUs,) the first of the requests whose KV is under way to each, in the order in which they got their blocks"""
     tried: Any
     """(`PEERS`, n) first blocks of each request that need not be offered again"""
-    tickets: Any
-    """(n,) of each request's last offer"""
     jobs: Any
     """(n,) stores of each request that are not heard of"""
     uses: Any
@@ -199,14 +201,14 @@ def nothing() -> Tiers:
         slot_keys=ints,
         slot_nodes=np.zeros(0, np.int32),
         stores=records(0, STORE),
-        wanted=np.zeros((0, 0), np.int64),
+        wanted=records(0, WANTED).reshape(0, 0, 0),
+        turns=ints,
         wants=ints,
         unsent=np.zeros((0, 2), np.int64),
         fetches=records(0, FETCH),
         ends=none,
         loading=ints,
         tried=none,
-        tickets=ints,
         jobs=ints,
         uses=np.zeros((0, 0), np.uint8),
         first=ints,
@@ -263,6 +265,15 @@ def unpin(tiers: Tiers, copy: int) -> None:
     one.pins -= 1
     if one.pins == 0:
         tiers.places[one.place].pinned -= 1
+
+
+@compiled
+def want(tiers: Tiers, g: int, request: int, table: int, low: int, high: int) -> None:
+    """The step that is being scheduled takes, or finds, blocks that a request has left."""
+    one = tiers.wanted[g, request, table]
+    if one.turn != tiers.turns[g]:
+        one.turn, one.low, one.high = tiers.turns[g], low, high
+    one.low, one.high, tiers.wants[g] = min(one.low, low), max(one.high, high), 1
 
 
 @compiled

@@ -20,6 +20,7 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.notices import EVICTED, STORED
 from prebleexp.sim.records import NONE, World
+from prebleexp.sim.tiers import want
 
 
 # ---------------------------------------------------------------- looking up
@@ -153,8 +154,8 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         record = mine.blocks.runs[run]
         gone = min(left, int(record.high - record.low))
         if record.leaver != NONE:
-            world.tiers.wanted[g, record.leaver] = max(world.tiers.wanted[g, record.leaver], record.ticket)
-            world.tiers.wants[g] = 1
+            table, high = record.key // mine.settings.told_keys, int(record.high)
+            want(world.tiers, g, int(record.leaver), int(table), high - gone, high)
         record.high -= gone
         left -= gone
         if world.told.hears[EVICTED] != 0 and record.key < mine.settings.told_keys:

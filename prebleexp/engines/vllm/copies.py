@@ -5,7 +5,7 @@ Blocks of several tables are numbered by turns: of a request's copies those of l
 one position those of the first table. Of layers that look back to all every block must be there, of those with a window
 the last ones alone. What is still on its way to the tier counts, but whoever finds that asks again later.
 
-Each block that is being stored knows the last offer of it, so that whoever takes the block waits for that.
+Whoever takes a block that a request has left while it is being stored waits for that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.runs import cut
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.tiers import PEERS, copy_of, place_of
+from prebleexp.sim.tiers import PEERS, copy_of, place_of, want
 
 
 @compiled
@@ -230,90 +230,106 @@ _holds = chosen_by("groups", _of_job, _of_table)
 @compiled
 def want_held(mine: Engines, world: World, g: int, request: int) -> None:
     """The step that is scheduled does not begin before those blocks of a request are stored which others left."""
-    holds, runs, tiers = mine.blocks.holds, mine.blocks.runs, world.tiers
+    holds, runs = mine.blocks.holds, mine.blocks.runs
     for table in range(mine.settings.tables):
         one = _holds(mine, request, table)
         while one != NONE:
             run, left = int(holds[one].run), int(holds[one].blocks)
             while left > 0:
-                leaver = int(runs[run].leaver)
-                if leaver != NONE:
-                    tiers.wanted[g, leaver], tiers.wants[g] = max(tiers.wanted[g, leaver], runs[run].ticket), 1
-                left -= int(runs[run].high - runs[run].low)
-                run = int(runs[run].above)
+                low, high = int(runs[run].low), int(runs[run].high)
+                if runs[run].leaver != NONE:
+                    of = int(runs[run].key // mine.settings.told_keys)
+                    want(world.tiers, g, int(runs[run].leaver), of, low, high)
+                left, run = left - (high - low), int(runs[run].above)
             one = int(holds[one].before)
 
 
 @compiled
-def write_tickets(mine: Engines, world: World, g: int, request: int, full: int, ticket: int) -> None:
-    """Of a request that is about to give its blocks back, and offers those before `full` with this ticket."""
+def is_wanted(mine: Engines, world: World, g: int, store: int) -> bool:
+    """Whether a store brings blocks that the step just scheduled takes or finds. Of those that are offered in that
+    scheduling, with their request at its end, blocks of tables with a window are not looked at."""
+    tiers, one = world.tiers, world.tiers.stores[store]
+    late, told = one.step == mine.gpus[g].scheduled - 1, mine.settings.tables - 1 - int(tiers.control[0].told)
     for table in range(mine.settings.tables):
-        _write_tickets(mine, world, g, request, table, full, ticket)
+        of = tiers.wanted[g, one.request, (table - told) % mine.settings.tables]
+        if of.turn != tiers.turns[g] or (late and not looks_back_to_all(mine, table)):
+            continue
+        for block in range(max(one.low, of.low), min(one.high, of.high)):
+            if brought(mine, world, store, table, block) != NONE:
+                return True
+    return False
 
 
 @compiled
-def _write_tickets(mine: Engines, world: World, g: int, request: int, table: int, full: int, ticket: int) -> None:
+def _always(mine: Engines, table: int) -> bool:
+    return True
+
+
+@compiled
+def _if_full(mine: Engines, table: int) -> bool:
+    return bool(mine.groups.all[table].kind == FULL)
+
+
+looks_back_to_all = chosen_by("groups", _always, _if_full)
+
+
+@compiled
+def brought(mine: Engines, world: World, store: int, table: int, block: int) -> int:
+    """The copy of a block that a store brings; -1: it does not bring it. Its request may be on another GPU by now."""
+    one = world.tiers.stores[store]
+    copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), table, block)
+    return copy if copy != NONE and world.tiers.copies[copy].store == store else NONE
+
+
+@compiled
+def leave(mine: Engines, world: World, g: int, request: int, full: int) -> None:
+    """A request is about to give its blocks back, and offers those before `full`: of these and of those that are being
+    stored it stays known who had them."""
+    for table in range(mine.settings.tables):
+        _leave(mine, world, g, request, table, full)
+
+
+@compiled
+def _leave(mine: Engines, world: World, g: int, request: int, table: int, full: int) -> None:
     holds, runs, one = mine.blocks.holds, mine.blocks.runs, _holds(mine, request, table)
     while one != NONE:
         run, left = int(holds[one].run), int(holds[one].blocks)
         while left > 0:
             above, size = int(runs[run].above), int(runs[run].high - runs[run].low)
-            _write_ticket(mine, world, g, request, table, run, full, ticket)
-            left -= size
-            run = above
+            _leave_run(mine, world, g, request, table, run, full)
+            left, run = left - size, above
         one = int(holds[one].before)
 
 
 @compiled
-def _write_ticket(
-    mine: Engines, world: World, g: int, request: int, table: int, run: int, full: int, ticket: int
-) -> None:
-    """Of the blocks of a run, which is cut where it changes."""
+def _leave_run(mine: Engines, world: World, g: int, request: int, table: int, run: int, full: int) -> None:
+    """A run is cut where it changes whether its blocks are stored."""
     runs, at, high = mine.blocks.runs, int(mine.blocks.runs[run].low), int(mine.blocks.runs[run].high)
     while at < high:
-        theirs, until = _ticket_of(mine, world, g, request, table, at, full, ticket), at + 1
-        while until < high and _ticket_of(mine, world, g, request, table, until, full, ticket) == theirs:
+        stored, until = _is_stored(mine, world, g, request, table, at, full), at + 1
+        while until < high and _is_stored(mine, world, g, request, table, until, full) == stored:
             until += 1
-        if theirs == 0 and until == high:
-            return
         piece = cut(mine, g, run, until) if until < high else run
-        if theirs != 0:
-            runs[piece].ticket, runs[piece].leaver = theirs, request
+        if stored:
+            runs[piece].leaver = request
         at = until
 
 
 @compiled
-def _to_be_offered(mine: Engines, world: World, request: int, table: int, block: int, ticket: int) -> int:
-    return ticket + 1
-
-
-@compiled
-def _of_groups_to_be_offered(mine: Engines, world: World, request: int, table: int, block: int, ticket: int) -> int:
-    if mine.groups.all[table].kind == FULL:
-        return ticket + 1
-    return ticket if is_offered(mine, world, request, table, block) else 0
-
-
-to_be_offered = chosen_by("groups", _to_be_offered, _of_groups_to_be_offered)
-"""the ticket of a block that is offered when the next step is scheduled: should that step take it, it waits for the
-store, but if the block is of a table with a window it is not stored"""
-
-
-@compiled
-def _ticket_of(
-    mine: Engines, world: World, g: int, request: int, table: int, block: int, full: int, ticket: int
-) -> int:
-    tiers, theirs = world.tiers, 0
+def _is_stored(mine: Engines, world: World, g: int, request: int, table: int, block: int, full: int) -> bool:
+    """Whether a block that a request leaves is being stored for it, or may be when the next step is scheduled."""
+    tiers = world.tiers
     for tier in range(PEERS):
-        if tiers.tiers[tier].blocks > 0:
-            if tiers.tried[tier, request] <= block < full:
-                return to_be_offered(mine, world, request, table, block, ticket)
-            copy = copy_of_gpu(mine, world, tier, g, request, table, block)
-            if copy != NONE and tiers.copies[copy].store != NONE:
-                store = tiers.stores[tiers.copies[copy].store]
-                if store.request == request and store.gpu == g:
-                    theirs = max(theirs, int(store.ticket))
-    return theirs
+        if tiers.tiers[tier].blocks == 0:
+            continue
+        if tiers.tried[tier, request] <= block < full:
+            return is_offered(mine, world, request, table, block)
+        copy = copy_of_gpu(mine, world, tier, g, request, table, block)
+        if copy != NONE and tiers.copies[copy].store != NONE:
+            store = tiers.stores[tiers.copies[copy].store]
+            if store.request == request and store.gpu == g:
+                return True
+    return False
 
 
 # ---------------------------------------------------------------- windows
@@ -323,12 +339,12 @@ def _nothing(mine: Engines, world: World, g: int, request: int) -> None:
 
 
 @compiled
-def _write_at_once(mine: Engines, world: World, g: int, request: int) -> None:
+def _leave_windows(mine: Engines, world: World, g: int, request: int) -> None:
     for table in range(len(mine.groups.all)):
         if mine.groups.all[table].kind != FULL:
-            _write_tickets(mine, world, g, request, table, 0, 0)
+            _leave(mine, world, g, request, table, 0)
             mine.groups.tables[request, table].answer = NONE  # what follows is a run of its own
 
 
-write_at_once = chosen_by("groups", _nothing, _write_at_once)
+leave_windows = chosen_by("groups", _nothing, _leave_windows)
 """blocks that are behind a window may be taken while their request runs"""

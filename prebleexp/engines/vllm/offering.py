@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from prebleexp.engines.segments import segment_of
 from prebleexp.engines.vllm.blocks import key_of, segment_at
-from prebleexp.engines.vllm.copies import is_offered, number_of, write_at_once
+from prebleexp.engines.vllm.copies import is_offered, leave_windows, number_of
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import chosen_by, compiled
@@ -93,12 +93,12 @@ def offer_all(mine: Engines, world: World, g: int) -> None:
         request = int(mine.chosen[g, slot, row].request)
         tokens = _most(world, request, min(int(mine.jobs[request].computed), int(mine.jobs[request].known)))
         late = mine.settings.drops_last and tokens > world.seen.requests[request].prompt_tokens
-        tiers.control[0].tickets += 1  # a block of an answer may be written again before the next is full
-        _offer(mine, world, g, request, tokens // size - int(late), int(tiers.control[0].tickets))
+        # a block of an answer may be written again before the next is full
+        _offer(mine, world, g, request, tokens // size - int(late))
     for number in range(tiers.ended[g], gpu.over):
         for row in range(mine.steps[g, number % STEPS].finished):
             request = int(mine.finished[g, number % STEPS, row])
-            _offer(mine, world, g, request, at_its_end(mine, world, request), int(tiers.tickets[request]))
+            _offer(mine, world, g, request, at_its_end(mine, world, request))
     for number in range(tiers.ended[g], gpu.over):
         for row in range(mine.steps[g, number % STEPS].finished):
             finish_uses(mine, world, g, int(mine.finished[g, number % STEPS, row]))
@@ -122,14 +122,14 @@ def at_its_end(mine: Engines, world: World, request: int) -> int:
 
 
 @compiled
-def _offer(mine: Engines, world: World, g: int, request: int, full: int, ticket: int) -> None:
+def _offer(mine: Engines, world: World, g: int, request: int, full: int) -> None:
     for tier in range(PEERS):
         if world.tiers.tiers[tier].blocks > 0 and full > world.tiers.tried[tier, request]:
-            _offer_to(mine, world, g, tier, request, full, ticket)
+            _offer_to(mine, world, g, tier, request, full)
 
 
 @compiled
-def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full: int, ticket: int) -> None:
+def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full: int) -> None:
     """Blocks that a tier was not offered yet: those that it lacks are stored, or none if there is no room for all."""
     tiers, gpu, place = world.tiers, mine.gpus[g], place_of(world.tiers, tier, g)
     step, low = mine.steps[g, (gpu.scheduled - 1) % STEPS], int(tiers.tried[tier, request])
@@ -146,9 +146,8 @@ def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full
         store = new_store(tiers)
         one = tiers.stores[store]
         one.gpu, one.tier, one.request, one.low, one.high, one.blocks = g, tier, request, low, full, missing
-        one.ticket, one.step, one.waited_for, one.stage, one.counts = ticket, gpu.scheduled - 1, 0, UNSENT, 1
+        one.step, one.waited_for, one.stage, one.counts = gpu.scheduled - 1, 0, UNSENT, 1
         tiers.jobs[request] += 1
-        tiers.tickets[request] = ticket
         put_in_line(world, g, store)
     for table in range(mine.settings.tables):
         segment = 0
@@ -163,7 +162,7 @@ def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full
             elif store != NONE and keeping.is_wanted(tiers, tier, place, key, number):
                 keeping.add(tiers, tier, request, place, key, number, store)
     if store != NONE:
-        write_at_once(mine, world, g, request)
+        leave_windows(mine, world, g, request)
 
 
 @compiled

@@ -6,11 +6,12 @@ from typing import Any
 
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import queue
-from prebleexp.engines.vllm.records import STEPS, Engines
+from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
 from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.pools import PULL, decodes
 from prebleexp.sim.records import World
+from prebleexp.sim.tiers import want
 
 
 @compiled
@@ -46,7 +47,8 @@ def preempt(mine: Engines, world: World, g: int, step: Any, row: int) -> None:
         running[other] = running[other + 1]
     gpu.running -= 1
     if mine.settings.tiered and world.tiers.jobs[request] > 0:  # what is being stored of it must be over before
-        world.tiers.wanted[g, request], world.tiers.wants[g] = world.tiers.tickets[request], 1
+        for table in range(mine.settings.tables):
+            want(world.tiers, g, request, table, 0, NEVER)
     release(mine, g, request)
     gpu.waiting_tokens += job.computed if job.filling != 0 else job.known
     gpu.generated -= job.known - world.seen.requests[request].prompt_tokens

@@ -93,8 +93,7 @@ RUN = np.dtype(
         ("before", np.int32),  # idle runs, in the order in which they are evicted
         ("behind", np.int32),
         ("owner", np.int32),  # a request whose context has these blocks
-        ("ticket", np.int64),  # of the offer by which they go to a tier, …
-        ("leaver", np.int32),  # … of the request that had them, and has left; -1: none does
+        ("leaver", np.int32),  # who had them, left, and has them stored in tiers; -1: nobody
     ],
     align=True,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.copies import copy_of_gpu, want_held, write_tickets
+from prebleexp.engines.vllm.copies import brought, copy_of_gpu, is_wanted, leave, want_held
 from prebleexp.engines.vllm.loading import ask_for_loads
 from prebleexp.engines.vllm.offering import at_its_end, finish_uses, offer_all, put_in_line
 from prebleexp.engines.vllm.records import STEPS, Engines
@@ -45,6 +45,7 @@ def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         offer_all(mine, world, g)
         if tiers.wants[g] != 0:
             _wait_for_wanted(mine, world, g, last)
+        tiers.turns[g] += 1
         _send(mine, world, g, now)
         ask_for_loads(mine, world, g, now)
     else:
@@ -68,15 +69,11 @@ def _wait_for_wanted(mine: Engines, world: World, g: int, last: int) -> None:
     tiers, slot = world.tiers, (mine.gpus[g].scheduled - 1) % STEPS
     for store in range(tiers.control[0].stores):
         one = tiers.stores[store]
-        late = int(one.step == mine.gpus[g].scheduled - 1)
-        if one.gpu == g and one.stage != OVER and one.ticket + late <= tiers.wanted[g, one.request]:
+        if one.gpu == g and one.stage != OVER and is_wanted(mine, world, g, store):
             one.waited_for |= 1 << slot
             if one.stage == UNSENT and one.step == mine.gpus[g].scheduled - 1:
                 one.stage = URGENT  # those of the step under way wait for that
             mine.steps[g, slot].waits += 1
-    for store in range(tiers.control[0].stores):
-        if tiers.stores[store].gpu == g:
-            tiers.wanted[g, tiers.stores[store].request] = 0
     tiers.wants[g] = 0
     first = int(tiers.unsent[g, 0] if last == NONE else tiers.stores[last].next)
     tiers.unsent[g, 1] = last
@@ -120,14 +117,10 @@ def _send(mine: Engines, world: World, g: int, now: float) -> None:
 @compiled
 def part(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     """A request is finished, gives up, or is moved, and is about to give its blocks back: of those that are being
-    stored, or will be offered at once, it stays known by which offer."""
+    stored, or will be offered at once, it stays known who had them."""
     g, tiers, job = int(world.seen.requests[request].gpu), world.tiers, mine.jobs[request]
     if tiers.jobs[request] > 0 or job.finished != 0:
-        ticket = int(tiers.control[0].tickets) + 1
-        tiers.control[0].tickets += 2
-        full = at_its_end(mine, world, request) if job.finished != 0 else 0
-        write_tickets(mine, world, g, request, full, ticket)
-        tiers.tickets[request] = ticket
+        leave(mine, world, g, request, at_its_end(mine, world, request) if job.finished != 0 else 0)
     if job.finished == 0:
         finish_uses(mine, world, g, request)
         for store in range(tiers.control[0].stores):
@@ -145,7 +138,7 @@ def hear_of_store(mine: Engines, world: World, store: int) -> None:
     g, tier, request, tiers = int(one.gpu), int(one.tier), int(one.request), world.tiers
     for table in range(mine.settings.tables):
         for block in range(one.low, one.high):
-            copy = _brought(mine, world, store, table, block)
+            copy = brought(mine, world, store, table, block)
             if copy != NONE:
                 tiers.copies[copy].store = NONE
                 unpin(tiers, copy)
@@ -157,14 +150,6 @@ def hear_of_store(mine: Engines, world: World, store: int) -> None:
         for other in range(len(world.live)):
             if other != g and world.live[other].queued > 0:
                 wake(world, other)
-
-
-@compiled
-def _brought(mine: Engines, world: World, store: int, table: int, block: int) -> int:
-    """The copy of a block that a store brings; -1: it does not bring it. Its request may be on another GPU by now."""
-    one = world.tiers.stores[store]
-    copy = copy_of_gpu(mine, world, int(one.tier), int(one.gpu), int(one.request), table, block)
-    return copy if copy != NONE and world.tiers.copies[copy].store == store else NONE
 
 
 @compiled
@@ -194,7 +179,7 @@ def break_off_stores(mine: Engines, world: World, g: int) -> None:
             call_none(link.drop, link.own, TIERS * len(world.jobs) + store, world.control.now)
         for table in range(mine.settings.tables):
             for block in range(one.low, one.high):
-                copy = _brought(mine, world, store, table, block)
+                copy = brought(mine, world, store, table, block)
                 if copy != NONE:
                     unpin(tiers, copy)
                     keeping.drop(tiers, copy)
@@ -205,3 +190,4 @@ def break_off_stores(mine: Engines, world: World, g: int) -> None:
             if world.live[other].queued > 0:
                 wake(world, other)
     tiers.unsent[g, 0], tiers.wants[g] = NONE, 0
+    tiers.turns[g] += 1

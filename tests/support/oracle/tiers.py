@@ -49,27 +49,25 @@ class Place:
 
 
 class Ticketed(Blocks):
-    """Those that are being stored, of who has left, have a ticket: whoever takes or finds some waits for these."""
+    """Of those that are being stored, or will be, of who has left, it is known whose they were: whoever takes or finds
+    some waits for these stores."""
 
     def __init__(self, count: int, caching: bool) -> None:
         super().__init__(count, caching)
-        self.tickets: dict[int, tuple[int, int]] = {}  # by block: the request, and the number of the offer
-        self.wanted: dict[int, int] = {}
-
-    def want(self, request: int, ticket: int) -> None:
-        self.wanted[request] = max(self.wanted.get(request, 0), ticket)
+        self.left: dict[int, tuple[int, Any]] = {}  # by block: the request, and the block's key
+        self.wanted: set[tuple[int, Any]] = set()
 
     def take(self, count: int) -> list[int]:
         taken = super().take(count)
         for block in taken:
-            if block in self.tickets:
-                self.want(*self.tickets.pop(block))
+            if block in self.left:
+                self.wanted.add(self.left.pop(block))
         return taken
 
     def want_all(self, blocks: list[int]) -> None:
         for block in blocks:
-            if block in self.tickets:
-                self.want(*self.tickets[block])
+            if block in self.left:
+                self.wanted.add(self.left[block])
 
     def find(self, blocks: list[int]) -> None:
         self.want_all(blocks)
@@ -199,7 +197,7 @@ class Fetcher(Puller):
 
     def _preempt(self, request: Request) -> None:
         if self.gpu.unheard(request):
-            self.pool.want(request.index, self.gpu.world.tickets[request.index])
+            self.pool.wanted |= {(request.index, key) for one in self.gpu.stores_of(request) for key in one.keys}
         super()._preempt(request)
 
     def _release(self, request: Request) -> None:
@@ -362,6 +360,9 @@ class TieredGpu(FaultyGpu):
         """Whether there are stores of it that the GPU has not heard of."""
         return any(one.whose is request and one.counts for one in self.world.stores.values())
 
+    def stores_of(self, request: Request) -> list[Any]:
+        return [one for one in self.world.stores.values() if one.whose.index == request.index and one.gpu is self]
+
     def prefill_s(self, new: int, length: int) -> float:
         return alone_s(self.cost, new, length)
 
@@ -481,17 +482,15 @@ class TieredGpu(FaultyGpu):
     def _offer_all(self, step: dict[str, Any]) -> None:
         world, size, fresh = self.world, self.block, []
         for request, *_ in step["chosen"]:
-            world.ticket += 1
-            full = self._most(request, min(request.computed, request.tokens)) // size
-            fresh += self._offer(step, request, full, world.ticket)
+            fresh += self._offer(step, request, self._most(request, min(request.computed, request.tokens)) // size)
         for request in self.of.ended:
-            fresh += self._offer(step, request, self._at_its_end(request), world.tickets.get(request.index, 0))
+            fresh += self._offer(step, request, self._at_its_end(request))
         for request in self.of.ended:
             self._finish_uses(request)
         self.of.ended = []
-        wanted, self.of.pool.wanted = self.of.pool.wanted, {}
+        wanted, self.of.pool.wanted = self.of.pool.wanted, set()
         for number, one in sorted(world.stores.items()):
-            if one.gpu is self and not one.over and one.ticket <= wanted.get(one.whose.index, 0):
+            if one.gpu is self and not one.over and any((one.whose.index, key) in wanted for key in one.keys):
                 step["waits"].add(number)
         self.line += [number for number in fresh if number in step["waits"]]
         self.line += [number for number in fresh if number not in step["waits"]]
@@ -502,7 +501,7 @@ class TieredGpu(FaultyGpu):
     def _at_its_end(self, request: Request) -> int:
         return self._most(request, max(request.prompt, request.tokens - 1)) // self.block
 
-    def _offer(self, step: dict[str, Any], request: Request, full: int, ticket: int) -> list[int]:
+    def _offer(self, step: dict[str, Any], request: Request, full: int) -> list[int]:
         world, made = self.world, []
         for tier in range(PEERS):
             place, tried = self.place(tier), world.tried[tier].get(request.index, 0)
@@ -522,8 +521,7 @@ class TieredGpu(FaultyGpu):
                     if key in missing:
                         place.copies[key].note = request.index, position - self.block, number
                 of = {"gpu": self, "tier": tier, "whose": request, "counts": True, "keys": missing, "high": full}
-                world.stores[number] = SimpleNamespace(**of, ticket=ticket, step=step["number"], over=False)
-                world.tickets[request.index] = ticket
+                world.stores[number] = SimpleNamespace(**of, step=step["number"], over=False)
                 made.append(number)
         return made
 
@@ -551,19 +549,16 @@ class TieredGpu(FaultyGpu):
         """It is about to give its blocks back: whose they were stays known while they are stored."""
         world, pool = self.world, self.of.pool
         if self.unheard(request) or request.done:
-            world.ticket += 1
             full = self._at_its_end(request) if request.done else 0
-            theirs = [one for one in world.stores.values() if one.whose.index == request.index and one.gpu is self]
-            of_keys = {key: one.ticket for one in sorted(theirs, key=lambda one: one.ticket) for key in one.keys}
+            theirs = {key for one in self.stores_of(request) for key in one.keys}
             for at, block in enumerate(request.blocks[0] if holds else []):
                 offered = any(
                     self.place(tier).blocks and world.tried[tier].get(request.index, 0) <= at < full
                     for tier in range(PEERS)
                 )
-                ticket = world.ticket if offered else of_keys.get(request.key((at + 1) * self.block), 0)
-                if ticket and pool.key[block] is not None:
-                    pool.tickets[block] = request.index, ticket
-            world.tickets[request.index] = world.ticket
+                key = request.key((at + 1) * self.block)
+                if (offered or key in theirs) and pool.key[block] is not None:
+                    pool.left[block] = request.index, key
         if not request.done:
             self._finish_uses(request)
             for one in world.stores.values():
@@ -747,8 +742,7 @@ class TiersOracle(oracle.Oracle):
         self.used: list[dict[Request, Used]] = [{} for _ in range(PEERS)]
         self.stores: dict[int, Any] = {}
         self.free_stores: list[int] = []
-        self.numbers = self.ticket = 0
-        self.tickets: dict[int, int] = {}  # of each request's last offer
+        self.numbers = 0
         self.loaded: list[tuple[int, ...]] = [(0, 0, 0, 0)] * len(self.rows)
         super().__init__(workload, of, False)
         self.ways = Ways(self.tiers, self.heap)

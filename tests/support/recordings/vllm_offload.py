@@ -58,7 +58,7 @@ class WatchedHost(Watched):
     def __init__(self, engine: VLLM) -> None:
         super().__init__(engine)
         self.loading: dict[int, list[int]] = {}
-        self.storing: dict[int, list[int]] = {}
+        self.storing: dict[tuple[int, int], list[int]] = {}
         self.loads: list[list[int]] = []
         """of each its request, tokens that the GPU had, tokens, when it was asked for, when it was over, in ns"""
         self.stores: list[list[int]] = []
@@ -83,12 +83,12 @@ class WatchedHost(Watched):
                 self.loads.append([row, low * size, end - low * size, now])
                 self.loading[row] = self.loads[-1]
         stores = tiers.stores[: int(tiers.control[0].stores)]
-        sent = {int(one.ticket): one for one in stores if one.gpu == 0 and one.stage == SENT}
-        for ticket in [ticket for ticket in self.storing if ticket not in sent]:
-            self.storing.pop(ticket).append(now)
-        for ticket in sorted(set(sent) - set(self.storing)):
-            self.stores.append([int(sent[ticket].request), int(sent[ticket].blocks), now])
-            self.storing[ticket] = self.stores[-1]
+        sent = {(int(one.step), at): one for at, one in enumerate(stores) if one.gpu == 0 and one.stage == SENT}
+        for store in [store for store in self.storing if store not in sent]:
+            self.storing.pop(store).append(now)
+        for store in sorted(set(sent) - set(self.storing)):
+            self.stores.append([int(sent[store].request), int(sent[store].blocks), now])
+            self.storing[store] = self.stores[-1]
         for row in self.rows[-STEPS:]:
             if row["of"] >= self.seen - STEPS:
                 row["waited_s"] = float(self.mine.steps[0, int(row["slot"])].waited_s)

@@ -24,6 +24,13 @@ ENDLESS = 60_000
 """steps"""
 
 
+class InOrder(dict[str, None]):
+    """Requests that have finished, in that order: a set is gone through in another one in every process."""
+
+    def add(self, name: str) -> None:
+        self[name] = None
+
+
 class Endless(Exception):
     """Requests preempt each other for ever."""
 
@@ -61,6 +68,7 @@ class Engine:
     def __init__(self, config: dict[str, Any], stream: Columns, transfer: dict[str, Any] | None = None) -> None:
         self.config, self.stream = config, stream
         self.scheduler = scheduler_of(config, transfer)
+        self.scheduler.finished_req_ids = InOrder()
         self.requests = Requests(stream, config["block_size"], self.scheduler.num_hash_lookahead_tokens)
         self.script = Script(config, stream)
         self.pool = self.scheduler.kv_cache_manager.block_pool
@@ -142,6 +150,7 @@ class Engine:
         scheduler, runs = self.scheduler, {one.request_id for one in self.scheduler.running}
         self.evicted, self.preempted, self.loads = 0, [], []
         output = scheduler.schedule()
+        scheduler.finished_req_ids = InOrder()
         new, spec = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
         chosen = [scheduler.requests[name] for name in new]
         before = {name: scheduler.requests[name].num_computed_tokens - tokens for name, tokens in new.items()}

@@ -10,13 +10,15 @@ from enum import Enum
 from typing import Any
 
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval
+from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval, t_quantile
 from prebleexp.losses import Row, lost, requests, sentences
-from prebleexp.metrics import DECLARED, HIGHER, LOWER, METRICS, NEITHER
+from prebleexp.metrics import DECLARED, HIGHER, METRICS, NEITHER
 
 Value = int | float | str | bool | None
 Place = tuple[tuple[str, Value], ...]
 ENDED = "n_finished"
+BATCHES = 20
+"""of a stream (`prebleexp.service.batches`)"""
 
 
 class Verdict(Enum):
@@ -121,32 +123,6 @@ class Comparison:
         return f"{cells_of(len(self.cells))}: B is {', '.join(counts)}{rest}"
 
 
-@dataclass(frozen=True)
-class Limit:
-    """B may be so much higher than A, or lower where `share` is below zero."""
-
-    metric: str
-    share: float
-
-    def exceeded_by(self, cell: Cell) -> bool:
-        """Whether B is beyond the limit."""
-        sign = math.copysign(1, self.share)
-        if cell.difference is None:
-            return cell.a == 0 and cell.b * sign > 0
-        return cell.difference * sign > abs(self.share)
-
-    def broken_by(self, cell: Cell) -> bool:
-        """Whether B is beyond it and surely on that side of A, with the intervals of all cells at once; with one seed
-        in common the value decides."""
-        if not self.exceeded_by(cell):
-            return False
-        return cell.difference is None or cell.together is None or abs(cell.difference) > cell.together
-
-    def evaded_by(self, cell: Cell) -> bool:
-        """Whether B did not serve requests that A did, and so is not measured by them."""
-        return _loses_more(cell.runs[1], cell.runs[0], self.metric)
-
-
 def cells_of(count: int) -> str:
     """A number of cells in words: "1 cell", "2 cells"."""
     return f"{count} cell" if count == 1 else f"{count} cells"
@@ -248,12 +224,15 @@ def _cell(
     differences = [y - x for x, y in pairs]
     of_one = any(run.place.get(DRAWS_COSTS) for pair in runs for run in pair)
     mean, half = mean_interval(differences, of_one=of_one)
-    together = mean_interval(differences, 1 - (1 - CONFIDENCE) / cells, of_one=of_one)[1]
+    every = 1 - (1 - CONFIDENCE) / cells
+    together = mean_interval(differences, every, of_one=of_one)[1]
+    if half is None and (half := _of_batches(runs[0], metric)) is not None:
+        together = half * t_quantile(BATCHES - 1, every) / t_quantile(BATCHES - 1)
     scale = abs(a)
     of_a, of_b = ([{**one.place, **one.metrics} for one in side] for side in zip(*runs, strict=True))
     verdict = _verdict(pairs, mean, half, metric)
     flattered = {Verdict.BETTER: (of_b, of_a), Verdict.WORSE: (of_a, of_b)}.get(verdict)
-    if flattered and _loses_more(*flattered, metric):
+    if flattered and loses_more(*flattered, metric):
         verdict = Verdict.INCOMPARABLE
     return Cell(
         place={name: value for name, value in place if name not in fixed},
@@ -266,6 +245,14 @@ def _cell(
         verdict=verdict,
         runs=(of_a, of_b),
     )
+
+
+def _of_batches(pair: tuple[Measured, Measured], metric: str) -> float | None:
+    """Of one stream, where the metric has an interval over its batches (`prebleexp.service.batches`): the half-width of
+    a difference of two such, as if they were of different streams, which is too wide rather than too narrow."""
+    ends = [[run.metrics.get(f"{metric}_{end}") for end in ("low", "high")] for run in pair]
+    halves = [(float(high) - float(low)) / 2 for low, high in ends if low is not None and high is not None]
+    return math.hypot(*halves) if len(halves) == len(pair) else None
 
 
 def _overall(
@@ -281,6 +268,8 @@ def _overall(
     if not seeds:
         return None
     of_one = any(run.place.get(DRAWS_COSTS) for pairs in runs for pair in pairs for run in pair)
+    if len(cells) == 1 and len(seeds) == 1:
+        return cells[0].difference or 0.0, cells[0].half_width
     return mean_interval([math.fsum(cell[seed] for cell in by_seed) / len(by_seed) for seed in seeds], of_one=of_one)
 
 
@@ -295,7 +284,7 @@ def _verdict(pairs: Sequence[tuple[float, float]], mean: float, half: float | No
     return Verdict.BETTER if (mean > 0) == (better == HIGHER) else Verdict.WORSE
 
 
-def _loses_more(one: Sequence[Row], other: Sequence[Row], metric: str) -> bool:
+def loses_more(one: Sequence[Row], other: Sequence[Row], metric: str) -> bool:
     """Whether a metric, unless it counts all requests, is of fewer on one side, since it lost the others."""
     counts_all = metric.startswith("n_") or DECLARED[metric].of_all
     return not counts_all and lost(one) > lost(other)
@@ -324,25 +313,6 @@ def metric_of(text: str) -> str:
         if name in METRICS:
             return name
     raise unknown("metric", text, METRICS)
-
-
-def limit_of(text: str) -> Limit:
-    """A limit from "p99_ttft:+5%". Raises InvalidInput for what is not of that form, or forbids to get better."""
-    name, _, share = text.partition(":")
-    number = share.strip().removesuffix("%")
-    try:
-        value = float(number) / 100
-    except ValueError:
-        value = math.nan
-    if not share.strip().endswith("%") or not math.isfinite(value) or number[:1] not in "+-":
-        raise InvalidInput(f"fail_if={text} is not valid; it is like p99_ttft:+5% or hit_ratio:-2%")
-    metric, sign = metric_of(name.strip()), -1 if number[0] == "-" else 1
-    better = DECLARED[metric].better
-    if better == (HIGHER if sign > 0 else LOWER):
-        raise InvalidInput(
-            f"fail_if={text} would fail what is better: of {metric} {better} is; write {name}:{'+-'[sign > 0]}…%"
-        )
-    return Limit(metric, math.copysign(value, sign))
 
 
 def _rank(value: Value) -> tuple[bool, float, str]:

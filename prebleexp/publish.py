@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 LATENCY = "latency_against_rate"
 """the figure of a sweep that asks for none"""
-CLUSTER = ("gpus", "engine", "hardware")
 MOST_NAMED = 5
 """hosts or commits"""
 
@@ -100,7 +99,7 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
 def plan(made: Planner, name: str, command: str) -> Path:
     """Write the page of a plan; returns its path. Raises InvalidInput if the folder cannot be written."""
     from prebleexp.launch.session import runs_of
-    from prebleexp.report import frame, listing, page, plan_bars, plan_figure, plan_page
+    from prebleexp.report import frame, listing, page, plan_bars, plan_figure, plan_page, subject
     from prebleexp.report.page import Report, Sweep
 
     folder = made.settings.reports_dir / name
@@ -108,7 +107,8 @@ def plan(made: Planner, name: str, command: str) -> Path:
     if unchanged and listing.described(folder):
         return folder / listing.PAGE
     title = made.settings.title or _asks(made)
-    about = Sweep(name, title, command, made.configuration, tuple(made.axes), "plan")
+    of = subject.of([one.cell for one in made.found])
+    about = Sweep(name, title, command, made.configuration, tuple(made.axes), "plan", of)
     with frame.into(folder), unchanged.after():
         figure, *others = plan_bars.figure(made.found), plan_figure.figure(made.found)
         asides = plan_page.asides(made.found, made.beside, made.left_out)
@@ -180,21 +180,19 @@ def _asks(made: Planner) -> str:
     return f"How large a load {do} {planned.cluster(made.found)} bear?"
 
 
-def subject(session: Session) -> str:
-    """What the sentence of a sweep is about: its metric, and of the cluster what is the same in all runs."""
+def asked(session: Session) -> str:
+    """What the sentence of a sweep is about: its metric, and what is the same in all runs."""
     from prebleexp.paper.figures import DRAWINGS
+    from prebleexp.report import subject
     from prebleexp.report.measures import drawing
-    from prebleexp.report.wording import condition
 
     settings = session.settings
     if settings.metrics:
         how = drawing(settings.metrics[0])
     else:
         how = DRAWINGS[settings.figures[0].draw if settings.figures else LATENCY]
-    columns = [one.cell.columns() for one in session.runs]
-    same = {name: columns[0][name] for name in CLUSTER if len({one[name] for one in columns}) == 1}
-    words = [] if settings.findings else [how.measure.words]
-    return ", ".join([*words, *(condition(name, value) for name, value in same.items())])
+    words = "" if settings.findings else how.measure.words
+    return ", ".join(filter(None, (words, subject.of([one.cell for one in session.runs]))))
 
 
 def _configuration(master: DictConfig) -> str:
@@ -218,7 +216,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
     from prebleexp.launch.rows import failure
     from prebleexp.paper import findings, on_hardware
-    from prebleexp.report import cases, clusters, ladders, mistakes, orders, sessions, survivors, together
+    from prebleexp.report import cases, clusters, ladders, mistakes, orders, sessions, subject, survivors, together
     from prebleexp.report.page import Report, Sweep
 
     settings = session.settings
@@ -231,6 +229,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
         command=command,
         configuration=OmegaConf.to_yaml(master),
         axes=tuple(session.axes),
+        subject="" if settings.parts else subject.of([one.cell for one in session.runs]),
     )
     parts = session.rows_by_part if settings.parts else {}
     rows = [row | {"part": name} for name, of_part in parts.items() for row in of_part] if parts else session.rows

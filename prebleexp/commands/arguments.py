@@ -113,7 +113,7 @@ class Command:
     run: Callable[[Given], int]
     example: str
     words: str = ""
-    """as they are written in the help: KEY KEY; those in brackets may be left out"""
+    """as they are written in the help: KEY KEY; those in brackets may be left out, and with … there may be more"""
     takes: str = ""
     """what these are, in an error: two keys"""
     settings: tuple[Setting, ...] = ()
@@ -145,10 +145,10 @@ class Command:
         return Given(words, values, others, arguments, line(*name.split(), *arguments))
 
     def _count(self, name: str, words: Sequence[str]) -> None:
-        most = len(self.words.split())
+        most = math.inf if "…" in self.words else len(self.words.split())
         if not most and words:
             raise InvalidInput(f"{name} does not know {words[0]!r}; see prebleexp {name} --help")
-        if not most - self.words.count("[") <= len(words) <= most:
+        if not len(re.sub(r"\[.*?\]", "", self.words).split()) <= len(words) <= most:
             raise InvalidInput(f"{name} takes {self.takes}, not {len(words)}: {' '.join(words) or 'nothing'}")
 
     def usage(self, name: str) -> str:

@@ -138,7 +138,7 @@ def _sweep(sweep: Multirun, command: str) -> int:
     if settings.report != "none":
         with waiting(f"drawing the report {settings.sweep}"):
             made, answer = publish.report(session, sweep.master, command)
-        said = ": ".join(filter(None, (publish.subject(session), answer)))
+        said = ": ".join(filter(None, (publish.asked(session), answer)))
         tables.say(said)
         print(tables.address(made), file=sys.stderr)
     return code

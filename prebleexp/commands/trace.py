@@ -22,7 +22,7 @@ from prebleexp.launch import configs, configure
 from prebleexp.launch.loads import files_of
 from prebleexp.policies.base import Policy
 from prebleexp.policies.decisions import Decision, watched
-from prebleexp.report import frame, listing, perfetto, run_page, why
+from prebleexp.report import frame, listing, perfetto, run_page, subject, why
 from prebleexp.report.wording import plain
 from prebleexp.sim.steps import Steps
 
@@ -60,6 +60,7 @@ def _trace(given: Given) -> int:
         unit=counting.unit(cell),
         kv_tokens=kv_tokens,
         title=_title(cell),
+        subject=subject.of([cell]),
         command=given.line,
         key=key,
         configuration=configuration,

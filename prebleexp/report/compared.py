@@ -2,12 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from prebleexp.comparison import Comparison, Verdict
+from prebleexp.comparison import Comparison, Measured, Verdict, compare
+from prebleexp.errors import InvalidInput
 from prebleexp.metrics import DECLARED, NEITHER
+from prebleexp.report import explained
+from prebleexp.report.explained import Level
 from prebleexp.report.measure import of_metric
-from prebleexp.report.wording import listed, percent, percent_difference, short
+from prebleexp.report.wording import NOTHING, listed, percent, percent_difference, short
+
+RULE = "the 95 % interval of the paired differences has zero in it"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides by their names, their runs, and what was found."""
+
+    a: str
+    b: str
+    runs: tuple[Sequence[Measured], Sequence[Measured]]
+    found: Comparison
+
+    @property
+    def why(self) -> str:
+        """What else differs where the two surely do, in a sentence without its full stop; else empty."""
+        if not _sure(self.found):
+            return ""
+        levels = []
+        for name in (one for one in explained.LOOKED_AT if one != self.found.metric):
+            try:
+                other = compare(*self.runs, name)
+            except InvalidInput:  # neither side has it
+                continue
+            if _sure(other):
+                a, b = (math.fsum(side) / len(side) for side in zip(*((c.a, c.b) for c in other.cells), strict=True))
+                levels.append(Level(name, b, a))
+        return explained.sentence(self.b, self.a, levels)
+
+
+def pair(a: str, of_a: Sequence[Measured], b: str, of_b: Sequence[Measured], metric: str) -> Pair:
+    """Raises InvalidInput if there is nothing to compare."""
+    return Pair(a, b, (of_a, of_b), compare(of_a, of_b, metric))
+
+
+def _sure(found: Comparison) -> bool:
+    """Whether the two differ on average by more than the interval of that."""
+    return found.overall is not None and found.overall[1] is not None and abs(found.overall[0]) > found.overall[1]
+
+
+def table(
+    pairs: Sequence[Pair], of: Sequence[str], number: Callable[[float | None], str]
+) -> tuple[list[str], list[list[str]]]:
+    """Heads and lines of all cells; of several pairs the first column says who it is. `of` are the heads of the
+    values of both sides, in which {} stands for the side."""
+    names = list(dict.fromkeys(name for one in pairs for name in axes(one.found)))
+    shares, several = any(lossy(one.found) for one in pairs), len(pairs) > 1
+    a, b = ("it", pairs[0].b) if several else ("A", "B")
+    heads = [f"{b} against"] if several else []
+    heads += [*names, of[0].format(a), of[1].format(b), "difference", "seeds"]
+    heads += [*((f"finished of {a}", f"of {b}") if shares else ()), f"{b} is"]
+    rows = [
+        [*([one.a] if several else []), *line]
+        for one in pairs
+        for line in lines(one.found, number, finished=shares, names=names)
+    ]
+    return heads, rows
 
 
 def lossy(found: Comparison) -> bool:
@@ -20,13 +82,15 @@ def axes(found: Comparison) -> list[str]:
     return list(dict.fromkeys(name for cell in found.cells for name in cell.place))
 
 
-def lines(found: Comparison, number: Callable[[float | None], str], *, finished: bool) -> list[list[str]]:
-    """A line of text for each cell: its place on the `axes`, the means of A and B as `number` writes them, their
-    difference, the seeds, the shares that each side `finished` if they are wanted, and how B is."""
-    names = axes(found)
+def lines(
+    found: Comparison, number: Callable[[float | None], str], *, finished: bool, names: Sequence[str] | None = None
+) -> list[list[str]]:
+    """A line of text for each cell: its place on the `axes`, or on those of `names`, the means of A and B as `number`
+    writes them, their difference, the seeds, the shares that each side `finished` if they are wanted, and how B is."""
+    names = axes(found) if names is None else names
     return [
         [
-            *(short(cell.place.get(name)) for name in names),
+            *(value_of(cell.place.get(name, found.common.get(name))) for name in names),
             number(cell.a),
             number(cell.b),
             percent_difference(cell.difference, cell.half_width),
@@ -38,17 +102,48 @@ def lines(found: Comparison, number: Callable[[float | None], str], *, finished:
     ]
 
 
+def value_of(value: int | float | str | bool | None) -> str:
+    """As the user would write it; a dash where a cell has no such setting."""
+    return NOTHING if value is None else short(value)
+
+
+def sentences(pairs: Sequence[Pair]) -> list[str]:
+    """What a page begins with: the answer of each pair, and what else differs where it is sure."""
+    found = [sentence(pairs[0].found, pairs[0].a, pairs[0].b)] if len(pairs) == 1 else _each(pairs)
+    return [*found, *(f"{why}." for one in pairs if (why := one.why))]
+
+
+def _each(pairs: Sequence[Pair]) -> list[str]:
+    """A sentence for all pairs, each of which has the last side in common."""
+    said = [f"{_difference(one.found, one.a, one.b, one.b)}{_counts(one.found)}." for one in pairs]
+    better = DECLARED[pairs[0].found.metric].better
+    last = ["neither more nor less is better" if better == NEITHER else f"{better} is better"]
+    last += [f"undecided is where {RULE}"] if any(one.found.count(Verdict.UNDECIDED) for one in pairs) else []
+    text = "; ".join([*last, *dict.fromkeys(one for pair in pairs for one in _chance(pair.found))])
+    return [*said, f"{text[0].upper()}{text[1:]}."]
+
+
+def _chance(found: Comparison) -> list[str]:
+    """What intervals there are where a side has one request stream."""
+    if any(cell.seeds > 1 for cell in found.cells):
+        return []
+    if any(cell.half_width is not None for cell in found.cells):
+        return ["there is one stream, and intervals are of its batches, as if the two sides had others"]
+    return ["there is one seed, so no interval: a difference may be chance"]
+
+
 def sentence(found: Comparison, a: str, b: str) -> str:
     """The sentence that the page begins with."""
     metric = DECLARED[found.metric]
     better = "neither more nor less" if metric.better == NEITHER else metric.better
-    single = all(cell.seeds == 1 for cell in found.cells)
-    chance = " There is one seed, so no interval: a difference may be chance." if single else ""
-    counts = _counts(found) if len(found.cells) > 1 else ""
-    return f"{_difference(found, f'A ({a})', f'B ({b})')}{counts}. {better.capitalize()} is better.{chance}"
+    chance = "".join(f" {one[0].upper()}{one[1:]}." for one in _chance(found))
+    rule = f", where {RULE}" if len(found.cells) > 1 and found.count(Verdict.UNDECIDED) else ""
+    differ = _difference(found, f"A ({a})", f"B ({b})", "B")
+    return f"{differ}{_counts(found)}{rule}. {better.capitalize()} is better.{chance}"
 
 
-def _difference(found: Comparison, a: str, b: str) -> str:
+def _difference(found: Comparison, a: str, b: str, short: str) -> str:
+    """`short`: what B is called the second time."""
     metric = DECLARED[found.metric]
     if found.count(Verdict.INCOMPARABLE) == len(found.cells):
         return f"{b} and {a} cannot be compared in {metric.words}: one of them lost requests that the other served"
@@ -61,7 +156,7 @@ def _difference(found: Comparison, a: str, b: str) -> str:
     how = f"{size} {of_metric(found.metric).words_for(1 if mean > 0 else -1)}"
     many = f", on average over {_compared(found)}" if len(found.cells) > 1 else ""
     if half is not None and abs(mean) <= half:
-        return f"{b} and {a} cannot be told apart in {metric.words}: B is {how}{many}"
+        return f"{b} and {a} cannot be told apart in {metric.words}: {short} is {how}{many}"
     return f"{b} is {how} than {a} in {metric.words}{many}"
 
 
@@ -73,10 +168,12 @@ def _compared(found: Comparison) -> str:
 
 
 def _counts(found: Comparison) -> str:
-    """ "; 3 of 12 are worse, 7 better and 2 undecided" """
+    """ "; one by one, 3 of 12 are worse, 7 better and 2 undecided" """
+    if len(found.cells) < 2:
+        return ""
     counts = [(found.count(verdict), verdict.value) for verdict in Verdict if found.count(verdict)]
     count, first = counts[0]
     if count == len(found.cells):
-        return f"; all {count} are {first}"
+        return f"; one by one, {'both' if count == 2 else f'all {count}'} are {first}"
     start = f"{count} of {len(found.cells)} {'is' if count == 1 else 'are'} {first}"
-    return f"; {listed([start, *(f'{count} {name}' for count, name in counts[1:])])}"
+    return f"; one by one, {listed([start, *(f'{count} {name}' for count, name in counts[1:])])}"

@@ -36,6 +36,8 @@ class Sweep:
     axes: tuple[str, ...]
     """the swept keys, in order"""
     kind: str = "sweep"
+    subject: str = ""
+    """the model, GPUs, engine and workload, where the title does not say them"""
 
 
 @dataclass(frozen=True)

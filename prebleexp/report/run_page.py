@@ -43,6 +43,7 @@ def render(
     unit: str = "GPU",
     kv_tokens: Longs,
     title: str,
+    subject: str,
     command: str,
     key: str,
     configuration: Mapping[str, str],
@@ -51,13 +52,15 @@ def render(
     host_s: float = 0.0,
     said: Sequence[str] = (),
 ) -> str:
-    """The page's HTML. `files` are links by what they are; every step takes `host_s` besides the GPU's time; `unit` is
-    what each of `gpus` is called. `said` are sentences of what the requests are, and which were not served."""
+    """The page's HTML. `subject` is what was simulated; `files` are links by what they are; every step takes `host_s`
+    besides the GPU's time; `unit` is what each of `gpus` is called. `said` are sentences of what the requests are, and
+    which were not served."""
     return frame.render(
         "run.html.j2",
         scripts=("tables.js", "run.js"),
         charts=True,
         title=title,
+        subject=subject,
         command=command,
         key=key,
         configuration=configuration,

@@ -58,6 +58,7 @@ LEVELS = {
     "stages_view": 3,
     "published": 5,
     "comparison": 5,
+    "regression": 6,
     "testing": 5,
     "experiment": 5,
     "calibration": 6,

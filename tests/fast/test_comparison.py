@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prebleexp.__main__ import main
-from prebleexp.comparison import Limit, Measured, Verdict, compare, limit_of, metric_of
+from prebleexp.commands import sides
+from prebleexp.comparison import Measured, Verdict, compare, metric_of
 from prebleexp.errors import InvalidInput
+from prebleexp.regression import Limit, limit_of
 from prebleexp.report import compare_page
-from prebleexp.report.compared import sentence
+from prebleexp.report.compared import pair, sentence
 from tests.support.pages.hostile import HOSTILE
 from tests.support.pages.parsed import Page
 from tests.support.sides import METRIC, side
@@ -135,7 +137,8 @@ def losing(runs: list[Measured], gpus: int) -> list[Measured]:
             by_cell("a", [100, 101, 99], [50, 50, 50], [10, 10, 10]),
             by_cell("b", [112, 113, 110], [54, 55, 53], [9.9, 10, 10.1]),
             "B (e2) is 6.6 ± 1.7 % slower than A (lor) in p99 time to first token, on average over 3 configurations; "
-            "2 of 3 are worse and 1 undecided. Lower is better.",
+            "one by one, 2 of 3 are worse and 1 undecided, where the 95 % interval of the paired differences has zero "
+            "in it. Lower is better.",
         ),
         (
             by_cell("a", [100, 101, 99]),
@@ -157,7 +160,7 @@ def losing(runs: list[Measured], gpus: int) -> list[Measured]:
         (
             by_cell("a", [100, 101], [50, 50]),
             by_cell("b", [100, 101], [50, 50]),
-            "B (e2) is equal to A (lor) in p99 time to first token; all 2 are equal. Lower is better.",
+            "B (e2) is equal to A (lor) in p99 time to first token; one by one, both are equal. Lower is better.",
         ),
         (
             by_cell("a", [0, 0]),
@@ -169,7 +172,7 @@ def losing(runs: list[Measured], gpus: int) -> list[Measured]:
             losing(by_cell("a", [100, 101], [50, 50.5]), 0),
             losing(by_cell("b", [10, 11], [49, 49.5]), 1),
             "B (e2) is 2.0 ± 0.0 % faster than A (lor) in p99 time to first token, on average over the 1 configuration "
-            "that can be compared; 1 of 2 is better and 1 incomparable. Lower is better.",
+            "that can be compared; one by one, 1 of 2 is better and 1 incomparable. Lower is better.",
         ),
         (
             losing(by_cell("a", [100, 101]), 0),
@@ -256,10 +259,10 @@ def test_a_limit_of_another_form_is_refused(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
-    found = compare(side(name, {4: [1, 2], 8: [1, 2]}), side("b", {4: [1, 3], 8: [2, 3]}), METRIC)
-    shown = Page(compare_page.render(found, name, "b", name, name, [name]))
+    found = pair(name, side(name, {4: [1, 2], 8: [1, 2]}), "b", side("b", {4: [1, 3], 8: [2, 3]}), METRIC)
+    shown = Page(compare_page.render([found], name, name, [name]))
     assert shown.text.count(name) >= 6
-    data = next(text for text in [compare_page.render(found, name, "b", name, "", [])] if "application/json" in text)
+    data = next(text for text in [compare_page.render([found], name)] if "application/json" in text)
     packed = data.partition('id="data">')[2].partition("</script>")[0]
     assert len(json.loads(packed)) == 2
 
@@ -306,6 +309,30 @@ def test_policies_sweeps_and_exports_are_compared_on_the_command_line(
     assert [cell["a"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [
         cell["a"] for cell in found["cells"]
     ]
+
+
+@pytest.mark.thorough
+def test_one_is_compared_with_each_of_several(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`compare` took two sides alone, so who tried a rule of his own typed it once for each other router."""
+    assert main(["compare", "lor", "random", "random", "sweep=one", "output=csv", "report=none"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("side_a,side_b,rps,")
+    assert [line.split(",")[:2] for line in lines[1:]] == [["lor", "random"]] * 2 + [["random", "random"]] * 2
+    assert main(["compare", "random", "sweep=one"]) == 0
+    assert "B (random) and A (lor) cannot be told apart" in capsys.readouterr().err, "there is one other"
+    assert main(["compare", "lor", "lor", "random", "sweep=one"]) == 0
+    out, err = capsys.readouterr()
+    assert out.split()[:2] == ["random", "against"]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["lor"] * 4
+    assert err.count("random and lor cannot be told apart") == 2
+    assert err.count("Lower is better; undecided is where the 95 % interval of the paired differences has zero in") == 1
+    assert main(["compare", "rps=8", "rps=16", "rps=16", "sweep=one", "output=json", "report=none"]) == 0
+    assert [(one["a"], one["b"]) for one in json.loads(capsys.readouterr().out)] == [
+        ("rps=8", "rps=16"),
+        ("rps=16", "rps=16"),
+    ]
+    assert main(["compare", "lor", "lor", "random", "fail_if=p99_ttft:+5%"]) == 2
+    assert "fail_if=p99_ttft:+5% is of two sides, not 3: lor lor random" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -428,3 +455,67 @@ def test_a_side_that_draws_nothing_is_the_same_for_every_seed_of_the_other() -> 
 def test_a_metric_whose_quantile_stands_in_front_is_found_though_it_is_misspelt() -> None:
     with pytest.raises(InvalidInput, match=r"Did you mean 'ttft_p99_s'\?"):
         metric_of("p99_tftt")
+
+
+# ---------------------------------------------------------------- what else differs, whose fields, one stream
+def explained(name: str, levels: list[float], computed: float) -> list[Measured]:
+    metrics = [{METRIC: level, "computed_tokens_mean": computed + i / 10} for i, level in enumerate(levels)]
+    return [Measured({"policy": name, "gpus": 4}, i, one, "") for i, one in enumerate(metrics)]
+
+
+def test_what_else_differs_is_said_where_the_two_surely_do() -> None:
+    lor, mine = explained("lor", [100, 101, 99], 640.0), explained("mine", [149, 150, 152], 890.0)
+    found = pair("lor", lor, "mine", mine, METRIC)
+    assert found.why.startswith(
+        "Beside it, mine and lor surely differ in prompt tokens computed per request (890 against"
+    )
+    assert found.why.endswith("that may be why, and is no proof of it")
+    assert f"{found.why}." in compare_page.render([found], "")
+    undecided = pair("lor", lor, "mine", explained("mine", [90, 110, 101], 890.0), METRIC)
+    assert not undecided.why
+    assert not pair("lor", lor, "mine", explained("mine", [149, 150, 152], 640.0), METRIC).why, "nothing else differs"
+
+
+def test_means_over_values_of_a_field_are_of_no_router() -> None:
+    """`compare lor mine` averaged all values of policy.slack that were ever tried, and named that "mine"."""
+
+    def runs(name: str, *slacks: int) -> list[sides.Run]:
+        texts = [{"policy": name} | ({"policy.slack": str(slack)} if slack else {}) for slack in slacks]
+        return [sides.Run(f"{name}{i}", Measured({}, 0, {}, ""), asked) for i, asked in enumerate(texts)]
+
+    said = "mine has 3 values of policy.slack (4, 8, 16): policy.slack=4 takes one"
+    assert sides.several("mine", runs("mine", 16, 4, 8, 4), runs("lor", 0)) == said
+    assert not sides.several("mine", runs("mine", 16, 16), runs("lor", 0))
+    assert not sides.several("mine", runs("mine", 16, 4), runs("mine", 4, 16)), "these tell cells apart"
+    assert "(1, 2, 3, 4, …)" in sides.several("mine", runs("mine", 5, 4, 3, 2, 1), runs("lor", 0))
+
+
+def test_one_stream_has_the_interval_of_its_batches() -> None:
+    """A recording has one stream, and its attainment an interval; `compare` said "one seed … undecided"."""
+
+    def of(name: str, share: float, half: float) -> list[Measured]:
+        ends = {"slo_attainment_low": share - half, "slo_attainment_high": share + half}
+        return [Measured({"policy": name}, None, {"slo_attainment": share} | ends, "")]
+
+    (cell,) = compare(of("a", 0.8, 0.03), of("b", 0.9, 0.04), "slo_attainment").cells
+    assert (cell.difference, cell.half_width) == (pytest.approx(0.125), pytest.approx(0.05 / 0.8))
+    assert cell.verdict is Verdict.BETTER
+    assert cell.together == pytest.approx(cell.half_width)
+    close = compare(of("a", 0.88, 0.03), of("b", 0.9, 0.04), "slo_attainment")
+    assert close.cells[0].verdict is Verdict.UNDECIDED
+    assert close.overall == (close.cells[0].difference, close.cells[0].half_width)
+    said = sentence(close, "a", "b")
+    assert "cannot be told apart" in said
+    assert said.endswith("There is one stream, and intervals are of its batches, as if the two sides had others.")
+
+
+def test_the_page_has_units_and_no_null() -> None:
+    a = side("a", {4: [0.1, 0.11], 8: [0.2, 0.21]}, **{"lengths": None})
+    b = side("b", {4: [0.2, 0.22], 8: [0.3, 0.32]}, **{"lengths": "prebleexp.lengths.known.Max"})
+    shown = compare_page.render([pair("a", a, "b", b, METRIC)], "")
+    assert ">A, ms</th>" in shown
+    assert ">B, ms</th>" in shown
+    assert "null" not in Page(shown).text
+    assert "A: –B: Max" in "".join(Page(shown).text.split("\n"))
+    three = compare_page.render([pair("a", a, "b", b, METRIC), pair("c", side("c", {4: [1, 2]}), "b", b, METRIC)], "")
+    assert "b against a and c" in Page(three).text

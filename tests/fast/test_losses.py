@@ -16,7 +16,7 @@ import prebleexp
 from prebleexp import losses, offered, overload, unfound
 from prebleexp.__main__ import main
 from prebleexp.commands.compare import _broken, _losses
-from prebleexp.comparison import Measured, Verdict, compare, limit_of
+from prebleexp.comparison import Measured, Verdict, compare
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
@@ -24,6 +24,7 @@ from prebleexp.launch.planner import Planner
 from prebleexp.losses import as_text, lost, sentences, unserved
 from prebleexp.metrics import measure
 from prebleexp.policies.base import HOLD, REFUSE, Policy
+from prebleexp.regression import limit_of
 from prebleexp.report.figures import figure
 from prebleexp.sim.types import OF_REQUESTS, Outcome, State, Workload
 from tests.support.pages.parsed import Page

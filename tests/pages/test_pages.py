@@ -13,10 +13,10 @@ import pytest
 from selenium.webdriver import Chrome
 
 from prebleexp.__main__ import main
-from prebleexp.comparison import compare
 from prebleexp.intervals import mean_interval
 from prebleexp.predict.scores import PUBLISHED
 from prebleexp.report import compare_page, frame, page, predictors_page
+from prebleexp.report.compared import pair
 from prebleexp.report.figures import figure
 from prebleexp.workloads.instructions import PACKAGED
 from tests.support.pages.checks import WHAT_STICKS_OUT, untroubled, violations
@@ -168,8 +168,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = {gpus: [1.0 + gpus, 2.0, 3.0 + gpus] for gpus in (2, 4, 8)}
     slower = {gpus: [value * 1.2 for value in of_gpus] for gpus, of_gpus in values.items()}
-    found = compare(side("a", values), side("b", slower), "ttft_p99_s")
-    whole = compare_page.render(found, "a", "b", "python -m prebleexp compare a b", "p99_ttft:+5%", ["at gpus=2"])
+    found = pair("a", side("a", values), "b", side("b", slower), "ttft_p99_s")
+    whole = compare_page.render([found], "python -m prebleexp compare a b", "p99_ttft:+5%", ["at gpus=2"])
     return frame.write(tmp_path_factory.mktemp("comparison") / "index.html", whole)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from prebleexp.experiment.cell import Cell
 from prebleexp.live.measuring.compared import Columns, Compared, means
 from prebleexp.metrics import DECLARED
-from prebleexp.report import cumulative, frame, listing, page
+from prebleexp.report import cumulative, frame, listing, page, subject
 from prebleexp.report.answer import Answer
 from prebleexp.report.cumulative import Distribution
 from prebleexp.report.figures import Column, Table
@@ -53,7 +53,8 @@ def write(
         {"key": f"seed {cell.seed}"} | cell.columns() | one.simulated.metrics | {"seconds": one.simulated.seconds}
         for cell, one in zip(cells, found, strict=True)
     ]
-    sweep = Sweep(folder.name, title, command, json.dumps(about["settings"], indent=1), ("policy",), "measurement")
+    settings = json.dumps(about["settings"], indent=1)
+    sweep = Sweep(folder.name, title, command, settings, ("policy",), "measurement", subject.of(cells))
     provenance = {
         "measured at": str(about["url"]),
         "model": str(about["model"]),

@@ -22,7 +22,7 @@
       description: `Relative differences of ${values.length} cells`,
       layer: [
         { mark: { type: "rule", color: ink("--muted"), aria: false }, encoding: { x: { datum: 0 } } },
-        { mark: { type: "rule", strokeWidth: 2, aria: false }, encoding: { y, x: { field: "low", type: "quantitative", title: null, axis: { format: "+.1~%", labelOverlap: true } }, x2: { field: "high" }, color } },
+        { mark: { type: "rule", strokeWidth: 2, aria: false }, encoding: { y, x: { field: "low", type: "quantitative", title: null, axis: { format: "+.1~%", labelOverlap: true, tickCount: 6 }, scale: { nice: 6 } }, x2: { field: "high" }, color } },
         { mark: { type: "point", filled: true, size: 55, opacity: 1 }, encoding: { y, x: { field: "difference", type: "quantitative" }, color, shape, tooltip } },
       ],
     });

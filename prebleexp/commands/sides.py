@@ -1,0 +1,175 @@
+"""The sides of a comparison: which runs of the cache, or of an exported archive, a word on the command line stands
+for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from prebleexp import store
+from prebleexp.commands.arguments import SETTING
+from prebleexp.comparison import Measured, flattened
+from prebleexp.errors import InvalidInput, unknown
+from prebleexp.experiment import archive
+from prebleexp.experiment.cache import Cache, Entry
+from prebleexp.experiment.counting import counted
+from prebleexp.report.wording import listed, plain
+
+MOST_SWEEPS = 5
+"""that are named"""
+MOST_VALUES = 4
+"""likewise"""
+OF_RUNS = ("replications", "workers", "backend", "max_replications", "ci", "keep_requests")
+"""what people set for a sweep, and compare does not do"""
+OF_POLICY = "policy."
+
+
+class Run(NamedTuple):
+    key: str
+    measured: Measured
+    asked: Mapping[str, str]
+    """its columns as texts"""
+
+
+def side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list[Run]:
+    """The runs of a side, with what filters may ask of them."""
+    if is_file(name):
+        with TemporaryDirectory() as scratch:
+            taken = Cache(Path(scratch))
+            for refused in archive.take_in(taken, Path(name)).refused:
+                print(f"{name}: {refused}", file=sys.stderr)
+            return [_measured(entry) for entry in _entries(taken, taken.keys())]
+    path = cache.database
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {name!r}, and no database {path}; runs make it")
+    if setting_of(name):
+        return [_measured(entry) for entry in _entries(cache, _keys_with(name, path, sweep, labels))]
+    known = store.names(path)
+    if sweep and sweep not in known["experiment"]:
+        raise unknown("sweep", sweep, known["experiment"])
+    if name in known["experiment"] and not sweep:
+        keys = store.keys(path, experiment=name)
+    elif name in known["line"] and sweep:
+        keys = store.keys(path, experiment=sweep, where={"line": name, **labels})
+    elif name in known["policy"]:
+        keys = store.keys(path, experiment=sweep or None, where={"policy": name, **labels})
+    else:
+        lines = known["line"] if sweep else []
+        raise unknown(
+            "policy, line or sweep", name, {*known["policy"], *lines, *([] if sweep else known["experiment"])}
+        )
+    return [_measured(entry) for entry in _entries(cache, keys)]
+
+
+def others_of(name: str, cache: Cache, sweep: str) -> list[str]:
+    """The other policies of a sweep. Raises InvalidInput for a sweep that does not exist."""
+    known = store.names(cache.database)
+    if sweep not in known["experiment"]:
+        raise unknown("sweep", sweep, known["experiment"])
+    others = [one for one in known["policy"] if one != name]
+    return [one for one in others if store.keys(cache.database, experiment=sweep, where={"policy": one})]
+
+
+def several(one: str, runs: Sequence[Run], others: Sequence[Run]) -> str:
+    """Which field of its policy has several values on a side, of a policy that the other side has not: means over these
+    are of no router that there is. Empty where none has."""
+    theirs = {name for run in others for name in run.asked}
+    names = dict.fromkeys(name for run in runs for name in run.asked if name.startswith(OF_POLICY))
+    for name in (name for name in names if name not in theirs):
+        values = list(dict.fromkeys(run.asked[name] for run in runs if name in run.asked))
+        if len(values) > 1:
+            shown = sorted(values, key=_as_number)
+            more = ["…"] if len(values) > MOST_VALUES else []
+            return (
+                f"{one} has {len(values)} values of {name} ({', '.join([*shown[:MOST_VALUES], *more])}): "
+                f"{name}={shown[0]} takes one"
+            )
+    return ""
+
+
+def _as_number(text: str) -> tuple[bool, float, str]:
+    try:
+        return False, float(text), text
+    except ValueError:
+        return True, 0.0, text
+
+
+def setting_of(name: str) -> str:
+    """The key of a setting: `engine` of `engine=vllm`."""
+    return name.partition("=")[0] if SETTING.match(name) else ""
+
+
+def _keys_with(setting: str, path: Path, sweep: str, labels: Mapping[str, str]) -> list[str]:
+    """The runs that have this value, by its name on the command line."""
+    column, _, wanted = setting.partition("=")
+    values = {plain(value): value for value in store.values(path, column)}
+    if not values:
+        raise InvalidInput(f"{setting}: no run has a setting {column}")
+    if wanted not in values:
+        raise unknown(column, wanted, values)
+    return store.keys(path, experiment=sweep or None, where={column: values[wanted], **labels})
+
+
+def is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # a name that is too long
+        return False
+
+
+def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
+    for key in keys:
+        entry = cache.get(key)
+        if entry is not None:
+            yield entry
+
+
+def _measured(entry: Entry) -> Run:
+    columns = flattened({"cell": counted(entry.content["cell"])})
+    asked = {name: plain(value) for name, value in columns.items()}
+    return Run(entry.key, Measured.of(columns, entry.metrics, entry.provenance), asked)
+
+
+def pooled(cache: Cache, sides: Sequence[str], runs: Sequence[Sequence[Run]]) -> list[str]:
+    """A sentence: which sweeps the runs are of, if of several and nobody chose one. Files are of none."""
+    if not cache.database.is_file():
+        return []
+    chosen = store.names(cache.database)["experiment"]
+    keys = {one.key for name, of in zip(sides, runs, strict=True) if name not in chosen for one in of}
+    counts = store.experiments_of(cache.database, keys)
+    named = [f"{name} ({count:,})" for name, count in counts.items()]
+    if len(named) > MOST_SWEEPS:
+        named[MOST_SWEEPS:] = [f"{len(named) - MOST_SWEEPS} more"]
+    if len(counts) < 2:
+        return []
+    return [f"runs of {len(counts)} sweeps are pooled: {listed(named)}; sweep=NAME takes one"]
+
+
+def refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run], known: Sequence[str]) -> None:
+    columns = dict.fromkeys(name for one in runs for name in one.asked)
+    for name in filters:
+        if name in OF_RUNS:
+            raise InvalidInput(
+                f"{name}= is for sweeps: compare takes the runs that are there; run what is missing first"
+            )
+        if name not in columns:
+            raise unknown("key", name, [*known, *columns])
+
+
+def chosen(side: Sequence[Run], filters: Mapping[str, str]) -> list[Run]:
+    """Those that have these values, as far as anything on the side has such a column; of a spec the end of its class's
+    name will do: lengths=oracle."""
+    columns = {name for one in side for name in one.asked}
+    wanted = {name: text.split(",") for name, text in filters.items() if name in columns}
+
+    def fits(value: str, text: str) -> bool:
+        return text in (value, value.rpartition(".")[2], value.rpartition(".")[2].lower())
+
+    return [
+        one
+        for one in side
+        if all(any(fits(one.asked.get(name, "null"), text) for text in texts) for name, texts in wanted.items())
+    ]

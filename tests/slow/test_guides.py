@@ -70,12 +70,96 @@ def test_every_command_of_a_guide_works_in_its_order(page: Path, tmp_path: Path)
         assert done.stdout or done.stderr, command
 
 
-def test_the_workflow_is_one_and_its_commands_are_the_guides() -> None:
+# ---------------------------------------------------------------- the workflow, as GitHub would run it
+WORSE = "return a if view.sent[a].outstanding > view.sent[b].outstanding else b"
+BETTER = "return a if view.sent[a].outstanding <= view.sent[b].outstanding else b"
+
+
+class Project:
+    """A repository of a user, and the workflow of the guide with a shorter load."""
+
+    def __init__(self, folder: Path) -> None:
+        text = (ROOT / "docs" / "guide_ci.md").read_text(encoding="utf-8")
+        (workflow,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+        self.workflow = yaml.safe_load(workflow)
+        self.folder, self.bin = folder / "project", folder / "bin"
+        self.bin.mkdir()
+        command = self.bin / "prebleexp"
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m prebleexp "$@"\n')
+        command.chmod(0o755)
+        self.folder.mkdir()
+        self.git("init", "-q", "-b", "main")
+        (self.folder / "README").write_text("mine")
+        self.commit()
+
+    def git(self, *arguments: str) -> str:
+        who = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+        done = subprocess.run(("git", *who, *arguments), cwd=self.folder, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def commit(self) -> str:
+        self.git("add", "README", "*.py", "conf") if (self.folder / "conf").exists() else self.git("add", "README")
+        self.git("commit", "-q", "--allow-empty", "-m", "change")
+        return self.git("rev-parse", "HEAD")
+
+    def built(self, base: str, head: str) -> subprocess.CompletedProcess[str]:
+        """All steps that are commands, but that of pip; no variable may be undefined. What is not in git is another
+        machine's."""
+        known = {name: str(value) for name, value in self.workflow["env"].items()}
+        known["RUNS"] = known["RUNS"].replace("duration_s=20", "duration_s=4")
+        steps = [step["run"] for step in self.workflow["jobs"]["compare"]["steps"] if "run" in step]
+        assert steps[0] == 'pip install "$PREBLEEXP"'
+        script = "set -eu\n" + "\n".join(steps[1:])
+        for name, value in (("base", base), ("head", head)):
+            script = script.replace(f"${{{{ github.event.pull_request.{name}.sha }}}}", value)
+        assert "${{" not in script
+        for left in ("main.tar", "change.tar"):
+            (self.folder / left).unlink(missing_ok=True)
+        environment = os.environ | known | {"PYTHONPATH": str(ROOT), "PATH": f"{self.bin}:{os.environ['PATH']}"}
+        return subprocess.run(
+            ["bash", "-c", script], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
+
+
+def test_the_workflow_takes_the_first_pull_request_and_fails_a_worse_one(tmp_path: Path) -> None:
+    """It ran the policy on the base, where the pull request that adds it finds "unknown policy"."""
+    project = Project(tmp_path)
+    base = project.git("rev-parse", "HEAD")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (option,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    (project.folder / "conf" / "policy").mkdir(parents=True)
+    (project.folder / "conf" / "policy" / "power_of_two.yaml").write_text(option)
+    (project.folder / "power_of_two.py").write_text(source)
+    first = project.commit()
+    added = project.built(base, first)
+    assert added.returncode == 0, added.stderr
+    assert "fail_if=p99_ttft:+100%: passed" in added.stderr
+
+    (project.folder / "README").write_text("only words")
+    same = project.commit()
+    kept = project.built(first, same)
+    assert kept.returncode == 0, kept.stderr
+    assert "fail_if=p99_ttft:+5%: passed" in kept.stderr
+
+    assert BETTER in source
+    (project.folder / "power_of_two.py").write_text(source.replace(BETTER, WORSE))
+    worse = project.built(same, project.commit())
+    assert worse.returncode == 1, worse.stderr
+    assert "fail_if=p99_ttft:+5%: ttft_p99_s +" in worse.stderr
+
+
+def test_the_workflow_runs_what_the_guide_says_by_hand() -> None:
     text = (ROOT / "docs" / "guide_ci.md").read_text(encoding="utf-8")
     (workflow,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    steps = yaml.safe_load(workflow)["jobs"]["compare"]["steps"]
-    run = [step["run"].removesuffix(" report=none") for step in steps if step.get("run", "").startswith("prebleexp ")]
-    assert run == commands(text)[: len(run)]
-    assert len(run) == 5
+    whole = yaml.safe_load(workflow)
+    steps = whole["jobs"]["compare"]["steps"]
+    run = [line.strip() for step in steps for line in step.get("run", "").splitlines() if " prebleexp " in f" {line} "]
+    spelt = [line.replace("$POLICY", whole["env"]["POLICY"]).replace("$RUNS", whole["env"]["RUNS"]) for line in run]
+    by_hand = commands(text)
+    first = [line.removesuffix(" report=none") for line in spelt]
+    assert first[:5] == by_hand[:5]
+    assert first[6] == by_hand[6].replace("sweep=against", "sweep=ci")
+    assert len(first) == len(by_hand) == 7
     kept = next(step["with"]["path"].split() for step in steps if step.get("uses", "").startswith("actions/cache"))
     assert kept == ["cache", "~/.cache/prebleexp"]

@@ -119,7 +119,7 @@ def _compare(given: Given) -> int:
             folder = job.settings.reports_dir / f"live-{of.folder.absolute().name}"
             written = page.write(folder, of.about, cells, measured, found, list(dict.fromkeys(said)), given.line)
         print(tables.address(written), file=sys.stderr)
-    print(page.sentence(found), file=sys.stderr)
+    print(page.sentence(found, said), file=sys.stderr)
     return 0
 
 

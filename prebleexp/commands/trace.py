@@ -28,6 +28,8 @@ from prebleexp.sim.steps import Steps
 
 TRACE, DECISIONS = "trace.json", "decisions.json"
 KEY_LETTERS = 12
+SAID_MB = 10
+"""from how many megabytes on the size of a trace is said before it is written"""
 EXPLAIN = "explain"
 """the field by which a policy is told to keep its reasons"""
 
@@ -69,6 +71,8 @@ def _trace(given: Given) -> int:
         host_s=cell.engine.host_step_s,
         said=[*said, *lost],
     )
+    if (size := perfetto.megabytes(run, steps)) > SAID_MB:
+        print(f"prebleexp: writing {folder / TRACE}, about {size:.0f} MB", file=sys.stderr, flush=True)
     with frame.into(folder), durable.writing(folder / TRACE) as file:
         count = perfetto.write(
             file, run, steps, cell.replicas, kv_tokens, {"key": key} | configuration, counting.unit(cell)

@@ -28,18 +28,21 @@ def flattened(cells: Iterable[Cell]) -> list[str]:
 
 def _flattened(cell: Cell) -> str | None:
     workload = cell.workload
-    if not isinstance(workload, Replayed) or workload.load != "window" or not workload.recorded_rps:
+    if not isinstance(workload, Replayed) or workload.load not in ("window", "poisson") or not workload.recorded_rps:
         return None
     peak = _peak(workload, files.digest(workload.path))
     if peak is None or peak.times < MARKED:
         return None
-    if cell.rps > OWN * workload.recorded_rps:
+    if workload.load == "poisson":
+        does = "workload.load=poisson begins its sessions at random times, which serves the average"
+    elif cell.rps > OWN * workload.recorded_rps:
         does = "rps= with duration_s= lays copies over it at random times, which serves the average"
     else:
         does = "windows of duration_s= are drawn from all of it, and few are as busy"
+    without = "it" if workload.load == "poisson" else "duration_s"
     return (
         f"{workload.path}: its busiest {peak.of} is {significant(peak.times)} times its average, and {does}; leave "
-        "duration_s out, and rps= scales all of it with its busy hours"
+        f"{without} out, and rps= scales all of it with its busy hours"
     )
 
 

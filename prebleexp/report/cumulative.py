@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 WIDTH_IN, HEIGHT_IN = 3.5, 2.3
+FROM_LOG = 8.0
+"""times the least, from where on x is logarithmic: with less of a range no three round numbers would be on it"""
 SHARES = np.linspace(0.0, 1.0, 101)
 """quantiles that a line goes through"""
 Values = npt.NDArray[np.float64]
@@ -30,6 +32,11 @@ class Distribution(NamedTuple):
     title: str
     x: str
     lines: Mapping[str, Values]
+
+
+def in_milliseconds(of: Distribution) -> Distribution:
+    """What is in seconds."""
+    return Distribution(of.title, "milliseconds", {name: 1e3 * values for name, values in of.lines.items()})
 
 
 def figure(name: str, title: str, answer: Answer, of: Sequence[Distribution], caption: str, table: Table) -> Figure:
@@ -70,13 +77,16 @@ def _drawing(name: str, of: Distribution, looks: Mapping[str, Style]) -> Markup:
         from matplotlib import ticker
 
         axes = canvas.add_axes((0.14, 0.12, 0.82, 0.83))
-        axes.set(xscale="log", ylim=(0, 1))
+        ends = [np.quantile(values, (0, 1)) for values in of.lines.values()]
+        decades = max(high for _, high in ends) / min(low for low, _ in ends) >= FROM_LOG
+        axes.set(xscale="log" if decades else "linear", ylim=(0, 1))
         for line, values in of.lines.items():
             look = looks[line]
             axes.plot(np.quantile(values, SHARES), SHARES, color=look.light, linewidth=1.6)
             middle = np.quantile(values, (0.5, 0.9))
             axes.plot(middle, (0.5, 0.9), look.marker, color=look.light, markersize=5)
-        axes.xaxis.set_major_locator(ticker.LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=7))
+        round_log = ticker.LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=7)
+        axes.xaxis.set_major_locator(round_log if decades else ticker.MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)))
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: tick(x)))
         axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, _: f"{y * 100:.0f} %"))
         quiet(axes, "y")

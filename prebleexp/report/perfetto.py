@@ -18,6 +18,8 @@ from prebleexp.sim.steps import Steps
 from prebleexp.sim.types import Longs
 
 Event = dict[str, Any]
+STEP_BYTES, REQUEST_BYTES, CHANGE_BYTES = 570, 640, 80
+"""that are written of each, about"""
 
 
 def write(
@@ -28,10 +30,16 @@ def write(
     file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)}, "traceEvents": [\n'.encode())
     count = 0
     for event in events(run, steps, gpus, kv_tokens, unit):
-        file.write(((",\n" if count else "") + json.dumps(event)).encode())
+        file.write(((",\n" if count else "") + json.dumps(event, separators=(",", ":"))).encode())
         count += 1
     file.write(b"\n]}\n")
     return count
+
+
+def megabytes(run: Run, steps: Steps) -> float:
+    """About how large the file will be, before it is written."""
+    changes = int((np.diff(steps.queues()[1], axis=0) != 0).sum()) if len(steps.queues()[1]) else 0
+    return (len(steps.columns()["gpu"]) * STEP_BYTES + len(run.workload) * REQUEST_BYTES + changes * CHANGE_BYTES) / 1e6
 
 
 def events(run: Run, steps: Steps, gpus: int, kv_tokens: Longs, unit: str = "GPU") -> Iterator[Event]:

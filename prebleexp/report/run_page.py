@@ -77,6 +77,7 @@ def render(
         per_gpu=_per_gpu(run, steps, gpus, kv_tokens, unit),
         unit=unit,
         stages=_stages(run),
+        grouped=bool((run.workload.prefix_group >= 0).any()),
         decisions=decisions,
         data=frame.packed(_data(run, steps, gpus, kv_tokens, unit)),
     )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,21 @@ from prebleexp.commands import live as command
 from prebleexp.errors import InvalidInput
 from prebleexp.live.http import loops
 from prebleexp.live.http.places import origin
-from prebleexp.live.measuring import compared, kept
+from prebleexp.live.measuring import compared, kept, page
 from prebleexp.live.measuring.lateness import lateness
+from prebleexp.live.measuring.measured import late_mock
 from prebleexp.live.measuring.outcome import outcome, unknown
 from prebleexp.live.measuring.prompts import LEAST_ID, Prompts
 from prebleexp.live.measuring.sending import Came, How, send
 from prebleexp.live.measuring.sent import Sent, Table, table
-from prebleexp.live.measuring.server_view import between, parsed
+from prebleexp.live.measuring.server_view import View, between, parsed
 from prebleexp.live.measuring.stream import Answer
+from prebleexp.live.mock.late import Late
+from prebleexp.live.mock.serving import BEYOND, LATE
 from prebleexp.metrics import measure
+from prebleexp.report import cumulative
+from prebleexp.report.answer import Answer as Verdict
+from prebleexp.report.figures import Table as Columns
 from prebleexp.sim.types import State, Workload
 from tests.support.openai_server import Answer as Answers
 from tests.support.openai_server import Seen, serving
@@ -231,6 +238,9 @@ def test_what_is_no_event_is_an_error(text: str) -> None:
 
 
 # ---------------------------------------------------------------- what it is worth
+SIDE_BY_SIDE = [compared.Compared([compared.Row("ttft_mean_s", 0.01, 0.0081)], [], None, [], [], None, {})]  # type: ignore[arg-type]
+
+
 def late(of_s: float, first_s: float = 0.0) -> Table:
     one = Sent()
     one.due_s, one.sent_s, one.first_s = 1.0, 1.0 + of_s, 1.0 + of_s + first_s
@@ -242,6 +252,38 @@ def test_a_client_that_is_late_measures_nothing() -> None:
     assert lateness(late(0.006), 0.1).is_late
     assert not lateness(late(0.006, first_s=1.0), 0.1).is_late, "a hundredth of the time to first token"
     assert lateness(late(0.2, first_s=100.0), 0.1).is_late
+
+
+def test_that_nothing_was_measured_stands_before_by_how_much_the_simulation_is_off() -> None:
+    """ "Simulated against measured: −19 %" stood on top, and "this machine is too slow for the load" elsewhere."""
+    slow = "this is no measurement of the load that was asked for: the client was late (p99 may be 5.0 ms)"
+    said = page.sentence(SIDE_BY_SIDE, ["200 requests", slow, slow])
+    assert said.startswith(f"T{slow[1:]}. Simulated against measured: mean time to first token −19")
+    assert page.sentence(SIDE_BY_SIDE, ["200 requests"]).startswith("Simulated against measured")
+
+
+def test_a_mock_that_writes_late_is_said_to_by_who_measures_it() -> None:
+    of = Late()
+    for i in range(100):
+        of.add(0.006 if i < 3 else 0.001)
+    text = "\n".join([*of.lines(LATE), *of.counter(BEYOND), ""])
+    view = between({}, parsed(text))
+    assert view.totals == {"written": 100.0, "written_late": 3.0}
+    assert "3.0 % of its tokens" in late_mock(view)[0]
+    assert late_mock(view)[0].startswith("this is no measurement of what the mock simulates")
+    assert not late_mock(between({}, {"prebleexp:late_seconds_count": 1000.0, "prebleexp:late_tokens_total": 3.0}))
+    assert not late_mock(View({}, {})), "a real server says nothing of it"
+
+
+def test_times_below_half_a_second_are_drawn_in_milliseconds_at_round_numbers() -> None:
+    of = cumulative.in_milliseconds(
+        cumulative.Distribution("TTFT", "seconds", {"measured": np.linspace(0.0073, 0.0081, 50)})
+    )
+    assert (of.x, of.lines["measured"][0]) == ("milliseconds", pytest.approx(7.3))
+    drawn = cumulative.figure("one", "One", Verdict(""), [of], "", Columns((), ()))
+    marks = re.findall(r">([\d.]+)</text>", drawn.panels[0].svg)
+    assert 2 <= len(marks) <= 6
+    assert all(len(mark.replace(".", "")) <= 3 for mark in marks), "0.0077 and 0.0078 ran into each other"
 
 
 def test_what_a_client_cannot_know_is_nothing() -> None:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from prebleexp.busiest import busiest
 from prebleexp.described import reuse
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment.shape import flattened
+from prebleexp.launch import configure
 from prebleexp.sim.types import COLUMNS, Workload
 from prebleexp.workloads import rescale
 from prebleexp.workloads.blocks import Prompts
@@ -272,3 +274,16 @@ def test_what_is_scaled_has_the_rate_and_the_busy_hour_of_the_recording(rps: flo
     assert flat.times < 1.8
     more = source.draw(rps=2 * rps, duration_s=1.0, seed=3, output_length=OUTPUT)
     assert set(found.arrival_s.tolist()) <= set(more.arrival_s.tolist())
+
+
+def test_starts_at_random_are_said_to_even_out_a_busy_minute(tmp_path: Path) -> None:
+    """`workload.load=poisson` on a log flattened it, and said nothing."""
+    times = sorted([*range(0, 3600, 30), *[1800 + i / 4 for i in range(240)]])
+    usual = {"input_length": 100, "output_length": 10}
+    rows = [{"timestamp": float(at), **usual, "hash_ids": [i]} for i, at in enumerate(times)]
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(map(json.dumps, rows)))
+    asked = ["workload=request_log", f"workload.path={log}", "rps=1", "policy=lor"]
+    (said,) = flattened(configure.cells([*asked, "workload.load=poisson", "duration_s=600"]))
+    assert "workload.load=poisson begins its sessions at random times, which serves the average; leave it out" in said
+    assert not flattened(configure.cells(asked))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from prebleexp.__main__ import main
 from prebleexp.experiment import runs
 from prebleexp.experiment.runs import Run
 from prebleexp.launch import configure
-from prebleexp.report.perfetto import events
+from prebleexp.report.perfetto import events, megabytes, write
 from prebleexp.report.timelines import BINS, QUANTILES, assignment, envelope, quantiles, timelines
 from prebleexp.sim.steps import Steps
 from prebleexp.sim.types import Longs
@@ -136,6 +137,34 @@ def test_a_trace_is_valid_and_its_slices_nest() -> None:
             assert one["ts"] >= start["ts"]
 
 
+def test_the_size_of_a_trace_is_known_before_it_is_written() -> None:
+    """93 MB were written in half a minute, without a word."""
+    run, steps, gpus, kv_tokens = traced("policy=lor", "horizon=stop")
+    file = io.BytesIO()
+    write(file, run, steps, gpus, kv_tokens, {})
+    assert megabytes(run, steps) == pytest.approx(file.tell() / 1e6, rel=0.15)
+    assert len(json.loads(file.getvalue())["traceEvents"]) > 100
+
+
+@pytest.mark.thorough
+def test_a_large_trace_is_announced_and_nothing_empty_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Chats have no prefix groups: the picture of who served which had one row, "none"."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("prebleexp.commands.trace.SAID_MB", 0)
+    pages = {}
+    for workload in ("chats", "react"):
+        assert main(["trace", "gpus=2", "rps=2", "duration_s=3", f"workload={workload}", "output=json"]) == 0
+        out, err = capsys.readouterr()
+        made = json.loads(out)
+        assert f"prebleexp: writing {made['trace']}, about 0 MB\n" in err
+        pages[workload] = Page(Path(made["page"]).read_text())
+        assert f", {workload}" in pages[workload].text
+    assert "Who served which prefixes" not in pages["chats"].text
+    assert "Who served which prefixes" in pages["react"].text
+
+
 @pytest.mark.slow
 def test_a_run_is_traced_by_its_configuration_or_by_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -235,6 +264,7 @@ def test_a_hostile_name_is_text_on_the_page_of_a_run(name: str) -> None:
         gpus=gpus,
         kv_tokens=kv_tokens,
         title=name,
+        subject=name,
         command=name,
         key=name,
         configuration={name: name},

@@ -206,10 +206,11 @@ def test_every_page_is_whole_and_open_to_all(
 def test_a_comparison_begins_with_the_answer(browser: Chrome, comparison: Path) -> None:
     show(browser, comparison, 1400, "light")
     until(browser, "document.querySelector('.chart svg')")
-    first = evaluate(browser, "return document.querySelector('h1 + p').innerText")
+    first = evaluate(browser, "return document.querySelector('.headline').innerText")
     assert first == (
         "B (b) and A (a) cannot be told apart in p99 time to first token: B is 20.0 ± 26.6 % slower, on average over 3 "
-        "configurations; all 3 are undecided. Lower is better."
+        "configurations; one by one, all 3 are undecided, where the 95 % interval of the paired differences has zero "
+        "in it. Lower is better."
     )
     drawn = evaluate(browser, "return document.querySelector('.chart').textContent")
     assert "undecided" in drawn

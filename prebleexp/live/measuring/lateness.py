@@ -8,6 +8,8 @@ import numpy as np
 
 from prebleexp.live.measuring.sent import Table
 
+NO_MEASUREMENT = "this is no measurement"
+"""how a sentence begins that makes all others doubtful"""
 LEAST_S, SHARE = 5e-3, 0.01
 """the p99 of lateness may be so many seconds, or this share of the median time to first token"""
 

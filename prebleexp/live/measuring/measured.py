@@ -19,7 +19,7 @@ from prebleexp.live.http import loops
 from prebleexp.live.http.calls import Failed
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.places import Origin
-from prebleexp.live.measuring.lateness import Lateness, lateness
+from prebleexp.live.measuring.lateness import NO_MEASUREMENT, Lateness, lateness
 from prebleexp.live.measuring.outcome import outcome, unknown
 from prebleexp.live.measuring.sending import Came, How, send
 from prebleexp.live.measuring.sent import Table
@@ -28,6 +28,8 @@ from prebleexp.metrics import measure, per_request
 from prebleexp.sim.outcomes import OF_REQUESTS
 from prebleexp.sim.types import State
 
+MOST_LATE = 0.01
+"""of a mock's tokens may be written late"""
 MOST_ERRORS = 5
 """kinds of errors that are said"""
 TOLD = 0.01
@@ -65,7 +67,8 @@ class Measured:
             limit = (
                 f"p99 may be {self.lateness.valid_p99_s * 1e3:.1f} ms, and one {self.lateness.valid_max_s * 1e3:g} ms"
             )
-            found.append(f"this is no measurement of the load that was asked for: the client was late ({limit})")
+            found.append(f"{NO_MEASUREMENT} of the load that was asked for: the client was late ({limit})")
+        found += late_mock(self.view)
         if self.stopped:
             found.append(f"it was stopped after {self.run.seconds:.1f} s: what was not over then is cut off")
         found += _errors(self.sent) + _lengths(self.run, self.sent)
@@ -77,6 +80,18 @@ class Measured:
                 "the server does not say which prompt tokens it had cached (vLLM: --enable-prompt-tokens-details)"
             )
         return found
+
+
+def late_mock(view: View) -> list[str]:
+    """A sentence where what answered is a mock that does not keep up with its own simulation."""
+    written, late = (view.totals.get(name, 0.0) for name in ("written", "written_late"))
+    if late <= MOST_LATE * written:
+        return []
+    share = f"{late / written:.1%}".replace("%", " %")
+    return [
+        f"{NO_MEASUREMENT} of what the mock simulates: it wrote {share} of its tokens more than 5 ms late, so the "
+        "machine that it runs on is too slow for this load"
+    ]
 
 
 def check(cell: Cell, how: How) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from prebleexp.experiment.cell import Cell
 from prebleexp.live.measuring.compared import Columns, Compared, means
+from prebleexp.live.measuring.lateness import NO_MEASUREMENT
 from prebleexp.metrics import DECLARED
 from prebleexp.report import cumulative, frame, listing, page, subject
 from prebleexp.report.answer import Answer
@@ -20,6 +21,8 @@ from prebleexp.report.page import Aside, Report, Sweep
 from prebleexp.report.wording import number, signed_percent
 from prebleexp.sim.types import State
 
+SHORT_S = 0.5
+"""times to first token below it are drawn in milliseconds, and with them all others"""
 MEASURED, SIMULATED = "measured", "simulated"
 SAID = {"ttft_mean_s": "mean time to first token", "tpot_mean_s": "mean time per output token"}
 DRAWN = {"ttft_s": "Time to first token", "tpot_s": "Time per output token", "latency_s": "Latency"}
@@ -37,7 +40,7 @@ def write(
     """Of each seed in order the cell, what was measured and the comparison. Raises InvalidInput for a folder that
     cannot be written."""
     title = f"{about['name']}: measured and simulated"
-    answer = Answer(sentence(found))
+    answer = Answer(sentence(found, says))
     figure = cumulative.figure(
         "distributions",
         "Requests, measured and simulated",
@@ -68,14 +71,17 @@ def write(
     return written
 
 
-def sentence(found: Sequence[Compared]) -> str:
-    """By how much the simulation is off, with what intervals there are."""
+def sentence(found: Sequence[Compared], says: Sequence[str] = ()) -> str:
+    """By how much the simulation is off, with what intervals there are; what `says` that nothing was measured stands
+    before it."""
     parts = [
         f"{SAID[one.metric]} {signed_percent(one.ratio[0] - 1, one.ratio[1])}"
         for one in means(found)
         if one.metric in SAID and one.ratio is not None
     ]
-    return f"Simulated against measured: {', '.join(parts)}." if parts else "No request was finished."
+    text = f"Simulated against measured: {', '.join(parts)}." if parts else "No request was finished."
+    doubts = [f"{one[0].upper()}{one[1:]}." for one in dict.fromkeys(says) if one.startswith(NO_MEASUREMENT)]
+    return " ".join([*doubts, text])
 
 
 def _distributions(kept: Sequence[Columns], found: Sequence[Compared]) -> list[Distribution]:
@@ -85,7 +91,8 @@ def _distributions(kept: Sequence[Columns], found: Sequence[Compared]) -> list[D
         simulated = np.concatenate([_finished(one.columns, name, name) for one in found])
         if len(measured) and len(simulated):
             made.append(Distribution(title, "seconds", {MEASURED: measured, SIMULATED: simulated}))
-    return made
+    short = all(np.median(values) < SHORT_S for one in made[:1] for values in one.lines.values())
+    return [cumulative.in_milliseconds(one) for one in made] if short else made
 
 
 def _finished(columns: Columns, name: str, other: str) -> Any:
@@ -97,10 +104,16 @@ def _finished(columns: Columns, name: str, other: str) -> Any:
 def _metrics(found: Sequence[Compared]) -> Table:
     columns = (Column("metric", False), *(Column(one, True) for one in (MEASURED, SIMULATED, "ratio")))
     rows = [
-        (DECLARED[one.metric].words, *map(number, (one.measured, one.simulated, one.ratio and one.ratio[0])))
+        (_named(one.metric), *map(number, (one.measured, one.simulated, one.ratio and one.ratio[0])))
         for one in means(found)
     ]
     return Table(columns, tuple(rows))
+
+
+def _named(metric: str) -> str:
+    """With its unit, which values of a time need."""
+    unit = DECLARED[metric].unit
+    return f"{DECLARED[metric].words}, {unit}" if unit.partition("/")[0] in ("s", "tokens") else DECLARED[metric].words
 
 
 def _request_by_request(found: Sequence[Compared]) -> Aside:

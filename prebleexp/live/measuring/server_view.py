@@ -18,7 +18,10 @@ TOTALS = {
     "hit_tokens": "vllm:prefix_cache_hits_total",
     "prompt_tokens": "vllm:prompt_tokens_total",
     "output_tokens": "vllm:generation_tokens_total",
+    "written": "prebleexp:late_seconds_count",
+    "written_late": "prebleexp:late_tokens_total",
 }
+"""what the mock counts of itself is the last two"""
 TIMES = {
     "queue": "vllm:request_queue_time_seconds",
     "prefill": "vllm:request_prefill_time_seconds",

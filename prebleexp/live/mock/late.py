@@ -16,13 +16,14 @@ class Late:
 
     def __init__(self) -> None:
         self.counts, self._since = [0] * BINS, [0] * BINS
-        self.most_s = 0.0
+        self.most_s, self.beyond = 0.0, 0
 
     def add(self, seconds: float) -> None:
         at = 0 if seconds <= LEAST_S else min(BINS - 1, 1 + int(math.log(seconds / LEAST_S) / math.log(GROWTH)))
         self.counts[at] += 1
         self._since[at] += 1
         self.most_s = max(self.most_s, seconds)
+        self.beyond += seconds > WARNED_S
 
     def quantile(self, share: float) -> float:
         """Seconds, to a tenth; NaN if nothing was written."""
@@ -51,6 +52,12 @@ class Late:
                 yield f'{name}_bucket{{le="{LEAST_S * GROWTH**at:.6g}"}} {below}'
         yield f'{name}_bucket{{le="+Inf"}} {below}'
         yield f"{name}_count {below}"
+
+    def counter(self, name: str) -> Iterable[str]:
+        """Likewise of a counter."""
+        yield f"# HELP {name} Tokens that were written more than {WARNED_S * 1e3:g} ms late."
+        yield f"# TYPE {name} counter"
+        yield f"{name} {self.beyond}"
 
 
 def _quantile(counts: list[int], share: float) -> float:

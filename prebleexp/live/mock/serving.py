@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from prebleexp.live.mock.kv_events import Publisher
 
 LOG = logging.getLogger(__name__)
-LATE = "prebleexp:late_seconds"
+LATE, BEYOND = "prebleexp:late_seconds", "prebleexp:late_tokens_total"
 REPLAYED_S = 0.05
 BODY_BYTES = 8 << 20
 """of a request: a prompt of the longest context is shorter"""
@@ -143,7 +143,7 @@ class Mock:
 
         def all_of_it() -> bytes:
             self.changed()
-            made: bytes = said(gpu) + ("\n".join(self.late.lines(LATE)) + "\n").encode()
+            made: bytes = said(gpu) + "\n".join([*self.late.lines(LATE), *self.late.counter(BEYOND), ""]).encode()
             return made
 
         return all_of_it

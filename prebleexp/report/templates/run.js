@@ -74,6 +74,7 @@
         tooltip: [{ field: "what", title: "what" }, { field: "value", title: "seconds", format: ",.4~r" }, { field: "share", title: "share", format: ".1%" }] },
     }));
 
+    if (!holder("assignment")) return;
     const cells = data.assignment.flatMap((row, i) => row.map((requests, gpu) => ({ group: data.groups[i], gpu, requests })));
     window.prebleexpRedraw(holder("assignment"), () => window.prebleexpChart(holder("assignment"), {
       data: { values: cells }, width: Math.min(900, holder("assignment").clientWidth - 110), height: Math.max(60, 16 * data.groups.length),

@@ -111,7 +111,7 @@ def _averaged(given: Given, names: Sequence[str], runs: Sequence[Sequence[sides.
 
 def _called(pair: Pair, pairs: Sequence[Pair]) -> tuple[str, str]:
     """What notes call the sides of a pair."""
-    return ("A", "B") if len(pairs) == 1 else (pair.a, pair.b)
+    return ("A", "B") if len(pairs) == 1 else (f"of {pair.a}", f"of {pair.b}")
 
 
 def _name(given: Given, metric: str) -> list[str]:

@@ -53,6 +53,7 @@ def render(
         title=title(pairs),
         about=_about(pairs),
         answers=sentences(pairs),
+        verdict=heads[-1],
         metric=metric.name,
         axis=f"Difference of {_named(b, pairs[0].b)} from {'each other one' if several else _named(a, pairs[0].a)} in "
         f"{metric.words}, relative to {a}",
@@ -63,7 +64,7 @@ def render(
             for one in pairs
         ],
         dashes=any(value is None for one in found for values in one.differs.values() for value in values),
-        a=a,
+        a="the other" if several else a,
         b=b,
         common={name: value_of(value) for name, value in found[0].common.items() if value is not None},
         left_out=sum(one.left_out for one in found),
@@ -84,14 +85,20 @@ def _named(short: str, name: str) -> str:
 
 
 def _about(pairs: Sequence[Pair]) -> str:
-    """What all cells of all pairs have in common of the cluster and the load."""
+    """What all cells of all pairs have in common of the model, the GPUs, the engine and the workload."""
     common = [one.found.common for one in pairs]
     same = {name: {of.get(name) for of in common} for name in ABOUT}
-    return ", ".join(
-        f"{value_of(next(iter(values)))}{' GPUs' if name == 'gpus' else ''}"
-        for name, values in same.items()
-        if len(values) == 1 and None not in values
+    model, gpu, engine, workload, gpus = (
+        _short(next(iter(values))) if len(values) == 1 else "" for values in same.values()
     )
+    there = " ".join(filter(None, (gpus, gpu.upper() or (gpus and "GPUs"))))
+    return ", ".join(filter(None, (" on ".join(filter(None, (model, there))), engine, workload)))
+
+
+def _short(value: int | float | str | bool | None) -> str:
+    """Of a GPU or a model, all of whose numbers are in the key, its name."""
+    text = "" if value is None else value_of(value)
+    return str(json.loads(text).get("name", "")) if text.startswith("{") else text
 
 
 def _drawn(other: str, cell: Cell) -> dict[str, Any]:

@@ -109,13 +109,18 @@ def value_of(value: int | float | str | bool | None) -> str:
 
 def sentences(pairs: Sequence[Pair]) -> list[str]:
     """What a page begins with: the answer of each pair, and what else differs where it is sure."""
-    found = [sentence(pairs[0].found, pairs[0].a, pairs[0].b)] if len(pairs) == 1 else _each(pairs)
-    return [*found, *(f"{why}." for one in pairs if (why := one.why))]
+    if len(pairs) > 1:
+        return _each(pairs)
+    return [sentence(pairs[0].found, pairs[0].a, pairs[0].b), *filter(None, [_reason(pairs[0]).strip()])]
+
+
+def _reason(of: Pair) -> str:
+    return f" {why}." if (why := of.why) else ""
 
 
 def _each(pairs: Sequence[Pair]) -> list[str]:
     """A sentence for all pairs, each of which has the last side in common."""
-    said = [f"{_difference(one.found, one.a, one.b, one.b)}{_counts(one.found)}." for one in pairs]
+    said = [f"{_difference(one.found, one.a, one.b, one.b)}{_counts(one.found)}.{_reason(one)}" for one in pairs]
     better = DECLARED[pairs[0].found.metric].better
     last = ["neither more nor less is better" if better == NEITHER else f"{better} is better"]
     last += [f"undecided is where {RULE}"] if any(one.found.count(Verdict.UNDECIDED) for one in pairs) else []

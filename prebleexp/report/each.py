@@ -64,6 +64,8 @@ def sentence(one: str, points: Sequence[Point], where: Layout, measure: Measure)
     if not _speaks(one, lines, where, measure) or signed.crosses_zero(measured):
         return headline(points, where, measure)
     others = [name for name in ranked(lines, measure.better) if name != one]
+    varying = [axis for axis in where.panels if len({point.at[axis] for point in measured}) > 1]
+    where = replace(where, panels=tuple(varying))
     said = _counted(one, others, lines, measure) if len(others) > MOST else _each(one, others, lines, where, measure)
     single = all(len(point.values) < 2 for point in measured)
     return " ".join([f"{said}.", *([ONE_SEED] if single else [])])

@@ -34,7 +34,7 @@ def sentence(one: str, other: str, levels: Sequence[Level]) -> str:
     parts = [
         f"{_called(level.metric, levels)} ({written(level.one)} against {written(level.other)})" for level in levels
     ]
-    return f"Beside it, {one} and {other} surely differ in {listed(parts)}; that may be why, and is no proof of it"
+    return f"{one} and {other} also surely differ in {listed(parts)}; that may be why, but does not prove it"
 
 
 def head(metric: str) -> str:

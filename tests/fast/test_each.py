@@ -96,8 +96,8 @@ def test_a_table_has_each_other_one_with_what_else_differs() -> None:
     assert rows["mine"][2:] == ("601", "1,674", "0.902")
     assert rows["marginal_delay"][2:4] == ("401", "1,116")
     assert aside.sentences[0] == (
-        "Beside it, mine and marginal_delay surely differ in prompt tokens computed per request (601 against 401) and "
-        "their p99 (1,674 against 1,116); that may be why, and is no proof of it."
+        "mine and marginal_delay also surely differ in prompt tokens computed per request (601 against 401) and "
+        "their p99 (1,674 against 1,116); that may be why, but does not prove it."
     )
     assert "zero in it" in aside.sentences[-1]
 
@@ -111,4 +111,7 @@ def test_without_an_own_router_the_table_is_of_the_best() -> None:
 def test_what_else_differs_names_the_p99_in_full_where_it_stands_alone() -> None:
     assert why("a", "b", []) == ""
     text = why("a", "b", [Level("computed_tokens_p99", 3577.0, 1114.0), Level("hit_ratio", 0.878, 0.92)])
-    assert "surely differ in p99 prompt tokens computed (3,577 against 1,114) and hit ratio (0.878 against 0.92" in text
+    assert (
+        "also surely differ in p99 prompt tokens computed (3,577 against 1,114) and hit ratio (0.878 against 0.92"
+        in text
+    )

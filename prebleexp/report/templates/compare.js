@@ -13,10 +13,10 @@
     const label = Math.min(320, chart.clientWidth / 2, 30 + 7 * Math.max(...values.map((cell) => cell.where.length)));
     const y = { field: "where", type: "nominal", sort: null, title: null, axis: { labelLimit: label - 10 } };
     const percent = { format: "+.1%" };
-    const look = (range) => ({ field: "verdict", type: "nominal", title: "B is", legend: { orient: "top", columns: 3, symbolOpacity: 1 },
+    const look = (range) => ({ field: "verdict", type: "nominal", title: chart.dataset.verdict, legend: { orient: "top", columns: 3, symbolOpacity: 1 },
       scale: { domain: present.map(([name]) => name), range: present.map(range) } });
     const color = look(([, [colour]]) => ink(`--${colour}`)), shape = look(([, [, marker]]) => marker);
-    const tooltip = [{ field: "where", title: "at" }, ...["difference", "low", "high"].map((field) => ({ field, title: field, ...percent })), { field: "verdict", title: "B is" }];
+    const tooltip = [{ field: "where", title: "at" }, ...["difference", "low", "high"].map((field) => ({ field, title: field, ...percent })), { field: "verdict", title: chart.dataset.verdict }];
     return window.prebleexpChart(chart, {
       data: { values }, width: Math.max(120, Math.min(1000, chart.clientWidth - label - 20)), height: { step: 18 },
       description: `Relative differences of ${values.length} cells`,

@@ -106,6 +106,30 @@ def test_host_memory_on_both_sides() -> None:
     assert none.ttft_s * 1e3 == pytest.approx([200.9, 40, 200.9, 28.8, 88.8 + 100.8 + 0.1])
 
 
+@pytest.mark.uncompiled
+def test_host_memory_on_both_sides_and_one_store_for_all() -> None:
+    """70 blocks a GPU; from the store a token takes 0.04 ms. GPU 0 computes X, of 1,000 tokens, and GPU 1 the 400 that
+    U begins with; W pushes all of that out. The 400 that X begins with come from GPU 1's host, since X was sent there,
+    in 8 ms. GPU 0 gets the 400 of U from the store, where GPU 1 has put them, in 16 ms, and computes 600. X comes from
+    GPU 0's host, 62 blocks in 19.84 ms; GPU 1 has 7 blocks of it that U left there, and is sent 56."""
+    x, u, w = [(10, 400), (11, 600)], [(20, 400), (21, 600)], own(30, 1000)
+    six = stream([x, u[:1], w, x[:1], u, x], [0.0, 0.3, 0.4, 0.7, 0.8, 1.1], [1] * 6)
+    pools, little = split(decider=UNCACHED, least_tokens=500), replace(MS, kv_tokens=16 * 71)
+    store = replace(tier(), load_rate=2.5e7)
+    made = serve(six, pools, tiers=Tiering(KV_BYTES, host=tier(), shared=store), hardware=little)
+    assert made.gpu.tolist() == [0, 1, 0, 1, 0, 0]
+    whole, last = 100 + 100.8 + 0.1, 19.84 + 0.8 + 89.6 + 0.1
+    assert made.ttft_s * 1e3 == pytest.approx([whole, 40, whole, 8 + 0.1, 16 + 60 + 100.8 + 0.1, last])
+    assert made.host_tokens.tolist() == [0, 0, 0, 400, 0, 992]
+    assert made.shared_tokens.tolist() == [0, 0, 0, 0, 400, 0]
+    assert made.transferred_tokens.tolist() == [1008, 0, 1008, 0, 1008, 896]
+    hosts = serve(six, pools, tiers=Tiering(KV_BYTES, host=tier()), hardware=little)
+    assert hosts.ttft_s * 1e3 == pytest.approx([whole, 40, whole, 8 + 0.1, whole, last])
+    alone = serve(six, pools, tiers=Tiering(KV_BYTES, shared=store), hardware=little)
+    stored = 39.68 + 0.8 + 89.6 + 0.1
+    assert alone.ttft_s * 1e3 == pytest.approx([whole, 40, whole, 16 + 0.1, 16 + 60 + 100.8 + 0.1, stored])
+
+
 def test_a_gpu_for_prompts_is_lost_while_its_kv_is_read() -> None:
     """At 150 ms, when the store for all has the prompt since 119.84: the other GPU for prompts loads 62 blocks in 19.84
     ms, and computes 8 tokens; then all of it is read anew."""

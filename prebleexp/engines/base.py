@@ -159,7 +159,7 @@ class Engine(Part):
 
     def lose(self, mine: Any, world: Any, g: int, requests: Longs) -> None:
         """GPU g is as nobody had used it, and these requests, which were there, as if they had never come; totals stay.
-        If `world.rules.resume`, they go on behind `world.jobs.output_seen` tokens when they come again. Nobody is told.
+        They go on behind `world.jobs.shown` tokens when they come again. Nobody is told.
         `mine` and `world` are also what compiled functions of them can be given. Only called if `loses`."""
         raise NotImplementedError
 

@@ -41,7 +41,7 @@ def pay(mine: Books, world: World, request: int) -> None:
     """A request is sent: its prompt is paid for."""
     one = mine.requests[request]
     mine.lanes[one.lane].score += mine.terms.input_weight * world.seen.requests[request].prompt_tokens
-    one.charged = world.jobs[request].output_seen if world.rules.resume else 0
+    one.charged = world.jobs[request].shown
     one.rebated = 0
     insert(mine, len(mine.lanes) - 1, request)
 

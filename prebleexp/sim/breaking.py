@@ -6,7 +6,7 @@ it when they notice that the GPU is down.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,9 +54,10 @@ def break_off(world: World, engines: Emptied, request: int) -> int:
     job, g = world.jobs[request], int(world.seen.requests[request].gpu)
     if _waits(world, request):
         leg = _lose_prompt(world, engines, request)
-        world.seen.requests[leg].output_seen = _shown(world, leg)
+        keep_shown(world, leg)
         world.jobs[leg].losses += 1
         return leg
+    keep_shown(world, request)
     if g == NONE:
         _leave_router(world, request)
         job.answer, job.reached = WITHDRAWN, 1
@@ -64,7 +65,6 @@ def break_off(world: World, engines: Emptied, request: int) -> int:
         engines.withdraw(g, request)
     without_event(world.events, world.control, key(REACHED, request))  # it was to look for room again
     leave_kv(engines.handle, request)
-    world.seen.requests[request].output_seen = _shown(world, request)
     job.state = State.LOST
     job.losses += 1
     return request
@@ -111,9 +111,11 @@ def part(world: World, engines: Emptied, request: int) -> None:
     come_no_more(engines.handle, request)
 
 
-def _shown(world: World, row: int) -> int:
-    """Tokens that it may begin behind."""
-    return int(world.jobs[row].output_seen) if world.rules.resume else 0
+def keep_shown(world: World, rows: Any) -> None:
+    """They are lost: what was shown of them is kept, or nothing is."""
+    jobs = world.jobs
+    jobs.shown[rows] = jobs.output_seen[rows] if world.rules.resume else 0
+    world.seen.requests.output_seen[rows] = jobs.shown[rows]
 
 
 def _waits(world: World, row: int) -> bool:

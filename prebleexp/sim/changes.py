@@ -29,7 +29,7 @@ import numpy as np
 
 from prebleexp.sim import notices
 from prebleexp.sim import records as of
-from prebleexp.sim.breaking import break_off, given_back, lost_row, torn, unread
+from prebleexp.sim.breaking import break_off, given_back, keep_shown, lost_row, torn, unread
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
 from prebleexp.sim.hearing import is_lost
@@ -171,7 +171,7 @@ class Changes:
         lost = np.flatnonzero(there & np.isin(jobs.state, (State.QUEUED, State.RUNNING, State.RESERVED)))
         jobs.state[lost] = State.LOST
         jobs.losses[lost] += 1
-        world.seen.requests.output_seen[lost] = jobs.output_seen[lost] if world.rules.resume else 0
+        keep_shown(world, lost)
         engines.lose(g, lost)
         world.live[g] = told
 

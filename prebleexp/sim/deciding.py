@@ -19,8 +19,8 @@ def goes(self: None, mine: None, world: World, request: int, now: float) -> int:
     if world.pools.decider == NEVER:
         return 0
     seen, g = world.seen.requests[request], int(world.seen.requests[request].gpu)
-    engine, shown = world.engines[g], int(world.jobs[request].output_seen) if world.rules.resume else 0
-    prompt, found = int(seen.prompt_tokens) + shown, call_int(engine.found, engine.own, world, request, now)
+    engine, prompt = world.engines[g], int(seen.prompt_tokens + world.jobs[request].shown)
+    found = call_int(engine.found, engine.own, world, request, now)
     if world.pools.decider == UNCACHED:
         return int(prompt - found >= world.pools.least_tokens)
     here = _waits(world, g, prompt) + _prefill_s(world, g, prompt - found, prompt)

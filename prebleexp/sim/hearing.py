@@ -60,14 +60,14 @@ def is_lost(world: World, row: int) -> None:
     if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, asked):
         _begin_anew(world, row)
         whole, made = world.jobs[first], world.jobs[request]
-        if world.rules.resume and whole.output_seen > made.output_seen and first == row:  # it was served as a whole
+        if whole.shown > made.shown and first == row:  # it was served as a whole
             made.ttft_s = whole.ttft_s if np.isnan(made.ttft_s) else made.ttft_s
-            made.latency_s, made.output_seen = whole.latency_s, whole.output_seen
+            made.latency_s, made.output_seen, made.shown = whole.latency_s, whole.output_seen, whole.shown
             world.seen.requests[request].output_seen = whole.output_seen
         if first != row:  # nobody saw what its prompt's leg brought
             leg = world.jobs[first]
             leg.ttft_s = leg.latency_s = leg.finish_s = np.nan
-            leg.output_seen = job.output_seen if world.rules.resume else 0
+            leg.output_seen = leg.shown = job.shown
             if world.pools.protocol == PULL and world.seen.requests[first].gpu != NONE:
                 let_go(world, request)
             _begin_anew(world, first)

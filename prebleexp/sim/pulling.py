@@ -59,8 +59,7 @@ def computed(world: World, leg: int, tokens: int) -> None:
 @compiled
 def _all_tokens(world: World, leg: int) -> int:
     """Of a prompt, and of what was shown before, if that is computed as well."""
-    shown = world.jobs[request_of(world, leg)].output_seen if world.rules.resume else 0
-    return int(world.seen.requests[leg].prompt_tokens + shown)
+    return int(world.seen.requests[leg].prompt_tokens + world.jobs[request_of(world, leg)].shown)
 
 
 @compiled

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 NONE = -1
+NO_OVERHEAD, RECORDED, SERIAL = range(3)
 
 # ---------------------------------------------------------------- what a router sees
 REQUEST = np.dtype(
@@ -193,6 +194,7 @@ JOB = np.dtype(
         ("answer", np.int32),  # where the router sends it, while its decision takes time
         ("next", np.int32),  # behind it in the router's queue
         ("output_seen", np.int32),
+        ("shown", np.int32),  # of these, what was shown before it was lost, and it goes on behind
         ("hit_tokens", np.int32),
         ("prefilled_tokens", np.int32),
         ("transferred_tokens", np.int32),  # of its prompt, that came over a link
@@ -293,9 +295,6 @@ class Means(NamedTuple):
     requests: Any
     tokens: Any
     counts: Any
-
-
-NO_OVERHEAD, RECORDED, SERIAL = range(3)
 
 
 class World(NamedTuple):

@@ -42,8 +42,7 @@ tree, one when it is looked up"""
 @compiled
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     g = int(world.seen.requests[request].gpu)
-    if world.rules.resume:
-        _comes_with(mine, world, g, request)
+    _comes_with(mine, world, g, request)
     mine.gpus[g].waiting_tokens += 0 if decodes(world, g) else mine.jobs[request].prompt
     world.jobs[request].state = QUEUED
     queue.join(mine, g, request)
@@ -54,7 +53,7 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 def _comes_with(mine: Engines, world: World, g: int, row: int) -> None:
     """What was shown of a request before its GPU was lost is as of its prompt."""
     job = mine.jobs[row]
-    more = int(world.jobs[request_of(world, row)].output_seen) - int(job.shown)
+    more = int(world.jobs[request_of(world, row)].shown) - int(job.shown)
     job.shown += more
     job.prompt += more
     if prefills(world, g):  # a token is made, whatever was shown

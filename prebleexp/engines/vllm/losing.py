@@ -91,8 +91,7 @@ def forget(mine: Any, world: Any, requests: Longs) -> None:
     """They are as if they had never come, or know what was shown of them."""
     jobs, seen = records(len(requests), JOB), world.seen.requests[requests]
     begin_jobs(jobs, seen.prompt_tokens, mine.jobs.limit[requests], seen.answer_segment)
-    if world.rules.resume:
-        jobs.known += world.jobs.output_seen[requests]
+    jobs.known += world.jobs.shown[requests]
     mine.jobs[requests], mine.preemptions[requests] = jobs, 0
     if mine.settings.tiered:
         _forget_stores(world, requests)

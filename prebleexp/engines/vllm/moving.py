@@ -298,7 +298,7 @@ def take_in(
     """A request has come that knows so many tokens, with the blocks that were set aside for it; 0: it waits."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     job.known, job.answer, job.blocks, mine.preemptions[request] = known, answer, blocks, preempted
-    if world.rules.resume and prefills(world, g):  # what was shown, and a token
+    if prefills(world, g):  # what was shown, and a token
         job.limit = known + 1
     if blocks == 0:
         if world.jobs[request].state == HELD:  # where its prompt was computed

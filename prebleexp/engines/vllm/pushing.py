@@ -28,7 +28,7 @@ def receive(mine: Engines, world: World, g: int, request: int, now: float) -> No
     gpu, job = mine.gpus[g], mine.jobs[request]
     made, seen = world.jobs[request], world.seen.requests[request]
     if job.filling != PULLED:
-        job.known, job.filling = job.known + 1, PULLED
+        job.known, job.filling = seen.prompt_tokens + made.shown + 1, PULLED
         first_token(world, g, request, now)
         made.output_seen = seen.output_seen = job.known - seen.prompt_tokens
         if job.known >= job.limit:

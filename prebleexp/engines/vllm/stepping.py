@@ -47,18 +47,18 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
             for store in range(world.tiers.control[0].stores):
                 if world.tiers.stores[store].request == request:
                     world.tiers.stores[store].counts = 0
-    if world.rules.resume:  # it may have been lost on a GPU of another kind
-        job = mine.jobs[request]
-        job.known = world.seen.requests[request].prompt_tokens + world.jobs[request].output_seen
-        if prefills(world, g):  # what was shown, and a token
-            job.limit = job.known + 1
-    if decodes(world, g) and world.jobs[leg_of(world, request)].reached != 0:
-        if world.pools.protocol == PUSH_AT_END:
-            call_none(world.engines[g].push, world.engines[g].own, world, request, now)
-            return
-        mine.jobs[request].filling = PULLS
+    elsewhere = decodes(world, g) and world.jobs[leg_of(world, request)].reached != 0
+    if elsewhere and world.pools.protocol == PUSH_AT_END:
+        call_none(world.engines[g].push, world.engines[g].own, world, request, now)
+        return
+    job = mine.jobs[request]
+    job.known = world.seen.requests[request].prompt_tokens + world.jobs[request].shown
+    if prefills(world, g):  # what was shown, and a token
+        job.limit = job.known + 1
+    if elsewhere:
+        job.filling = PULLS
     else:
-        mine.gpus[g].waiting_tokens += mine.jobs[request].known
+        mine.gpus[g].waiting_tokens += job.known
         world.jobs[request].state = QUEUED
     queue.join(mine, world, g, request)
     publish(mine, world, g)
@@ -185,8 +185,7 @@ def cancel(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 @compiled
 def found(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
     """Tokens of a request's prompt that are cached on its GPU, or, if it was lost, of what was shown behind that."""
-    if world.rules.resume:
-        mine.jobs[request].known = world.seen.requests[request].prompt_tokens + world.jobs[request].output_seen
+    mine.jobs[request].known = world.seen.requests[request].prompt_tokens + world.jobs[request].shown
     hits, _ = cached(mine, world, int(world.seen.requests[request].gpu), request)
     return int(hits * mine.settings.block_size)
 

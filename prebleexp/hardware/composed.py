@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from prebleexp.checks import is_integer, is_number, not_valid, one_of, require
 from prebleexp.errors import DoesNotFit
-from prebleexp.hardware import uncertain
+from prebleexp.hardware import products, uncertain
 from prebleexp.hardware.base import Hardware
 from prebleexp.hardware.domain import UNKNOWN, Domain
 from prebleexp.hardware.gpu import Gpu
@@ -299,7 +299,8 @@ class Composed(Hardware):
     def at_peak(self) -> Composed:
         """The same if all kernels reached the peaks, and nothing else took time: a roofline."""
         free = Parameters(
-            **dict.fromkeys(("e_c", "e_m", "e_xc", "e_xm", "e_p", "v"), 1.0),
+            **dict.fromkeys(("e_c", "e_m", "e_xm", "e_p", "v"), 1.0),
+            e_xc=products.at_peak(self.gpu, self.precision, self.model.expert_precision),
             **dict.fromkeys(OVERHEADS, 0.0),
             e_kv=self.gpu.hbm_gb_s * 1e9 / self.gpu.reading(str(self.kv_precision))[0],
         )

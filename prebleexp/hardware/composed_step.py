@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.hardware import products
 from prebleexp.hardware.model import BYTES
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.types import records
@@ -26,7 +27,7 @@ COST = np.dtype(
         ("near", np.float64),  # … and, in layers with a sliding window, of each, …
         ("window", np.float64),  # … but of so many of a sequence at most
         ("pair_ms", np.float64),  # milliseconds of a query and a key of a prefill
-        # kernels that take √(compute² + memory²), a smooth maximum of both: seconds of a token, and of reading weights
+        # kernels that take a smooth maximum of two times: seconds of a token, and of reading weights
         ("linear_compute", np.float64),
         ("linear_memory", np.float64),
         ("head_compute", np.float64),
@@ -48,7 +49,7 @@ def coefficients(of: Any, fitted: Any) -> Any:
     """Of hardware (`prebleexp.hardware.composed.Composed`) with these parameters, a `COST`."""
     gpu, model, gpus, v = of.gpu, of.model, of.tensor_parallel, fitted.v
     bandwidth, flops, half = gpu.hbm_gb_s * 1e9, gpu.peak_flops(of.precision), gpu.peak_flops("bf16")
-    expert_flops = half if model.expert_precision else flops
+    expert_flops = products.expert_flops(gpu, of.precision, model.expert_precision)
     expert_bytes = BYTES[model.expert_precision or of.precision]
     latency, rate = gpu.link(gpus) if gpus > 1 else (0.0, math.inf)
     fixed = fitted.t_step * of.stages + model.layers * fitted.t_layer + model.expert_layers * fitted.t_moe
@@ -83,11 +84,11 @@ def coefficients(of: Any, fitted: Any) -> Any:
 @compiled
 def _linear_s(cost: Any, tokens: int, sequences: int) -> float:
     """All that does not depend on contexts."""
-    compute, memory = cost.linear_compute * tokens, cost.linear_memory
+    compute, memory = (cost.linear_compute * tokens) ** 2, cost.linear_memory**2
     seconds = cost.fixed + cost.token * tokens + cost.sequence * sequences
-    seconds += math.sqrt(compute * compute + memory * memory)
-    compute, memory = cost.head_compute * sequences, cost.head_memory
-    seconds += math.sqrt(compute * compute + memory * memory)
+    seconds += math.sqrt(math.sqrt(compute * compute + memory * memory))
+    compute, memory = (cost.head_compute * sequences) ** 2, cost.head_memory**2
+    seconds += math.sqrt(math.sqrt(compute * compute + memory * memory))
     if cost.experts > 0:
         touched = cost.experts * (1.0 - math.exp(tokens * cost.log_missed))
         compute, memory = cost.expert_compute * tokens, cost.expert_memory * touched

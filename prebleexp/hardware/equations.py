@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prebleexp.hardware import products
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import BYTES, Model
 
@@ -30,7 +31,7 @@ ELEMENTWISE = 24
 @dataclass(frozen=True)
 class Coefficients:
     """What a configuration costs at the peaks of its GPUs, in seconds, before any fitted parameter; a float each, or
-    arrays of one per row."""
+    arrays of one per row. Experts are at what kernels reach in their precision (`prebleexp.hardware.products`)."""
 
     linear_token: Any
     """linear layers: computing for a token, …"""
@@ -75,9 +76,8 @@ def coefficients(gpu: Gpu, model: Model, gpus: int, weights: str, experts: str, 
     """Of `gpus` GPUs that serve one copy of the model. Precisions are keys of `BYTES`; `experts` is that in which
     they are stored. A precision in which the GPU cannot compute is computed in BF16."""
     memory, half = gpus * gpu.hbm_gb_s * 1e9, gpus * gpu.peak_flops("bf16")
-    flops, expert_flops = (gpus * gpu.peak_flops(one) or half for one in (weights, experts))
-    if model.expert_precision:
-        expert_flops = half
+    flops = gpus * gpu.peak_flops(weights) or half
+    expert_flops = gpus * products.expert_flops(gpu, experts, model.expert_precision)
     latency, rate = gpu.link(gpus) if gpus > 1 else (0.0, math.inf)
     far = 1 - model.window_share
     token = ELEMENTWISE * model.layers * model.hidden / (gpu.hbm_gb_s * 1e9)
@@ -113,10 +113,10 @@ def step_s(of: Coefficients, p: Mapping[str, Any], new: Any, sequences: Any, con
 
     No two requests of a benchmark share a prompt, so that all that decodes read comes from memory. `v` is not of that:
     how fast a kernel reads KV is known from kernels, and hardly from closed loops, of which it is a small part."""
-    linear = _roof(new * of.linear_token / p["e_c"], of.linear / p["e_m"])
+    linear = _sharp(new * of.linear_token / p["e_c"], of.linear / p["e_m"])
     touched = -of.experts * np.expm1(new * of.log_missed)
     experts = _roof(new * of.expert_token / p["e_xc"], touched * of.expert / p["e_xm"])
-    head = _roof(sequences * of.head_token / p["e_c"], of.head / p["e_m"])
+    head = _sharp(sequences * of.head_token / p["e_c"], of.head / p["e_m"])
     near = np.minimum(context, np.maximum(sequences, 1) * of.window)
     read = of.context * (context * (1 - of.window_share) + near * of.window_share)
     fixed = p["t_step"] + of.layers * p["t_layer"] + of.expert_layers * p["t_moe"]
@@ -199,5 +199,11 @@ def held_up_s(p: Mapping[str, Any], clients: Any, prompt: Any) -> Any:
 
 
 def _roof(compute: Any, memory: Any) -> Any:
-    """A smooth maximum of the times that computing and reading take."""
+    """A smooth maximum of the times that computing and reading take, of experts: some have many tokens, some few."""
     return np.sqrt(compute * compute + memory * memory)
+
+
+def _sharp(compute: Any, memory: Any) -> Any:
+    """Likewise of one product of matrices: measured ones turn more suddenly from one to the other
+    (`tests/fast/test_products.py`)."""
+    return np.sqrt(_roof(compute * compute, memory * memory))

@@ -71,9 +71,10 @@ def equation_s(of: Composed, tokens: int, sequences: int, context: int, pairs: f
     assert p is not None
     width = {"bf16": 2.0, "fp8": 1.0, "fp4": 0.5625, "int4": 0.53}
     peak = {"bf16": gpu.bf16_tflops, "int4": gpu.bf16_tflops, "fp8": gpu.fp8_tflops, "fp4": gpu.fp4_tflops}
-    both = math.hypot
     f16, flops, bandwidth = gpu.bf16_tflops * 1e12, peak[of.precision] * 1e12, gpu.hbm_gb_s * 1e9
-    x_flops = f16 if m.expert_precision else flops
+    x_flops = {"fp8": 0.55, "fp4": 0.5}.get(of.precision, 1.0) * flops
+    if m.expert_precision:
+        x_flops = 0.55 * gpu.fp8_tflops * 1e12 if gpu.fp4_tflops else f16
     x_bytes = width[m.expert_precision or of.precision]
     one = (3 if m.gated else 2) * m.hidden * m.ffn
     attention = m.hidden * (m.heads + 2 * m.kv_heads) * m.head_dim + m.heads * m.head_dim * m.hidden
@@ -85,15 +86,15 @@ def equation_s(of: Composed, tokens: int, sequences: int, context: int, pairs: f
     ffn = m.shared * one + m.hidden * m.experts if m.experts else one
     sparse = m.layers - m.dense_layers
     p_linear = m.layers * attention + sparse * ffn + m.dense_layers * 3 * m.hidden * m.dense_ffn
-    rest = both(2 * tokens * p_linear / (g * flops * p.e_c), p_linear * width[of.precision] / (g * bandwidth * p.e_m))
+    rest = sharp(2 * tokens * p_linear / (g * flops * p.e_c), p_linear * width[of.precision] / (g * bandwidth * p.e_m))
     if m.experts:
         touched = m.experts * (1 - (1 - m.active / m.experts) ** tokens)
-        rest += both(
+        rest += math.hypot(
             2 * tokens * sparse * m.active * one / (g * x_flops * p.e_xc),
             sparse * touched * one * x_bytes / (g * bandwidth * p.e_xm),
         )
     head = m.vocab * m.hidden
-    rest += both(2 * sequences * head / (g * f16 * p.e_c), 2 * head / (g * bandwidth * p.e_m))
+    rest += sharp(2 * sequences * head / (g * f16 * p.e_c), 2 * head / (g * bandwidth * p.e_m))
     read = context * (1 - m.window_share) + min(context, m.window * sequences) * m.window_share
     kv_bytes = {"bf16": 2, "fp8": 1}[str(of.kv_precision)]
     known = {precision: share for precision, share, _ in gpu.attention}
@@ -105,6 +106,10 @@ def equation_s(of: Composed, tokens: int, sequences: int, context: int, pairs: f
     rest += 24 * m.layers * tokens * m.hidden / bandwidth + p.t_req * sequences
     fixed = p.t_step + m.layers * p.t_layer + (sparse * p.t_moe if m.experts else 0)
     return p.f * fixed + p.v * rest + m.layers * kept * kv_bytes * read / (shared * bandwidth * reached)
+
+
+def sharp(one: float, other: float) -> float:
+    return float((one**4 + other**4) ** 0.25)
 
 
 def combinations() -> list[Composed]:
@@ -159,7 +164,7 @@ def test_steps_of_decoding_add_up(kind: str) -> None:
     assert composed_step.decode_s(None, cost, 8, 900, 600, 1) == one
 
 
-def test_of_a_shared_prefix_that_is_read_at_one_time_memory_gives_one_copy() -> None:
+def test_of_a_shared_prefix_that_is_reached_one_time_memory_gives_one_copy() -> None:
     """187 requests of 8,084 tokens on two H100 of Qwen3-32B: 132 multiprocessors with a head of four each read 33 of
     them at a time."""
     lines = ("hardware/gpu=h100", "hardware/model=qwen3_32b", "hardware.tensor_parallel=2", "engine=vllm")

@@ -54,8 +54,8 @@ def test_a_step_is_what_one_works_out_by_hand() -> None:
     """Four requests decode with 1,000 tokens of context each. A layer has 2.4e6 weights of attention and 6e6 of FFN."""
     of = coefficients(ROUND, TINY, 1, "bf16", "bf16", "bf16")
     weights = 10 * (2.4e6 + 6e6)
-    linear = math.hypot(2 * 4 * weights / 50e12, 2 * weights / 500e9)
-    head = math.hypot(2 * 4 * 5e6 / 50e12, 2 * 5e6 / 500e9)
+    linear = ((2 * 4 * weights / 50e12) ** 4 + (2 * weights / 500e9) ** 4) ** 0.25
+    head = ((2 * 4 * 5e6 / 50e12) ** 4 + (2 * 5e6 / 500e9) ** 4) ** 0.25
     context = 4000 * (10 * 2 * 2 * 100 * 2) / 850e9  # of a GPU whose kernels were not measured
     elementwise = 24 * 10 * 4 * 1000 / 1000e9
     hand = 1e-3 + 10 * 1e-4 + linear + head + context + elementwise + 4 * 1e-5
@@ -243,8 +243,8 @@ def test_the_table_of_errors_keeps_its_bounds(capsys: pytest.CaptureFixture[str]
     assert np.all(np.array(error("tpot", engine="vllm", origin="inferencex")) <= (0.04, 0.09))
     assert np.all(np.array(error("ttft", engine="vllm", origin="inferencex")) <= (0.08, 0.24))
     assert np.all(np.array(error("ttft", **everything)) <= (0.08, 0.27))
-    assert np.all(np.array(error("ttft", model="unseen")) <= (0.28, 0.64))
-    assert np.all(np.array(error("tpot", model="unseen")) <= (0.12, 0.35))
+    assert np.all(np.array(error("ttft", model="unseen")) <= (0.21, 0.57))
+    assert np.all(np.array(error("tpot", model="unseen")) <= (0.11, 0.34))
     assert np.all(np.array(error("kv_tokens", **everything)) <= (0.01, 0.02))
 
 

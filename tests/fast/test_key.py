@@ -43,10 +43,10 @@ DEFAULT = replace(
 @pytest.mark.parametrize(
     ("overrides", "pinned"),
     [
-        ((), "5a07809746f2de531c01e70193168d39ae104b3fd983d9a243e247c35a0ce4d2"),
+        ((), "c50a0420d0d696b3feda348d853515fee7858bd79c9133825761f0e984930502"),
         (
             ("gpus=4", "rps=2.5", "policy=random", "policy.seed=42", "engine=released", "horizon=stop"),
-            "2e1de8445ecca28e0a00fed6ccd69f5bbad85c717915113ca028053a0a770bbd",
+            "3f5a8ccdc8351ab0c397788d08f1d41a18e22c1578ef73ad2cad823be0ee789d",
         ),
     ],
 )

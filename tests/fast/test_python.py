@@ -124,7 +124,7 @@ def test_each_folder_has_its_own_configurations(folder: Path, monkeypatch: pytes
 def test_another_folder_composes_nothing_that_was_composed_before(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure.cells(["policy=e2"])
+    Composer(configs.loader()).configuration(["policy=e2"])  # cells may be had from the disk, without a tree
     (folder / "other").mkdir()
     monkeypatch.chdir(folder / "other")
     monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", None)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from prebleexp.sim.types import Floats
+import numpy.typing as npt
 
 STATISTICS = {
     "mean": "Mean",
@@ -17,7 +16,7 @@ CALLED = {"mean": "average", "p50": "median"}
 """the others are called what they are named"""
 
 
-def statistics(column: Floats) -> tuple[float | None, ...]:
+def statistics(column: npt.NDArray[np.float64]) -> tuple[float | None, ...]:
     """Of what is not NaN, by `STATISTICS`, from one sort: linear interpolation, rounded as np.percentile does."""
     values = np.sort(column)  # NaN last
     values = values[: len(values) - int(np.isnan(values).sum())]

@@ -8,24 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from prebleexp.averages import STATISTICS, statistics
+
 Declared = tuple[str, str, Callable[[Any], float | None], str, str, str]
 
 
-def _computed(run: Any) -> Any:
-    """Of each request that a GPU took up."""
+def _computed(run: Any) -> dict[str, float | None]:
+    """Statistics over the requests that a GPU took up; None of no such request."""
     made, every = run.made, ("hit", "host", "disk", "shared", "peer", "prefilled")
     taken_up = sum(getattr(made, f"{name}_tokens")[run.counted] for name in every) > 0
-    return made.prefilled_tokens[run.counted][taken_up]
-
-
-def _mean(run: Any) -> float | None:
-    found = _computed(run)
-    return float(found.mean()) if len(found) else None
-
-
-def _p99(run: Any) -> float | None:
-    found = _computed(run)
-    return float(np.percentile(found, 99)) if len(found) else None
+    found = statistics(made.prefilled_tokens[run.counted][taken_up].astype(np.float64))
+    return dict(zip(STATISTICS, found, strict=True))
 
 
 _OVER = (
@@ -33,6 +26,20 @@ _OVER = (
     "admission."
 )
 METRICS: tuple[Declared, ...] = (
-    ("computed_tokens_mean", "average prompt tokens computed", _mean, "tokens", "lower", f"Mean, {_OVER}"),
-    ("computed_tokens_p99", "p99 prompt tokens computed", _p99, "tokens", "lower", f"99th percentile, {_OVER}"),
+    (
+        "computed_tokens_mean",
+        "average prompt tokens computed",
+        lambda run: _computed(run)["mean"],
+        "tokens",
+        "lower",
+        f"Mean, {_OVER}",
+    ),
+    (
+        "computed_tokens_p99",
+        "p99 prompt tokens computed",
+        lambda run: _computed(run)["p99"],
+        "tokens",
+        "lower",
+        f"99th percentile, {_OVER}",
+    ),
 )

@@ -127,7 +127,16 @@ def test_the_page_says_it_and_draws_it() -> None:
     steps = Steps()
     run = runs.run(cell, on_event=steps)
     whole = run_page.render(
-        run, steps, gpus=10, kv_tokens=np.full(10, 9000), title="", command="", key="", configuration={}, files={}
+        run,
+        steps,
+        gpus=10,
+        kv_tokens=np.full(10, 9000),
+        title="",
+        subject="",
+        command="",
+        key="",
+        configuration={},
+        files={},
     )
     row = run.metrics
     assert row["scale_changes"] > 1

@@ -134,14 +134,16 @@ def test_an_open_window_costs_no_sweep_its_report_and_no_run_its_success(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("later", [(*SWEEP, "sweep.name=third", "seed=8"), ("compare", "lor", "e2", "report=none")])
+@pytest.mark.parametrize(
+    "later", [(*SWEEP, "sweep.name=third", "seed=8"), ("compare", "lor", "e2", "sweep=second", "report=none")]
+)
 def test_a_later_sweep_or_comparison_catches_up(
     cache: Cache, held: Callable[[], None], command: Command, later: tuple[str, ...]
 ) -> None:
     command(*SWEEP, "sweep.name=second", "seed=5", "report=none")
     held()
     code, said = command(*later)
-    assert code == 0
+    assert code == 0, said
     assert "database" not in said
     assert ("second", 4, 1) in asked(cache.database, NAMES)
     assert asked(cache.database, "select count(*) from runs where seed in (5, 6)") == [(4,)]

@@ -114,7 +114,9 @@ def test_all_timed_numbers_are_as_near_as_is_stated_but_one(tmp_path: Path) -> N
         if one.of.metric == "retracted":
             assert abs(one.off) < 0.15, one
     longer, shorter = (one for one in found if one.of.part == "long_prefill_rtx_3090" and one.of.over)
-    assert longer.simulated > 1.1  # measured: 1.45; without a threshold steps of 512 tokens are 25 % too long here
+    # measured: 1.45; without a threshold steps of 512 tokens are 27 % too long here. It was 1.11 before linear layers
+    # turned from reading to computing as suddenly as tables of other GPUs say (docs/validation.md)
+    assert longer.simulated == pytest.approx(1.06, abs=0.01)
     assert abs(shorter.off) < 0.2
     said = {one.name: one.sentences for one in page.findings(lines)}
     assert said["prompts_of_200_h100"] == ("8 of 8 numbers are as near as is stated.",)

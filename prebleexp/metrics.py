@@ -107,6 +107,10 @@ class Served:
         return {one.name: statistics(one.of(self.made)[self.counted]) for one in QUANTITIES}
 
     @cached_property
+    def computed_tokens(self) -> dict[str, float | None]:
+        return prefill_metrics.computed_tokens(self)
+
+    @cached_property
     def told(self) -> tuple[float | None, float | None]:
         """Of output lengths that the policy was told: mean absolute error, and rank correlation (0: all told alike)."""
         return agreement(self.made.told_output, self.lengths)

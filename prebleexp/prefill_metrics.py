@@ -13,7 +13,7 @@ from prebleexp.averages import STATISTICS, statistics
 Declared = tuple[str, str, Callable[[Any], float | None], str, str, str]
 
 
-def _computed(run: Any) -> dict[str, float | None]:
+def computed_tokens(run: Any) -> dict[str, float | None]:
     """Statistics over the requests that a GPU took up; None of no such request."""
     made, every = run.made, ("hit", "host", "disk", "shared", "peer", "prefilled")
     taken_up = sum(getattr(made, f"{name}_tokens")[run.counted] for name in every) > 0
@@ -29,7 +29,7 @@ METRICS: tuple[Declared, ...] = (
     (
         "computed_tokens_mean",
         "average prompt tokens computed",
-        lambda run: _computed(run)["mean"],
+        lambda run: run.computed_tokens["mean"],
         "tokens",
         "lower",
         f"Mean, {_OVER}",
@@ -37,7 +37,7 @@ METRICS: tuple[Declared, ...] = (
     (
         "computed_tokens_p99",
         "p99 prompt tokens computed",
-        lambda run: _computed(run)["p99"],
+        lambda run: run.computed_tokens["p99"],
         "tokens",
         "lower",
         f"99th percentile, {_OVER}",

@@ -13,12 +13,11 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval, t_quantile
 from prebleexp.losses import Row, lost, requests, sentences
 from prebleexp.metrics import DECLARED, HIGHER, METRICS, NEITHER
+from prebleexp.service.batches import BATCHES
 
 Value = int | float | str | bool | None
 Place = tuple[tuple[str, Value], ...]
 ENDED = "n_finished"
-BATCHES = 20
-"""of a stream (`prebleexp.service.batches`)"""
 
 
 class Verdict(Enum):

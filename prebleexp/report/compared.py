@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from prebleexp.comparison import Comparison, Measured, Verdict, compare
 from prebleexp.errors import InvalidInput
-from prebleexp.metrics import DECLARED, NEITHER
+from prebleexp.metrics import DECLARED, LOWER, NEITHER
 from prebleexp.report import explained
 from prebleexp.report.explained import Level
 from prebleexp.report.measure import of_metric
@@ -40,7 +40,8 @@ class Pair:
             if _sure(other):
                 a, b = (math.fsum(side) / len(side) for side in zip(*((c.a, c.b) for c in other.cells), strict=True))
                 levels.append(Level(name, b, a))
-        return explained.sentence(self.b, self.a, levels)
+        lower = self.found.overall is not None and self.found.overall[0] < 0
+        return explained.sentence(self.b, self.a, lower == (DECLARED[self.found.metric].better == LOWER), levels)
 
 
 def pair(a: str, of_a: Sequence[Measured], b: str, of_b: Sequence[Measured], metric: str) -> Pair:

@@ -90,7 +90,7 @@ def aside(one: str, points: Sequence[Point], where: Layout, measure: Measure) ->
         rows.append((other, *_in_words(found, measure), *_levels(lines[other], known)))
         if found is not None and found.sure and found.half_width is not None and not why:
             apart = _apart(one, other, lines, [name for name in known if name != measure.metric])
-            why = explained.sentence(one, other, apart)
+            why = explained.sentence(one, other, (_sign(found) > 0) == (measure.better == HIGHER), apart)
     heads = (f"{one} is", f"{one} relative to it")
     numbers = (heads[1], *(explained.head(name) for name in known))
     columns = (Column(where.line, False), Column(heads[0], False), *(Column(head, True) for head in numbers))

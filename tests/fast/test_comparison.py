@@ -20,6 +20,7 @@ from prebleexp.comparison import Measured, Verdict, compare, metric_of
 from prebleexp.errors import InvalidInput
 from prebleexp.regression import Limit, limit_of
 from prebleexp.report import compare_page
+from prebleexp.report import explained as why
 from prebleexp.report.compared import pair, sentence
 from tests.support.pages.hostile import HOSTILE
 from tests.support.pages.parsed import Page
@@ -472,6 +473,23 @@ def test_what_else_differs_is_said_where_the_two_surely_do() -> None:
     undecided = pair("lor", lor, "mine", explained("mine", [90, 110, 101], 890.0), METRIC)
     assert not undecided.why
     assert not pair("lor", lor, "mine", explained("mine", [149, 150, 152], 640.0), METRIC).why, "nothing else differs"
+    other_way = pair("lor", lor, "mine", explained("mine", [149, 150, 152], 410.0), METRIC)
+    assert other_way.why == (
+        "Of what else surely differs between mine and lor, prompt tokens computed per request (410 against 640) "
+        "points the other way"
+    )
+
+
+def test_what_speaks_for_the_one_that_is_worse_is_not_called_why() -> None:
+    levels = [
+        why.Level("computed_tokens_mean", 400, 600),
+        why.Level("computed_tokens_p99", 900, 700),
+        why.Level("hit_ratio", 0.9, 0.8),
+    ]
+    assert why.sentence("mine", "lor", True, levels) == (
+        "mine and lor also surely differ in prompt tokens computed per request (400 against 600) and hit ratio (0.900 "
+        "against 0.800); that may be why, but does not prove it; their p99 (900 against 700) points the other way"
+    )
 
 
 def test_means_over_values_of_a_field_are_of_no_router() -> None:

@@ -109,8 +109,8 @@ def test_without_an_own_router_the_table_is_of_the_best() -> None:
 
 
 def test_what_else_differs_names_the_p99_in_full_where_it_stands_alone() -> None:
-    assert why("a", "b", []) == ""
-    text = why("a", "b", [Level("computed_tokens_p99", 3577.0, 1114.0), Level("hit_ratio", 0.878, 0.92)])
+    assert why("a", "b", False, []) == ""
+    text = why("a", "b", False, [Level("computed_tokens_p99", 3577.0, 1114.0), Level("hit_ratio", 0.878, 0.92)])
     assert (
         "also surely differ in p99 prompt tokens computed (3,577 against 1,114) and hit ratio (0.878 against 0.92"
         in text

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hydra import version
+from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
+from hydra.core.config_store import ConfigStore
+from hydra.core.default_element import InputDefault
 from hydra.core.plugins import Plugins
 from hydra.core.utils import setup_globals
 from omegaconf import OmegaConf
@@ -19,6 +25,29 @@ from prebleexp.launch.places import CONFIG, HOME, PACKAGE, own_groups
 GIVEN = "command-line"
 """who adds the folder of --config-dir, as Hydra calls it"""
 PLUGIN = "hydra_plugins.prebleexp_plugin"
+
+
+def _copy_no_store(store: ConfigStore, memo: dict[int, Any]) -> ConfigStore:
+    """Each composition copies the sources of configurations, to have its own search path, and with them this one store
+    of all, which nobody changes there: what is taken from it is copied then."""
+    return store
+
+
+def _choices(overrides: Any, defaults: Sequence[InputDefault], self_added: bool, usual: Any) -> Any:
+    """Each file's list of defaults has all choices made a configuration, of which interpolations in the list are looked
+    up. Hardly any list has one."""
+    asks = any(not one.is_self() and one.is_interpolation() for one in defaults)
+    return usual(overrides, defaults, self_added) if asks else None
+
+
+def _compose_no_more_than_is_used() -> None:
+    """A quarter of what Hydra does to compose a configuration is used by nobody, and takes a fifth of the time."""
+    usual = defaults_list._create_interpolation_map
+    ConfigStore.__deepcopy__ = _copy_no_store  # type: ignore[attr-defined]
+    defaults_list._create_interpolation_map = partial(_choices, usual=usual)
+
+
+_compose_no_more_than_is_used()
 
 
 class Loader(ConfigLoaderImpl):

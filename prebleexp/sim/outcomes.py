@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -147,3 +148,26 @@ class Outcome:
 OF_RUN = ("gpu_", "end_", "gaps_", "history", "begun")
 OF_REQUESTS = tuple(one.name for one in fields(Outcome) if not one.name.startswith(OF_RUN))
 """the columns of an outcome with an element a request"""
+
+COUNTS = (
+    *("hit_tokens", "host_tokens", "disk_tokens", "shared_tokens", "peer_tokens"),
+    *("moves", "moves_aborted", "losses", "refused_by", "retries"),
+)
+NEVER = ("told_output", "overhead_s", "router_wait_s", "gap_p99_s", "gap_top10_s")
+GPU_COUNTS = (
+    *("gpu_hit_tokens", "gpu_host_tokens", "gpu_disk_tokens", "gpu_shared_tokens", "gpu_peer_tokens"),
+    *("gpu_recomputed_tokens", "gpu_evicted_tokens", "gpu_retracted", "gpu_peak_running", "gpu_peak_context_tokens"),
+)
+
+
+def lacking(requests: int, gpus: int) -> dict[str, Any]:
+    """The columns that a simulator may lack, as they are where it has nothing like them: nothing found in a cache,
+    moved, lost, refused or retried, no time of a decision or of a gap."""
+    return {
+        **dict.fromkeys(COUNTS, np.zeros(requests, np.int32)),
+        **dict.fromkeys(NEVER, np.full(requests, np.nan)),
+        "stopped_s": np.zeros(requests),
+        **dict.fromkeys(GPU_COUNTS, np.zeros(gpus, np.int64)),
+        "gpu_lost_s": np.full(gpus, np.nan),
+        "gpu_down_s": np.zeros(gpus),
+    }

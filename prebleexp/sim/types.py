@@ -17,6 +17,7 @@ from prebleexp.sim.arrays import Longs as Longs
 from prebleexp.sim.arrays import records as records
 from prebleexp.sim.outcomes import OF_REQUESTS as OF_REQUESTS
 from prebleexp.sim.outcomes import Outcome as Outcome
+from prebleexp.sim.outcomes import lacking as lacking
 from prebleexp.sim.paths import check_paths
 from prebleexp.sim.setup import CHUNKED as CHUNKED
 from prebleexp.sim.setup import FULL as FULL

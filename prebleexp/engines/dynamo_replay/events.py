@@ -1,8 +1,9 @@
-"""The event queue: a binary heap by time, then in the order in which events were made."""
+"""What happens, and to whom: kinds and codes of events."""
 
 from __future__ import annotations
 
-from prebleexp.engines.dynamo_replay.records import Events, Sim
+from prebleexp.engines.dynamo_replay.records import Sim
+from prebleexp.engines.serial_heap import push as put
 from prebleexp.sim.compiled import compiled
 
 STEP, TRANSFER = range(2)
@@ -10,52 +11,5 @@ STEP, TRANSFER = range(2)
 
 
 @compiled
-def _earlier(events: Events, time: float, serial: int, other: int) -> bool:
-    return time < events.times[other] or (time == events.times[other] and serial < events.serials[other])
-
-
-@compiled
-def _put(events: Events, position: int, time: float, serial: int, code: int) -> None:
-    events.times[position], events.serials[position], events.codes[position] = time, serial, code
-
-
-@compiled
-def _move(events: Events, source: int, position: int) -> None:
-    _put(events, position, events.times[source], events.serials[source], events.codes[source])
-
-
-@compiled
 def push(sim: Sim, time: float, kind: int, subject: int) -> None:
-    events, control = sim.events, sim.control
-    serial, position = control.serial, control.events
-    control.serial += 1
-    control.events += 1
-    while position > 0:
-        parent = (position - 1) >> 1
-        if not _earlier(events, time, serial, parent):
-            break
-        _move(events, parent, position)
-        position = parent
-    _put(events, position, time, serial, subject << 1 | kind)
-
-
-@compiled
-def pop(sim: Sim) -> int:
-    """Take the first event out; returns subject << 1 | kind."""
-    events, control = sim.events, sim.control
-    code = int(events.codes[0])
-    control.events -= 1
-    last = control.events
-    time, serial = events.times[last], events.serials[last]
-    position, child = 0, 1
-    while child < last:
-        right = child + 1
-        if right < last and _earlier(events, events.times[right], events.serials[right], child):
-            child = right
-        if _earlier(events, time, serial, child):
-            break
-        _move(events, child, position)
-        position = child
-        child = 2 * position + 1
-    _put(events, position, time, serial, int(events.codes[last]))
-    return code
+    put(sim.events, sim.control, time, subject << 1 | kind)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from prebleexp.engines.dynamo_replay import decode, prefill
-from prebleexp.engines.dynamo_replay.events import STEP, pop
+from prebleexp.engines.dynamo_replay.events import STEP
 from prebleexp.engines.dynamo_replay.records import REFUSED, Sim
 from prebleexp.engines.dynamo_replay.routing import decode_worker_of, prefill_worker_of
 from prebleexp.engines.dynamo_replay.state import EXAMPLE
 from prebleexp.engines.dynamo_replay.touched import next_touched
+from prebleexp.engines.serial_heap import pop
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.entry import compiled_for
 
@@ -54,7 +55,7 @@ def _happen(sim: Sim) -> None:
     control, events = sim.control, sim.events
     while control.events > 0 and events.times[0] == control.now:
         while control.events > 0 and events.times[0] == control.now:
-            code = pop(sim)
+            code = pop(events, control)
             subject = code >> 1
             if code & 1 != STEP:
                 decode.arrive(sim, subject)

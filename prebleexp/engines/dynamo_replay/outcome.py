@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from prebleexp.engines.dynamo_replay.records import DECODING, DONE, PREFILLING, REFUSED, Sim
 from prebleexp.sim.records import NONE
-from prebleexp.sim.types import Outcome, State, Workload
+from prebleexp.sim.types import Outcome, State, Workload, lacking
 
 
 def outcome(sim: Sim, workload: Workload) -> Outcome:
@@ -29,40 +31,21 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         for workers in (requests.prefill_worker, requests.decode_worker)
     )
     routed = np.concatenate([gpu, decode_gpu])
-    admitted, nan = np.isfinite(requests.prefill_admit_ms), np.full(n, np.nan)
-    return Outcome(
+    admitted = np.isfinite(requests.prefill_admit_ms)
+    own = dict[str, Any](
         gpu=gpu,
         decode_gpu=decode_gpu,
         state=state,
         due_s=np.where(requests.arrival_ms <= end_ms, workload.arrival_s, np.nan),
-        told_output=nan,
-        overhead_s=nan,
-        router_wait_s=nan,
         ttft_s=requests.first_token_ms / 1e3 - workload.arrival_s,
         latency_s=requests.last_token_ms / 1e3 - workload.arrival_s,
         finish_s=requests.terminal_time_ms / 1e3,
         prefill_end_s=requests.source_held_ms / 1e3 - workload.arrival_s,
         transferred_tokens=requests.transferred.astype(np.int32),
-        host_tokens=np.zeros(n, np.int32),
-        disk_tokens=np.zeros(n, np.int32),
-        shared_tokens=np.zeros(n, np.int32),
-        peer_tokens=np.zeros(n, np.int32),
-        losses=np.zeros(n, np.int32),
-        moves=np.zeros(n, np.int32),
-        moves_aborted=np.zeros(n, np.int32),
-        stopped_s=np.zeros(n),
-        gap_p99_s=np.full(n, np.nan),
-        gap_top10_s=np.full(n, np.nan),
-        refused_by=np.zeros(n, np.int32),
-        retries=np.zeros(n, np.int32),
         output_seen=requests.generated.astype(np.int32),
         hit_tokens=requests.reused_input_tokens.astype(np.int32),
         prefilled_tokens=np.where(admitted, requests.prompt - requests.reused_input_tokens, 0).astype(np.int32),
         gpu_hit_tokens=totals.hit_tokens.copy(),
-        gpu_host_tokens=np.zeros(len(sim.workers), np.int64),
-        gpu_disk_tokens=np.zeros(len(sim.workers), np.int64),
-        gpu_shared_tokens=np.zeros(len(sim.workers), np.int64),
-        gpu_peer_tokens=np.zeros(len(sim.workers), np.int64),
         gpu_prefilled_tokens=totals.prefilled_tokens.copy(),
         gpu_forwarded_tokens=totals.forwarded_tokens.copy(),
         gpu_recomputed_tokens=totals.recomputed_tokens.copy(),
@@ -70,10 +53,7 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
         gpu_evicted_tokens=totals.evicted_tokens.copy(),
         gpu_retracted=totals.retracted.copy(),
         gpu_peak_kv_tokens=totals.peak_kv_tokens.copy(),
-        gpu_peak_running=np.zeros(len(totals), np.int64),
-        gpu_peak_context_tokens=np.zeros(len(totals), np.int64),
-        gpu_lost_s=np.full(len(totals), np.nan),
-        gpu_down_s=np.zeros(len(totals)),
         gpu_on_s=np.full(len(totals), end_ms / 1e3),
         end_s=end_ms / 1e3,
     )
+    return Outcome(**{**lacking(n, len(sim.workers)), **own})

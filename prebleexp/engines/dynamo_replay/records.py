@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.engines.serial_heap import Events
+
 COMING, WAITING, PREFILLING, HELD, DECODE_WAITING, DECODING, DONE, REFUSED = range(8)
 """stages of a request: before its arrival; at its prefill worker; its KV there is held; it is at its decode worker"""
 REQUEST = np.dtype(
@@ -110,14 +112,6 @@ BLOCK = np.dtype(
     ],
     align=True,
 )
-
-
-class Events(NamedTuple):
-    """A binary heap by time, then by serial."""
-
-    times: Any
-    serials: Any
-    codes: Any
 
 
 class Pool(NamedTuple):

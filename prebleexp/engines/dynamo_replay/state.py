@@ -8,7 +8,8 @@ import numpy as np
 
 from prebleexp.engines.dynamo_replay import records as own
 from prebleexp.engines.dynamo_replay.engine import SGLANG_TOKENS, DynamoReplay
-from prebleexp.engines.dynamo_replay.records import Events, Pool, Rules, Sim
+from prebleexp.engines.dynamo_replay.records import Pool, Rules, Sim
+from prebleexp.engines.serial_heap import Events
 from prebleexp.sim import records as core
 from prebleexp.sim.children import slots
 from prebleexp.sim.handles import Block

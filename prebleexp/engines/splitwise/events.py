@@ -1,10 +1,9 @@
-"""The event queue: a binary heap by time, then in the order in which events were made."""
+"""What happens, and to whom: kinds and codes of events."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from prebleexp.engines.splitwise.records import Events, Sim
+from prebleexp.engines.serial_heap import push as put
+from prebleexp.engines.splitwise.records import Sim
 from prebleexp.sim.compiled import compiled
 
 BATCH, TRANSFER, MOVED = range(3)
@@ -13,51 +12,6 @@ KIND_BITS = 2
 
 
 @compiled
-def _earlier(events: Events, time: float, serial: int, other: int) -> bool:
-    return time < events.times[other] or (time == events.times[other] and serial < events.serials[other])
-
-
-@compiled
-def _put(events: Events, position: int, time: float, serial: int, code: int) -> None:
-    events.times[position], events.serials[position], events.codes[position] = time, serial, code
-
-
-@compiled
-def _move(events: Events, source: int, position: int) -> None:
-    _put(events, position, events.times[source], events.serials[source], events.codes[source])
-
-
-@compiled
 def push(sim: Sim, time: float, kind: int, subject: int) -> int:
-    """Put an event into the heap. Returns its serial, from 0 on, which breaks ties."""
-    events, control = sim.events, sim.control
-    serial, position = control.serial, control.events
-    control.serial += 1
-    control.events += 1
-    while position > 0:
-        parent = (position - 1) >> 1
-        if not _earlier(events, time, serial, parent):
-            break
-        _move(events, parent, position)
-        position = parent
-    _put(events, position, time, serial, subject << KIND_BITS | kind)
-    return serial
-
-
-@compiled
-def pop(events: Events, control: Any) -> None:
-    """Take the first event out of the heap: the earliest, and of equal times the one with the least serial."""
-    control.events -= 1
-    last = control.events
-    time, serial, code = events.times[last], events.serials[last], events.codes[last]
-    position, child = 0, 1
-    while child < last:
-        right = child + 1
-        if right < last and _earlier(events, events.times[right], events.serials[right], child):
-            child = right
-        if _earlier(events, time, serial, child):
-            break
-        _move(events, child, position)
-        position = child
-        child = 2 * position + 1
-    _put(events, position, time, serial, code)
+    """Returns the event's serial, from 0 on, which breaks ties."""
+    return put(sim.events, sim.control, time, subject << KIND_BITS | kind)

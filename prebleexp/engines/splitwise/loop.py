@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from prebleexp.engines.splitwise.events import BATCH, KIND_BITS, TRANSFER, pop
+from prebleexp.engines.serial_heap import pop
+from prebleexp.engines.splitwise.events import BATCH, KIND_BITS, TRANSFER
 from prebleexp.engines.splitwise.machine import come, end, freed, work
 from prebleexp.engines.splitwise.records import Sim
 from prebleexp.engines.splitwise.routers import route
@@ -46,13 +47,12 @@ def _arrive(sim: Sim) -> None:
 def _happen(sim: Sim) -> None:
     """The next event of the heap."""
     control = sim.control
-    serial, code = sim.events.serials[0], sim.events.codes[0]
+    serial, time = sim.events.serials[0], sim.events.times[0]
+    code = pop(sim.events, control)
     kind, subject = code & ((1 << KIND_BITS) - 1), code >> KIND_BITS
     if kind == BATCH and sim.machines[subject].event != serial:
-        pop(sim.events, control)  # it was cut
-        return
-    control.now = sim.events.times[0]
-    pop(sim.events, control)
+        return  # it was cut
+    control.now = time
     if kind == TRANSFER:
         control.retrying -= 1
         control.fruitless += 1

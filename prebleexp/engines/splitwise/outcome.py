@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from prebleexp.engines.splitwise.records import DONE, PREEMPTED, RUNNING, Sim
 from prebleexp.engines.splitwise.tables import MEMORY
 from prebleexp.sim.records import NONE
-from prebleexp.sim.types import Floats, Longs, Outcome, State, Workload
+from prebleexp.sim.types import Floats, Longs, Outcome, State, Workload, lacking
 
 
 def outcome(sim: Sim, workload: Workload) -> Outcome:
@@ -22,58 +24,30 @@ def outcome(sim: Sim, workload: Workload) -> Outcome:
     elsewhere = came & (gpu != decode_gpu)
     requests = np.bincount(np.concatenate([gpu[came], decode_gpu[elsewhere]]), minlength=len(sim.machines))
     weights = MEMORY - sim.live.kv_tokens * sim.rules.token_bytes
-    none, nan = np.zeros(len(sim.machines), np.int64), np.full(n, np.nan)
     state = np.full(n, State.QUEUED, np.int8)
     for where, what in ((~came, State.UNROUTED), (running, State.RUNNING), (finished, State.FINISHED)):
         state[where] = what
     started = (prompts.state == RUNNING) | (prompts.state == DONE)
-    return Outcome(
+    own = dict[str, Any](
         gpu=gpu,
         decode_gpu=decode_gpu,
         state=state,
         due_s=np.where(workload.arrival_s <= end_s, workload.arrival_s, np.nan),
-        told_output=nan,
-        overhead_s=nan,
-        router_wait_s=nan,
         ttft_s=prompts.end_s - workload.arrival_s,
         latency_s=last_s - workload.arrival_s,
         finish_s=np.where(finished, tokens.end_s, np.nan),
         output_seen=seen.astype(np.int32),
-        hit_tokens=np.zeros(n, np.int32),
         prefilled_tokens=np.where(started, workload.prompt_tokens, 0).astype(np.int32),
         prefill_end_s=prompts.end_s - workload.arrival_s,
         transferred_tokens=np.where(np.isfinite(sim.requests.transfer_start_s), workload.prompt_tokens, 0),
-        host_tokens=np.zeros(n, np.int32),
-        disk_tokens=np.zeros(n, np.int32),
-        shared_tokens=np.zeros(n, np.int32),
-        peer_tokens=np.zeros(n, np.int32),
-        losses=np.zeros(n, np.int32),
-        moves=np.zeros(n, np.int32),
-        moves_aborted=np.zeros(n, np.int32),
-        stopped_s=np.zeros(n),
-        gap_p99_s=np.full(n, np.nan),
-        gap_top10_s=np.full(n, np.nan),
-        refused_by=np.zeros(n, np.int32),
-        retries=np.zeros(n, np.int32),
-        gpu_hit_tokens=none,
-        gpu_host_tokens=none,
-        gpu_disk_tokens=none,
-        gpu_shared_tokens=none,
-        gpu_peer_tokens=none,
         gpu_prefilled_tokens=sim.totals.prefilled_tokens.copy(),
         gpu_forwarded_tokens=sim.totals.forwarded_tokens.copy(),
-        gpu_recomputed_tokens=none,
         gpu_requests=requests,
-        gpu_evicted_tokens=none,
-        gpu_retracted=none,
         gpu_peak_kv_tokens=(sim.machines.most_memory - weights) // sim.rules.token_bytes,
-        gpu_peak_running=none,
-        gpu_peak_context_tokens=none,
-        gpu_lost_s=np.full(len(sim.machines), np.nan),
-        gpu_down_s=np.zeros(len(sim.machines)),
         gpu_on_s=np.full(len(sim.machines), end_s),
         end_s=end_s,
     )
+    return Outcome(**{**lacking(n, len(sim.machines)), **own})
 
 
 def _reported(sim: Sim, workload: Workload, end_s: float) -> tuple[Longs, Floats]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.engines.serial_heap import Events
 from prebleexp.engines.splitwise.tables import StepTimes
 
 COMING, QUEUED, RUNNING, PREEMPTED, DONE = range(5)
@@ -97,14 +98,6 @@ PICK = np.dtype(
 
 ALL, PROMPT, TOKEN, MIXED = range(4)
 """pools of machines"""
-
-
-class Events(NamedTuple):
-    """A binary heap by time, then by serial."""
-
-    times: Any
-    serials: Any
-    codes: Any
 
 
 class Lists(NamedTuple):

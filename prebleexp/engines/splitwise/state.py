@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from prebleexp.engines.serial_heap import Events
 from prebleexp.engines.splitwise import records as own
 from prebleexp.engines.splitwise.batching import MOST_TASKS
 from prebleexp.engines.splitwise.engine import Cluster, Splitwise
-from prebleexp.engines.splitwise.records import ALL, PROMPT, TOKEN, Events, Lists, Rules, Sim
+from prebleexp.engines.splitwise.records import ALL, PROMPT, TOKEN, Lists, Rules, Sim
 from prebleexp.engines.splitwise.schedulers import SCHEDULERS
 from prebleexp.engines.splitwise.tables import KV, MEMORY, WEIGHTS, step_times
 from prebleexp.sim import records as core

@@ -158,12 +158,32 @@ def _difference(found: Comparison, a: str, b: str, short: str) -> str:
     if found.overall is None:
         return f"{b} has no relative difference from {a} in {metric.words}, which is 0 in A"
     mean, half = found.overall
-    size = f"{abs(mean) * 100:.1f}{'' if half is None else f' ± {half * 100:.1f}'} %"
-    how = f"{size} {of_metric(found.metric).words_for(1 if mean > 0 else -1)}"
+    how = _by(found, [(mean, half)])
     many = f", on average over {_compared(found)}" if len(found.cells) > 1 else ""
-    if half is not None and abs(mean) <= half:
+    unsure = half is not None and abs(mean) <= half
+    if _turns(found):
+        ways = [[cell for cell in found.cells if cell.verdict is one] for one in (Verdict.BETTER, Verdict.WORSE)]
+        first, then = (_by(found, [(cell.difference or 0.0, cell.half_width) for cell in way]) for way in ways)
+        said = f"{b} is {first} than {a} in {metric.words} in {len(ways[0])} of {len(found.cells)} configurations"
+        average = f"it is {'not to be told from it' if unsure else how}"
+        return f"{said}, and {then} in {len(ways[1])}; on average over {_compared(found)} {average}"
+    if unsure:
         return f"{b} and {a} cannot be told apart in {metric.words}: {short} is {how}{many}"
     return f"{b} is {how} than {a} in {metric.words}{many}"
+
+
+def _by(found: Comparison, differences: Sequence[tuple[float, float | None]]) -> str:
+    """ "3.1 ± 0.5 % faster", or "20.3 to 77.5 % faster" of several, all of one sign."""
+    sizes = [f"{size * 100:.1f}" for size in sorted(abs(one) for one, _ in differences)]
+    mean, half = differences[0]
+    around = "" if half is None else f" ± {half * 100:.1f}"
+    size = f"{sizes[0]}{around}" if len(sizes) == 1 else " to ".join(dict.fromkeys((sizes[0], sizes[-1])))
+    return f"{size} % {of_metric(found.metric).words_for(1 if mean > 0 else -1)}"
+
+
+def _turns(found: Comparison) -> bool:
+    """Whether B is surely better in some cells and surely worse in others, so that an average alone would mislead."""
+    return found.count(Verdict.BETTER) > 0 and found.count(Verdict.WORSE) > 0
 
 
 def _compared(found: Comparison) -> str:
@@ -177,7 +197,10 @@ def _counts(found: Comparison) -> str:
     """ "; one by one, 3 of 12 are worse, 7 better and 2 undecided" """
     if len(found.cells) < 2:
         return ""
-    counts = [(found.count(verdict), verdict.value) for verdict in Verdict if found.count(verdict)]
+    told = (Verdict.BETTER, Verdict.WORSE) if _turns(found) else ()
+    counts = [(n, verdict.value) for verdict in Verdict if verdict not in told and (n := found.count(verdict))]
+    if told:
+        return f"; {listed([f'{n} {name}' for n, name in counts])}" if counts else ""
     count, first = counts[0]
     if count == len(found.cells):
         return f"; one by one, {'both' if count == 2 else f'all {count}'} are {first}"

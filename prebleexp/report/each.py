@@ -87,7 +87,8 @@ def aside(one: str, points: Sequence[Point], where: Layout, measure: Measure) ->
     rows, why = [(one, NOTHING, NOTHING, *_levels(lines[one], known))], ""
     for other in [name for name in ranked(lines, measure.better) if name != one]:
         found = _difference(one, other, lines)
-        rows.append((other, *_in_words(found, measure), *_levels(lines[other], known)))
+        places = [each for _, each in differences(lines, one, other, where)]
+        rows.append((other, *_in_words(found, places, measure), *_levels(lines[other], known)))
         if found is not None and found.sure and found.half_width is not None and not why:
             apart = _apart(one, other, lines, [name for name in known if name != measure.metric])
             why = explained.sentence(one, other, (_sign(found) > 0) == (measure.better == HIGHER), apart)
@@ -101,11 +102,15 @@ def aside(one: str, points: Sequence[Point], where: Layout, measure: Measure) ->
     return Aside(f"{one} against each other {where.line}, in {measure.short}{at}", texts, Table(columns, tuple(rows)))
 
 
-def _in_words(found: Difference | None, measure: Measure) -> tuple[str, str]:
+def _in_words(found: Difference | None, places: Sequence[Difference], measure: Measure) -> tuple[str, str]:
+    """What it is, and by how much on average. Where it surely is the one at some places and the other elsewhere, an
+    average alone would mislead."""
     if found is None:
         return NOTHING, NOTHING
+    signs = [_sign(each) for each in places if each.sure and each.half_width is not None]
+    ways = [f"{measure.words_for(way)} at {signs.count(way)}" for way in dict.fromkeys(signs)]
     word = measure.words_for(_sign(found)) if found.sure and found.half_width is not None else "undecided"
-    return word, signed_percent(found.relative, found.half_width)
+    return ", ".join(ways) if len(ways) > 1 else word, signed_percent(found.relative, found.half_width)
 
 
 def _speaks(one: str, lines: Lines, where: Layout, measure: Measure) -> bool:

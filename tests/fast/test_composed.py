@@ -21,7 +21,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import key
-from prebleexp.hardware import composed_step
+from prebleexp.hardware import composed, composed_step
 from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.gpu import Gpu
 from prebleexp.hardware.model import Model
@@ -512,6 +512,22 @@ def test_the_command_explains_one(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert one.support in said
     assert "all-reduces among 4 h100" in said
     assert "at peak FLOP/s" in (tmp_path / "roof.svg").read_text(encoding="utf-8")
+
+
+def test_what_has_just_as_many_tokens_as_are_asked_for_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["hardware=composed", "hardware/gpu=h100", "hardware/model=llama_3_1_70b", "hardware.tensor_parallel=2"]
+    two = configure.cells(words)[0].hardware
+    assert isinstance(two, Composed)
+
+    def tokens(tensor_parallel: int) -> int:
+        return dataclasses.replace(two, tensor_parallel=tensor_parallel, kv_tokens=None).kv_tokens
+
+    for least, fits in ((two.kv_tokens, 2), (two.kv_tokens + 1, 4)):
+        monkeypatch.setattr(composed, "LEAST_TOKENS", least)
+        assert tokens(fits) >= least
+        for fewer in {1, fits // 2}:
+            with pytest.raises(InvalidInput, match=rf"these fit: tensor_parallel={fits} precision=bf16"):
+                tokens(fewer)
 
 
 def test_the_command_says_what_would_fit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,6 +161,24 @@ def test_who_finds_no_row_is_told_so() -> None:
     cluster.come(0, some, some, 5, 60.0, Client())
 
 
+@pytest.mark.uncompiled
+def test_who_has_left_keeps_a_row_while_the_queue_has_it() -> None:
+    """It is passed over when its turn comes: until then nobody else may stand there."""
+    cluster, some = cluster_of(ONE_TABLE, "engine.max_num_seqs=1", rows=8), np.arange(5, dtype=np.int32)
+    clients = [Client() for _ in range(10)]
+    tickets = [cluster.come(0, some, some, 64, 0.0, one) for one in clients[:8]]
+    cluster.to(0.06)
+    assert [one.end is not None for one in clients[:8]] == [True] + [False] * 7, "one is served, and one runs"
+    for one in tickets[2:5]:
+        cluster.leave(one, 0.06)
+    assert cluster.come(0, some, some, 64, 0.06, clients[8]).row == tickets[0].row
+    with pytest.raises(Full):
+        cluster.come(0, some, some, 64, 0.06, clients[9])
+    cluster.to(60.0)
+    assert [one.end is not None for one in clients] == [True, True, False, False, False, *[True] * 4, False]
+    assert cluster.come(0, some, some, 64, 60.0, clients[9]).row in [one.row for one in tickets]
+
+
 # ---------------------------------------------------------------- what is answered
 @pytest.fixture(scope="module")
 def kept() -> Cluster:

@@ -132,3 +132,13 @@ def test_scarce_memory_costs_what_changes_and_not_what_waits() -> None:
         assert made.gpu_retracted.sum() > 0
         never = made.ttft_s
         assert (np.diff(never) >= 0).all(), "nobody starves"
+
+
+def test_there_is_room_for_what_may_come_over_a_link() -> None:
+    """All of a pool, which gives way to it, and the longest context's blocks, of which the last may be part full."""
+    for prompt, blocks in ((1000, 64), (1001, 65), (1016, 65), (1017, 66)):  # with an answer of 24 tokens
+        alone = Setup(1, 0, 1, 16_000, 32_768, stream([own(0, prompt)], [0.0], [24]))
+        room, linked = VLLM().own_cache(alone), VLLM().own_cache(replace(alone, legs=True))
+        assert room is not None
+        assert linked is not None
+        assert linked - room >= 16_000 // 16 + blocks

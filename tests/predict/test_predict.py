@@ -179,6 +179,26 @@ def test_training_ends_when_the_loss_does_not_fall(rows: Instructions, pretraine
     assert made.card.training["best_epoch"] == 1 + int(np.argmin(losses))
 
 
+def test_rates_of_learning_rise_for_a_tenth_and_fall_to_nothing(
+    rows: Instructions, pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[list[float]] = []
+    usual = MiniLM._optimiser
+
+    def watched(self: MiniLM, how: Any) -> Any:
+        made = usual(self, how)
+        made.register_step_pre_hook(lambda one, *given: taken.append([group["lr"] for group in one.param_groups]))
+        return made
+
+    monkeypatch.setattr(MiniLM, "_optimiser", watched)
+    how = settings("minilm", pretrained, epochs=2, rate=3e-3, head_rate=2e-3)
+    train(rows, how, tmp_path / "p.safetensors", 1, nothing)
+    done = np.arange(len(taken)) / len(taken)
+    share = np.minimum((done + 0.001) / 0.1, (1 - done) / 0.9)
+    np.testing.assert_allclose(taken, np.outer(share, [3e-3, 2e-3]))
+    assert len(taken) >= 10
+
+
 def test_a_training_that_diverges_is_one_line(
     rows: Instructions, pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

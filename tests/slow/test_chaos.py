@@ -19,7 +19,7 @@ from tests.support.strategies.chaos import chaos
 
 pytestmark = pytest.mark.slow
 
-CLUSTERS, AT_ONCE, IN_CI = 10_000, 500, 1_000
+CLUSTERS, AT_ONCE, IN_CI = 10_000, 100, 1_000
 LATER, NIGHTLY = range(IN_CI, CLUSTERS, AT_ONCE), pytest.mark.nightly
 ENDED = [State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.NOT_DUE]
 
